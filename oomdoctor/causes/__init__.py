@@ -1,0 +1,82 @@
+"""The causes. One cause is one module with its rule, and its explain page beside it; modules are found by name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from oomdoctor.families.event import Event
+from oomdoctor.incident.model import Crash
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The cause fits.
+
+    Weight: 0.9 and more, the printed figures decide it by arithmetic; about 0.75, the traceback or the message
+    names it; about 0.55, several signs point to it; about 0.35, one sign does; 0.2 and less, nothing else is left.
+    """
+
+    weight: float
+    why: str  # for a person, two or three sentences with the figures
+    evidence: tuple[Event, ...]
+    against: tuple[str, ...] = ()
+    pool: str | None = None  # where it differs from the crash's
+    stage: str | None = None
+    knobs: tuple[str, ...] = ()  # where their order differs from the cause's
+
+
+@dataclass(frozen=True, slots=True)
+class RuledOut:
+    """The cause was looked at and is not it: the figures say so."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotEnough:
+    """The cause may be it; this is missing, and these commands would show it."""
+
+    missing: str
+    next_evidence: tuple[str, ...] = ()
+
+
+Judgement = Finding | RuledOut | NotEnough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    id: str
+    title: str  # a sentence a tired person understands
+    pools: tuple[str, ...]  # the pools that may have run out for this cause; it is asked only then
+    knobs: tuple[str, ...]  # what to change, best first
+    judge: Callable[[Crash], Judgement | None]  # None: nothing speaks for it or against it
+
+    @property
+    def page(self) -> Path:
+        """The explain page."""
+        return Path(__file__).parent / f"{self.id.replace('-', '_')}.md"
+
+
+@cache
+def causes() -> tuple[Cause, ...]:
+    """All causes, in order of their ids."""
+    modules = sorted(m.name for m in pkgutil.iter_modules(__path__))
+    loaded = (importlib.import_module(f"{__name__}.{name}") for name in modules)
+    return tuple(module.CAUSE for module in loaded if hasattr(module, "CAUSE"))
+
+
+def judge(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
+    """What every cause of the crash's pool says."""
+    for cause in causes():
+        if crash.pool in cause.pools:
+            judgement = cause.judge(crash)
+            if judgement is not None:
+                yield cause, judgement
+
+
+__all__ = ["Cause", "Finding", "Judgement", "NotEnough", "RuledOut", "causes", "judge"]

@@ -1,0 +1,75 @@
+"""The message families. One family is one grammar, one module here and one fixture folder; modules are found by name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import ahocorasick_rs
+
+from oomdoctor.families.event import Event, Lookalike, Read
+from oomdoctor.families.surroundings import around
+from oomdoctor.streams import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How to find a family's messages and how to read them."""
+
+    name: str
+    # Literals for the one pass over all bytes: few, and rare in healthy logs. Every fixture of the family that
+    # tells of a failure holds one of them.
+    anchors: tuple[str, ...]
+    # Literals looked for in the clean lines around the hits; the reader is called for each line that holds one.
+    triggers: tuple[str, ...]
+    # Events and lookalikes that begin at the line with this index. Nothing, where the words only look like it.
+    read: Callable[[Page, int], Iterable[Read]]
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """All families, in order of their names."""
+    modules = sorted(m.name for m in pkgutil.iter_modules(__path__))
+    loaded = (importlib.import_module(f"{__name__}.{name}") for name in modules)
+    return tuple(module.FAMILY for module in loaded if hasattr(module, "FAMILY"))
+
+
+@cache
+def anchors() -> tuple[bytes, ...]:
+    """The literals of the first pass, without those that hold another one inside."""
+    everything = sorted({a.encode() for family in families() for a in family.anchors}, key=len)
+    kept: list[bytes] = []
+    for anchor in everything:
+        if not any(short in anchor for short in kept):
+            kept.append(anchor)
+    return tuple(sorted(kept))
+
+
+@cache
+def _triggers() -> tuple[ahocorasick_rs.AhoCorasick, tuple[Family, ...]]:
+    pairs = [(trigger, family) for family in families() for trigger in family.triggers]
+    automaton = ahocorasick_rs.AhoCorasick([t for t, _ in pairs], matchkind=ahocorasick_rs.MatchKind.Standard)
+    return automaton, tuple(family for _, family in pairs)
+
+
+def read(page: Page) -> Iterator[Read]:
+    """Every event and lookalike of a page, in the order of its lines."""
+    automaton, owners = _triggers()
+    read_up_to: dict[tuple[str, str], int] = {}
+    for index, line in enumerate(page.lines):
+        hits = automaton.find_matches_as_indexes(line.text, overlapping=True)
+        if not hits:
+            continue
+        for family in dict.fromkeys(owners[hit[0]] for hit in hits):
+            key = (family.name, line.writer)
+            if line.number <= read_up_to.get(key, 0):
+                continue
+            for found in family.read(page, index):
+                read_up_to[key] = max(read_up_to.get(key, 0), found.at.end_line)
+                yield replace(found, around=around(page, index)) if isinstance(found, Event) else found
+
+
+__all__ = ["Event", "Family", "Lookalike", "Read", "anchors", "families", "read"]

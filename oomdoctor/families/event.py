@@ -1,0 +1,108 @@
+"""What a message says, as data: the base of all events. Events hold printed numbers only; what is missing is None."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+Role = Literal["root", "cascade", "confirmation", "advice", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    pid: int | None = None
+    name: str | None = None
+    role: str | None = None  # "engine", "policy", "reward", ...: told from the name by incident.roles
+    rank: int | None = None
+    node: str | None = None  # an IP address or a node id
+    gpu: int | None = None
+
+
+NOBODY = Process()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    file: str
+    line: int
+    end_line: int
+    text: str  # the line as it stands in the log, sanitized
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a Python traceback."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What stands around an event; the reader of stages and the causes look here. Never printed."""
+
+    before: tuple[str, ...] = ()  # clean lines of the same writer, nearest last
+    after: tuple[str, ...] = ()
+    trace: tuple[Frame, ...] = ()  # the traceback that the event ends, innermost last
+
+
+NOTHING_AROUND = Surroundings()
+
+
+def usage() -> Any:
+    """A size or share that says how much was in use, free, asked for. Names of sizes end in `_bytes`."""
+    return field(default=None, metadata={"part": "usage"})
+
+
+def threshold() -> Any:
+    """The limit that was held against the usage."""
+    return field(default=None, metadata={"part": "threshold"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base of one dataclass per kind of message.
+
+    A subclass sets `family` and `kind`, gives `pool`, `role` and `strength` their usual values, and adds the
+    message's own figures with `usage()`, `threshold()` or plainly (these appear under `fields` in the report).
+    """
+
+    family: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
+
+    at: Place
+    process: Process = NOBODY
+    time: str | None = None
+    role: Role = "root"
+    pool: str = "none"
+    stage: str = "unknown"
+    # How much it proves: 3 names pool and victim with numbers, 2 names memory without numbers,
+    # 1 a kill or a hint, 0 secondary.
+    strength: int = 0
+    repeats: int = 1  # how often the same message stands in the log
+    around: Surroundings = field(default=NOTHING_AROUND, repr=False, compare=False)
+
+    def figures(self, part: str) -> dict[str, Any]:
+        """The event's own values of one part ("usage", "threshold", "fields"), without those that are missing."""
+        own = {f.name for f in fields(Event)}
+        found = {}
+        for f in fields(self):
+            if f.name in own or f.metadata.get("part", "fields") != part:
+                continue
+            value = getattr(self, f.name)
+            if value is not None and value != ():
+                found[f.name] = value
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lookalike:
+    """Memory words that are no memory failure, and why not."""
+
+    at: Place
+    why: str
+
+
+Read = Event | Lookalike

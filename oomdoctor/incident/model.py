@@ -1,0 +1,133 @@
+"""One crash, as the causes see it: its events with their roles, its context, and where the memory was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeVar
+
+from oomdoctor.families.event import Event, Frame, Lookalike
+
+Value = str | int | float | bool | None
+Basis = Literal["printed", "derived", "assumed", "unknown"]
+E = TypeVar("E", bound=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option of the job as the log states it."""
+
+    name: str  # as in the log without dashes: "vllm_gpu_memory_utilization", "actor_rollout_ref.rollout.n"
+    value: Value
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the log says about the job."""
+
+    frameworks: Mapping[str, str | None] = field(default_factory=dict)  # name → version, None when not printed
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    hardware: Mapping[str, Value] = field(default_factory=dict)
+
+    def setting(self, *names: str) -> Setting | None:
+        """The first of these settings that the log states, whatever stands before its last dot and however it is
+        spelled: `gpu_memory_utilization` finds `--gpu-memory-utilization` and `rollout.gpu_memory_utilization`."""
+        for name in names:
+            wanted = name.replace("-", "_").lower()
+            for known, setting in self.settings.items():
+                spelled = known.replace("-", "_").lower()
+                if spelled == wanted or spelled.endswith("." + wanted):
+                    return setting
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    what: str
+    bytes: int | None
+    basis: Basis
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where the memory of one device or node was. Rows add up to the total, or the rest is unexplained."""
+
+    pool: str
+    device: str
+    total_bytes: int | None
+    rows: tuple[LedgerRow, ...]
+
+    @property
+    def unexplained_bytes(self) -> int | None:
+        known = [row.bytes for row in self.rows]
+        if self.total_bytes is None or None in known:
+            return None
+        return self.total_bytes - sum(b for b in known if b is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    step: int | None
+    bytes: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """A memory figure that the log prints again and again."""
+
+    what: str
+    pool: str
+    points: tuple[Point, ...]
+    growth_bytes: int | None = None  # per step (or per print, where no step stands), None where it does not grow
+
+
+@dataclass(frozen=True)
+class Crash:
+    """One incident."""
+
+    events: tuple[Event, ...]  # with their roles, in the order of the log
+    root: Event
+    pool: str
+    stage: str
+    context: Context = field(default_factory=Context)
+    ledgers: tuple[Ledger, ...] = ()
+    trajectory: Trajectory | None = None
+    lookalikes: tuple[Lookalike, ...] = ()
+
+    def every(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def first(self, kind: type[E]) -> E | None:
+        return next(iter(self.every(kind)), None)
+
+    def ledger(self, pool: str) -> Ledger | None:
+        return next((ledger for ledger in self.ledgers if ledger.pool == pool), None)
+
+    def setting(self, *names: str) -> Setting | None:
+        return self.context.setting(*names)
+
+    def frames(self) -> Iterator[Frame]:
+        """The frames of the root's traceback, innermost first."""
+        return reversed(self.root.around.trace)
+
+    def in_trace(self, pattern: str) -> Frame | None:
+        """The innermost frame whose file, function or code line holds the pattern."""
+        wanted = re.compile(pattern)
+        return next((f for f in self.frames() if wanted.search(f"{f.file} {f.function} {f.code}")), None)
+
+    def mentions(self, pattern: str) -> str | None:
+        """The line nearest before the root (or the root itself, or a line after it) that holds the pattern."""
+        wanted = re.compile(pattern)
+        return next((line for line in self._nearby if wanted.search(line)), None)
+
+    @cached_property
+    def _nearby(self) -> tuple[str, ...]:
+        around = self.root.around
+        return (self.root.at.text, *reversed(around.before), *around.after)

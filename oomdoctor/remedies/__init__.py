@@ -1,0 +1,33 @@
+"""Remedies: computed values, spelled for the framework in the log, checked for harm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Number = int | float | str | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One thing to change, as the report prints it (see the contract)."""
+
+    knob: str
+    action: str  # a sentence: "Lower gpu_memory_utilization from 0.90 to 0.43"
+    setting: str | None = None  # spelled for the framework and version in the log
+    current: Number = None
+    suggested: Number = None
+    snippet: str | None = None  # to copy
+    derivation: str | None = None  # the formula with its figures
+    assumes: tuple[str, ...] = ()
+    relieves: tuple[str, ...] = ()  # pools
+    spends: tuple[str, ...] = ()
+    cost: str = ""
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A remedy that would be tried and must not be: it is set already, or it spends the pool that ran out."""
+
+    knob: str
+    why: str

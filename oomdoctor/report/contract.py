@@ -1,0 +1,152 @@
+"""The report as the contract names it: what the renderers print and what the library returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from oomdoctor.incident.model import Value
+from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.sources import Trouble
+
+SCHEMA_VERSION = 1
+Verdict = Literal["oom", "no-oom", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    event: str
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    cause: str
+    title: str
+    explanation: str
+    confidence: float
+    pool: str
+    stage: str
+    evidence: tuple[Evidence, ...]
+    against: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRuledOut:
+    cause: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A line of the log and what the report has to say of it: a lookalike, or printed advice that does not apply."""
+
+    file: str
+    line: int
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    what: str
+    bytes: int | None
+    basis: str
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    pool: str
+    device: str
+    total_bytes: int | None
+    rows: tuple[LedgerRow, ...]
+    unexplained_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    event: str
+    role: str
+    time: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    id: str
+    family: str
+    kind: str
+    role: str
+    file: str
+    line: int
+    end_line: int
+    time: str | None
+    stage: str
+    text: str
+    repeats: int
+    process: Mapping[str, Value]
+    usage: Mapping[str, Any]
+    threshold: Mapping[str, Any]
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    id: str
+    verdict: Verdict
+    fingerprint: str
+    events: tuple[str, ...]
+    diagnoses: tuple[Diagnosis, ...]
+    ruled_out: tuple[CauseRuledOut, ...]
+    remedies_rejected: tuple[Rejected, ...]
+    next_evidence: tuple[str, ...]
+    ledger: tuple[Ledger, ...]
+    timeline: tuple[Moment, ...]
+    trajectory: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    bytes: int
+    lines: int | None
+    files: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    verdict: Verdict
+    incidents: tuple[Incident, ...]
+    advice_rejected: tuple[Quote, ...]
+    lookalikes: tuple[Quote, ...]
+    events: tuple[EventRecord, ...]
+    context: Mapping[str, Any]
+    errors: tuple[Trouble, ...]
+    notes: tuple[str, ...]  # what the reader should know of the input: cut by `ray logs`, NUL blocks, ...
+    stats: Stats
+    schema_version: int = SCHEMA_VERSION
+    tool: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as the contract writes it, the first incident's fields again at the top."""
+        body: dict[str, Any] = _plain(self)
+        first = body["incidents"][0] if body["incidents"] else {}
+        for name in ("diagnoses", "ruled_out", "remedies_rejected", "next_evidence", "ledger", "timeline"):
+            body[name] = first.get(name, [])
+        body["trajectory"] = first.get("trajectory")
+        return body
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

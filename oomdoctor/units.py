@@ -1,0 +1,53 @@
+"""Sizes: what a unit means belongs to the message that prints it, so every reader says which table it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024**2
+GIB: Final = 1024**3
+TIB: Final = 1024**4
+
+# 2**64 bytes printed as GiB is NVML's "not available" (WSL2, some vGPU): unknown, not a number.
+LARGEST_SIZE: Final = 1_000_000 * GIB
+
+BINARY: Final[Mapping[str, int]] = {
+    "": 1, "b": 1, "byte": 1, "bytes": 1,
+    "k": KIB, "kb": KIB, "ki": KIB, "kib": KIB,
+    "m": MIB, "mb": MIB, "mi": MIB, "mib": MIB,
+    "g": GIB, "gb": GIB, "gi": GIB, "gib": GIB,
+    "t": TIB, "tb": TIB, "ti": TIB, "tib": TIB,
+}  # fmt: skip
+"""For programs that print "GB" and mean GiB: Ray's kill messages, DeepSpeed, verl, SGLang, vLLM before 0.8.3."""
+
+DECIMAL: Final[Mapping[str, int]] = {
+    **BINARY,
+    "k": 1000, "kb": 1000, "m": 1000**2, "mb": 1000**2, "g": 1000**3, "gb": 1000**3, "t": 1000**4, "tb": 1000**4,
+}  # fmt: skip
+"""For programs that print "GB" and mean it: Ray's plasma and /dev/shm lines, Kubernetes' K, M and G."""
+
+
+def size(number: str | float, unit: str = "", table: Mapping[str, int] = BINARY) -> int | None:
+    """The size in bytes, or None where the figure stands for "unknown" or is no size at all."""
+    try:
+        value = float(number.replace(",", "") if isinstance(number, str) else number)
+        factor = table[unit.strip().lower()]
+    except (KeyError, ValueError):
+        return None
+    if not 0 <= abs(value) * factor < LARGEST_SIZE:  # also catches nan
+        return None
+    return round(value * factor)
+
+
+def show(size_bytes: float) -> str:
+    """A size for a person, in the unit a person would pick: 278 MiB, 66.85 GiB."""
+    magnitude = abs(size_bytes)
+    if magnitude >= GIB:
+        return f"{size_bytes / GIB:.2f} GiB"
+    if magnitude >= MIB:
+        return f"{size_bytes / MIB:.0f} MiB"
+    if magnitude >= KIB:
+        return f"{size_bytes / KIB:.0f} KiB"
+    return f"{size_bytes:.0f} bytes"
