@@ -1,4 +1,4 @@
-"""The message families. One family is one grammar, one module here and one fixture folder; modules are found by name."""
+"""The message families: one family is one grammar, one module here, one fixture folder; found by name."""
 
 from __future__ import annotations
 

@@ -1,0 +1,94 @@
+"""Every fixture of every family gives exactly the events and lookalikes written beside it.
+
+`fixtures/<family>/<name>.log` is a log, `<name>.json` what it must give:
+"about" says what it is and what it was made from; "near_miss_of" counts, per kind of event, the messages in it
+that look like that kind and are not. `pytest --update` writes what the log gives now; review the diff.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomdoctor.families import Event, families
+from oomdoctor.sources import gather
+from oomdoctor.street import read
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+FAMILIES = [family.name for family in families()]
+LOGS = sorted(path for name in FAMILIES for path in (FIXTURES / name).glob("*.log"))
+
+
+def events_of(log: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {"events": [], "lookalikes": []}
+    for item in read(gather([str(log)])[0]):
+        if not isinstance(item, Event):
+            found["lookalikes"].append({"line": item.at.line, "why": item.why})
+            continue
+        record: dict[str, Any] = {"family": item.family, "kind": item.kind, "line": item.at.line}
+        if item.at.end_line != item.at.line:
+            record["end_line"] = item.at.end_line
+        record["role"] = item.role
+        for part in ("usage", "threshold", "fields"):
+            if values := item.figures(part):
+                record[part] = json.loads(json.dumps(values, default=_plain))
+        process = {key: value for key, value in _plain(item.process).items() if value is not None}
+        if process:
+            record["process"] = process
+        found["events"].append(record)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+def expected_of(log: Path) -> dict[str, Any]:
+    path = log.with_suffix(".json")
+    expected: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return expected
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
+def test_a_fixture_gives_what_stands_beside_it(log: Path, update: bool) -> None:
+    found = events_of(log)
+    beside = log.with_suffix(".json")
+    if update:
+        kept = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {"about": ""}
+        beside.write_text(json.dumps({**kept, **found}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    expected = expected_of(log)
+    assert found == {"events": expected["events"], "lookalikes": expected["lookalikes"]}
+    assert expected["about"], "say what the fixture is and what it was made from"
+    kinds = Counter(event["kind"] for event in found["events"])
+    assert not kinds.keys() & expected.get("near_miss_of", {}).keys()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_has_three_positives_and_three_near_misses_per_message(family: str) -> None:
+    positives: Counter[str] = Counter()
+    near_misses: Counter[str] = Counter()
+    for log in (FIXTURES / family).glob("*.log"):
+        expected = expected_of(log)
+        positives.update(e["kind"] for e in expected["events"] if e["family"] == family)
+        near_misses.update(expected.get("near_miss_of", {}))
+    kinds = {event.kind for event in _kinds(Event) if event.family == family}
+    assert kinds, "a family has at least one kind of event"
+    assert {kind: positives[kind] for kind in kinds if positives[kind] < 3} == {}
+    assert {kind: near_misses[kind] for kind in kinds if near_misses[kind] < 3} == {}
+
+
+def _kinds(base: type[Event]) -> list[type[Event]]:
+    return [kind for sub in base.__subclasses__() for kind in (sub, *_kinds(sub)) if kind.kind]
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
+def test_the_first_pass_finds_every_fixture_that_tells_of_a_failure(log: Path) -> None:
+    if not any(event["role"] == "root" for event in expected_of(log)["events"]):
+        return
+    family = next(f for f in families() if f.name == log.parent.name)
+    data = log.read_bytes()
+    assert any(anchor.encode() in data for anchor in family.anchors)
