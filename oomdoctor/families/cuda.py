@@ -9,7 +9,7 @@ from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Process, Read, usage
+from oomdoctor.families.event import Event, Place, Process, Read, Role, usage
 from oomdoctor.streams import Page
 from oomdoctor.units import BINARY, size
 
@@ -36,7 +36,7 @@ class DeviceOutOfMemory(Event):
     pool: str = "gpu"
     strength: int = 3
 
-    device: str  # CUDA, HIP, XPU, NPU, ...
+    device: str  # CUDA, HIP, XPU, DPCPP, NPU, MPS, MUSA, MLU, HPU
     tried_bytes: int | None = usage()
     free_bytes: int | None = usage()
     total_bytes: int | None = usage()
@@ -47,8 +47,26 @@ class DeviceOutOfMemory(Event):
     private_pools_bytes: int | None = usage()
     allowed_bytes: int | None = usage()
     cached_bytes: int | None = usage()
+    active_bytes: int | None = usage()
+    other_allocations_bytes: int | None = usage()  # MPS: what the Mac holds outside PyTorch
+    # What was hit where it is not the card: "fraction", "per-allocation", "watermark"
+    limit: str | None = None
+    backend: str | None = None  # "cudaMallocAsync", "workspace": where the sentence is not the caching allocator's
     more_than_1eb: bool | None = None
     others: tuple[OtherProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorAdvice(Event):
+    """The hint at the end of the sentence. It is printed always, so it is evidence of nothing."""
+
+    family = "cuda"
+    kind = "allocator-advice"
+
+    role: Role = "advice"
+    pool: str = "gpu"
+
+    advises: str  # "max_split_size_mb", "expandable_segments:True", "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0", ...
 
 
 # The tree's node names under which a figure stands, by the field that holds it.
