@@ -84,6 +84,11 @@ class Event:
     repeats: int = 1  # how often the same message stands in the log
     around: Surroundings = field(default=NOTHING_AROUND, repr=False, compare=False)
 
+    def identity(self) -> str:
+        """Equal for two prints of the same happening. Kinds that are printed more or less whole override it."""
+        told = [self.figures(part) for part in ("usage", "threshold", "fields")]
+        return f"{self.family} {self.kind} {self.process.pid} {self.process.rank} {told}"
+
     def figures(self, part: str) -> dict[str, Any]:
         """The event's own values of one part ("usage", "threshold", "fields"), without those that are missing."""
         own = {f.name for f in fields(Event)}

@@ -101,6 +101,11 @@ class Crash:
     trajectory: Trajectory | None = None
     lookalikes: tuple[Lookalike, ...] = ()
 
+    @property
+    def proven(self) -> bool:
+        """Whether the root itself shows that memory (or a resource) ran out; a bare kill does not."""
+        return self.root.strength >= 2
+
     def every(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
 

@@ -1,0 +1,157 @@
+"""From the events of a log to crashes: repeats merged, each crash's root found, the rest told what they are to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from oomdoctor.families.event import Event, Lookalike, Read, Role
+from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.incident.stage import stage_of
+
+# Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.
+SIDES: Final[Mapping[str, str]] = {
+    "host_ram": "host", "cgroup": "host", "object_store": "host", "shm": "host", "pinned": "host",
+    "gpu": "device", "kv_cache": "device",
+    "scheduling": "scheduling",
+    "none": "none",
+}  # fmt: skip
+
+# Two failures of one side further apart than this, at different stages, are two crashes.
+LINES_OF_ONE_CRASH: Final = 400
+
+# A log that repeats one kind of figure for days is kept at its beginning and its end.
+MOST_OF_A_KIND: Final = 400
+
+PROOF: Final = 2  # the strength from which an event shows a memory failure rather than hints at a death
+
+
+@dataclass
+class Gathered:
+    """Events as the street hands them over, repeats counted instead of kept."""
+
+    events: dict[str, Event] = field(default_factory=dict)
+    lookalikes: dict[str, Lookalike] = field(default_factory=dict)
+    kinds: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # the identities of each kind
+
+    def add(self, read: Read) -> None:
+        if isinstance(read, Lookalike):
+            self.lookalikes.setdefault(f"{read.why} {read.at.text}", read)
+            return
+        identity = read.identity()
+        known = self.events.get(identity)
+        if known is not None:
+            self.events[identity] = _fuller(known, read)
+            return
+        alike = self.kinds.setdefault((read.family, read.kind), [])
+        if len(alike) == MOST_OF_A_KIND:
+            del self.events[alike.pop(MOST_OF_A_KIND // 2)]
+        alike.append(identity)
+        self.events[identity] = read
+
+
+def _fuller(first: Event, again: Event) -> Event:
+    """The print that says more stands for both, at the place and time of the first."""
+
+    def said(event: Event) -> int:
+        return sum(len(str(event.figures(part))) for part in ("usage", "threshold", "fields"))
+
+    if said(again) > said(first):
+        return replace(again, repeats=first.repeats + again.repeats, time=first.time or again.time)
+    return replace(first, repeats=first.repeats + again.repeats)
+
+
+def crashes(gathered: Gathered, context: Context, trajectories: Sequence[Trajectory] = ()) -> tuple[Crash, ...]:
+    """The crashes of the log: those that show a memory failure first, each group in the order of the log."""
+    events = [_staged(event) for event in gathered.events.values()]
+    lookalikes = tuple(gathered.lookalikes.values())
+    groups = _groups(events)
+    built = [_crash(group, events, groups, context, trajectories, lookalikes) for group in groups]
+    return tuple(sorted(built, key=_severity))
+
+
+def _staged(event: Event) -> Event:
+    return event if event.stage != "unknown" else replace(event, stage=stage_of(event))
+
+
+def _groups(events: Sequence[Event]) -> list[list[Event]]:
+    """The failures of the log, those of one crash together."""
+    failures = [event for event in events if event.role == "root" and event.strength >= 1]
+    proven = [event for event in failures if event.strength >= PROOF]
+    groups: list[list[Event]] = []
+    for event in proven:
+        home = next((g for g in groups if _one_crash(g[-1], event)), None)
+        if home is None:
+            groups.append([event])
+        else:
+            home.append(event)
+    hints = [event for event in failures if event.strength < PROOF]
+    if not groups and hints:
+        return [hints]
+    for event in hints:
+        _nearest(groups, event).append(event)
+    return groups
+
+
+def _one_crash(one: Event, other: Event) -> bool:
+    if SIDES[one.pool] != SIDES[other.pool]:
+        return False
+    if one.at.file != other.at.file or "unknown" in (one.stage, other.stage) or one.stage == other.stage:
+        return True
+    return abs(one.at.line - other.at.line) <= LINES_OF_ONE_CRASH
+
+
+def _nearest(groups: list[list[Event]], event: Event) -> list[Event]:
+    """The crash a bare kill belongs to: of the host's memory if there is one, else the nearest."""
+    same_side = [g for g in groups if SIDES[g[0].pool] == "host"] or groups
+    return min(same_side, key=lambda g: abs(g[0].at.line - event.at.line) if g[0].at.file == event.at.file else 0)
+
+
+def _root(group: Iterable[Event]) -> Event:
+    """The strongest evidence; among equals the first."""
+    return max(group, key=lambda event: event.strength)  # max keeps the first of equals
+
+
+def _crash(
+    group: list[Event],
+    events: Sequence[Event],
+    groups: list[list[Event]],
+    context: Context,
+    trajectories: Sequence[Trajectory],
+    lookalikes: tuple[Lookalike, ...],
+) -> Crash:
+    root = _root(group)
+    mine = {id(event) for event in group}
+    others = {id(event) for g in groups for event in g} - mine
+    told = tuple(
+        replace(event, role=_role(event, root)) if id(event) in mine else event
+        for event in events
+        if id(event) not in others
+    )
+    stage = next((e.stage for e in (root, *group) if e.stage != "unknown"), "unknown")
+    root = next(event for event in told if event.role == "root" and event.identity() == root.identity())
+    side = SIDES[root.pool]
+    return Crash(
+        events=told,
+        root=root,
+        pool=root.pool,
+        stage=stage,
+        context=context,
+        trajectory=next((t for t in trajectories if SIDES.get(t.pool) == side and t.growth_bytes), None),
+        lookalikes=lookalikes,
+    )
+
+
+def _role(event: Event, root: Event) -> Role:
+    if event is root:
+        return "root"
+    if event.strength >= PROOF and SIDES[event.pool] == SIDES[root.pool]:
+        return "confirmation"
+    return "cascade"
+
+
+def _severity(crash: Crash) -> tuple[bool, bool]:
+    """Proven memory failures before bare kills, and both before requests that wait: such lines are also printed by
+    jobs that go on and fail of something else. Sorting is stable, so equals keep the order of the log."""
+    return crash.pool == "scheduling", crash.root.strength < PROOF

@@ -1,0 +1,196 @@
+"""From crashes to the report: every cause asked, the answers ranked, remedies added, log text quoted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from oomdoctor import __version__
+from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
+from oomdoctor.families.event import Event, Lookalike
+from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.remedies import Remedy
+from oomdoctor.remedies.advice import rejected_advice
+from oomdoctor.remedies.advise import remedies
+from oomdoctor.report.contract import (
+    CauseRuledOut,
+    Diagnosis,
+    EventRecord,
+    Evidence,
+    Incident,
+    Ledger,
+    LedgerRow,
+    Moment,
+    Quote,
+    Report,
+    Stats,
+    Verdict,
+)
+from oomdoctor.sources import Trouble
+
+# A cause found with less than this does not prove that memory ran out where only a kill was seen.
+PROVES_MEMORY: Final = 0.5
+
+
+def build(
+    crashes: Sequence[Crash],
+    lookalikes: Iterable[Lookalike],
+    context: Context,
+    errors: Sequence[Trouble],
+    notes: Sequence[str],
+    stats: Stats,
+) -> Report:
+    events = _in_log_order(crashes)
+    ids = {id(event): f"e{number}" for number, event in enumerate(events, start=1)}
+    incidents = tuple(_incident(f"i{n}", crash, ids) for n, crash in enumerate(crashes, start=1))
+    return Report(
+        tool={"name": "oomdoctor", "version": __version__},
+        verdict=incidents[0].verdict if incidents else "no-oom",
+        incidents=incidents,
+        advice_rejected=_advice(crashes),
+        lookalikes=tuple(Quote(x.at.file, x.at.line, x.at.text, x.why) for x in lookalikes),
+        events=tuple(_record(event, ids) for event in events),
+        context=_context(context),
+        errors=tuple(errors),
+        notes=tuple(notes),
+        stats=stats,
+    )
+
+
+def _in_log_order(crashes: Sequence[Crash]) -> list[Event]:
+    found = {id(event): event for crash in crashes for event in crash.events}
+    files = {event.at.file: None for event in found.values()}
+    order = {file: number for number, file in enumerate(files)}
+    return sorted(found.values(), key=lambda event: (order[event.at.file], event.at.line))
+
+
+def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
+    findings: list[tuple[Cause, Finding]] = []
+    ruled_out: list[CauseRuledOut] = []
+    next_evidence: list[str] = []
+    for cause, judgement in judge(crash):
+        if isinstance(judgement, Finding):
+            findings.append((cause, judgement))
+        elif isinstance(judgement, RuledOut):
+            ruled_out.append(CauseRuledOut(cause.id, judgement.why))
+        elif isinstance(judgement, NotEnough):
+            next_evidence.extend(judgement.next_evidence)
+    findings.sort(key=lambda pair: -pair[1].weight)
+    told = [remedies(cause.id, finding.knobs or cause.knobs, crash) for cause, finding in findings]
+    diagnoses = tuple(
+        _diagnosis(cause, finding, tuple(chosen), crash, ids)
+        for (cause, finding), (chosen, _) in zip(findings, told, strict=True)
+    )
+    verdict: Verdict = "oom" if _proven(crash, findings) else "inconclusive"
+    return Incident(
+        id=name,
+        verdict=verdict,
+        fingerprint=_fingerprint(crash, findings),
+        events=tuple(ids[id(event)] for event in crash.events),
+        diagnoses=diagnoses,
+        ruled_out=tuple(ruled_out),
+        remedies_rejected=tuple(told[0][1]) if told else (),
+        next_evidence=tuple(dict.fromkeys(next_evidence)),
+        ledger=tuple(_ledger(crash)),
+        timeline=tuple(Moment(ids[id(e)], e.role, e.time) for e in crash.events if e.role not in ("context", "advice")),
+        trajectory=_trajectory(crash.trajectory),
+    )
+
+
+def _proven(crash: Crash, findings: list[tuple[Cause, Finding]]) -> bool:
+    return crash.proven or any(finding.weight >= PROVES_MEMORY for _, finding in findings)
+
+
+def _diagnosis(
+    cause: Cause, finding: Finding, chosen: tuple[Remedy, ...], crash: Crash, ids: dict[int, str]
+) -> Diagnosis:
+    return Diagnosis(
+        cause=cause.id,
+        title=cause.title,
+        explanation=finding.why,
+        confidence=round(finding.weight, 2),
+        pool=finding.pool or crash.pool,
+        stage=finding.stage or crash.stage,
+        evidence=tuple(
+            Evidence(ids[id(event)], event.at.file, event.at.line, event.at.text)
+            for event in finding.evidence
+            if id(event) in ids
+        ),
+        against=finding.against,
+        remedies=chosen,
+    )
+
+
+def _fingerprint(crash: Crash, findings: list[tuple[Cause, Finding]]) -> str:
+    """Equal for the same failure in another run: no pids, no sizes, no paths."""
+    cause = findings[0][0].id if findings else "open"
+    frame = next((f.function for f in crash.frames()), "")
+    text = "\n".join((cause, crash.pool, crash.stage, crash.root.family, crash.root.kind, frame))
+    return "v1:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _ledger(crash: Crash) -> list[Ledger]:
+    return [
+        Ledger(
+            ledger.pool,
+            ledger.device,
+            ledger.total_bytes,
+            tuple(LedgerRow(row.what, row.bytes, row.basis, row.line) for row in ledger.rows),
+            ledger.unexplained_bytes,
+        )
+        for ledger in crash.ledgers
+    ]
+
+
+def _trajectory(trajectory: Trajectory | None) -> dict[str, Any] | None:
+    if trajectory is None:
+        return None
+    return {
+        "what": trajectory.what,
+        "pool": trajectory.pool,
+        "growth_bytes": trajectory.growth_bytes,
+        "points": [{"step": p.step, "bytes": p.bytes, "line": p.line} for p in trajectory.points],
+    }
+
+
+def _advice(crashes: Sequence[Crash]) -> tuple[Quote, ...]:
+    found = {
+        (event.at.file, event.at.line, why): Quote(event.at.file, event.at.line, event.at.text, why)
+        for crash in crashes
+        for event, why in rejected_advice(crash)
+    }
+    return tuple(found.values())
+
+
+def _record(event: Event, ids: dict[int, str]) -> EventRecord:
+    process = event.process
+    return EventRecord(
+        id=ids[id(event)],
+        family=event.family,
+        kind=event.kind,
+        role=event.role,
+        file=event.at.file,
+        line=event.at.line,
+        end_line=event.at.end_line,
+        time=event.time,
+        stage=event.stage,
+        text=event.at.text,
+        repeats=event.repeats,
+        process={
+            "pid": process.pid, "name": process.name, "role": process.role,
+            "rank": process.rank, "node": process.node, "gpu": process.gpu,
+        },
+        usage=event.figures("usage"),
+        threshold=event.figures("threshold"),
+        fields=event.figures("fields"),
+    )  # fmt: skip
+
+
+def _context(context: Context) -> dict[str, Any]:
+    return {
+        "frameworks": dict(sorted(context.frameworks.items())),
+        "settings": {name: setting.value for name, setting in context.settings.items()},
+        "models": list(context.models),
+        "hardware": dict(context.hardware),
+    }
