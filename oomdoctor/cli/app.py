@@ -1,0 +1,58 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oomdoctor import __version__
+from oomdoctor.cli import causes, diagnose, events, explain, out, schema
+from oomdoctor.cli.quick import Command, Group
+
+app = typer.Typer(
+    cls=Group,
+    # rich's help pages, tracebacks and the completion scripts cost every start a few hundredths of a second
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""\
+    Says what memory ran out, who held it, why, and what to change, from the log of the job that died.
+
+    \b
+    Examples:
+      oomdoctor diagnose train.log              one log
+      oomdoctor diagnose driver.log raylet.out  several logs of the same crash
+      oomdoctor diagnose /tmp/ray/session_latest
+      ray logs raylet.out -ip 10.0.0.7 --tail -1 | oomdoctor diagnose
+      oomdoctor explain allocator-fragmentation
+
+    \b
+    Exit codes:
+      0   no memory failure
+      1   a memory failure
+      3   something died and the log does not show whether of memory
+      2   wrong usage, or nothing could be read
+      70  an error of oomdoctor itself
+    """,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        out.write(f"oomdoctor {__version__}\n")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        if out.stdin_is_terminal():
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(2)
+        diagnose.diagnose([])
+
+
+for command in (diagnose.diagnose, events.events, explain.explain, causes.causes, schema.schema):
+    app.command(cls=Command)(command)

@@ -1,0 +1,28 @@
+"""`oomdoctor events`."""
+
+from __future__ import annotations
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.diagnose import Absolute, ExitZero, Output, Paths, exit_code, read
+
+
+def events(
+    paths: Paths = None,
+    output: Output = None,
+    exit_zero: ExitZero = False,
+    absolute_paths: Absolute = False,
+) -> None:
+    """Print the structured events alone, one JSON object per line.
+
+    \b
+    Examples:
+      oomdoctor events raylet.out | jq -c 'select(.role == "root")'
+    """
+    from oomdoctor.report import as_json  # noqa: PLC0415
+
+    out.check_folder(output)
+    report = read(paths, absolute=absolute_paths)
+    out.write(as_json.event_lines(report), output)
+    raise typer.Exit(exit_code(report, exit_zero=exit_zero))

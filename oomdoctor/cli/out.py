@@ -1,0 +1,149 @@
+"""Where the door writes: standard output or a file, in an encoding that takes everything; progress on a terminal."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from oomdoctor.units import show
+
+NARROWEST = 20
+PIPED_WIDTH = 100  # what a report in a file or a pager is set in, where COLUMNS does not say otherwise
+
+
+class CannotWriteError(Exception):
+    """The output cannot be written; the text says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a text may look where it goes."""
+
+    width: int
+    color: bool
+    unicode: bool
+
+
+def style(choice: str, *, to_file: bool = False, environ: Mapping[str, str] = os.environ) -> Style:
+    """What the place of the output can show, and what its reader asked for (`--color`, NO_COLOR, FORCE_COLOR)."""
+    terminal = not to_file and _is_terminal(sys.stdout)
+    dumb = environ.get("TERM", "") in ("dumb", "unknown")
+    if choice == "auto":
+        color = not to_file and not environ.get("NO_COLOR")
+        color = color and (bool(environ.get("FORCE_COLOR")) or (terminal and not dumb))
+    else:
+        color = choice == "always"
+    utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    return Style(width=_width(environ, terminal), color=color, unicode=terminal and utf8 and not dumb)
+
+
+def _width(environ: Mapping[str, str], terminal: bool) -> int:
+    columns = environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(NARROWEST, int(columns))
+    if not terminal:
+        return PIPED_WIDTH
+    try:
+        return max(NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns or PIPED_WIDTH)
+    except OSError:
+        return PIPED_WIDTH
+
+
+def _is_terminal(stream: IO[str] | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def stdin_is_terminal() -> bool:
+    """True also where there is no standard input at all."""
+    return sys.stdin is None or sys.stdin.closed or sys.stdin.isatty()
+
+
+def write(text: str, to: str | None = None) -> None:
+    """The text to standard output, or to a file that is there whole or not at all."""
+    if to is not None and to != "-":
+        _write_file(Path(to), text.encode("utf-8", "backslashreplace"))
+        return
+    if sys.stdout is None:  # started with its standard output closed
+        return
+    encoded = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(encoded)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Or Python tries once more when it ends, and complains in its own words.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise CannotWriteError(f"standard output: {error.strerror}") from error
+
+
+def check_folder(to: str | None) -> None:
+    """Before the work, not after it: is there a folder for the output?"""
+    if to is not None and to != "-":
+        if Path(to).is_dir():
+            raise CannotWriteError(f"{to} is a folder; name a file in it")
+        if not Path(to).parent.is_dir():
+            raise CannotWriteError(f"{to}: there is no folder {Path(to).parent}; make it first")
+
+
+def _write_file(target: Path, data: bytes) -> None:
+    aside = None
+    try:
+        target = target.resolve()  # a link stays a link
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            target.write_bytes(data)  # /dev/stdout, a named pipe
+            return
+        aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        aside.write_bytes(data)
+        aside.replace(target)
+    except OSError as error:
+        if aside is not None:
+            aside.unlink(missing_ok=True)
+        raise CannotWriteError(f"{target}: {error.strerror}") from error
+
+
+def say(message: str) -> None:
+    """One line on standard error, whatever a file's name has in it."""
+    if sys.stderr is not None:
+        line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+        encoding = sys.stderr.encoding or "utf-8"
+        print(f"oomdoctor: {line}".encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)  # noqa: T201
+
+
+class Progress:
+    """How many bytes are read, on a terminal's standard error, from the moment it takes long."""
+
+    PATIENCE_S = 1.0
+    PAUSE_S = 0.1
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._next = time.monotonic() + self.PATIENCE_S
+        self._shown = False
+
+    def __call__(self, read_bytes: int) -> None:
+        """So many bytes more."""
+        self._bytes += read_bytes
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self.PAUSE_S
+            self._shown = True
+            sys.stderr.write(f"\rread {show(self._bytes):<12}")
+            sys.stderr.flush()
+
+    def done(self) -> None:
+        if self._shown:
+            sys.stderr.write(f"\r{'':<20}\r")
+            sys.stderr.flush()
+
+
+def progress() -> Progress | None:
+    """None where nobody looks at it."""
+    return Progress() if _is_terminal(sys.stderr) else None

@@ -1,0 +1,46 @@
+"""The closed lists of the contract that no other room keeps, each word with what a person reads for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+POOLS: Final[Mapping[str, str]] = {
+    "host_ram": "the node's memory (RAM)",
+    "cgroup": "the container's or job's memory limit",
+    "gpu": "GPU memory",
+    "kv_cache": "room for the KV cache",
+    "object_store": "Ray's object store",
+    "shm": "shared memory (/dev/shm)",
+    "pinned": "page-locked host memory",
+    "scheduling": "resources in the Ray cluster",
+    "none": "no memory pool",
+}
+
+STAGES: Final[Mapping[str, str]] = {
+    "launch": "at launch",
+    "cluster_start": "while the cluster started",
+    "model_load": "while loading the model",
+    "engine_init": "while the engine started",
+    "memory_profiling": "while the engine measured its memory",
+    "kv_cache_init": "while setting up the KV cache",
+    "cuda_graph_capture": "while capturing CUDA graphs",
+    "data_load": "while loading data",
+    "rollout": "during the rollout",
+    "reward": "while computing rewards",
+    "logprob": "while computing log probabilities",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer_step": "in the optimizer's step",
+    "weight_sync": "while sending weights to the engine",
+    "checkpoint_save": "while saving a checkpoint",
+    "checkpoint_load": "while loading a checkpoint",
+    "eval": "during evaluation",
+    "serving": "while serving",
+    "shutdown": "at shutdown",
+    "unknown": "",
+}
+
+VERDICTS: Final = ("oom", "no-oom", "inconclusive")
+ROLES: Final = ("root", "cascade", "confirmation", "advice", "context")
+BASES: Final = ("printed", "derived", "assumed", "unknown")
