@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
 NARROWEST = 20
@@ -112,9 +113,9 @@ def _write_file(target: Path, data: bytes) -> None:
 def say(message: str) -> None:
     """One line on standard error, whatever a file's name has in it."""
     if sys.stderr is not None:
-        line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
         encoding = sys.stderr.encoding or "utf-8"
-        print(f"oomdoctor: {line}".encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)  # noqa: T201
+        line = sanitize(f"oomdoctor: {message}").encode(encoding, "backslashreplace").decode(encoding)
+        print(line, file=sys.stderr)  # noqa: T201
 
 
 class Progress:

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from oomdoctor.remedies import Remedy
 from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
-from oomdoctor.report.printable import printable
 from oomdoctor.report.vocabulary import POOLS, STAGES
+from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
 # How many of each the one screen holds; everything is there with -v.
@@ -196,7 +196,7 @@ def _row(row: LedgerRow, total: int | None, name_width: int, page: Page) -> str:
     share = f"{row.bytes / total:>5.0%}" if row.bytes is not None and total else ""
     basis = "" if row.basis == "printed" or row.bytes is None else f"  {row.basis}"
     line = f"  line {row.line}" if row.line is not None and page.verbose else ""
-    return f"{set_cell_size(printable(row.what), name_width)}  {size:>11} {share}{basis}{line}"
+    return f"{set_cell_size(sanitize(row.what), name_width)}  {size:>11} {share}{basis}{line}"
 
 
 def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
@@ -291,20 +291,20 @@ def _line(*parts: str | tuple[str, str], indent: int = 0) -> RenderableType:
     text = Text()
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
-        text.append(printable(words), style)
+        text.append(sanitize(words), style)
     return Padding(text, (0, 0, 0, indent)) if indent else text
 
 
 def _to_copy(line: str, indent: int = 2) -> RenderableType:
-    return Text(" " * indent + printable(line), style="cyan", no_wrap=True)
+    return Text(" " * indent + sanitize(line), style="cyan", no_wrap=True)
 
 
 def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:
     """A line of the log, cut to one line of the screen."""
-    where = f"{printable(file)}:{line}: "
+    where = f"{sanitize(file)}:{line}: "
     text = Text("  ", no_wrap=True)
     text.append(where, "dim")
-    text.append(printable(quote.strip()), "dim")
+    text.append(sanitize(quote.strip()), "dim")
     if not page.verbose:
         text.truncate(max(page.width, cell_len(where) + 2), overflow="crop")
     return text
