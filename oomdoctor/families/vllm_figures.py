@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Role, threshold, usage
+from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class MemoryProfile(Event):
     non_torch_bytes: int | None = usage()
     consumed_bytes: int | None = usage()  # weights and non-torch together, from 0.28 on
     activation_bytes: int | None = usage()
+    torch_peak_bytes: int | None = usage()  # weights and activations together, 0.6.4 only
     graph_bytes: int | None = usage()
     kv_bytes: int | None = usage()  # what is left for the KV cache, or is in use by it; may be negative
     kv_to_fit_bytes: int | None = usage()  # the engine's own --kv-cache-memory suggestion for its budget
@@ -116,3 +119,88 @@ class EncoderProfile(Event):
     modality: str | None = None  # "image", "video", "audio"
     items: int | None = None
     budget_tokens: int | None = None
+
+
+_SENTENCES = (
+    Sentence("Loading model weights took", WeightsLoaded),
+    Sentence("Model loading took", WeightsLoaded),
+    # Three physical lines from 0.6.5 to 0.10.2, each with the record's prefix; one line in 0.6.4.
+    Sentence("the current vLLM instance can use total_gpu_memory", MemoryProfile, lines=2),
+    Sentence("Memory profiling results:", MemoryProfile),
+    Sentence("model weights take", MemoryProfile),
+    Sentence("Total non KV cache memory:", MemoryProfile),
+    Sentence("Free memory on device", MemoryProfile, needs="weights_bytes"),
+    Sentence("Free memory on device", MemoryProfile, needs="consumed_bytes"),
+    Sentence("Free memory on device", MemoryProfile, needs="activation_bytes"),
+    Sentence("Initial free memory:", MemoryProfile),
+    Sentence("Free memory after profiling:", MemoryProfile),
+    Sentence("Initial free memory", MemoryProfile, needs="kv_bytes"),
+    Sentence("Available KV cache memory:", KvCacheSize),
+    Sentence("KV cache size:", KvCacheSize),
+    *(Sentence(f"# {device} blocks:", KvCacheSize) for device in ("GPU", "CUDA", "cuda", "rocm", "xpu", "hpu", "npu")),
+    Sentence("Maximum concurrency for", KvCacheSize),
+    Sentence("Auto-fit max_model_len: reduced from", KvCacheSize),
+    Sentence("Capturing the model for CUDA graphs", GraphCapture, {"phase": "begun"}, bare=True),
+    Sentence("Capturing cudagraphs for decoding", GraphCapture, {"phase": "begun"}, bare=True),
+    Sentence("Estimated CUDA graph memory:", GraphCapture, {"phase": "estimated"}),
+    Sentence("CUDA graph memory profiling is", GraphCapture, {"phase": "estimated"}, needs="utilization"),
+    Sentence("graph pool memory:", GraphCapture, {"phase": "finished"}),
+    Sentence("Graph capturing finished in", GraphCapture, {"phase": "finished"}),
+    Sentence("Sleep mode freed", Sleep, {"phase": "asleep"}),
+    Sentence("CuMemAllocator: sleep freed", Sleep, {"phase": "asleep"}),
+    Sentence("seconds to wake up", Sleep, {"phase": "awake"}, bare=True),
+    Sentence("Encoder cache will be initialized with a budget of", EncoderProfile),
+)
+
+_CLAUSES = {
+    "weights": values(weights_bytes=bytes_of),
+    "profile_total": values(total_bytes=bytes_of),
+    "utilization": values(utilization=number_of),
+    "requested": values(requested_bytes=bytes_of),
+    "profile_weights": values(weights_bytes=bytes_of),
+    "non_torch": values(non_torch_bytes=bytes_of),
+    "activation": values(activation_bytes=bytes_of),
+    "torch_peak": values(torch_peak_bytes=bytes_of),
+    "kv_rest": values(kv_bytes=bytes_of),
+    "kv_available": values(kv_bytes=bytes_of),
+    "blocks": values(gpu_blocks=count_of, cpu_blocks=count_of),
+    "tokens": values(tokens=count_of),
+    "concurrency": values(request_tokens=count_of, concurrency=number_of),
+    "auto_fit": values(_=count_of, request_tokens=count_of),
+    "gpu": values(gpu=device_of),
+    "free_of_total": of_which("free_bytes", "total_bytes"),
+    "desired": values(utilization=number_of, requested_bytes=bytes_of),
+    "consumed": values(consumed_bytes=bytes_of),
+    "weight_part": values(weights_bytes=bytes_of),
+    "activation_part": values(activation_bytes=bytes_of),
+    "non_torch_part": values(non_torch_bytes=bytes_of),
+    "graph_part": values(graph_bytes=bytes_of),
+    "to_fit": values(kv_to_fit_bytes=bytes_of),
+    "to_fill": values(kv_to_fill_bytes=bytes_of),
+    "kv_in_use": values(kv_bytes=bytes_of),
+    "free_at_start": values(free_bytes=bytes_of),
+    "free_after": values(free_after_bytes=bytes_of),
+    "requested_of_gpu": values(requested_bytes=bytes_of),
+    "requested_share": values(utilization=number_of, requested_bytes=bytes_of),
+    "kv_reserved": values(kv_bytes=bytes_of),
+    "graph_took": values(_=number_of, graph_bytes=bytes_of),
+    "graph_estimate": values(estimated_bytes=bytes_of),
+    "graph_actual": values(graph_bytes=bytes_of, estimated_bytes=bytes_of),
+    "equivalent": values(utilization=number_of, equivalent_utilization=number_of),
+    "raised": values(compensating_utilization=number_of),
+    "raised_from": values(utilization=number_of, compensating_utilization=number_of),
+    "freed": values(freed_bytes=bytes_of),
+    "still_in_use": values(device_in_use_bytes=bytes_of),
+    "backed_up": values(backed_up_bytes=bytes_of),
+    "discarded": values(discarded_bytes=bytes_of),
+    "encoder_budget": values(budget_tokens=count_of),
+    "encoder_items": values(items=count_of, modality=str),
+}
+
+FAMILY = Family(
+    name="vllm_figures",
+    # What the ledger and the remedies compute with; each is printed once per engine start.
+    anchors=("the current vLLM instance can use", "Available KV cache memory", "KV cache size: "),
+    triggers=tuple(dict.fromkeys(sentence.head for sentence in _SENTENCES)),
+    read=reader("vllm_figures", _SENTENCES, _CLAUSES),
+)
