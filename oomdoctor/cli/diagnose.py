@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.quick import one_of
-from oomdoctor.report.contract import Report
+
+if TYPE_CHECKING:  # the types of a report take a moment to build, which --help has no use for
+    from oomdoctor.report.contract import Report
 
 FORMATS = ("text", "json", "jsonl")
 COLORS = ("auto", "always", "never")

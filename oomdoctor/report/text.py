@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
@@ -22,10 +23,13 @@ REMEDIES = 3
 LEDGER_ROWS = 5
 QUOTES = 2
 COMMANDS = 3
+NAMES = 3
 
 # Under this confidence the report says what to look at next even where it has an answer.
 SURE = 0.5
 
+SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
+ROOMY = 60  # from this width on the ledger's rows say more than name and size
 BAR = 60  # characters of the ledger's bar where there is room
 _FILLS = ("█▓▒░▚▞", "#=+:%o")
 _COLORS = ("red", "yellow", "blue", "magenta", "cyan", "white")
@@ -77,9 +81,10 @@ def renderables(report: Report, page: Page) -> list[RenderableType]:
 def _report(report: Report, page: Page) -> Iterator[RenderableType]:
     if not report.incidents:
         yield from _healthy(report)
-    for incident in report.incidents[: page.some(1)]:
+    for number, incident in enumerate(report.incidents[: page.some(1)]):
+        if number:
+            yield Text()
         yield from _incident(report, incident, page)
-        yield Text()
     yield from _others(report, page)
     yield from _quotes("Printed advice that does not apply", report.advice_rejected, page)
     yield from _quotes("Looks like a memory failure and is none", report.lookalikes, page)
@@ -91,11 +96,11 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
 
 
 def _healthy(report: Report) -> Iterator[RenderableType]:
-    if report.errors and not report.stats.bytes:
+    if report.errors and not report.stats.files:
         yield _line(("NOTHING READ", "bold yellow"))
         return
-    read = f" in {report.stats.files} files" if report.stats.files > 1 else ""
-    yield _line(("NO MEMORY FAILURE", "bold green"), read)
+    where = f" in {report.stats.files} files" if report.stats.files > 1 else ""
+    yield _line(("NO MEMORY FAILURE", "bold green"), " in what could be read" if report.errors else where)
 
 
 def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
@@ -103,6 +108,8 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     yield _verdict(report, incident, best)
     if best is not None:
         yield from _diagnosis(best, page)
+    if incident.trajectory and (page.verbose or incident.trajectory.get("growth_bytes")):
+        yield _growth(incident.trajectory)
     for ledger in incident.ledger[: page.some(1)]:
         yield Text()
         yield from _ledger(ledger, page)
@@ -143,17 +150,28 @@ def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
         yield _quoted(evidence.file, evidence.line, evidence.text, page)
 
 
+def _growth(trajectory: Mapping[str, Any]) -> RenderableType:
+    first, last = trajectory["points"][0], trajectory["points"][-1]
+    sizes = f"{show(first['bytes'])} at line {first['line']}, {show(last['bytes'])} at line {last['line']}"
+    growth = trajectory.get("growth_bytes")
+    return _line(f"{trajectory['what']}: {sizes}", f", {show(growth)} per step" if growth else "", indent=2)
+
+
 def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
-    total = f" of {show(ledger.total_bytes)}" if ledger.total_bytes is not None else ""
-    yield _line(("Where the memory was", "bold"), f"  {ledger.device}{total}")
+    total = f"{show(ledger.total_bytes)} of " if ledger.total_bytes is not None else ""
+    yield _line(("Where the memory was: ", "bold"), f"{total}{ledger.device}")
     shown, rest = _largest(ledger, page)
     fills = {row.what: _fill(number, row, page) for number, row in enumerate(shown)}
     if ledger.total_bytes:
         yield _bar(ledger.total_bytes, shown, fills, page)
-    name_width = min(max((cell_len(row.what) for row in shown), default=0), max(page.width // 2, 12))
+    roomy = page.width >= ROOMY
+    name_width = min(
+        max((cell_len(row.what) for row in shown), default=0), page.width // 2 if roomy else page.width - 17
+    )
     for row in shown:
         fill, color = fills[row.what]
-        yield _line((fill, color), " ", _row(row, ledger.total_bytes, name_width, page), indent=2)
+        name = set_cell_size(sanitize(row.what), max(name_width, 1))
+        yield _line((fill, color), f" {name}  {_size(row, ledger.total_bytes, page)}", indent=2)
     if rest:
         yield _line(
             (f"and {len(rest)} smaller ones, {show(sum(row.bytes or 0 for row in rest))} together", "dim"), indent=4
@@ -191,12 +209,14 @@ def _bar(total: int, rows: Sequence[LedgerRow], fills: dict[str, tuple[str, str]
     return bar
 
 
-def _row(row: LedgerRow, total: int | None, name_width: int, page: Page) -> str:
-    size = "not printed" if row.bytes is None else show(row.bytes)
-    share = f"{row.bytes / total:>5.0%}" if row.bytes is not None and total else ""
-    basis = "" if row.basis == "printed" or row.bytes is None else f"  {row.basis}"
+def _size(row: LedgerRow, total: int | None, page: Page) -> str:
+    size = f"{'unknown' if row.bytes is None else show(row.bytes):>11}"
+    if page.width < ROOMY or row.bytes is None:
+        return size
+    share = f" {row.bytes / total:>5.0%}" if total else ""
+    basis = "" if row.basis == "printed" else f"  {row.basis}"
     line = f"  line {row.line}" if row.line is not None and page.verbose else ""
-    return f"{set_cell_size(sanitize(row.what), name_width)}  {size:>11} {share}{basis}{line}"
+    return size + share + basis + line
 
 
 def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
@@ -217,28 +237,32 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
 
 def _behind(incident: Incident, page: Page) -> Iterator[RenderableType]:
     """What stands behind the answer: the other causes that fit, and those that do not."""
-    also = incident.diagnoses[1:]
-    if not (also or incident.ruled_out or (page.verbose and incident.remedies_rejected)):
-        return
     yield Text()
-    for diagnosis in also:
-        if page.verbose:
-            yield from _diagnosis(diagnosis, page)
-            if diagnosis.remedies:
-                yield from _remedies(diagnosis.remedies, page)
-    if also and not page.verbose:
-        names = ", ".join(f"{d.cause} ({d.confidence:.0%})" for d in also)
-        yield _line(("Also possible: ", "bold"), names)
-    if incident.ruled_out and not page.verbose:
-        first = incident.ruled_out[0]
-        others = "".join(f", {ruled.cause}" for ruled in incident.ruled_out[1:])
-        yield _line(("Ruled out: ", "bold"), f"{first.cause} ({first.why}){others}")
+    also = incident.diagnoses[1:]
     if page.verbose:
-        for ruled in incident.ruled_out:
-            yield _line(("Ruled out: ", "bold"), f"{ruled.cause}: {ruled.why}")
-        for rejected in incident.remedies_rejected:
-            yield _line(("Not advised: ", "bold"), f"{rejected.knob}: {rejected.why}")
-        yield _line(("In the order of the log: ", "bold"), ", ".join(f"{m.event} {m.role}" for m in incident.timeline))
+        yield from _all_behind(incident, page)
+        return
+    if also:
+        names = ", ".join(f"{d.cause} ({d.confidence:.0%})" for d in also[:NAMES])
+        yield _line(("Also possible: ", "bold"), names)
+    if incident.ruled_out:
+        first = incident.ruled_out[0]
+        others = "".join(f", {ruled.cause}" for ruled in incident.ruled_out[1 : NAMES + 1])
+        others += f" and {len(incident.ruled_out) - 1 - NAMES} more" if len(incident.ruled_out) > NAMES + 1 else ""
+        yield _line(("Ruled out: ", "bold"), f"{first.cause} ({first.why}){others}")
+
+
+def _all_behind(incident: Incident, page: Page) -> Iterator[RenderableType]:
+    for diagnosis in incident.diagnoses[1:]:
+        yield from _diagnosis(diagnosis, page)
+        if diagnosis.remedies:
+            yield from _remedies(diagnosis.remedies, page)
+        yield Text()
+    for ruled in incident.ruled_out:
+        yield _line(("Ruled out: ", "bold"), f"{ruled.cause}: {ruled.why}")
+    for rejected in incident.remedies_rejected:
+        yield _line(("Not advised: ", "bold"), f"{rejected.knob}: {rejected.why}")
+    yield _line(("In the order of the log: ", "bold"), ", ".join(f"{m.event} {m.role}" for m in incident.timeline))
 
 
 def _others(report: Report, page: Page) -> Iterator[RenderableType]:
@@ -250,13 +274,17 @@ def _others(report: Report, page: Page) -> Iterator[RenderableType]:
 
 
 def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[RenderableType]:
-    if not quotes:
+    if not page.verbose and len(quotes) == 1:
+        yield _line((f"{title}: ", "bold"), (f"{quotes[0].file}:{quotes[0].line}", "dim"), f" {quotes[0].why}")
         return
-    yield _heading(title)
+    if quotes:
+        yield _heading(title)
     for quote in quotes[: page.some(QUOTES)]:
-        yield _line((f"{quote.file}:{quote.line}", "dim"), f"  {quote.why}", indent=2)
         if page.verbose:
             yield _quoted(quote.file, quote.line, quote.text, page)
+            yield _line(quote.why, indent=4)
+        else:
+            yield _line((f"{quote.file}:{quote.line}", "dim"), f" {quote.why}", indent=2)
     if len(quotes) > QUOTES and not page.verbose:
         yield _line((f"and {len(quotes) - QUOTES} more", "dim"), indent=2)
 
@@ -264,6 +292,7 @@ def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[Rendera
 def _context(report: Report) -> Iterator[RenderableType]:
     frameworks = report.context.get("frameworks") or {}
     names = [f"{name} {version}" if version else name for name, version in frameworks.items()]
+    yield Text()
     for title, found in (
         ("Software", names),
         ("Models", report.context.get("models") or []),
@@ -300,11 +329,12 @@ def _to_copy(line: str, indent: int = 2) -> RenderableType:
 
 
 def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:
-    """A line of the log, cut to one line of the screen."""
-    where = f"{sanitize(file)}:{line}: "
-    text = Text("  ", no_wrap=True)
-    text.append(where, "dim")
-    text.append(sanitize(quote.strip()), "dim")
-    if not page.verbose:
-        text.truncate(max(page.width, cell_len(where) + 2), overflow="crop")
-    return text
+    """A line of the log; on one screen it is cut to one line."""
+    where = f"  {file}:{line}: "
+    words = sanitize(quote.strip())
+    room = page.width - cell_len(where)
+    if not page.verbose and room < SHORTEST_QUOTE:
+        return _line((where.strip().removesuffix(":"), "dim"), indent=2)
+    if not page.verbose and cell_len(words) > room:
+        words = set_cell_size(words, room - 3) + "..."
+    return Text(sanitize(where) + words, style="dim", no_wrap=True)

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sample_reports import CRASH, HEALTHY, HOG, INCONCLUSIVE, KILL, NODE, OOM, UNREADABLE
+
+from oomdoctor.report.contract import LedgerRow, Report
+from oomdoctor.report.text import rendered
+
+OOM_100 = """\
+OUT OF MEMORY: the node's memory (RAM) ran out while sending weights to the engine  (driver.log:412)
+A reward model's process holds most of the node's memory  [reward-model-ram-hog, 93% sure]
+  The reward server (PID 230) held 88.00 GiB of the 121.60 GiB in use, 72 %; the killed PolicyActor
+  held 6.40 GiB. Ray kills the newest worker, not the largest process.
+  driver.log:412: Memory on the node (IP: 10.3.0.8, ID: 7f1c) was 121.60GB / 128.00GB (0.950000),...
+
+Where the memory was: 128.00 GiB of node 10.3.0.8
+  [#########################################===:::::::::::::...]
+  # reward server (PID 230)    88.00 GiB   69%
+  = PolicyActor (PID 4471)      6.40 GiB    5%
+  + object store                 unknown
+  : everything else in use     27.20 GiB   21%  derived
+  . free                        6.40 GiB    5%  derived
+
+What to change
+  1. Start the reward server (PID 230) on another node, or cap its memory
+     --remote_rm_url http://<other-node>:5000/get_reward
+     121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB.
+     Costs: another node's memory, and a network hop per batch of rewards
+  2. Restart the reward server between epochs while its growth is looked for
+     Costs: a pause per restart
+  3. Lower the number of reward workers from 8 to 5
+     --workers 5
+     8 workers hold 88.00 GiB, 11.00 GiB each; 5 x 11.00 = 55.00 GiB. Costs: slower rewards
+
+Also possible: host-memory-leak (21%)
+Ruled out: object-store-full (nothing spilled and no store message stands in the log),
+container-limit
+Printed advice that does not apply: driver.log:424 a higher threshold only delays the kill
+More: oomdoctor explain reward-model-ram-hog; -v shows everything
+"""
+
+OOM_VERBOSE = """\
+OUT OF MEMORY: the node's memory (RAM) ran out while sending weights to the engine  (driver.log:412)
+A reward model's process holds most of the node's memory  [reward-model-ram-hog, 93% sure]
+  The reward server (PID 230) held 88.00 GiB of the 121.60 GiB in use, 72 %; the killed PolicyActor
+  held 6.40 GiB. Ray kills the newest worker, not the largest process.
+  driver.log:412: Memory on the node (IP: 10.3.0.8, ID: 7f1c) was 121.60GB / 128.00GB (0.950000), which exceeds the threshold
+  reward server: 1.00 GiB at line 12, 2.00 GiB at line 40
+
+Where the memory was: 128.00 GiB of node 10.3.0.8
+  █████████████████████████████████████████▓▓▓░░░░░░░░░░░░░···
+  █ reward server (PID 230)    88.00 GiB   69%  line 415
+  ▓ PolicyActor (PID 4471)      6.40 GiB    5%  line 416
+  ▒ object store                 unknown
+  ░ everything else in use     27.20 GiB   21%  derived  line 412
+  · free                        6.40 GiB    5%  derived  line 412
+
+What to change
+  1. Start the reward server (PID 230) on another node, or cap its memory
+     --remote_rm_url http://<other-node>:5000/get_reward
+     121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB.
+     Costs: another node's memory, and a network hop per batch of rewards
+     Assumes: the server answers over HTTP, as its flag says
+     https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html
+  2. Restart the reward server between epochs while its growth is looked for
+     Costs: a pause per restart
+  3. Lower the number of reward workers from 8 to 5
+     --workers 5
+     8 workers hold 88.00 GiB, 11.00 GiB each; 5 x 11.00 = 55.00 GiB. Costs: slower rewards
+  4. Give the node more memory
+     Costs: money
+
+What would tell more
+  ray memory --stats-only
+
+The same processes grow step after step  [host-memory-leak, 21% sure]
+  Two prints of the same process stand 40 steps apart and 1.20 GiB.
+  Against it: only two prints
+  driver.log:412: Memory on the node (IP: 10.3.0.8, ID: 7f1c) was 121.60GB / 128.00GB (0.950000), which exceeds the threshold
+
+Ruled out: object-store-full: nothing spilled and no store message stands in the log
+Ruled out: container-limit: 128.00 GiB is the node's own memory
+Not advised: engine-sleep: it keeps a copy of the weights in the memory that ran out
+In the order of the log: e1 root, e2 cascade
+Printed advice that does not apply
+  driver.log:424: To adjust the kill threshold, set the environment variable `RAY_memory_usage_threshold`
+    a higher threshold only delays the kill
+
+Software: openrlhf, ray 2.40.0
+Models: my-org/policy-7b
+Settings: remote_rm_url=http://10.3.0.8:5000/get_reward, zero_stage=3
+More: oomdoctor explain reward-model-ram-hog
+"""
+
+OOM_36 = """\
+OUT OF MEMORY: the node's memory
+(RAM) ran out while sending weights
+to the engine  (driver.log:412)
+A reward model's process holds most
+of the node's memory
+[reward-model-ram-hog, 93% sure]
+  The reward server (PID 230) held
+  88.00 GiB of the 121.60 GiB in
+  use, 72 %; the killed PolicyActor
+  held 6.40 GiB. Ray kills the
+  newest worker, not the largest
+  process.
+  driver.log:412: Memory on the n...
+
+Where the memory was: 128.00 GiB of
+node 10.3.0.8
+  [######################==:::::::.]
+  # reward server (PID     88.00 GiB
+  = PolicyActor (PID 44     6.40 GiB
+  + object store             unknown
+  : everything else in     27.20 GiB
+  . free                    6.40 GiB
+
+What to change
+  1. Start the reward server (PID
+  230) on another node, or cap its
+  memory
+     --remote_rm_url http://<other-node>:5000/get_reward
+     121.60 GiB in use - 88.00 GiB
+     of PID 230 = 33.60 GiB, under
+     0.95 x 128.00 GiB = 121.60 GiB.
+     Costs: another node's memory,
+     and a network hop per batch of
+     rewards
+  2. Restart the reward server
+  between epochs while its growth is
+  looked for
+     Costs: a pause per restart
+  3. Lower the number of reward
+  workers from 8 to 5
+     --workers 5
+     8 workers hold 88.00 GiB, 11.00
+     GiB each; 5 x 11.00 = 55.00
+     GiB. Costs: slower rewards
+
+Also possible: host-memory-leak
+(21%)
+Ruled out: object-store-full
+(nothing spilled and no store
+message stands in the log),
+container-limit
+Printed advice that does not apply:
+driver.log:424 a higher threshold
+only delays the kill
+More: oomdoctor explain
+reward-model-ram-hog; -v shows
+everything
+"""
+
+INCONCLUSIVE_100 = """\
+CANNOT TELL: something died, and the log does not show of what  (<stdin>:9)
+A kill that memory would explain, without proof  [killed-without-evidence, 30% sure]
+  The shell reports a SIGKILL; nothing says who sent it.
+  <stdin>:9: Killed
+
+What would tell more
+  dmesg -T | grep -i -E 'killed process|oom'
+  journalctl -k --since '1 hour ago'
+
+More: oomdoctor explain killed-without-evidence; -v shows everything
+"""
+
+HEALTHY_100 = """\
+NO MEMORY FAILURE
+Looks like a memory failure and is none
+  train.log:77 on-chip shared memory, not VRAM
+  train.log:90 a hardware error, not a lack of memory
+  and 1 more
+Note: `ray logs` cut this log to its last 1000 lines; --tail -1 gives all of it
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "width", "unicode", "verbose", "expected"),
+    [
+        (OOM, 100, False, False, OOM_100),
+        (OOM, 100, True, True, OOM_VERBOSE),
+        (OOM, 36, False, False, OOM_36),
+        (INCONCLUSIVE, 100, False, False, INCONCLUSIVE_100),
+        (HEALTHY, 100, False, False, HEALTHY_100),
+        (UNREADABLE, 100, False, False, "NOTHING READ\n"),
+    ],
+)
+def test_the_whole_report(report: Report, width: int, unicode: bool, verbose: bool, expected: str) -> None:
+    assert rendered(report, width=width, color=False, unicode=unicode, verbose=verbose) == expected
+
+
+def plain(report: Report, width: int = 100, verbose: bool = False) -> str:
+    return rendered(report, width=width, color=False, unicode=False, verbose=verbose)
+
+
+def test_one_screen_is_one_screen() -> None:
+    assert len(plain(OOM).splitlines()) <= 30
+
+
+def test_what_is_copied_is_never_broken() -> None:
+    snippet = "  --remote_rm_url http://<other-node>:5000/get_reward"
+    assert all(snippet in plain(OOM, width) for width in (20, 36, 100))
+
+
+@pytest.mark.parametrize("width", [20, 27, 36, 59, 60, 80])
+def test_only_what_is_copied_is_wider_than_the_terminal(width: int) -> None:
+    wide = [line for line in plain(OOM, width).splitlines() if len(line) > width]
+    assert [line.strip() for line in wide if "--remote_rm_url" not in line] == []
+
+
+def test_another_crash_is_one_line_on_one_screen() -> None:
+    report = replace(OOM, incidents=(CRASH, replace(CRASH, id="i2", events=("e2",))))
+    assert f"Another crash at driver.log:431: {HOG.title}\n" in plain(report)
+    assert plain(report, verbose=True).count(HOG.explanation[:40]) == 2
+
+
+def test_a_crash_without_a_cause_says_what_would_tell() -> None:
+    report = replace(OOM, incidents=(replace(CRASH, diagnoses=()),))
+    assert plain(report).startswith("OUT OF MEMORY  (driver.log:412)\n")
+    assert "What would tell more\n  ray memory --stats-only\n" in plain(report)
+
+
+def test_a_sure_answer_leaves_the_next_commands_to_the_long_form() -> None:
+    assert "ray memory" not in plain(OOM)
+    assert "ray memory" in plain(OOM, verbose=True)
+
+
+def test_many_rows_become_one_line() -> None:
+    rows = tuple(LedgerRow(f"worker {n}", (n + 1) * 1024**3, "printed", n + 1) for n in range(10))
+    report = replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows),)),))
+    text = plain(report)
+    assert "worker 9 " in text
+    assert "worker 5 " in text
+    assert "worker 4 " not in text
+    assert "    and 5 smaller ones, 15.00 GiB together\n" in text
+    assert "worker 0 " in plain(report, verbose=True)
+
+
+def test_rows_that_do_not_add_up_say_so() -> None:
+    short = replace(CRASH, ledger=(replace(NODE, unexplained_bytes=3 * 1024**3),))
+    over = replace(CRASH, ledger=(replace(NODE, unexplained_bytes=-(1024**3)),))
+    assert "not explained 3.00 GiB\n" in plain(replace(OOM, incidents=(short,)))
+    assert "more than there is, by 1.00 GiB\n" in plain(replace(OOM, incidents=(over,)))
+
+
+def test_a_ledger_without_a_total_has_no_bar() -> None:
+    open_end = replace(CRASH, ledger=(replace(NODE, total_bytes=None, unexplained_bytes=None),))
+    text = plain(replace(OOM, incidents=(open_end,)))
+    assert "Where the memory was: node 10.3.0.8\n  # reward server (PID 230)" in text
+    assert "69%" not in text
+
+
+def test_log_text_is_text() -> None:
+    hostile = "[red]x[/red] \x1b[31mred\x1b[0m \x1b]8;;http://a/\x07link\x1b]8;;\x07 \u202egnp.exe\u202c {0} :smile: %s"
+    report = replace(
+        OOM,
+        incidents=(replace(CRASH, diagnoses=(replace(HOG, title=hostile, explanation=hostile, against=(hostile,)),)),),
+        events=(replace(KILL, file=hostile),),
+        notes=(hostile,),
+    )
+    for verbose in (False, True):
+        text = plain(report, verbose=verbose)
+        assert "[red]x[/red]" in text
+        assert ":smile:" in text
+        assert not [c for c in text if not c.isprintable() and c != "\n"]
+    colored = rendered(report, width=100, color=True, unicode=True, verbose=True)
+    assert "\x1b]8" not in colored
+    assert "\u202e" not in colored
+
+
+def test_colours_are_the_eight_of_every_terminal() -> None:
+    colored = rendered(OOM, width=100, color=True, unicode=True, verbose=False)
+    assert "\x1b[1;31mOUT OF MEMORY\x1b[0m" in colored
+    assert "\x1b[38" not in colored
