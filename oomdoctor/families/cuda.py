@@ -9,8 +9,9 @@ from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Process, Read, Role, usage
-from oomdoctor.streams import Page
+from oomdoctor.families.echoes import echo
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
 # Long enough for the longest generation with a dozen "Process ... has" clauses, wrapped at 80 columns.
@@ -52,7 +53,6 @@ class DeviceOutOfMemory(Event):
     # What was hit where it is not the card: "fraction", "per-allocation", "watermark"
     limit: str | None = None
     backend: str | None = None  # "cudaMallocAsync", "workspace": where the sentence is not the caching allocator's
-    more_than_1eb: bool | None = None
     others: tuple[OtherProcess, ...] = ()
 
 
@@ -71,49 +71,195 @@ class AllocatorAdvice(Event):
 
 # The tree's node names under which a figure stands, by the field that holds it.
 _FIELDS = {
-    "tried": "tried_bytes",
-    "total": "total_bytes", "capacity": "total_bytes",
-    "free": "free_bytes", "available": "free_bytes",
+    "tried": "tried_bytes", "requested": "tried_bytes",
+    "total": "total_bytes", "capacity": "total_bytes", "limit": "total_bytes",
+    "free": "free_bytes", "available": "free_bytes", "according_to_cuda": "free_bytes",
     "own": "in_use_bytes",
-    "allocated": "allocated_bytes", "already": "allocated_bytes",
+    "allocated": "allocated_bytes", "already": "allocated_bytes", "already_async": "allocated_bytes",
+    "mps_allocated": "allocated_bytes",
     "reserved": "reserved_bytes",
     "cached": "cached_bytes",
+    "active": "active_bytes",
     "unallocated": "unallocated_bytes",
     "private": "private_pools_bytes",
-    "allowed": "allowed_bytes",
+    "allowed": "allowed_bytes", "fraction": "allowed_bytes", "mps_allowed": "allowed_bytes",
+    "mps_other": "other_allocations_bytes",
 }  # fmt: skip
 
-_SIZE = re.compile(r"(-?[\d,.]+)\s*(\w+)")
-_HEAD = re.compile(r"\b(CUDA|HIP|XPU|NPU|MUSA|MLU|DPCPP) out of memory\b")
+_HEAD = re.compile(
+    r"\b(?P<device>CUDA|HIP|XPU|NPU|MUSA|MLU|DPCPP|HPU|MPS) (?:backend )?out of memory\b"
+    r"|(?P<async>\bAllocation on device(?: \d{1,4})? would exceed allowed memory|(?<=Error: )Allocation on device\b)"
+    r"|(?P<block>Current platform can NOT allocate memory block with size larger than)"
+    r"|(?P<metal>\bInvalid buffer size: )"
+    r"|(?P<gaudi>\bAllocation failed for size::)"
+)
+_LIMITS = (
+    (re.compile(r"memory block with size larger than|^Invalid buffer size"), "per-allocation"),
+    (re.compile(r"would exceed per_process_memory_fraction limit"), "fraction"),
+    (re.compile(r"\bmax allowed:"), "watermark"),
+)
+_ADVICE = re.compile(
+    r"(?P<split>max_split_size_mb)|(?P<segments>expandable_segments(?::True)?)|(?P<empty>empty_cache)"
+    r"|(?P<watermark>PYTORCH_MPS_HIGH_WATERMARK_RATIO=0\.0)"
+)
+_ADVISES = {
+    "split": "max_split_size_mb",
+    "segments": "expandable_segments:True",
+    "empty": "empty_cache",
+    "watermark": "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+}
+
+_SIZE = re.compile(r"(-?[\d,.]{1,40})\s{0,4}(\w+)")
+_BYTES = re.compile(r"size::(\d{1,20})\b")
+# MLU glues "GiBis free"; NPU glues "MiB(NPU 0"; a repr keeps "\n" as two characters.
+_GLUED = re.compile(r"(?<=[KMGT]iB)(?=is\b|\()|\\n")
+
+# What the sentence consists of: a line that is mostly made of these words goes on with it.
+_WORDS = """
+tried to allocate gpu has a total capacity capacty of which is free process memory in use including non pytorch this
+allowed the allocated by with private pools e g cuda hip graphs and reserved but unallocated if large try setting
+pytorch_cuda_alloc_conf pytorch_alloc_conf pytorch_hip_alloc_conf pytorch_musa_alloc_conf expandable_segments true
+max_split_size_mb avoid fragmentation see documentation for management https pytorch org docs stable notes html
+environment variables optimizing usage already current active cached npu currently requested device limit according
+set user supplied fraction mib gib kib bytes please empty_cache release all unoccupied system failure disable upper
+pytorch_mps_high_watermark_ratio may cause allocations pool on
+"""
+_VOCABULARY = frozenset(_WORDS.split())
+_LETTERS = re.compile(r"[A-Za-z_]{1,60}")
+_RECORD = re.compile(r"^\s*(?:Traceback \(|File \"|During handling|The above exception)")
+
+# An exception's or a logger's own words stand directly before the sentence, or nothing does.
+_SAID = re.compile(r"(?:^\W*|(?:Error|Exception)['\"]?\s?[:(]\s?\(?['\"]?\s?|!!!\s|\bERROR\b.{0,120}[:\]]\s?)$")
+
+_TAKEN_ANOTHER_WAY = (
+    (re.compile(r"Plan failed with an? \w{0,20}OutOfMemoryError"), "cuDNN tries a plan and takes another one"),
+    (re.compile(r"ran out of memory with exception"), "caught: the batch is skipped and training goes on"),
+    (
+        re.compile(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU)\b"),
+        "caught: the program says that it goes on another way",
+    ),
+)
+# The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
+_GOES_ON_BROKEN = re.compile(r"Failed to clone\(\) tensor|Please check clone implementation")
+_PROGRESS = re.compile(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
+_DEATH = re.compile(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:Killed|Aborted)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    head = _HEAD.search(page.lines[index].text)
-    if head is None:
-        return
-    lines = page.after(index, SENTENCE_LINES)
-    sentence = " ".join([lines[0].text[head.start() :], *(line.text.strip() for line in lines[1:])])
-    tree = grammars.parse("cuda", sentence[:SENTENCE_CHARACTERS])
-    if tree is None:
-        return
+    line = page.lines[index]
+    heads = list(_HEAD.finditer(line.text))
+    told: set[tuple[tuple[str, Any], ...]] = set()
+    for position, head in enumerate(heads):
+        last = position + 1 == len(heads)
+        end = len(line.text) if last else heads[position + 1].start()
+        text, lines = _sentence(page, index, line.text[head.start() : end], go_on=last)
+        found = _refusal(page, index, head, text, lines)
+        key = tuple(found.figures("usage").items()) if isinstance(found, DeviceOutOfMemory) else ()
+        if found is None or (key and key in told):
+            continue
+        told.add(key)
+        yield found
+        if isinstance(found, DeviceOutOfMemory):
+            yield from _advice(page.file, text, lines, found)
+
+
+def _sentence(page: Page, index: int, text: str, *, go_on: bool) -> tuple[str, list[Line]]:
+    """The whole sentence with the lines it stands on."""
+    lines = [page.lines[index]]
+    parts = [text]
+    if go_on:
+        for line in page.after(index, SENTENCE_LINES)[1:]:
+            if not _goes_on(line.text):
+                break
+            lines.append(line)
+            parts.append(line.text.strip())
+    return _GLUED.sub(" ", " ".join(parts)[:SENTENCE_CHARACTERS]), lines
+
+
+def _goes_on(text: str) -> bool:
+    if _HEAD.search(text) or _RECORD.match(text) or not text.strip():
+        return False
+    words = [word.lower() for word in _LETTERS.findall(text[:300])]
+    known = sum(word in _VOCABULARY for word in words)
+    return bool(words) and known * 3 >= len(words) * 2
+
+
+def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list[Line]) -> Read | None:
     first = lines[0]
+    figures, others, gpu = _figures(text)
+    place = Place(page.file, first.number, lines[-1].end, first.raw)
+    if figures.pop("more_than_1eb", False):
+        return Lookalike(place, "more than 1EB is a broken size (as after a broken collective), not a lack of memory")
+    before = first.text[: head.start()]
+    device = head["device"] or next(_DEVICES[name] for name in _DEVICES if head[name])
+    if not figures and not _SAID.search(before[-200:]):
+        why = echo(first.text)
+        return Lookalike(place, why) if why else None
+    if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):
+        return Lookalike(place, "a warning about a copy that could not be made; the job goes on")
+    rest = text if device != "MPS" else ""
+    for pattern, why in _TAKEN_ANOTHER_WAY:
+        if pattern.search(before[-400:]) or pattern.search(rest):
+            return Lookalike(place, why)
+    mark = first.mark
+    return DeviceOutOfMemory(
+        at=place,
+        time=mark.time,
+        process=Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip, gpu=gpu),
+        strength=3 if figures else 2,
+        device=device,
+        limit=next((name for pattern, name in _LIMITS if pattern.search(text)), None),
+        backend="cudaMallocAsync" if head["async"] else "workspace" if "WorkspaceAllocator" in text else None,
+        others=tuple(others),
+        **figures,
+    )
+
+
+_DEVICES = {"async": "CUDA", "block": "DPCPP", "metal": "MPS", "gaudi": "HPU"}
+
+
+def _figures(text: str) -> tuple[dict[str, Any], list[OtherProcess], int | None]:
+    """What the sentence states, without what it leaves out."""
     figures: dict[str, Any] = {}
     others: list[OtherProcess] = []
     gpu = None
-    for name, values in grammars.clauses(tree):
-        if name in _FIELDS and values:
+    if gaudi := _BYTES.search(text):
+        return {"tried_bytes": int(gaudi[1])}, others, gpu
+    if text.startswith("Invalid buffer size: "):
+        return _known(tried_bytes=_tried(text.removeprefix("Invalid buffer size: "))), others, gpu
+    tree = grammars.parse("cuda", text)
+    for name, values in grammars.clauses(tree) if tree else ():
+        if name in ("tried", "requested") and values:
+            figures.setdefault("tried_bytes", _tried(values[0]))
+            figures["more_than_1eb"] = values[0].startswith("more than")
+        elif name in _FIELDS and values:
             figures.setdefault(_FIELDS[name], _bytes(values[-1]))
         elif name == "process":
             others.append(OtherProcess(pid=int(values[0]), bytes=_bytes(values[1]) if len(values) > 1 else None))
-        elif name == "gpu" and values:
+        elif name == "gpu" and values and gpu is None:
             gpu = int(values[0])
-    yield DeviceOutOfMemory(
-        at=Place(page.file, first.number, first.end, first.raw),
-        time=first.mark.time,
-        process=Process(pid=first.mark.pid, name=first.mark.name, rank=first.mark.rank, node=first.mark.ip, gpu=gpu),
-        device=head[1],
-        others=tuple(others),
-        **figures,
+    return _known(**figures), others, gpu
+
+
+def _known(**figures: Any) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if value is not None and value is not False}
+
+
+def _lives_on(page: Page, index: int) -> bool:
+    after = [line.text[:400] for line in page.lines[index + 1 :]]
+    return any(_PROGRESS.search(text) for text in after) and not any(_DEATH.search(text) for text in after)
+
+
+def _advice(file: str, text: str, lines: list[Line], refusal: DeviceOutOfMemory) -> Iterator[Read]:
+    match = _ADVICE.search(text)
+    if match is None or match.lastgroup is None:
+        return
+    line = next((line for line in lines if match[0] in line.text), lines[0])
+    yield AllocatorAdvice(
+        at=Place(file, line.number, line.end, line.raw),
+        time=refusal.time,
+        process=refusal.process,
+        advises=_ADVISES[match.lastgroup],
     )
 
 
@@ -122,9 +268,32 @@ def _bytes(text: str) -> int | None:
     return size(match[1], match[2], BINARY) if match else None
 
 
+def _tried(text: str) -> int | None:
+    """What was asked for is no driver's figure: a shape bug asks for more than any machine has, and means it."""
+    match = _SIZE.match(text)
+    if match is None or (factor := BINARY.get(match[2].lower())) is None:
+        return None
+    try:
+        return round(float(match[1].replace(",", "")) * factor)
+    except (ValueError, OverflowError):
+        return None
+
+
 FAMILY = Family(
     name="cuda",
-    anchors=("out of memory", "OutOfMemoryError"),
-    triggers=("out of memory",),
+    anchors=(
+        "out of memory",
+        "OutOfMemoryError",
+        "would exceed allowed",
+        "PT_DEVMEM Allocation",
+        "Invalid buffer size",
+    ),
+    triggers=(
+        "out of memory",
+        "Allocation on device",
+        "memory block with size larger than",
+        "Invalid buffer size: ",
+        "Allocation failed for size::",
+    ),
     read=read,
 )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oomdoctor.families.event import Event
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import echo
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read
+from oomdoctor.families.surroundings import frames
+from oomdoctor.streams import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +24,89 @@ class DeviceRefusal(Event):
     strength: int = 2
 
     device: str  # CUDA, HIP, ...
-    # Who was asked: "runtime", "driver", "cumem" (the engine's sleep allocator), "thc" (PyTorch up to 0.4),
-    # "nvml" (an out-of-memory report that itself failed)
+    # Who was asked: "runtime", "driver", "cumem" (an engine's sleep allocator), "thc" (PyTorch up to 0.4),
+    # "nvml" (an out-of-memory report that itself failed), "batch-size-search" (every size was too large)
     layer: str
     source: str | None = None  # the C++ file and line it names
+
+
+_SOURCE = r"(?:.{0,200}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|h|cuh):\d{1,6}))?"
+_REFUSALS = tuple(
+    (layer, re.compile(pattern))
+    for layer, pattern in (
+        ("thc", r"cuda runtime error \(2\) : out of memory" + _SOURCE),
+        ("cumem", r"CUDA Error: out of memory at" + _SOURCE),
+        ("cumem", r"CUresult error: 2 \(out of memory\)"),
+        ("driver", r"(?P<device>CUDA|HIP) driver error: out of memory"),
+        ("driver", r"\bCUDA_ERROR_OUT_OF_MEMORY\b"),
+        ("runtime", r"(?P<device>CUDA|HIP) error(?: \d+)?: out of memory" + _SOURCE),
+        ("runtime", r"cudaErrorMemoryAllocation:? (?:error )?\(?out of memory"),
+        ("runtime", r"hipErrorOutOfMemory"),
+        (
+            "nvml",
+            r"NVML_SUCCESS == .{0,120}INTERNAL ASSERT FAILED at \"[^\"]{0,300}CUDACachingAllocator\.cpp\":\d{1,6}",
+        ),
+        (
+            "runtime",
+            r"(?i)\b(?P<device>CUDA|HIP)\b[^.]{0,60}\b(?:error|fail(?:ed|ure)?|assert)\b[^.]{0,60}: ?out of memory"
+            + _SOURCE,
+        ),
+        ("batch-size-search", r"No executable batch size found, reached zero"),
+    )
+)
+# What page-locked host memory is asked with: the driver refuses it with the same two words.
+_PINNING = re.compile(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
+_OTHERS = re.compile(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc")
+TRACEBACK_LINES = 60
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    if _OTHERS.search(line.text[:600]):
+        return
+    found = next(((layer, m) for layer, pattern in _REFUSALS if (m := pattern.search(line.text))), None)
+    if found is None:
+        return
+    layer, match = found
+    place = Place(page.file, line.number, line.end, line.raw)
+    if why := echo(line.text[: match.end()]):
+        yield Lookalike(place, why)
+        return
+    groups = match.groupdict()
+    mark = line.mark
+    yield DeviceRefusal(
+        at=place,
+        time=mark.time,
+        process=Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip),
+        pool="pinned" if _pins(page, index) else "gpu",
+        device=(groups.get("device") or ("HIP" if "hip" in match[0] else "CUDA")).upper(),
+        layer=layer,
+        source=groups.get("source"),
+    )
+
+
+def _pins(page: Page, index: int) -> bool:
+    """Whether page-locked host memory was asked for: the message or the innermost frames say so."""
+    trace = frames(page.before(index, TRACEBACK_LINES))
+    said = [page.lines[index].text, *(f"{frame.function} {frame.code}" for frame in trace[-2:])]
+    return any(_PINNING.search(text[:600]) for text in said)
+
+
+FAMILY = Family(
+    name="cuda_error",
+    anchors=(
+        "out of memory",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "NVML_SUCCESS == ",
+        "OutOfMemory",
+        "No executable batch size",
+    ),
+    triggers=(
+        "out of memory",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "hipErrorOutOfMemory",
+        "NVML_SUCCESS == ",
+        "No executable batch size found",
+    ),
+    read=read,
+)

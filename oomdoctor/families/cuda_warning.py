@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from oomdoctor.families.event import Event, Role, usage
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.streams import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +29,50 @@ class AllocatorPressure(Event):
     total_bytes: int | None = usage()
     retries: int | None = None  # torchtitan's count
     cache_flushes: int | None = None  # DeepSpeed's count
+    oom_errors: int | None = None  # torchtitan's count of requests that failed for good (and were caught)
+
+
+_SIZES = {"tried": "tried_bytes", "free": "free_bytes", "total": "total_bytes"}
+_COUNTS = {"retries": "retries", "flushes": "cache_flushes", "thrown": "oom_errors"}
+_CHARACTERS = 600
+_NUMBER = re.compile(r"(\d{1,30})\b")
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    tree = grammars.parse("cuda_warning", line.text[:_CHARACTERS])
+    if tree is None:
+        return
+    figures: dict[str, Any] = {}
+    gpu = None
+    for name, values in grammars.clauses(tree):
+        if name in _SIZES and values and (match := _NUMBER.match(values[0])):
+            figures[_SIZES[name]] = int(match[1])
+        elif name in _COUNTS:
+            figures[_COUNTS[name]] = int(values[0])
+        elif name == "gpu" and values:
+            gpu = int(values[0])
+    if not figures:
+        return
+    place = Place(page.file, line.number, line.end, line.raw)
+    mark = line.mark
+    yield AllocatorPressure(
+        at=place,
+        time=mark.time,
+        process=Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip, gpu=gpu),
+        **figures,
+    )
+    yield Lookalike(place, "a warning: the allocator gives its cache back and tries again")
+
+
+FAMILY = Family(
+    name="cuda_warning",
+    anchors=("failed with OOM on device", "memory allocation retries", "allocator cache flushes", "OOM errors thrown"),
+    triggers=(
+        "failed with OOM on device",
+        "CUDA memory allocation retries",
+        "pytorch allocator cache flushes",
+        "CUDA OOM errors thrown",
+    ),
+    read=read,
+)

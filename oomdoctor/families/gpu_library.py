@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from oomdoctor.families.event import Event, Role, usage
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import echo
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, usage
+from oomdoctor.streams import Page
+from oomdoctor.units import size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +38,168 @@ class LibraryTrouble(Event):
     family = "gpu_library"
     kind = "library-trouble"
 
-    role: Role = "context"
     pool: str = "gpu"
     strength: int = 1
 
     library: str
     status: str
+
+
+# Segments that NCCL's processes share; the name is matched, never opened.
+_SEGMENT = r"(?P<shm>/dev/shm/nccl-\w{1,40})"
+_NUMBER = r"\d{1,20}"
+_DIGITS = r"[\d,]{1,30}"  # CuPy groups them with commas
+_SIZE_OF = rf"size (?P<tried>{_NUMBER})"
+_CUPY = (
+    rf"Out of memory allocating (?P<tried>{_DIGITS}) bytes \(allocated so far: (?P<allocated>{_DIGITS}) bytes"
+    rf"(?:, limit set to: (?P<limit>{_DIGITS}) bytes)?"
+)
+_OUT_OF_MEMORY = tuple(
+    (library, re.compile(pattern))
+    for library, pattern in (
+        ("cuBLAS", r"(?P<status>CUBLAS_STATUS_ALLOC_FAILED)"),
+        ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
+        ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_ALLOC_FAILED)"),
+        ("cuSPARSE", r"(?P<status>CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES))"),
+        ("cuFFT", r"(?P<status>CUFFT_ALLOC_FAILED)"),
+        ("cuRAND", r"(?P<status>CURAND_STATUS_ALLOCATION_FAILED)"),
+        ("RCCL", r"HIP failure(?: \d{1,4})? 'out of memory'"),
+        ("NCCL", r"Cuda failure(?: \d{1,4})? 'out of memory'"),
+        ("NCCL", rf"Failed to (?:CUDA|HIP) (?P<how>host alloc|calloc async|calloc|malloc) (?P<tried>{_NUMBER}) bytes"),
+        ("NCCL", rf"failed to extend {_SEGMENT} to (?P<tried>{_NUMBER}) bytes"),
+        ("NCCL", rf"creating shared memory segment {_SEGMENT} \(size (?P<tried>{_NUMBER})\)"),
+        ("RMM", r"out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY"),
+        ("CuPy", _CUPY),
+        ("bitsandbytes", r"^\W{0,4}Error out of memory at line \d{1,6} in file"),
+        ("ggml", r"allocating (?P<tried_mib>[\d.]{1,20}) MiB on device \d{1,3}: \w{3,4}Malloc failed: out of memory"),
+        ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
+        ("ONNX Runtime", rf"(?i:bfc_?arena).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}"),
+    )
+)
+_TROUBLE = tuple(
+    (library, re.compile(pattern))
+    for library, pattern in (
+        ("cuBLAS", r"(?P<status>CUBLAS_STATUS_NOT_INITIALIZED)"),
+        ("cuDNN", r"(?P<status>CUDNN_STATUS_(?:INTERNAL_ERROR|NOT_INITIALIZED)\w{0,60})"),
+        ("cuDNN", r"(?P<status>Unable to find a valid cuDNN algorithm to run convolution)"),
+        ("cuDNN", r"(?P<status>GET was unable to find an engine to execute this computation)"),
+        ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_INTERNAL_ERROR)"),
+    )
+)
+_HARMLESS = tuple(
+    (re.compile(pattern), why)
+    for pattern, why in (
+        (r"NCCL INFO .{0,400}out of memory", "an INFO line: NCCL tries another way"),
+        (r"Plan failed with a cudnnException", "cuDNN tries a plan and takes another one"),
+        (
+            r"failed to allocate [\d.]{1,20} MiB of pinned memory: out of memory",
+            "page-locked memory was refused; ordinary memory is taken instead",
+        ),
+    )
+)
+_GOES_ON = re.compile(r"(?i)\bretrying|\bfalling back")
+_ASSERTED = re.compile(r"device-side assert|: block: \[\d{1,9},\d{1,9},\d{1,9}\], thread: .{0,60}Assertion `")
+_GOES_ON_LINES = 12
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    text = line.text[:1200]
+    place = Place(page.file, line.number, line.end, line.raw)
+    if why := next((why for pattern, why in _HARMLESS if pattern.search(text)), None):
+        yield Lookalike(place, why)
+        return
+    failure, trouble = _first(_OUT_OF_MEMORY, text), _first(_TROUBLE, text)
+    library, match = failure or trouble or (None, None)
+    if library is None or match is None:
+        return
+    why = echo(text[: match.end()]) or _another_way(library, page, index)
+    if failure is None and _asserted(page, index):
+        why = "what a failed check on the device leaves behind, not a lack of memory"
+    if why:
+        yield Lookalike(place, why)
+        return
+    mark = line.mark
+    process = Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip)
+    if failure:
+        yield LibraryOutOfMemory(at=place, time=mark.time, process=process, library=library, **_stated(match))
+    else:
+        yield LibraryTrouble(at=place, time=mark.time, process=process, library=library, status=match["status"])
+
+
+def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:
+    found = ((library, pattern.search(text)) for library, pattern in table)
+    return next(((library, match) for library, match in found if match), None)
+
+
+def _stated(match: re.Match[str]) -> dict[str, Any]:
+    found = {name: value for name, value in match.groupdict().items() if value}
+    stated: dict[str, Any] = {"status": found.get("status")}
+    for name in ("tried", "allocated", "limit"):
+        if name in found:
+            stated[f"{name}_bytes"] = size(found[name])
+    if "tried_mib" in found:
+        stated["tried_bytes"] = size(found["tried_mib"], "MiB")
+    if "shm" in found:
+        stated["pool"] = "shm"
+    elif found.get("how") == "host alloc":
+        stated["pool"] = "pinned"
+    return stated
+
+
+def _another_way(library: str, page: Page, index: int) -> str | None:
+    """ggml's servers say so when they try again with smaller buffers."""
+    goes_on = library == "ggml" and any(_GOES_ON.search(line.text[:400]) for line in page.after(index, _GOES_ON_LINES))
+    return "the allocation is tried again another way" if goes_on else None
+
+
+def _asserted(page: Page, index: int) -> bool:
+    """After a failed check on the device every later call of a library fails too."""
+    return any(_ASSERTED.search(line.text[:400]) for line in page.before(index))
+
+
+FAMILY = Family(
+    name="gpu_library",
+    anchors=(
+        "_ALLOC_FAILED",
+        "INSUFFICIENT_RESOURCES",
+        "ALLOCATION_FAILED",
+        "out of memory",
+        "shm/nccl-",
+        "WARN Failed to CUDA",
+        "WARN Failed to HIP",
+        "out_of_memory",
+        "RMM failure",
+        "RMM_ERROR_OUT_OF_MEMORY",
+        "Out of memory allocating",
+        "OutOfMemory",
+        "Failed to allocate memory for requested buffer",
+        "CUBLAS_STATUS_",
+        "CUDNN_STATUS_",
+    ),
+    triggers=(
+        "_ALLOC_FAILED",
+        "_INSUFFICIENT_RESOURCES",
+        "_ALLOCATION_FAILED",
+        "'out of memory'",
+        "NCCL INFO",
+        "Failed to CUDA",
+        "Failed to HIP",
+        "shm/nccl-",
+        "out_of_memory",
+        "RMM failure",
+        "RMM_ERROR_OUT_OF_MEMORY",
+        "Out of memory allocating",
+        "Error out of memory at line",
+        "Malloc failed: out of memory",
+        "pinned memory: out of memory",
+        "Error Code 2: OutOfMemory",
+        "Failed to allocate memory for requested buffer",
+        "_STATUS_NOT_INITIALIZED",
+        "_STATUS_INTERNAL_ERROR",
+        "cuDNN algorithm to run convolution",
+        "unable to find an engine",
+        "Plan failed with a cudnnException",
+    ),
+    read=read,
+)

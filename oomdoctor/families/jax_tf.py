@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from oomdoctor.families.event import Event, usage
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Place, Process, Read, usage
+from oomdoctor.streams import Page
+from oomdoctor.units import BINARY, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +31,140 @@ class ArrayOutOfMemory(Event):
     shape: str | None = None
     dtype: str | None = None
     allocator: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationProbe(Event):
+    """The card was fuller than expected: TensorFlow asks for less and less at its start, XLA reports the rest.
+
+    A hint: TensorFlow goes on with what it gets.
+    """
+
+    family = "jax_tf"
+    kind = "allocation-probe"
+
+    pool: str = "gpu"
+    strength: int = 1
+
+    tried_bytes: int | None = usage()
+    free_bytes: int | None = usage()
+    total_bytes: int | None = usage()
+
+
+# XLA's and TensorFlow's units: "16.00GiB", "372.76MiB", TPU's bare "21.95G"; all binary.
+_AMOUNT = r"[\d.]{1,20}\s?[KMGT](?:iB|B)?|\d{1,20}\s?(?:bytes|B)"
+_HBM = (
+    rf"memory space hbm\. Used (?P<used>{_AMOUNT}) of (?P<total>{_AMOUNT}) hbm\."
+    rf"(?: Exceeded hbm capacity by (?P<exceeded>{_AMOUNT})\b)?"
+)
+_XLA = rf"(?i:resource.exhausted): Out of memory (?:while trying to allocate|allocating) (?P<tried>{_AMOUNT})"
+_TENSOR = (
+    r"OOM when allocating tensor with shape ?(?P<shape>\[[\d,]{0,200}\])(?: and type (?P<dtype>\w{1,20}))?"
+    r"(?:.{0,200}? by allocator (?P<allocator>\w{1,60}))?"
+)
+_BFC = rf"Allocator \((?P<allocator>\w{{1,60}})\) ran out of memory trying to allocate (?P<tried>{_AMOUNT})"
+_FAILURES = tuple(
+    (framework, re.compile(pattern))
+    for framework, pattern in (
+        ("jax", _HBM),
+        ("jax", rf"Attempting to (?:reserve|allocate) (?P<tried>{_AMOUNT}).{{0,60}}That was not possible"),
+        ("jax", _XLA),
+        ("jax", rf"Failed to allocate request for [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{_AMOUNT})\) on device ordinal"),
+        ("jax", rf"cuMemAllocAsync failed to allocate (?P<tried>{_AMOUNT})"),
+        ("tensorflow", _TENSOR),
+        ("tensorflow", _BFC),
+        ("tensorflow", rf"failed to alloc (?P<tried>{_AMOUNT}) on (?P<pinned>host)"),
+        ("tensorflow", r"could not allocate (?P<pinned>pinned) host memory of size: (?P<tried>\d{1,20})"),
+    )
+)
+_PROBES = (
+    re.compile(
+        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{_AMOUNT})\) from device: (?:CUDA_ERROR_OUT|hipError)"
+    ),
+    re.compile(rf"Memory usage: (?P<free>{_AMOUNT}) free, (?P<total>{_AMOUNT}) total"),
+)
+_HARMLESS = re.compile(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
+_CPU = re.compile(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
+_SIZE = re.compile(r"([\d.]{1,40})\s?(\w{0,5})")
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    text = line.text[:1200]
+    if _HARMLESS.search(text):
+        return
+    mark = line.mark
+    place = Place(page.file, line.number, line.end, line.raw)
+    process = Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip)
+    for pattern in _PROBES:
+        if match := pattern.search(text):
+            yield AllocationProbe(at=place, time=mark.time, process=process, **_sizes(match))
+            return
+    for framework, pattern in _FAILURES:
+        if match := pattern.search(text):
+            named = match.groupdict()
+            allocator = named.get("allocator")
+            yield ArrayOutOfMemory(
+                at=place,
+                time=mark.time,
+                process=process,
+                pool="host_ram" if _on_cpu(page, index) else _pool(allocator, named.get("pinned")),
+                framework=framework,
+                shape=named.get("shape"),
+                dtype=named.get("dtype"),
+                allocator=allocator,
+                **_sizes(match),
+            )
+            return
+
+
+def _sizes(match: re.Match[str]) -> dict[str, Any]:
+    names = ("tried", "used", "free", "total", "exceeded")
+    return {f"{name}_bytes": _bytes(match[name]) for name in names if match.groupdict().get(name)}
+
+
+def _bytes(text: str) -> int | None:
+    match = _SIZE.match(text)
+    return size(match[1], match[2], BINARY) if match else None
+
+
+def _on_cpu(page: Page, index: int) -> bool:
+    """JAX's message is the same on every device; the program says which it runs on, or nobody does."""
+    return any(_CPU.search(line.text[:400]) for line in page.before(index))
+
+
+def _pool(allocator: str | None, pinned: str | None) -> str:
+    if pinned or (allocator and "host" in allocator.lower()):
+        return "pinned"
+    return "host_ram" if allocator and "cpu" in allocator.lower() else "gpu"
+
+
+FAMILY = Family(
+    name="jax_tf",
+    anchors=(
+        "RESOURCE_EXHAUSTED",
+        "Resource exhausted",
+        "OOM when allocating",
+        "ran out of memory trying",
+        "Ran out of memory in memory space",
+        "That was not possible",
+        "Failed to allocate request for",
+        "failed to alloc ",
+        "could not allocate pinned host memory",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+    ),
+    triggers=(
+        "RESOURCE_EXHAUSTED: Out of memory",
+        "Resource exhausted: Out of memory",
+        "memory space hbm",
+        "That was not possible",
+        "Failed to allocate request for",
+        "cuMemAllocAsync failed to allocate",
+        "OOM when allocating tensor",
+        "ran out of memory trying to allocate",
+        "failed to alloc",
+        "could not allocate pinned host memory",
+        "Memory usage: ",
+    ),
+    read=read,
+)

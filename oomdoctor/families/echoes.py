@@ -1,0 +1,42 @@
+"""Memory words that tell of nothing: source lines echoed in tracebacks, settings, counters, test names, advice."""
+
+from __future__ import annotations
+
+import re
+
+SOURCE = "a line of source code that a traceback or a dump shows"
+COMMENT = "a comment in source code"
+SETTING = "the name or value of a setting"
+TEST = "the name of a test"
+COUNTER = "a counter that stands at zero"
+ADVICE = "advice, not a failure"
+
+# Matched in this order against one line, capped by the caller; every pattern is bounded and linear.
+_STATEMENT = (
+    r"^[\s\d|>:+-]{0,20}(?:except|if|elif|raise|assert|return|def|class|import|from|with|while|throw)\b"
+    r"[^.!]{0,200}(?:[(:\"'.=]|$)"
+)
+_ADVISING = (
+    r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|(?:may|might|could)(?! not)|"
+    r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|help with|tip:|hint:|note:)"
+)
+_ECHOES = tuple(
+    (re.compile(pattern), why)
+    for pattern, why in (
+        (r"^[\s\d|>:+-]{0,20}(?:#|//|/\*)", COMMENT),
+        (_STATEMENT, SOURCE),
+        (r"\bin str\(|\bisinstance\(|\bin repr\(|pytest\.raises|\bin (?:e|err|exc|msg|message)\b", SOURCE),
+        (r"(?i)(?:out of memory|oom)[^#\n]{0,40}[\"'] ?(?:in|not in|==) ", SOURCE),
+        (r"\w\.py::\w", TEST),
+        (r"(?i)\b(?:ooms?|out_of_memory|oom_?kills?|oom_?count)[\"']?(?:_total)?\s{0,4}[:=]?\s{1,4}0\b", COUNTER),
+        (r"(?i)[\"']?[\w.-]{0,60}oom[\w.-]{0,60}[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:true|false|none|null|-?\d)", SETTING),
+        (_ADVISING, ADVICE),
+    )
+)
+CHARACTERS = 600
+
+
+def echo(text: str) -> str | None:
+    """Why the line's memory words tell of no failure, or None where nothing shows that."""
+    shown = text[:CHARACTERS]
+    return next((why for pattern, why in _ECHOES if pattern.search(shown)), None)
