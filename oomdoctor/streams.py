@@ -1,8 +1,23 @@
-"""From the bytes of a slice to clean lines: decorations off and kept as facts, writers told apart, wraps joined."""
+"""From the bytes of a slice to clean lines: decorations off and kept as facts, writers told apart, wraps joined.
+
+What programs put in front of their lines stacks in any order ("vllm-1  | (Worker_TP3 pid=7) ERROR 05-21 10:04:35
+[core.py:123] ..."), so the decorations are a table of small patterns, chosen by the first character and tried until
+nothing more comes off. Every pattern is anchored, bounded and without nested repetition.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import html
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from oomdoctor.text import disarm
+
+LONGEST_LINE = 65536  # characters read of one line
+LONGEST_QUOTE = 2000  # characters kept of it for quoting
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +32,7 @@ class Mark:
     rank: int | None = None
     source: str | None = None  # the file and line that logged it: "core.py:708"
     repeated: int | None = None  # Ray's "[repeated 7x across cluster]"
+    host: str | None = None  # as journald, syslog and pdsh name it
 
 
 NO_MARK = Mark()
@@ -29,7 +45,7 @@ class Line:
     number: int
     end: int
     text: str  # clean: decorations, escapes and wraps gone
-    raw: str  # as it stands in the log (capped), for quoting
+    raw: str  # as it stands in the log (capped, without escapes), for quoting
     writer: str = ""  # "" where the line names nobody
     mark: Mark = NO_MARK
 
@@ -68,10 +84,561 @@ class Page:
         return found[::-1]
 
 
+# --- The table of decorations ----------------------------------------------------------------------------------------
+
+_DATE = r"(?:\d{4}[-/.]\d\d[-/.]\d\d|\d\d/\d\d/\d{4})"
+_STAMP = _DATE + r"[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_LEVEL = "(?:TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL|Info|Warning|Error|Debug)"
+_SOURCE = r"[\w./\\<>-]{1,200}\.[a-z]{1,3}:\d{1,7}(?::\w{1,80})?"
+_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}"
+_DIGITS = "0123456789"
+_CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = _CAPITALS + _CAPITALS.lower() + "_"
+
+# Fields of a mark that name the writer of a line.
+_WHO = ("name", "pid", "ip", "rank", "host")
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoration:
+    """One thing that stands in front of a line. The pattern's groups are fields of the mark."""
+
+    starts: str  # the characters it can begin with
+    pattern: re.Pattern[str]
+    fields: tuple[str, ...]  # the names of the pattern's groups, in order
+    who: tuple[str, ...] = ()  # those that tell this writer from others
+    name: str | None = None  # where the form itself names the writer
+    stamps: bool = False  # whether it holds a time or a level
+    placed: bool = False  # whether it may hold the place in the source
+
+    @classmethod
+    def of(cls, starts: str, pattern: str, *, who: tuple[str, ...] = (), name: str | None = None) -> _Decoration:
+        compiled = re.compile(pattern)
+        fields = tuple(compiled.groupindex)
+        stamps = "time" in fields or "level" in fields
+        return cls(starts, compiled, fields, who, name, stamps, placed="source" in fields)
+
+
+# At the beginning of a line, or of what other decorations leave.
+_LEADING = (
+    # Ray's actors and tasks, vLLM's processes: "(LLMRayActor pid=7, ip=10.0.0.2) ", "(VllmWorker rank=7 pid=240) "
+    _Decoration.of(
+        "(",
+        r"\((?:(?P<name>[^\s=][^\n]{0,200}?) )?(?:rank=(?P<rank>\d{1,6}) )?pid=(?P<pid>\d{1,10})"
+        r"(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
+        who=_WHO,
+    ),
+    _Decoration.of(
+        "(",
+        r"\((?P<name>raylet|gcs_server|autoscaler|scheduler|dashboard|log_monitor)(?:\.exe)?"
+        r"(?: (?P<time>\+(?:\d{1,6}[dhms]){1,4}))?(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
+        who=("name", "ip"),
+    ),
+    # torchrun
+    _Decoration.of("[", r"\[(?:rank|default)(?P<rank>\d{1,6})\]:? ?", who=_WHO),
+    # mpirun --tag-output
+    _Decoration.of("[", r"\[\d{1,6},(?P<rank>\d{1,6})\]<(?:stdout|stderr|stddiag)>:? ?", who=_WHO),
+    # the kernel: dmesg, dmesg -T
+    _Decoration.of("[", r"\[ {0,8}(?P<time>\d{1,9}\.\d{6})\](?:\[ {0,8}[TC]\d{1,8}\])? ?", who=_WHO, name="kernel"),
+    _Decoration.of(
+        "[",
+        rf"\[(?P<time>(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) {_MONTH} [ \d]\d \d\d:\d\d:\d\d \d{{4}})\] ?",
+        who=_WHO,
+        name="kernel",
+    ),
+    # Ray's C++: "[2024-08-06 21:12:33,764 I 3460 15984] (raylet) local_object_manager.cc:490: "
+    _Decoration.of(
+        "[",
+        rf"\[(?P<time>{_STAMP}) (?P<level>[DIWEFC]) (?P<pid>\d{{1,10}}) \d{{1,20}}\] "
+        r"(?:\((?P<name>[\w-]{1,40})(?:\.exe)?\) )?(?:(?P<source>[\w./-]{1,120}\.(?:cc|h|cpp):\d{1,6}): )?",
+        who=("name",),
+    ),
+    # SGLang: "[2025-07-02 07:41:58 TP0] ", "[2025-07-02 07:41:58 DP1 TP3] "
+    _Decoration.of("[", rf"\[(?P<time>{_STAMP})(?P<name>(?: [A-Z]{{2,6}}\d{{1,4}}){{1,5}})\] ?", who=_WHO),
+    # PyTorch's C++: "[W1120 08:34:53.204334026 CUDACachingAllocator.cpp:3934] "
+    _Decoration.of(
+        "[", rf"\[(?P<level>[IWEF])(?P<time>\d{{3,4}} \d\d:\d\d:\d\d\.\d{{3,9}}) (?P<source>{_SOURCE})\] ?"
+    ),
+    # DeepSpeed, hydra, elastic, Kubernetes, GitHub; what follows is in _AFTER_TIME
+    _Decoration.of("[", rf"\[(?P<time>{_STAMP})\][ \t]?"),
+    # transformers: "[INFO|trainer.py:2134] 2024-05-01 10:00:00,123 >> ", LLaMA-Factory's turned about
+    _Decoration.of("[", rf"\[(?P<level>{_LEVEL})\|(?P<time>{_STAMP})\] ?"),
+    _Decoration.of("[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\n]{{1,120}})\] ?"),
+    _Decoration.of("[", rf"\[(?P<level>{_LEVEL}):(?P<source>[a-z][\w.]{{1,60}})\] ?"),
+    # kubectl logs --prefix
+    _Decoration.of("[", r"\[pod/(?P<name>[\w./-]{1,200})\] ?", who=_WHO),
+    # a collector's tag before a stamped record: "[master-0] [2026-03-30 19:44:50,966] "
+    _Decoration.of("[", rf"\[(?P<host>{_HOST})\] (?=\[?{_DATE}|{_LEVEL} \d\d-\d\d )"),
+    _Decoration.of(_DIGITS, rf"(?P<time>{_STAMP}):?(?:[ \t]{{1,4}}|$)"),
+    # vLLM before 0.8 "ERROR 02-12 12:59:07 engine.py:68] " and since "ERROR 05-21 10:04:35 [core.py:123] "; NIM's year
+    _Decoration.of(
+        "DIWECT",
+        rf"(?P<level>{_LEVEL}) (?P<time>(?:\d{{4}}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{{1,6}})?) "
+        r"\[?(?P<source>[^\]\s]{1,200}:\d{1,6})\] ?",
+    ),
+    # Google Cloud's export
+    _Decoration.of("DINWEC", rf"(?P<level>{_LEVEL}) (?P<time>{_STAMP}) (?:\[resource[^\]\n]{{0,120}}\] )?"),
+    # glog and absl, torch elastic: the number is a process or a thread
+    _Decoration.of(
+        "IWEF",
+        r"(?P<level>[IWEF])(?P<time>\d{4} \d\d:\d\d:\d\d\.\d{3,9}) +(?:(?P<pid>\d{1,7})|\d{8,20}) "
+        rf"(?P<source>{_SOURCE})\] ?",
+    ),
+    # logging.basicConfig
+    _Decoration.of("DIWEC", rf"(?P<level>{_LEVEL}):(?P<source>[A-Za-z_][\w.]{{1,120}}):"),
+    # syslog and journald
+    _Decoration.of(
+        "JFMASOND",
+        rf"(?P<time>{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?) (?P<host>{_HOST}) "
+        r"(?P<name>[\w./@-]{1,60})(?:\[(?P<pid>\d{1,10})\])?: ?",
+        who=("host", "name", "pid"),
+    ),
+    # a quotation in an issue
+    _Decoration.of(">", r">(?: >){0,4}(?: |$)"),
+)  # fmt: skip
+
+# Only behind a time or a level, where they cannot be a message's own words.
+_AFTER_TIME = (
+    _Decoration.of("[", rf"\[(?P<source>{_SOURCE})\]:? ?"),
+    _Decoration.of("[", rf"\[(?P<source>[\w.]{{1,120}})\]\[(?P<level>{_LEVEL})\](?: - )? ?"),
+    _Decoration.of("[", rf"\[(?P<level>{_LEVEL})\]:? ?"),
+    _Decoration.of("(", r"\([A-Z]\w{1,30}\) (?=\[)"),
+    # Ray's Python "INFO worker.py:1986 -- ", tracing's "INFO text_generation_launcher: "
+    _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL})[ \t]{{1,5}}(?P<source>{_SOURCE})(?: --|\]|:| -)? "),
+    _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL}) {{1,5}}(?P<source>[a-z][\w.]{{1,60}}(?:::\w{{1,60}}){{0,6}}): "),
+    _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL})(?::| -| \|)? {{1,5}}"),
+    _Decoration.of("IWEF", rf"(?P<level>[IWEF]) (?P<source>{_SOURCE})\] ?"),  # TensorFlow, XLA
+    _Decoration.of("-", rf"- (?:(?P<source>[\w.:-]{{1,80}}) - )?(?P<level>{_LEVEL}) - (?:__main__ - )?"),
+    _Decoration.of(
+        "|", rf"\| (?P<level>{_LEVEL}) {{1,5}}\| (?:(?P<source>[\w.<>]{{1,100}}:[\w<>]{{1,80}}:\d{{1,6}}) - )?"
+    ),
+    _Decoration.of(">", ">> "),
+    _Decoration.of(_LETTERS, r"(?P<source>[A-Za-z_][\w.]{1,120}:\d{1,6}) >> "),
+    _Decoration.of(_LETTERS, rf"(?P<source>[A-Za-z_][\w.]{{2,120}}): \[(?P<level>{_LEVEL})\] ?"),
+    _Decoration.of(
+        _LETTERS + _DIGITS,
+        rf"(?P<host>{_HOST}) (?P<name>kernel|systemd(?:-oomd)?|earlyoom|slurmstepd|slurmd|dockerd|containerd|kubelet)"
+        r"(?:\[(?P<pid>\d{1,10})\])?: ?",
+        who=("host", "name", "pid"),
+    ),
+)  # fmt: skip
+
+
+def _by_first_character(table: Iterable[_Decoration]) -> dict[str, tuple[_Decoration, ...]]:
+    found: dict[str, tuple[_Decoration, ...]] = {}
+    for decoration in table:
+        for character in decoration.starts:
+            found[character] = (*found.get(character, ()), decoration)
+    return found
+
+
+_LEADING_BY = _by_first_character(_LEADING)
+_AFTER_TIME_BY = _by_first_character(_AFTER_TIME)
+_NONE: tuple[_Decoration, ...] = ()
+
+# docker-compose pads the names to one column and puts two blanks before the bar
+_COMPOSE = _Decoration.of("", rf"(?P<name>{_HOST}(?:_\w{{1,40}})?) {{2,40}}\| ?", who=_WHO)
+# Python 3.11 draws a margin along exception groups
+_GROUP_MARGIN = re.compile(r" {2,24}(?:\| |\|$|\+ (?=Exception Group ))")
+_REPEATED = re.compile(r" ?\[repeated (\d{1,9})x across (?:cluster|all nodes)\](?: \(Ray deduplicates .{0,300})?$")
+_TENSOR_RANK = re.compile(r"TP(\d{1,4})\b")
+_SHORT_LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL"}
+_BOX_SIDES = "│┃║"
+_BOX_CORNERS = "╭╰┏┗╔╚┌└"
+
+
+@dataclass(slots=True)
+class _Dress:
+    """What came off a line so far."""
+
+    facts: dict[str, str]
+    who: dict[str, None]  # an ordered set
+
+    def wear(self, decoration: _Decoration, match: re.Match[str]) -> None:
+        facts, who = self.facts, decoration.who
+        if decoration.name:
+            facts["name"] = decoration.name
+            self.who[decoration.name] = None
+        for key, value in zip(decoration.fields, match.groups(), strict=True):
+            if value is None:
+                continue
+            # Of two times the outer one has the date; of two processes the inner one wrote the line.
+            if key not in facts or key in ("name", "rank", "level", "source") or (key == "pid" and "pid" in who):
+                facts[key] = value.strip()
+            if key in who:
+                self.who[value.strip()] = None
+
+    @property
+    def writer(self) -> str:
+        return " ".join(self.who)
+
+    def mark(self) -> Mark:
+        facts = self.facts
+        if not facts:
+            return NO_MARK
+        level, name = facts.get("level"), facts.get("name")
+        rank = facts.get("rank")
+        if rank is None and name is not None and (tensor := _TENSOR_RANK.search(name)):
+            rank = tensor[1]
+        return Mark(
+            time=facts.get("time"),
+            level=_SHORT_LEVELS.get(level, level.upper()) if level else None,
+            name=name,
+            pid=int(facts["pid"]) if "pid" in facts else None,
+            ip=facts.get("ip"),
+            rank=int(rank) if rank is not None else None,
+            source=facts.get("source"),
+            repeated=int(facts["repeated"]) if "repeated" in facts else None,
+            host=facts.get("host"),
+        )
+
+
+def _undress(text: str, dress: _Dress) -> str:
+    """The text without what stands in front of it; that goes to the dress."""
+    timed = False
+    while text:
+        match = None
+        for decoration in _LEADING_BY.get(text[0], _NONE):
+            if match := decoration.pattern.match(text):
+                break
+        if match is None and timed:
+            for decoration in _AFTER_TIME_BY.get(text[0], _NONE):
+                if match := decoration.pattern.match(text):
+                    break
+        if match is None:
+            break
+        dress.wear(decoration, match)
+        # Behind the place in the source the message begins.
+        timed = (timed or decoration.stamps) and not (decoration.placed and match["source"])
+        text = text[match.end() :]
+    return text
+
+
+# --- From a physical line to clean ones ------------------------------------------------------------------------------
+
+_BAR = re.compile(r"\d{1,3}(?:\.\d{1,3})?%\|| \[\d{1,2}:\d\d(?::\d\d)?<|\d ?(?:it/s|s/it)\b|\bCompleted \|")
+# What follows a finished or broken bar on the same line: a record's head, a traceback, an exception
+_BEHIND_BAR = re.compile(
+    r"Traceback \(most recent call last\)"
+    rf"|(?<=[\])%])\s{{0,4}}(?:{_LEVEL} \d\d-\d\d |\(\w{{1,60}} (?:rank=\d+ )?pid=\d|\[rank\d"
+    r"|[A-Za-z_.]{1,80}Error: )"
+)
+_BAR_SIGNS = ("%|", "it/s", "s/it", "Completed |")
+
+
+def _states(text: str) -> list[str]:
+    """The messages of a line that was rewritten with carriage returns: all but the bars, and the last bar."""
+    if "\r" not in text and not any(sign in text for sign in _BAR_SIGNS):
+        return [text]
+    pieces: list[str] = []
+    for state in text.split("\r"):
+        message = _BEHIND_BAR.search(state) if _BAR.search(state) else None
+        pieces.extend((state[: message.start()], state[message.start() :].lstrip()) if message else (state,))
+    pieces = [piece for piece in pieces if piece.strip()]
+    kept = [p for p, following in pairwise(pieces) if not (_BAR.search(p) and _BAR.search(following))]
+    return [*kept, *pieces[-1:]] or [""]
+
+
+def _inside_of_box(text: str) -> str:
+    """What stands inside a box that rich draws."""
+    if text[0] in _BOX_CORNERS:
+        inside = text.strip("╭╮╰╯┏┓┗┛╔╗╚╝┌┐└┘─━═ ")
+        return inside + ":" if inside.startswith("Traceback (most recent call last)") else inside
+    return text[1:].removeprefix(" ").rstrip("│┃║ ")
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """The clean lines so far, with what joining needs to know of them."""
+
+    holds: tuple[str, ...]  # the signs of progress bars and the like that stand anywhere in this slice
+    lines: list[Line]
+    widths: list[int]  # of the lines on the screen they were written to
+    boxed: set[int]  # indexes of those from inside a box
+
+    def write(self, number: int, physical: str) -> None:
+        """Put the clean lines of one physical line."""
+        first = physical[:1]
+        dressed = first in _SIGNS_THAT_BEGIN or (first in _LETTERS_THAT_BEGIN and _HEADED.match(physical))
+        if dressed or len(physical) > LONGEST_QUOTE or (self.holds and any(sign in physical for sign in self.holds)):
+            self._clean(number, physical)
+        else:
+            self.lines.append(Line(number, number, physical.rstrip(), physical))
+            self.widths.append(len(physical))
+
+    def _clean(self, number: int, physical: str) -> None:
+        raw = physical[:LONGEST_QUOTE].replace("\r", " ")
+        physical = physical[:LONGEST_LINE]
+        outer = _Dress({}, {})
+        text = _take_off(physical, outer)
+        if not self.holds:
+            self._put(Line(number, number, text, raw, outer.writer, outer.mark()), len(physical))
+            return
+        for state in _states(text):
+            dress, inner = outer, state
+            if state is not text:
+                dress = _Dress(dict(outer.facts), dict(outer.who))
+                inner = _take_off(state, dress)
+            if (found := _REPEATED.search(inner[-400:])) is not None:
+                dress.facts["repeated"] = found[1]
+                inner = inner[: len(inner) - len(found[0])]
+            self._put(Line(number, number, inner, raw, dress.writer, dress.mark()), len(physical))
+
+    def _put(self, line: Line, width: int) -> None:
+        text = line.text.rstrip()
+        if text and text[0] in _BOXES:
+            self.boxed.add(len(self.lines))
+            text = _inside_of_box(text)
+        if text != line.text:
+            line = replace(line, text=text)
+        self.lines.append(line)
+        self.widths.append(width)
+
+
+def _take_off(text: str, dress: _Dress) -> str:
+    first = text[:1]
+    if first == " ":
+        return _undress_indented(text, dress)
+    if "  |" in text[:110] and (match := _COMPOSE.pattern.match(text)):
+        dress.wear(_COMPOSE, match)
+        text = text[match.end() :]
+    if text.startswith("```"):
+        return ""
+    return _undress(text, dress)
+
+
+_BOXES = frozenset(_BOX_SIDES + _BOX_CORNERS)
+
+
+def _undress_indented(text: str, dress: _Dress) -> str:
+    """Pasted logs are indented as a whole; code is indented too, and only a writer's prefix tells them apart."""
+    if match := _GROUP_MARGIN.match(text):
+        return text[match.end() :]
+    inner = text.lstrip()
+    if inner[:1] in ("(", "["):
+        undressed = _undress(inner, dress)
+        return undressed if dress.facts else text
+    if inner[:1] in _BOXES:
+        return inner
+    return text
+
+
+# Characters a line can begin with that has something to take off.
+_SIGNS_THAT_BEGIN = (frozenset(_LEADING_BY) | _BOXES | {" ", "`"}) - frozenset(_LETTERS)
+_LETTERS_THAT_BEGIN = frozenset(_LEADING_BY) & frozenset(_LETTERS)
+# Most lines that begin with a letter begin with a word.
+_HEADED = re.compile(rf"{_LEVEL}[ :]|[IWEF]\d{{4}} |{_MONTH} [ \d]\d ")
+_MAY_HOLD = ("\r", "  |", " [repeated ", *_BAR_SIGNS)
+
+
+# --- Joining hard wraps ----------------------------------------------------------------------------------------------
+
+NARROWEST = 60  # no terminal wraps earlier
+# The words of memory messages, to know their halves by.
+_WORDS = frozenset(
+    """
+    actor actors adjust allocate allocated allocating allocation allocator available avoid because blocks cache
+    cached capacity cluster connection consider considered crashed currently decrease decreasing deduplicates
+    desired device disable documentation driver engine environment exceed exceeded exceeds expandable
+    expandable_segments failed fragmentation generation gpu_memory_utilization growing including increase
+    increasing information initialization initialize initializing kernel killed killing large larger length
+    limit management max_model_len max_num_seqs maximum memory model node object objects parallelism parameter
+    pressure process processes prompt provisioning pytorch pytorch_alloc_conf pytorch_cuda_alloc_conf
+    ray_memory_monitor_refresh_ms ray_memory_usage_threshold reached reason recently reduce reducing refer
+    requested requesting require required reserved reserving resource resources running scheduled segments
+    setting should smaller specified started starting static task tasks threshold throughput total tried
+    unallocated unexpected unexpectedly usage users utilization variable where which while worker workers
+    """.split()  # noqa: SIM905 - a list of one word per line would be four pages
+)
+_ENDINGS = frozenset(word[cut:] for word in _WORDS for cut in range(1, len(word)))
+_HEX = frozenset("0123456789abcdef")
+_TAIL = re.compile(r"[A-Za-z_]{1,40}$")
+_HEAD = re.compile(r"[A-Za-z_]{1,40}")
+_CUT_NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,15}\.?\d{0,12}$")
+_REST_OF_NUMBER = re.compile(r"[\d.]{1,12} ?(?:[KMGT]i?B|bytes|%)(?!\w)|[KMGT]i?B(?!\w)")
+_HEX_TAIL = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{6,63}$")
+_HEX_HEAD = re.compile(r"[0-9a-f]{1,63}(?![0-9A-Za-z])")
+_RAY_ID_LENGTHS = (32, 40, 48, 56, 64)
+_FRAME_CUT = re.compile(r'File "[^"\n]{1,400}", line \d{1,7}, in$')
+_BEGINS = re.compile(
+    r"\s|File \"|[A-Za-z_][\w.-]{2,80}: |[\w.-]{1,80}:\d|\d+\s+\d|\d{1,3}%|[A-Za-z.]{1,90}Error\b|\W{3}"
+)
+_BOX_PATH = re.compile(r"(?:/|~|\./|[A-Za-z]:\\|in )")
+_BOX_FRAME = re.compile(r":\d{1,7} in \S")
+
+
+def _joined(first: Line, second: Line, glue: str) -> Line:
+    return replace(
+        first,
+        end=second.end,
+        text=(first.text + glue + second.text)[:LONGEST_LINE],
+        raw=(first.raw + glue + second.raw)[:LONGEST_QUOTE],
+    )
+
+
+def _cuts_a_word(before: str, after: str) -> bool:
+    """Whether a word, a size or an id of a memory message stands half on one line and half on the next."""
+    last, first = before[-1], after[0]
+    if (last.isalpha() or last == "_") and (head := _HEAD.match(after)) and head[0].lower() in _ENDINGS:
+        tail = _TAIL.search(before[-40:])
+        return tail is not None and (tail[0] + head[0]).lower() in _WORDS
+    if (last.isdigit() or last == ".") and first in "0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
+        return _REST_OF_NUMBER.match(after) is not None
+    if last in _HEX and first in _HEX and (head := _HEX_HEAD.match(after)):
+        tail = _HEX_TAIL.search(before[-80:])
+        return tail is not None and len(tail[0]) + len(head[0]) in _RAY_ID_LENGTHS
+    return False
+
+
+def _may_go_on(sheet: _Sheet, index: int) -> bool:
+    """Whether the line at the index can be the rest of the one before it."""
+    before, after = sheet.lines[index - 1], sheet.lines[index]
+    return (
+        sheet.widths[index - 1] >= NARROWEST
+        and after.mark is NO_MARK
+        and bool(before.text)
+        and bool(after.text)
+        and before.end + 1 == after.number
+        and not (sheet.boxed and (index in sheet.boxed or index - 1 in sheet.boxed))
+    )
+
+
+def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]:
+    """The widths of the terminals that cut these lines, where several lines show it."""
+    shown: Counter[int] = Counter()
+    for index in candidates:
+        width, next_width = sheet.widths[index - 1], sheet.widths[index]
+        before, after = sheet.lines[index - 1].text, sheet.lines[index].text
+        if not before[-1].isalnum() or not (after[0].islower() or after[0].isdigit()) or next_width > width:
+            continue
+        if before[:6] == after[:6] or _BEGINS.match(after) or max(sheet.widths[max(0, index - 4) : index + 4]) > width:
+            continue
+        shown[width] += 2 if next_width == width else 1
+    return frozenset(width for width, times in shown.items() if times >= 2)
+
+
+def _glue(sheet: _Sheet, index: int, terminals: frozenset[int]) -> str | None:
+    """What to put between a line and its continuation, or None where the second does not go on from the first."""
+    before, after = sheet.lines[index - 1].text, sheet.lines[index].text
+    if before.endswith(" in") and _FRAME_CUT.search(before):
+        return " "
+    if sheet.widths[index - 1] in terminals and not _BEGINS.match(after.removeprefix(" ")):
+        return ""
+    return "" if _cuts_a_word(before, after) else None
+
+
+def _box_glue(before: str, after: str) -> str | None:
+    """The same inside a box, where only the head of a frame is wrapped: by words, or inside a long path."""
+    if not _BOX_PATH.match(before) or _BOX_FRAME.search(before):
+        return None
+    return " " if before.endswith(" in") or after.startswith("in ") else ""
+
+
+def _joinable(sheet: _Sheet) -> dict[int, str]:
+    """The lines that go on from the one before them, by index, each with what to put between."""
+    candidates = [index for index in range(1, len(sheet.lines)) if _may_go_on(sheet, index)]
+    terminals = _terminal_widths(sheet, candidates)
+    glues = {index: glue for index in candidates if (glue := _glue(sheet, index, terminals)) is not None}
+    opened = ""
+    for index in sorted(sheet.boxed):
+        glue = _box_glue(opened, sheet.lines[index].text) if index - 1 in sheet.boxed else None
+        if glue is not None:
+            glues[index] = glue
+            opened += glue + sheet.lines[index].text
+        else:
+            opened = sheet.lines[index].text
+    return glues
+
+
+def _join(sheet: _Sheet) -> list[Line]:
+    glues = _joinable(sheet)
+    if not glues:
+        return sheet.lines
+    done: list[Line] = []
+    for index, line in enumerate(sheet.lines):
+        if index in glues:
+            done[-1] = _joined(done[-1], line, glues[index])
+        else:
+            done.append(line)
+    return done
+
+
+# --- A slice ---------------------------------------------------------------------------------------------------------
+
+# Escapes that were written out, and those that lost their first character. `rate(x[5m])` is none.
+_WRITTEN_ESCAPE = re.compile(
+    r"(?:\^\[|#033|\\x1[bB]|\\033|\\u001[bB]|\\e)\[[0-9;]{0,20}[A-Za-z]"
+    r"|\[(?:[01245];)?(?:0|[1-4]|2[2-4]|3[0-79]|4[0-7]|9[0-7]|[34]8;[25](?:;\d{1,3}){1,3})?m(?![\]\w])"
+    r"|\[[01];(?:0|3[0-79]|9[0-7])m"
+)
+_WRITTEN_SIGNS = ("^[[", "#033[", "\\x1b[", "\\x1B[", "\\033[", "\\u001b[", "\\e[", "[0m", "[3", "[1m", ";0m", "[9")
+_ENTITY = re.compile(r"&(?:gt|lt|amp|quot|apos|nbsp|#\d{2,5}|#x[0-9A-Fa-f]{1,4});")
+_NUMBERED = _Decoration.of("", r" {0,4}(?P<rank>\d{1,5}): ?", who=_WHO)
+_NAMED_HOST = _Decoration.of("", rf"(?P<host>(?=[A-Za-z0-9.]{{0,62}}[-.\d]){_HOST}): ?", who=_WHO)
+_SAMPLE = 200
+
+
+def decode(data: bytes) -> str:
+    """UTF-8, broken bytes replaced; GB2312 where nothing else can be meant."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        runs = re.findall(rb"[\x80-\xff]+", data)
+        # Chinese Windows and old terminals: every run is whole pairs of high bytes. Latin-1's letters stand alone.
+        if all(len(run) % 2 == 0 and min(run) >= 0xA1 for run in runs):
+            return data.decode("gb18030", "replace")
+        return data.decode("utf-8", "replace")
+
+
+def _text_of(data: bytes) -> str:
+    text = disarm(decode(data.replace(b"\0", b"") if b"\0" in data else data))
+    if any(sign in text for sign in _WRITTEN_SIGNS):
+        text = _WRITTEN_ESCAPE.sub("", text)
+    if "&" in text:
+        text = disarm(_ENTITY.sub(lambda match: html.unescape(match[0]), text))
+    return text.replace("\r\n", "\n") if "\r" in text else text
+
+
+def _common_prefix(physicals: Sequence[str]) -> _Decoration | None:
+    """The launcher's prefix, where (nearly) every line has it: "3: " of srun -l, "host: " of pdsh."""
+    sample = [line for line in physicals[:_SAMPLE] if line.strip()]
+    for prefix in (_NUMBERED, _NAMED_HOST):
+        if len(sample) >= 3 and sum(1 for line in sample if prefix.pattern.match(line)) >= 0.9 * len(sample):
+            return prefix
+    return None
+
+
+def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str) -> None:
+    match = prefix.pattern.match(physical)
+    if match is None:
+        sheet.write(number, physical)
+        return
+    dress = _Dress({}, {})
+    dress.wear(prefix, match)
+    launched = dress.mark()
+    first = len(sheet.lines)
+    sheet.write(number, physical[match.end() :])
+    for index in range(first, len(sheet.lines)):
+        line = sheet.lines[index]
+        rank = launched.rank if line.mark.rank is None else line.mark.rank
+        sheet.lines[index] = replace(
+            line,
+            writer=f"{dress.writer} {line.writer}".rstrip(),
+            mark=replace(line.mark, host=line.mark.host or launched.host, rank=rank),
+            raw=physical[:LONGEST_QUOTE],
+        )
+
+
 def page(file: str, first_line: int, data: bytes) -> Page:
     """The clean lines of a slice."""
-    lines = []
-    for offset, raw in enumerate(data.decode("utf-8", "replace").split("\n")):
-        number = first_line + offset
-        lines.append(Line(number, number, raw.rsplit("\r", 1)[-1], raw[:500]))
-    return Page(file, lines)
+    text = _text_of(data)
+    physicals = text.split("\n")
+    prefix = _common_prefix(physicals)
+    sheet = _Sheet(tuple(sign for sign in _MAY_HOLD if sign in text), [], [], set())
+    for number, physical in enumerate(physicals, first_line):
+        if prefix is None:
+            sheet.write(number, physical)
+        else:
+            _write_behind(sheet, prefix, number, physical)
+    return Page(file, _join(sheet))

@@ -1,0 +1,51 @@
+"""The border between a log's bytes and everything a person looks at: text that no terminal, page or reader obeys."""
+
+from __future__ import annotations
+
+import re
+
+# CSI, then OSC/DCS/SOS/PM/APC up to their terminator, then the two-byte escapes. None crosses a line's end, and each
+# run stops at the next ESC, so a text made of beginnings only is still read once.
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]?"
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[()*+#%][0-9A-Za-z]"
+    r"|\x1b[0-~]?"
+)
+
+# Other ways to end a line, for some readers.
+_BREAK = re.compile("[\x0b\x0c\x85\u2028\u2029]")
+
+# What is left of C0 and C1 but tab, line feed and carriage return; soft hyphen, bidirectional and zero-width signs,
+# interlinear anchors, tags. Single surrogates cannot be encoded.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+# One look decides for most text that there is nothing to do.
+_UNSAFE_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def disarm(text: str) -> str:
+    """The text without escape sequences, control, bidirectional and zero-width characters; \\t, \\n and \\r stay."""
+    unsafe = _UNSAFE_ASCII if text.isascii() else _UNSAFE
+    if unsafe.search(text) is None:
+        return text
+    text = _SEQUENCE.sub("", text)
+    text = _BREAK.sub(" ", text)
+    text = _INVISIBLE.sub("", text)
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def sanitize(text: str, limit: int | None = None) -> str:
+    """One line that is safe to print anywhere: as `disarm`, line ends are blanks, and no longer than the limit."""
+    if limit is not None and len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return disarm(text).replace("\r", " ").replace("\n", " ")
