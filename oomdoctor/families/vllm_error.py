@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oomdoctor.families.event import Event, threshold, usage
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Place, Read, threshold, usage
+from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
+from oomdoctor.streams import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoCacheBlocks(Event):
+class Complaint(Event):
+    """What they share: with several ranks each one prints it, and the engine's core and the server print it again."""
+
+    def identity(self) -> str:
+        told = [self.figures(part) for part in ("usage", "threshold")]
+        return f"{self.family} {self.kind} {told}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoCacheBlocks(Complaint):
     """The budget has no room for a single KV-cache block."""
 
     family = "vllm_error"
@@ -18,11 +31,11 @@ class NoCacheBlocks(Event):
     stage: str = "kv_cache_init"
     strength: int = 2
 
-    backend: str = "gpu"  # "cpu" and "openvino" have their own environment variable for the size
+    backend: str | None = None  # "cpu" or "openvino", which have their own environment variable for the size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextDoesNotFit(Event):
+class ContextDoesNotFit(Complaint):
     """One request of the full length needs more KV cache than there is."""
 
     family = "vllm_error"
@@ -40,7 +53,7 @@ class ContextDoesNotFit(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotEnoughFree(Event):
+class NotEnoughFree(Complaint):
     """At start, less of the card is free than the engine's share of it."""
 
     family = "vllm_error"
@@ -57,7 +70,7 @@ class NotEnoughFree(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfilingDisturbed(Event):
+class ProfilingDisturbed(Complaint):
     """Free memory grew while the engine measured: a neighbour gave memory back, nothing is short."""
 
     family = "vllm_error"
@@ -74,7 +87,7 @@ class ProfilingDisturbed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WarmupOutOfMemory(Event):
+class WarmupOutOfMemory(Complaint):
     """The sampler (or pooler) ran out of device memory with its dummy requests."""
 
     family = "vllm_error"
@@ -87,9 +100,12 @@ class WarmupOutOfMemory(Event):
     what: str = "sampler"  # or "pooler"
     requests: int | None = usage()
 
+    def identity(self) -> str:
+        return f"{self.family} {self.kind} {self.what}"  # the raising line does not know the number yet
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsDoNotFit(Event):
+class WeightsDoNotFit(Complaint):
     """Loading the model ran out of device memory; the engine has reserved nothing by then."""
 
     family = "vllm_error"
@@ -101,7 +117,7 @@ class WeightsDoNotFit(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SequencesExceedState(Event):
+class SequencesExceedState(Complaint):
     """More sequences are asked for than there are blocks for the Mamba layers' state."""
 
     family = "vllm_error"
@@ -116,7 +132,7 @@ class SequencesExceedState(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwapSpaceTooLarge(Event):
+class SwapSpaceTooLarge(Complaint):
     """The swap space of all GPUs together is more of the node's RAM than vLLM allows itself."""
 
     family = "vllm_error"
@@ -131,7 +147,7 @@ class SwapSpaceTooLarge(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwapSpaceExhausted(Event):
+class SwapSpaceExhausted(Complaint):
     """V0, while serving: the KV cache is full and so is the host memory that sequences are swapped to."""
 
     family = "vllm_error"
@@ -142,15 +158,95 @@ class SwapSpaceExhausted(Event):
     strength: int = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WakeFailed(Event):
-    """The sleep-mode allocator got no memory for what it has to map: somebody else holds it."""
+_SENTENCES = (
+    Sentence("No available memory for the cache blocks", NoCacheBlocks, lines=3, bare=True),
+    Sentence("Cannot auto-fit max_model_len: not enough GPU memory", NoCacheBlocks, bare=True),
+    Sentence("The model's max seq len (", ContextDoesNotFit, lines=3, needs="kv_tokens"),
+    Sentence("To serve at least one request with the model", ContextDoesNotFit, lines=4, needs="needed_bytes"),
+    Sentence("Free memory on device", NotEnoughFree, lines=3, needs="requested_bytes"),
+    # The prefix stands before it in all versions but the assertion's own line in a few tracebacks.
+    Sentence("Error in memory profiling", ProfilingDisturbed, lines=3, bare=True),
+    Sentence("Initial free memory", ProfilingDisturbed, lines=2, needs="current_free_bytes"),
+    Sentence("Initial used memory", ProfilingDisturbed, lines=2, needs="current_used_bytes"),
+    Sentence("CUDA out of memory occurred when warming up", WarmupOutOfMemory, lines=2, bare=True),
+    Sentence("NPU out of memory occurred when warming up", WarmupOutOfMemory, lines=2, bare=True),
+    Sentence("Failed to load model - not enough GPU memory", WeightsDoNotFit, bare=True),
+    Sentence("max_num_seqs (", SequencesExceedState, lines=2, needs="state_blocks"),
+    Sentence("Too large swap space.", SwapSpaceTooLarge, lines=2, needs="swap_bytes"),
+    Sentence("lack of CPU swap space", SwapSpaceExhausted, bare=True),
+)
 
-    family = "vllm_error"
-    kind = "wake-failed"
+_CLAUSES = {
+    "backend": values(backend=lambda text: "openvino" if "OPENVINO" in text else "cpu"),
+    "max_model_len": values(max_model_len=count_of),
+    "kv_tokens": values(kv_tokens=count_of),
+    "needed": values(needed_bytes=bytes_of),
+    "available": values(kv_bytes=bytes_of),
+    "estimated": values(estimated_tokens=count_of),
+    "gpu": values(gpu=device_of),
+    "free_of_total": of_which("free_bytes", "total_bytes"),
+    "desired": values(utilization=number_of, requested_bytes=bytes_of),
+    "initial_free": values(initial_free_bytes=bytes_of),
+    "current_free": values(current_free_bytes=bytes_of),
+    "initial_used": values(initial_used_bytes=bytes_of),
+    "current_used": values(current_used_bytes=bytes_of),
+    "what": values(what=str),
+    "requests": values(requests=count_of),
+    "sequences": values(max_num_seqs=count_of),
+    "state_blocks": values(state_blocks=count_of),
+    "swap": values(swap_bytes=bytes_of, host_total_bytes=bytes_of),
+}
 
-    pool: str = "gpu"
-    stage: str = "weight_sync"
-    strength: int = 2
+_LOOKALIKES = (
+    ("Possibly too large swap space", "a warning about host memory that is set aside; nothing was refused"),
+    ("This may cause OOM errors during", "a hint at start, printed for every long context; nothing was refused"),
+    ("This may causeOOM during", "a hint at start, printed for every long context; nothing was refused"),
+    (
+        "If out-of-memory error occurs during cudagraph",
+        "advice, printed before every graph capture",
+    ),
+    ("CUDA graphs can take additional", "advice, printed before every graph capture"),
+    ("is greater than the derived max_model_len", "a limit of the model's configuration, not of memory"),
+    (
+        "Memory usage increased after sleeping",
+        "others took memory while the engine slept; nothing was refused",
+    ),
+    ("CUDA Error: invalid argument at", "the sleep allocator was handed a mapping twice; no memory was asked for"),
+)
 
-    source_line: int | None = None
+_read_sentences = reader("vllm_error", _SENTENCES, _CLAUSES)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    for found in _read_sentences(page, index):
+        # From 0.18 to 0.19 the engine only warns here and goes on.
+        if isinstance(found, SequencesExceedState) and line.mark.level == "WARNING":
+            yield Lookalike(found.at, "a warning: the engine lowers the number of sequences and goes on")
+        else:
+            yield found
+        return
+    why = next((why for words, why in _LOOKALIKES if words in line.text), None)
+    if why:
+        yield Lookalike(Place(page.file, line.number, line.end, line.raw), why)
+
+
+FAMILY = Family(
+    name="vllm_error",
+    anchors=(
+        "when initializing the engine",  # ends four of the sentences up to 0.33
+        "No available memory for",
+        "Free memory on device",
+        "Error in memory profiling",
+        "when warming up",
+        "not enough GPU memory",
+        "Mamba cache blocks",
+        "Too large swap space",
+        "lack of CPU swap space",
+    ),
+    triggers=(
+        *(sentence.head for sentence in _SENTENCES),
+        *(words for words, _ in _LOOKALIKES),
+    ),
+    read=read,
+)
