@@ -11,7 +11,7 @@ from oomdoctor.cli import out
 
 
 def explain(
-    cause: Annotated[str, typer.Argument(metavar="CAUSE", help="A cause's id, as in the report and in `causes`.")],
+    cause: Annotated[str, typer.Argument(help="A cause's id, as in the report and in `causes`.")],
 ) -> None:
     """Print a cause's page: what happens, how to recognise it, what to change.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import time
 from collections.abc import Mapping
@@ -97,10 +96,10 @@ def check_folder(to: str | None) -> None:
 def _write_file(target: Path, data: bytes) -> None:
     aside = None
     try:
-        target = target.resolve()  # a link stays a link
-        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-            target.write_bytes(data)  # /dev/stdout, a named pipe
+        if target.exists() and not target.is_file():  # /dev/stdout, a named pipe
+            target.write_bytes(data)
             return
+        target = target.resolve()  # a link stays a link
         aside = target.with_name(f".{target.name}.{os.getpid()}.part")
         aside.write_bytes(data)
         aside.replace(target)

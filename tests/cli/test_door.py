@@ -1,0 +1,344 @@
+"""The installed command, run as people run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomdoctor import cli
+
+OOM = (
+    "step 3\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of "
+    "23.60 GiB of which 1.25 GiB is free. Including non-PyTorch memory, this process has 22.30 GiB memory in use. Of "
+    "the allocated memory 21.00 GiB is allocated by PyTorch, and 900.00 MiB is reserved by PyTorch but unallocated.\n"
+)
+HEALTHY = "step 1 loss 0.31\nstep 2 loss 0.29\n"
+KILLED = "step 1 loss 0.31\nKilled\n"
+
+COMMAND = [sys.executable, "-c", "from oomdoctor.cli import main; main()"]
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
+} | {"PYTHONUTF8": "0", "LC_ALL": "C.UTF-8", "TERM": "xterm"}
+
+
+def run(*arguments: str, feed: str = "", **extra: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        check=False,
+        input=feed.encode(),
+        capture_output=True,
+        env=ENVIRONMENT | extra,
+        timeout=60,
+    )
+
+
+def run_redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    line = f'"$@" {redirection}'
+    return subprocess.run(
+        ["/bin/sh", "-c", line, "sh", *COMMAND, *arguments],
+        check=False,
+        capture_output=True,
+        env=ENVIRONMENT,
+        timeout=60,
+    )
+
+
+def at_a_terminal(*arguments: str, **extra: str) -> tuple[int, str]:
+    """The exit code and all that a person sees."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=ENVIRONMENT | extra
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                block = os.read(ours, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not block:
+                break
+            seen += block
+    os.close(ours)
+    return process.returncode, seen.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    for name, text in (("oom.log", OOM), ("healthy.log", HEALTHY), ("killed.log", KILLED)):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["healthy.log"], 0),
+        (["oom.log"], 1),
+        (["killed.log"], 3),
+        (["gone.log"], 2),
+        (["healthy.log", "gone.log"], 2),
+        (["oom.log", "gone.log"], 1),
+        (["killed.log", "gone.log"], 3),
+        (["healthy.log", "oom.log"], 1),
+        (["--exit-zero", "healthy.log"], 0),
+        (["--exit-zero", "oom.log"], 0),
+        (["--exit-zero", "killed.log"], 0),
+        (["--exit-zero", "gone.log"], 2),
+    ],
+)
+@pytest.mark.parametrize("command", ["diagnose", "events"])
+def test_exit_codes(logs: Path, command: str, names: list[str], expected: int) -> None:
+    done = run(command, *(name if name.startswith("-") else str(logs / name) for name in names))
+    assert done.returncode == expected, done.stderr
+    complaints = done.stderr.decode().splitlines()
+    assert len(complaints) == names.count("gone.log")
+    assert all(line.startswith("oomdoctor: ") and "gone.log" in line for line in complaints)
+
+
+def test_the_same_report_from_a_file_and_from_every_kind_of_pipe(logs: Path) -> None:
+    def bare(done: subprocess.CompletedProcess[bytes]) -> Any:
+        return json.loads(done.stdout.replace(b"<stdin>", b"oom.log"))
+
+    expected = json.loads(run("diagnose", str(logs / "oom.log"), "--format", "json").stdout)
+    assert expected["verdict"] == "oom"
+    assert bare(run("diagnose", "--format", "json", feed=OOM)) == expected
+    assert bare(run("diagnose", "-", "--format", "json", feed=OOM)) == expected
+
+
+def test_a_pipe_without_a_command_is_read() -> None:
+    done = run(feed=OOM)
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"OUT OF MEMORY: GPU memory ran out")
+
+
+def test_the_library_and_the_command_give_the_same(logs: Path) -> None:
+    from oomdoctor import diagnose
+
+    assert (
+        json.loads(run("diagnose", str(logs / "oom.log"), "-f", "json").stdout)
+        == diagnose(str(logs / "oom.log")).as_json()
+    )
+
+
+def test_json_lines(logs: Path) -> None:
+    (line,) = run("diagnose", str(logs / "oom.log"), "--format", "jsonl").stdout.splitlines()
+    incident = json.loads(line)
+    assert [event["kind"] for event in incident["events"]] == ["out-of-memory"]
+    assert incident["context"].keys() >= {"frameworks", "settings"}
+    (line,) = run("events", str(logs / "oom.log")).stdout.splitlines()
+    assert json.loads(line) == incident["events"][0]
+    assert run("diagnose", str(logs / "healthy.log"), "--format", "jsonl").stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["diagnose", "--format", "yaml"], "none of text, json, jsonl"),
+        (["diagnose", "--nope"], "--nope"),
+        (["explain"], "Missing argument"),
+        (["explain", "alocator-fragmentation"], "did you mean allocator-fragmentation"),
+        (["explain", "xyzzy"], "`oomdoctor causes` lists them"),
+        (["nope"], "nope"),
+    ],
+)
+def test_wrong_usage_is_2_and_a_sentence(arguments: list[str], says: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert says in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+def test_a_path_where_the_command_should_stand(logs: Path) -> None:
+    done = run(str(logs / "oom.log"))
+    assert done.returncode == 2
+    assert f"oomdoctor diagnose {logs / 'oom.log'}" in " ".join(done.stderr.decode().split())
+
+
+def test_nothing_at_a_terminal_is_help_and_never_a_hang() -> None:
+    code, seen = at_a_terminal()
+    assert code == 2
+    assert "Usage: oomdoctor" in seen
+    code, seen = at_a_terminal("diagnose")
+    assert code == 2
+    assert "oomdoctor diagnose train.log" in seen
+
+
+def test_no_standard_input_at_all() -> None:
+    done = run_redirected("<&-", "diagnose")
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+
+
+def test_no_standard_output_at_all(logs: Path) -> None:
+    done = run_redirected(">&-", "diagnose", str(logs / "oom.log"))
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_colours_at_a_terminal_and_only_where_they_are_wanted(logs: Path) -> None:
+    log = str(logs / "oom.log")
+    red = "\x1b[1;31mOUT OF MEMORY"
+    assert red in at_a_terminal("diagnose", log)[1]
+    assert red not in at_a_terminal("diagnose", log, NO_COLOR="1")[1]
+    assert red not in at_a_terminal("diagnose", log, TERM="dumb")[1]
+    assert red not in at_a_terminal("diagnose", log, "--color", "never")[1]
+    assert red in at_a_terminal("diagnose", log, "--color", "always", NO_COLOR="1")[1]
+    assert red.encode() not in run("diagnose", log).stdout
+    assert red.encode() in run("diagnose", log, FORCE_COLOR="1").stdout
+    assert red.encode() in run("diagnose", log, "--color", "always").stdout
+
+
+def test_a_pipe_gets_plain_ascii(logs: Path) -> None:
+    assert run("diagnose", str(logs / "oom.log"), "-v").stdout.isascii()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
+def test_any_encoding_takes_any_log(tmp_path: Path, encoding: str) -> None:
+    log = tmp_path / "ошибка.log"
+    log.write_text(OOM.replace("Tried", "资源 Tried"), encoding="utf-8")
+    done = run("diagnose", str(log), "-v", PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert "OUT OF MEMORY" in done.stdout.decode(encoding)
+
+
+def test_narrow_terminals(logs: Path) -> None:
+    done = run("diagnose", str(logs / "healthy.log"), COLUMNS="20")
+    assert done.returncode == 0
+    done = run("diagnose", str(logs / "killed.log"), COLUMNS="3")
+    assert max(map(len, done.stdout.decode().splitlines())) < 100
+
+
+@pytest.mark.parametrize("form", ["text", "json", "jsonl"])
+def test_output_to_a_file_is_whole_or_not_there(logs: Path, form: str) -> None:
+    target = logs / "report"
+    target.write_text("old")
+    link = logs / "link"
+    link.symlink_to(target)
+    done = run("diagnose", str(logs / "oom.log"), "--format", form, "-o", str(link))
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+    assert target.read_bytes() == run("diagnose", str(logs / "oom.log"), "--format", form).stdout
+    assert link.is_symlink()
+    assert not list(logs.glob(".*"))
+
+
+def test_output_to_what_is_no_regular_file(logs: Path) -> None:
+    assert run("diagnose", str(logs / "oom.log"), "-f", "json", "-o", "/dev/stdout").stdout.startswith(b"{")
+    assert run("diagnose", str(logs / "oom.log"), "-f", "json", "-o", "-").stdout.startswith(b"{")
+
+
+@pytest.mark.parametrize("target", ["gone/report.json", "."])
+def test_output_that_cannot_be_written(logs: Path, target: str) -> None:
+    done = run("diagnose", str(logs / "oom.log"), "-o", str(logs / target))
+    assert done.returncode == 2
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("oomdoctor: cannot write to ")
+
+
+def test_a_full_disk_under_standard_output(logs: Path) -> None:
+    done = run_redirected(">/dev/full", "diagnose", str(logs / "oom.log"))
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines() == ["oomdoctor: cannot write to standard output: No space left on device"]
+
+
+def test_a_reader_that_goes_away_is_no_news(logs: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, "diagnose", str(logs / "oom.log")],
+        check=False,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        timeout=60,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
+
+
+def test_ctrl_c_while_waiting_for_a_pipe() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "diagnose"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (130, b"")
+
+
+def test_an_error_of_our_own_is_one_line_without_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], logs: Path
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("a secret out of the log")
+
+    monkeypatch.setattr("oomdoctor.street.diagnose", broken)
+    monkeypatch.setattr(sys, "argv", ["oomdoctor", "diagnose", str(logs / "oom.log")])
+    monkeypatch.delenv("OOMDOCTOR_DEBUG", raising=False)
+    kept = signal.getsignal(signal.SIGPIPE)
+    try:
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGPIPE, kept)
+    assert end.value.code == 70
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("oomdoctor: an error of our own: ValueError at ")
+    assert "report it" in line
+    assert "secret" not in line
+
+
+def test_a_hostile_file_name_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+    done = run("diagnose", str(tmp_path / "a\x1b[2J\nb.log"))
+    assert done.returncode == 2
+    (line,) = done.stderr.decode().splitlines()
+    assert line.isprintable()
+
+
+def test_a_file_name_that_is_no_unicode(tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/log\xff"
+    Path(os.fsdecode(name)).write_text(OOM)
+    done = subprocess.run(
+        [os.fsencode(part) for part in (*COMMAND, "diagnose", "-f", "json")] + [name],
+        check=False,
+        capture_output=True,
+        env=ENVIRONMENT,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout.decode("utf-8"))["events"][0]["file"].startswith("log")
+
+
+def test_version_causes_schema_explain() -> None:
+    import oomdoctor
+    from oomdoctor.causes import causes
+
+    assert run("--version").stdout == f"oomdoctor {oomdoctor.__version__}\n".encode()
+    listed = run("causes").stdout.decode().splitlines()
+    assert [line.split()[0] for line in listed] == [cause.id for cause in causes()]
+    assert json.loads(run("schema").stdout)["$schema"].endswith("2020-12/schema")
+    for cause in causes():
+        page = cause.page.read_text(encoding="utf-8")
+        assert page.startswith("# ")
+    done = run("explain", causes()[0].id)
+    assert done.stdout.decode() == causes()[0].page.read_text(encoding="utf-8")
+    code, seen = at_a_terminal("explain", causes()[0].id)
+    assert code == 0
+    assert "\x1b[" in seen
+
+
+@pytest.mark.parametrize("command", ["", "diagnose", "events", "explain", "causes", "schema"])
+def test_every_help_teaches(command: str) -> None:
+    done = run(*command.split(), "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"Usage: oomdoctor")
+    assert max(map(len, done.stdout.decode().splitlines())) <= 80
