@@ -125,8 +125,8 @@ _LEADING = (
     # Ray's actors and tasks, vLLM's processes: "(LLMRayActor pid=7, ip=10.0.0.2) ", "(VllmWorker rank=7 pid=240) "
     _Decoration.of(
         "(",
-        r"\((?:(?P<name>[^\s=][^\n]{0,200}?) )?(?:rank=(?P<rank>\d{1,6}) )?pid=(?P<pid>\d{1,10})"
-        r"(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
+        r"\((?:(?P<name>[^\s=()][^\n()]{0,200}?(?:\([^()\n]{0,80}\))?) )?(?:rank=(?P<rank>\d{1,6}) )?"
+        r"pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
         who=_WHO,
     ),
     _Decoration.of(
@@ -139,11 +139,11 @@ _LEADING = (
     _Decoration.of("[", r"\[(?:rank|default)(?P<rank>\d{1,6})\]:? ?", who=_WHO),
     # mpirun --tag-output
     _Decoration.of("[", r"\[\d{1,6},(?P<rank>\d{1,6})\]<(?:stdout|stderr|stddiag)>:? ?", who=_WHO),
-    # the kernel: dmesg, dmesg -T
+    # the kernel: dmesg, dmesg -T (in any language)
     _Decoration.of("[", r"\[ {0,8}(?P<time>\d{1,9}\.\d{6})\](?:\[ {0,8}[TC]\d{1,8}\])? ?", who=_WHO, name="kernel"),
     _Decoration.of(
         "[",
-        rf"\[(?P<time>(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) {_MONTH} [ \d]\d \d\d:\d\d:\d\d \d{{4}})\] ?",
+        r"\[(?P<time>\w{1,5}\.? {1,2}\w{1,6}\.? {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})\] ?",
         who=_WHO,
         name="kernel",
     ),
@@ -156,6 +156,9 @@ _LEADING = (
     ),
     # SGLang: "[2025-07-02 07:41:58 TP0] ", "[2025-07-02 07:41:58 DP1 TP3] "
     _Decoration.of("[", rf"\[(?P<time>{_STAMP})(?P<name>(?: [A-Z]{{2,6}}\d{{1,4}}){{1,5}})\] ?", who=_WHO),
+    _Decoration.of("[", r"\[(?P<name>(?:TP|DP)\d{1,4}(?: [A-Z]{2,6}\d{1,4}){0,4})\] ?", who=_WHO),
+    # what is left of vLLM's header when its front was cut off
+    _Decoration.of("[", r"\[(?P<source>[\w./]{1,120}\.py:\d{1,6})\] ?"),
     # PyTorch's C++: "[W1120 08:34:53.204334026 CUDACachingAllocator.cpp:3934] "
     _Decoration.of(
         "[", rf"\[(?P<level>[IWEF])(?P<time>\d{{3,4}} \d\d:\d\d:\d\d\.\d{{3,9}}) (?P<source>{_SOURCE})\] ?"
@@ -203,7 +206,7 @@ _AFTER_TIME = (
     _Decoration.of("[", rf"\[(?P<source>{_SOURCE})\]:? ?"),
     _Decoration.of("[", rf"\[(?P<source>[\w.]{{1,120}})\]\[(?P<level>{_LEVEL})\](?: - )? ?"),
     _Decoration.of("[", rf"\[(?P<level>{_LEVEL})\]:? ?"),
-    _Decoration.of("(", r"\([A-Z]\w{1,30}\) (?=\[)"),
+    _Decoration.of("(", r"\([A-Z]\w{1,30}\) (?=[\[(])"),
     # Ray's Python "INFO worker.py:1986 -- ", tracing's "INFO text_generation_launcher: "
     _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL})[ \t]{{1,5}}(?P<source>{_SOURCE})(?: --|\]|:| -)? "),
     _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL}) {{1,5}}(?P<source>[a-z][\w.]{{1,60}}(?:::\w{{1,60}}){{0,6}}): "),
@@ -267,7 +270,7 @@ class _Dress:
             if key not in facts or key in ("name", "rank", "level", "source") or (key == "pid" and "pid" in who):
                 facts[key] = value.strip()
             if key in who:
-                self.who[value.strip()] = None
+                self.who[f"rank {value}" if key == "rank" else value.strip()] = None
 
     @property
     def writer(self) -> str:
@@ -438,17 +441,18 @@ NARROWEST = 60  # no terminal wraps earlier
 # The words of memory messages, to know their halves by.
 _WORDS = frozenset(
     """
-    actor actors adjust allocate allocated allocating allocation allocator available avoid because blocks cache
-    cached capacity cluster connection consider considered crashed currently decrease decreasing deduplicates
-    desired device disable documentation driver engine environment exceed exceeded exceeds expandable
-    expandable_segments failed fragmentation generation gpu_memory_utilization growing including increase
-    increasing information initialization initialize initializing kernel killed killing large larger length
-    limit management max_model_len max_num_seqs maximum memory model node object objects parallelism parameter
-    pressure process processes prompt provisioning pytorch pytorch_alloc_conf pytorch_cuda_alloc_conf
-    ray_memory_monitor_refresh_ms ray_memory_usage_threshold reached reason recently reduce reducing refer
-    requested requesting require required reserved reserving resource resources running scheduled segments
-    setting should smaller specified started starting static task tasks threshold throughput total tried
-    unallocated unexpected unexpectedly usage users utilization variable where which while worker workers
+    about actor actors adjust allocate allocated allocating allocation allocator available avoid because been
+    blocks cache cached capacity cluster connection consider considered crashed currently decrease decreasing
+    deduplicates desired device disable documentation driver engine environment exceed exceeded exceeds
+    expandable expandable_segments failed fragmentation from generation gpu_memory_utilization growing has have
+    including increase increasing information initialization initialize initializing into kernel killed killing
+    large larger length limit management max_model_len max_num_seqs maximum memory model more node object
+    objects only parallelism parameter pressure process processes prompt provisioning pytorch
+    pytorch_alloc_conf pytorch_cuda_alloc_conf ray_memory_monitor_refresh_ms ray_memory_usage_threshold reached
+    reason recently reduce reducing refer requested requesting require required reserved reserving resource
+    resources running scheduled segments setting should smaller some specified started starting static task
+    tasks than that the their there these this threshold throughput total tried unallocated unexpected
+    unexpectedly usage users utilization variable were when where which while will with worker workers your
     """.split()  # noqa: SIM905 - a list of one word per line would be four pages
 )
 _ENDINGS = frozenset(word[cut:] for word in _WORDS for cut in range(1, len(word)))
@@ -482,7 +486,8 @@ def _cuts_a_word(before: str, after: str) -> bool:
     last, first = before[-1], after[0]
     if (last.isalpha() or last == "_") and (head := _HEAD.match(after)) and head[0].lower() in _ENDINGS:
         tail = _TAIL.search(before[-40:])
-        return tail is not None and (tail[0] + head[0]).lower() in _WORDS
+        if tail is not None and (tail[0] + head[0]).lower() in _WORDS:
+            return True
     if (last.isdigit() or last == ".") and first in "0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
         return _REST_OF_NUMBER.match(after) is not None
     if last in _HEX and first in _HEX and (head := _HEX_HEAD.match(after)):
@@ -574,8 +579,8 @@ _WRITTEN_ESCAPE = re.compile(
 )
 _WRITTEN_SIGNS = ("^[[", "#033[", "\\x1b[", "\\x1B[", "\\033[", "\\u001b[", "\\e[", "[0m", "[3", "[1m", ";0m", "[9")
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|apos|nbsp|#\d{2,5}|#x[0-9A-Fa-f]{1,4});")
-_NUMBERED = _Decoration.of("", r" {0,4}(?P<rank>\d{1,5}): ?", who=_WHO)
-_NAMED_HOST = _Decoration.of("", rf"(?P<host>(?=[A-Za-z0-9.]{{0,62}}[-.\d]){_HOST}): ?", who=_WHO)
+_NUMBERED = _Decoration.of("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
+_NAMED_HOST = _Decoration.of("", rf"(?P<host>(?!{_DATE})(?=[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
 _SAMPLE = 200
 
 
@@ -591,13 +596,19 @@ def decode(data: bytes) -> str:
         return data.decode("utf-8", "replace")
 
 
-def _text_of(data: bytes) -> str:
+def _as_shown(data: bytes) -> str:
+    """The text as a terminal that obeys nothing would show it."""
     text = disarm(decode(data.replace(b"\0", b"") if b"\0" in data else data))
+    return text.replace("\r\n", "\n") if "\r" in text else text
+
+
+def _as_meant(text: str) -> str:
+    """The text without what a pager, a collector or a browser made of it."""
     if any(sign in text for sign in _WRITTEN_SIGNS):
         text = _WRITTEN_ESCAPE.sub("", text)
     if "&" in text:
         text = disarm(_ENTITY.sub(lambda match: html.unescape(match[0]), text))
-    return text.replace("\r\n", "\n") if "\r" in text else text
+    return text
 
 
 def _common_prefix(physicals: Sequence[str]) -> _Decoration | None:
@@ -632,7 +643,8 @@ def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str
 
 def page(file: str, first_line: int, data: bytes) -> Page:
     """The clean lines of a slice."""
-    text = _text_of(data)
+    shown = _as_shown(data)
+    text = _as_meant(shown)
     physicals = text.split("\n")
     prefix = _common_prefix(physicals)
     sheet = _Sheet(tuple(sign for sign in _MAY_HOLD if sign in text), [], [], set())
@@ -641,4 +653,8 @@ def page(file: str, first_line: int, data: bytes) -> Page:
             sheet.write(number, physical)
         else:
             _write_behind(sheet, prefix, number, physical)
+    if text is not shown:
+        # Terminals wrap at what they show, written escapes and all.
+        widths = [len(line) for line in shown.split("\n")]
+        sheet.widths = [widths[line.number - first_line] for line in sheet.lines]
     return Page(file, _join(sheet))
