@@ -1,29 +1,36 @@
-"""Deaths that Ray reports: of workers, actors and nodes, mostly the consequence of something else."""
+"""Deaths that Ray reports: of workers, actors and nodes, mostly the consequence of something else.
+
+Ray lists potential causes ("killed by the OOM killer due to high memory usage") behind every broken connection,
+whether the worker was killed, crashed or left by itself: that list is no evidence. A signal that the worker printed
+itself is.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from oomdoctor.families.event import Event
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
+from oomdoctor.streams import Line, Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDeath(Event):
-    """A worker or an actor is gone. What Ray lists as possible causes is printed for every death: no evidence.
-
-    `role` is "root" only where a kill is the last thing known (strength 1), else "cascade".
-    """
+    """A worker or an actor is gone; what else is known of it."""
 
     family = "ray_death"
     kind = "worker-death"
 
     pool: str = "none"
-    strength: int = 0
 
     error: str | None = None  # "ActorDiedError", "WorkerCrashedError", ... where an exception reports it
     # "killed": the connection broke without a word (SIGKILL, SIGSEGV and os._exit look alike); "pod-limit": Ray
-    # suspects the pod's memory limit; "out-of-memory": the monitor did it; "node", "owner", "intended", "ray.kill",
-    # "creation" (an exception in __init__), "unavailable", "exit" (exit code printed); None where nothing is said
+    # suspects the pod's memory limit; "out-of-memory": the monitor did it; "node", "owner", "creation" (an exception
+    # in __init__), "unavailable" (of an actor that is restarted or out of reach); None where nothing is said
     cause: str | None = None
     exit_type: str | None = None  # SYSTEM_ERROR, NODE_OUT_OF_MEMORY, ...
     exit_code: int | None = None
@@ -31,6 +38,11 @@ class WorkerDeath(Event):
     actor_id: str | None = None
     worker_id: str | None = None
     node_id: str | None = None
+
+    def identity(self) -> str:
+        """Told of once by the raylet, once by the exception, once by the control service."""
+        who = self.process.pid or self.actor_id or self.worker_id
+        return f"{self.family} death of {who} {self.cause}" if who else Event.identity(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +52,16 @@ class NodeDeath(Event):
     family = "ray_death"
     kind = "node-death"
 
-    pool: str = "none"
+    pool: str = "host_ram"
     strength: int = 1
 
-    cause: str | None = None  # "heartbeats", "raylet" (terminated unexpectedly), ...
+    cause: str | None = None  # "heartbeats" (it answered no more), "raylet" (the process ended unexpectedly)
     node_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FatalSignal(Event):
-    """A process printed the signal that ended it. SIGBUS is how a full /dev/shm ends a process; others are bugs."""
+    """A process printed the SIGBUS that ended it: how a full /dev/shm ends a process, among other things."""
 
     family = "ray_death"
     kind = "fatal-signal"
@@ -57,4 +69,214 @@ class FatalSignal(Event):
     pool: str = "shm"
     strength: int = 1
 
-    signal: str | None = None  # "SIGBUS"
+    signal: str = "SIGBUS"
+    shared_memory: bool | None = None  # the lines around speak of shared memory
+
+
+# How many lines around a death may hold the signal that explains it: lines of workers arrive seconds late.
+NEARBY_LINES: Final = 300
+BLOCK_LINES: Final = 12
+# A death's block ends where its writer says something else; nothing longer was ever seen.
+BLOCK_CHARACTERS: Final = 3000
+
+_TRIGGER = re.compile(
+    r"The actor (?:died|is dead)|actor [0-9a-f]{8,64} is unavailable|The worker died unexpectedly"
+    r"|A worker died or was killed|exits, type=NODE_OUT_OF_MEMORY|exit_type: NODE_OUT_OF_MEMORY"
+)
+_NODE = re.compile(r"has been marked dead because|Raylet is terminated")
+_CRASH = re.compile(r"\*\*\* (SIG[A-Z]{3,5}) received at|Fatal Python error: (Segmentation fault|Bus error)")
+_CRASH_NAMES: Final = {"Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}
+# SIGABRT and SIGTERM are how other failures end a process: they explain nothing.
+_OWN_FAULT: Final = frozenset({"SIGSEGV", "SIGILL", "SIGFPE"})
+_SHARED_MEMORY = re.compile(r"shared_memory|/dev/shm|\bshm\b")
+_FACT = re.compile(
+    r"^(?:class_name|actor_id|pid|name|namespace|ip):|^The actor |^Worker exit|^The process receives|^- |^\t|^$"
+)
+
+# What a clause says about the death; the first that stands wins over the later ones.
+_CAUSES: Final[Mapping[str, str]] = {
+    "out_of_memory": "out-of-memory",
+    "creation": "creation",
+    "owner_gone": "owner",
+    "node_gone": "node",
+    "pod_limit": "pod-limit",
+    "unavailable": "unavailable",
+    "broken": "killed",
+}
+_EXPLAINED: Final[Mapping[str, str]] = {
+    "ray_kill": "the actor was ended by ray.kill, not by a lack of memory",
+    "unreferenced": "the actor was ended because nobody referred to it any more",
+    "intended": "the worker left as it was asked to",
+    "sigterm": "the worker ended on SIGTERM or sys.exit, not on a lack of memory",
+}
+_SECONDARY: Final = frozenset({"creation", "owner", "node"})
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    crash = _CRASH.search(line.text)
+    if crash:
+        yield from _signal(page, index, crash[1] or _CRASH_NAMES[crash[2]])
+    elif _NODE.search(line.text):
+        yield _node_death(page, line)
+    elif _TRIGGER.search(line.text):
+        yield _death(page, index)
+
+
+def _signal(page: Page, index: int, signal: str) -> Iterator[Read]:
+    line = page.lines[index]
+    at = Place(page.file, line.number, line.end, line.raw)
+    if signal == "SIGBUS":
+        shared = any(_SHARED_MEMORY.search(near.text) for near in _near(page, index))
+        yield FatalSignal(
+            at=at,
+            time=line.mark.time,
+            process=Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip),
+            strength=2 if shared else 1,
+            shared_memory=True if shared else None,
+        )
+    elif signal in _OWN_FAULT:
+        yield Lookalike(at, f"{signal} is a crash in native code, not a lack of memory")
+
+
+def _near(page: Page, index: int) -> Sequence[Line]:
+    return page.lines[max(0, index - NEARBY_LINES) : index + NEARBY_LINES]
+
+
+def _node_death(page: Page, line: Line) -> NodeDeath:
+    found = _clauses(line.text)
+    ip = _value(found, "ip")
+    return NodeDeath(
+        at=Place(page.file, line.number, line.end, line.raw),
+        time=line.mark.time,
+        process=Process(node=ip or line.mark.ip),
+        cause="raylet" if "raylet_gone" in found else "heartbeats",
+        node_id=_value(found, "node_id"),
+    )
+
+
+def _death(page: Page, index: int) -> Read:
+    lines = _block(page, index)
+    found = _clauses(" \n".join(line.text for line in lines))
+    first = lines[0]
+    at = Place(page.file, first.number, lines[-1].end, first.raw)
+    why = next((_EXPLAINED[name] for name in found if name in _EXPLAINED), None)
+    code = _number(_value(found, "exit_code"))
+    if why is None and code is not None and 0 <= code < 128:
+        why = f"the worker left by itself with exit code {code}"
+    pid = _number(_value(found, "pid"))
+    why = why or _crashed(page, index, pid)
+    if why is not None:
+        return Lookalike(at, why)
+    cause = next((told for name, told in _CAUSES.items() if name in found), None)
+    if cause == "unavailable" and "broken" not in found:
+        role, strength = _cascade()
+    else:
+        role, strength = _weight(cause)
+    class_name = (_value(found, "class_name") or "").partition(":")[2].strip() or None
+    return WorkerDeath(
+        at=at,
+        time=first.mark.time,
+        process=Process(pid=pid, name=class_name, node=_value(found, "ip") or first.mark.ip),
+        role=role,
+        strength=strength,
+        pool="host_ram" if strength else "none",
+        error=_value(found, "error"),
+        cause=cause,
+        exit_type=_exit_type(found),
+        exit_code=code,
+        class_name=class_name,
+        actor_id=_value(found, "actor_id"),
+        worker_id=_value(found, "worker_id"),
+        node_id=_value(found, "node_id"),
+    )
+
+
+def _block(page: Page, index: int) -> list[Line]:
+    lines = page.after(index, BLOCK_LINES)
+    kept = 1
+    for position, line in enumerate(lines[1:], start=1):
+        text = line.text.strip()
+        if not _FACT.match(text) or "A worker died" in text:
+            break
+        if text:
+            kept = position + 1
+    return lines[:kept]
+
+
+def _crashed(page: Page, index: int, pid: int | None) -> str | None:
+    """The signal that the dead worker printed itself, if it did."""
+    for near in _near(page, index):
+        crash = _CRASH.search(near.text)
+        signal = (crash[1] or _CRASH_NAMES[crash[2]]) if crash else None
+        if signal in _OWN_FAULT and (pid is None or near.mark.pid in (None, pid)):
+            return f"the worker crashed by itself: {signal}"
+    return None
+
+
+def _cascade() -> tuple[Role, int]:
+    return "cascade", 0
+
+
+def _weight(cause: str | None) -> tuple[Role, int]:
+    if cause in _SECONDARY:
+        return _cascade()
+    if cause == "out-of-memory":
+        return "confirmation", 2
+    return "root", 1
+
+
+def _exit_type(found: Mapping[str, tuple[str, ...]]) -> str | None:
+    text = _value(found, "exit_type")
+    match = re.search(r"[A-Z_]{3,40}$", text) if text else None
+    return match[0] if match else None
+
+
+def _clauses(text: str) -> dict[str, tuple[str, ...]]:
+    """Each clause once, in the order of the text: the first that has a value, else the first."""
+    tree = grammars.parse("ray_death", text[:BLOCK_CHARACTERS])
+    found: dict[str, tuple[str, ...]] = {}
+    for name, values in grammars.clauses(tree) if tree is not None else []:
+        if values or name not in found:
+            found[name] = found.get(name) or values
+    return found
+
+
+def _value(found: Mapping[str, tuple[str, ...]], name: str) -> str | None:
+    values = found.get(name, ())
+    return values[0] if values else None
+
+
+def _number(text: str | None) -> int | None:
+    digits = (text or "").rstrip(",.")
+    return int(digits) if digits.lstrip("-").isdigit() else None
+
+
+FAMILY = Family(
+    name="ray_death",
+    anchors=(
+        "The actor died",
+        "The actor is dead",
+        "is unavailable: ",
+        "The worker died unexpectedly",
+        "A worker died or was killed",
+        "NODE_OUT_OF_MEMORY",
+        "has been marked dead because",
+        "Raylet is terminated",
+        "*** SIG",
+        "Fatal Python error",
+    ),
+    triggers=(
+        "The actor died",
+        "The actor is dead",
+        "is unavailable: ",
+        "The worker died unexpectedly",
+        "A worker died or was killed",
+        "NODE_OUT_OF_MEMORY",
+        "has been marked dead because",
+        "Raylet is terminated",
+        "*** SIG",
+        "Fatal Python error",
+    ),
+    read=read,
+)

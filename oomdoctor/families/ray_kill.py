@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from oomdoctor.families.event import Event, Role, threshold, usage
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, threshold, usage
+from oomdoctor.streams import Line, Page
+from oomdoctor.units import BINARY, size
+
+# A kill of 2.57 and later lists every worker that was considered, one a line.
+BLOCK_LINES: Final = 400
+HEAD_CHARACTERS: Final = 40_000
+# Lines of others that stand between those of a message without ending it.
+STRANGERS: Final = 3
+
+# "GB" is GiB in all of these messages.
+UNITS: Final = BINARY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One row of the table of the largest memory users. Pages of the object store count for whoever touched them."""
 
-    pid: int
+    pid: int | None  # None where the rows are run together and the number in front is not the process's alone
     bytes: int | None
     command: str
 
@@ -55,6 +71,12 @@ class NodeOutOfMemory(Event):
     trigger_bytes: int | None = None  # the usage that made the monitor act, a moment before `used_bytes`
     cut: bool | None = None  # the table's first rows are missing: the largest user may be among them
     rows: tuple[Row, ...] = ()
+
+    def identity(self) -> str:
+        """A kill is embedded in exceptions, banners and three kinds of files, more or less whole."""
+        if self.used_bytes is None:
+            return Event.identity(self)
+        return f"{self.family} {self.node_id} {[v.pid for v in self.victims]} {self.used_bytes}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +126,410 @@ class MonitorStarted(Event):
     fraction: float | None = threshold()
     bytes: int | None = threshold()
     disabled: bool | None = None
+
+
+_HEAD = re.compile(r"running low on memory|Memory on the node \(|\bMore than \d{1,3}% of the memory on\b")
+_END = re.compile(r"^(?:Refer to the documentation on how to|In addition, (?:up to |~))")
+_KNOWN = re.compile(
+    r"^(?:Memory on the node|OOM kill reason|Object store memory|- \w|\(global lru\)|Eviction Stats|Ray killed"
+    r"|Considered workers|Selected to kill|\((?:Task|Actor|Worker)\b|\]|Total non-selected|To see more|Top \d+"
+    r"|node\s|PID\s+MEM|-{3}$)"
+)
+_TABLE = re.compile(
+    r"Top \d{1,3} memory users|top \d{1,3} memory consumers are|\bPID\s{1,12}MEM(?:\(GB\))?\s{1,12}COMMAND"
+)
+_HEADER = re.compile(r"\bPID\s{1,12}MEM\(GB\)\s{1,12}COMMAND\b")
+_ROW = re.compile(r"^\s{0,16}(\d{1,8})[\t ]{1,12}(\d{1,6}\.\d{1,2})\s?(GiB|GB)?[\t ]{1,12}(\S.*)$")
+_JOINED_ROWS = re.compile(r"[,;] (?=\d{1,8}[\t ]{1,12}\d{1,6}\.\d\d[\t ])")
+_GLUED_ROW = re.compile(r"\d{1,16}\t(\d{1,6}\.\d\d)\t([^\t]{1,200}?)(?=\d{1,16}\t|\d{0,12}PID\t|Refer to|$)")
+_ADVICE = re.compile(r"[,;]?\s*Refer to the documentation\b.*", re.DOTALL)
+_FOLD = re.compile(r"\\?\n\s*(?:\\(?= ))?")
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    if _HEAD.search(line.text):
+        if not _inside_another(page, index):
+            yield _kill(page, _block(page, index))
+    elif _HEADER.search(line.text) or _END.match(line.text.strip()):
+        rows = _table_alone(page, index)
+        if rows:
+            yield _table(page, rows)
+    else:
+        yield from _short(page, line)
+
+
+# --- the kill and its table
+
+
+def _block(page: Page, index: int) -> list[Line]:
+    """The lines of the message that begins at the index."""
+    lines = page.after(index, BLOCK_LINES)
+    if _is_quoted(lines[0].text):
+        return _quoted(lines)
+    kept, strangers = 1, 0
+    on_node = "Memory on the node (" in lines[0].text
+    for position, line in enumerate(lines[1:], start=1):
+        text = line.text.strip()
+        if _END.match(text):
+            return lines[: position + 1]
+        if _HEAD.search(text):
+            if on_node or "Memory on the node (" not in text:
+                break
+            on_node = True
+        if _KNOWN.match(text) or _ROW.match(text):
+            kept, strangers = position + 1, 0
+        elif text:
+            strangers += 1
+            if strangers > STRANGERS or text.startswith("Traceback (most recent"):
+                break
+    return lines[:kept]
+
+
+def _is_quoted(text: str) -> bool:
+    """The whole message on one line, its line ends written as backslash and n."""
+    return "\\n" in text
+
+
+def _quoted(lines: Sequence[Line]) -> list[Line]:
+    """The lines of a quoted message: one, or until the quotation mark that closes a folded YAML text."""
+    if lines[0].text.count('"') != 1:
+        return [lines[0]]
+    for position, line in enumerate(lines[1:60], start=1):
+        if line.text.rstrip().endswith('"'):
+            return list(lines[: position + 1])
+    return [lines[0]]
+
+
+def _text(lines: Sequence[Line]) -> str:
+    text = "\n".join(line.text for line in lines)
+    if not _is_quoted(lines[0].text):
+        return text
+    text = _FOLD.sub("", text)
+    # Ray escapes twice in events/event_RAYLET.log: a backslash is left after one reading.
+    return text.replace("\\\\n", "\n").replace("\\n", "\n").replace("\\\\t", "\t").replace("\\t", "\t")
+
+
+def _inside_another(page: Page, index: int) -> bool:
+    """Ray prefixes only the first line of a message: the others name no writer and may look like a new one."""
+    if page.lines[index].writer:
+        return False
+    for earlier in range(index - 1, max(-1, index - BLOCK_LINES), -1):
+        if _HEAD.search(page.lines[earlier].text):
+            return any(line.number == page.lines[index].number for line in _block(page, earlier))
+    return False
+
+
+def _kill(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
+    text = _text(lines)
+    start = _HEAD.search(text)
+    text = text[start.start() :] if start else text
+    table = _TABLE.search(text)
+    head, tail = (text[: table.start()], text[table.start() :]) if table else (text, "")
+    found = _Reading()
+    for name, values in _clauses(head[:HEAD_CHARACTERS]) + _clauses(_after_table(tail)):
+        found.take(name, values)
+    rows = _rows(tail) or _glued_rows(lines[0].text)
+    proves = bool(rows or found.workers or "used_bytes" in found.figures)
+    victims = found.victims()
+    first = victims[0] if victims else Victim()
+    mark = lines[0].mark
+    generation = found.generation(head)
+    return NodeOutOfMemory(
+        at=Place(page.file, lines[0].number, lines[-1].end, lines[0].raw),
+        time=mark.time,
+        process=Process(pid=first.pid, name=first.name, node=found.ip or found.node_id or mark.ip),
+        strength=3 if proves else 2,
+        pool="cgroup" if found.figures.get("reason") == "cgroup" else "host_ram",
+        victims=victims,
+        rows=rows,
+        node_id=found.node_id,
+        generation=generation,
+        retriable=found.retriable if generation in ("G1", "G2", "G3") else None,
+        considered=len(found.workers) if len(found.workers) > len(victims) else None,
+        **found.figures,
+    )
+
+
+def _after_table(tail: str) -> str:
+    match = re.search(r"Refer to the documentation|In addition, (?:up to |~)", tail)
+    return tail[match.start() :][:2000] if match else ""
+
+
+def _clauses(text: str) -> list[grammars.Clause]:
+    tree = grammars.parse("ray_kill", text) if text else None
+    return grammars.clauses(tree) if tree is not None else []
+
+
+class _Reading:
+    """What the clauses of one message say, taken in order."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Any] = {}
+        self.ip: str | None = None
+        self.node_id: str | None = None
+        self.retriable: bool | None = None
+        self.workers: list[Victim] = []
+        self.selected: set[int] = set()
+        self._words: set[str] = set()
+
+    def take(self, name: str, values: tuple[str, ...]) -> None:
+        self._words.add(name)
+        if name in ("selected", "worker"):
+            self._open(name)
+        elif name in _OF_WORKER and values:
+            self._tell(name, values[0])
+        elif name == "node_ip" and values:
+            self.ip = self.ip or values[0]
+        elif name == "node_id":
+            self.node_id = self.node_id or values[0]
+        elif name in _RETRIABLE:
+            self.retriable = _RETRIABLE[name]
+        elif name in _FIGURES:
+            for key, value in _FIGURES[name](values).items():
+                if value is not None:
+                    self.figures.setdefault(key, value)
+
+    def _open(self, name: str) -> None:
+        if name == "selected":  # stands before the worker
+            self.selected.add(len(self.workers))
+        else:
+            self.workers.append(Victim())
+
+    def _tell(self, name: str, value: str) -> None:
+        if not self.workers:
+            return
+        key, convert = _OF_WORKER[name]
+        told = convert(value)
+        if getattr(self.workers[-1], key) is None:
+            self.workers[-1] = replace(self.workers[-1], **{key: told})
+
+    def victims(self) -> tuple[Victim, ...]:
+        """Those selected; without such a list, all that are named."""
+        chosen = [w for n, w in enumerate(self.workers) if n in self.selected] if self.selected else self.workers
+        return tuple(victim for victim in chosen if victim != Victim())
+
+    def generation(self, head: str) -> str | None:
+        if "more_than" in self._words:
+            return "G0"
+        if "trigger" in self._words or "cgroup_bound" in self._words:
+            return "G4" if "; OOM kill reason" in head else "G5"
+        if "many_killed" in self._words or "based on the killing policy" in head:
+            return "G3"
+        if any(w.pid for w in self.workers):
+            return "G2"
+        return "G1" if "used" in self._words else None
+
+
+def _number(text: str) -> int | None:
+    digits = text.replace(",", "")
+    return int(digits) if digits.isdigit() else None
+
+
+def _bytes(text: str) -> int | None:
+    match = re.match(r"(-?[\d,.]+)\s*(\w+)", text)
+    return size(match[1], match[2], UNITS) if match else None
+
+
+def _fraction(text: str) -> float | None:
+    bare = text.strip("()%,")
+    try:
+        value = float(bare)
+    except ValueError:
+        return None
+    return value / 100 if text.endswith("%") else value
+
+
+def _each(*keys_and_readers: tuple[str, Any]) -> Any:
+    """The values of a clause, in order, under these names."""
+
+    def take(values: tuple[str, ...]) -> dict[str, Any]:
+        return {key: read_it(value) for (key, read_it), value in zip(keys_and_readers, values, strict=False)}
+
+    return take
+
+
+def _pair(values: tuple[str, ...]) -> dict[str, Any]:
+    """ "(7.36 / 23.54 GB)": one unit for both."""
+    if len(values) < 2:
+        return {}
+    total = re.match(r"([\d.,]+)\s*(\w+)", values[1])
+    if total is None:
+        return {}
+    return {"used_bytes": size(values[0], total[2], UNITS), "total_bytes": size(total[1], total[2], UNITS)}
+
+
+_OF_WORKER: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "task_id": ("task_id", str),
+    "actor_id": ("actor_id", str),
+    "worker_id": ("worker_id", str),
+    "name": ("name", lambda text: text.split("=", 1)[1]),
+    "pid": ("pid", _number),
+    "worker_used": ("bytes", _bytes),
+}
+
+# The advice behind the table speaks of retries only where the victim had none left; the clause comes after "advice".
+_RETRIABLE: Final = {"advice": True, "not_retriable": False}
+
+_FIGURES: Final = {
+    "used": _each(("used_bytes", _bytes), ("total_bytes", _bytes), ("used_fraction", _fraction)),
+    "of_threshold": _each(("fraction", _fraction)),
+    "trigger": lambda values: {
+        **_each(("trigger_bytes", _bytes), ("bytes", _bytes))(values),
+        "reason": "threshold",
+    },
+    "of_total": _each(("fraction", _fraction)),
+    "cgroup_bound": lambda _: {"reason": "cgroup"},
+    "store_used": _each(("object_store_bytes", _number)),
+    "store_capacity": _each(("object_store_capacity_bytes", _number)),
+    "more_than": _each(("fraction", _fraction)),
+    "pair": _pair,
+    "shared": _each(("shared_bytes", _bytes)),
+}
+
+
+def _rows(table: str) -> tuple[Row, ...]:
+    """The rows of a table, whatever stands between them."""
+    table = _ADVICE.sub("", table)
+    if table.count("\n") < 2:  # 2.55 writes ", " between the rows, 2.56 "; "
+        table = _JOINED_ROWS.sub("\n", table)
+    found: dict[int, Row] = {}
+    for line in table.split("\n"):
+        row = _ROW.match(line)
+        if row is not None:
+            command = row[4].strip().rstrip(",;").strip()
+            found.setdefault(
+                int(row[1]), Row(pid=int(row[1]), bytes=size(row[2], row[3] or "GB", UNITS), command=command)
+            )
+    return tuple(found.values())
+
+
+def _glued_rows(line: str) -> tuple[Row, ...]:
+    """The rows of a table whose line ends are lost, in whatever order."""
+    found = tuple(
+        Row(pid=None, bytes=size(row[1], "GB", UNITS), command=row[2].strip()) for row in _GLUED_ROW.finditer(line)
+    )
+    return found if len(found) > 1 else ()
+
+
+# --- a table without its message: pasted alone, or what is left of it in a job's last lines
+
+
+def _table_alone(page: Page, index: int) -> list[Line]:
+    """The header (if there) and the rows around the index, unless they belong to a message or repeat its rows."""
+    line = page.lines[index]
+    if _inside_another(page, index) or _follows_message(page, index):
+        return []
+    if _HEADER.search(line.text):
+        lines = [line, *_run_of_rows(page.after(index, BLOCK_LINES)[1:])]
+    else:
+        lines = [*_run_of_rows(page.before(index, 40)[::-1])][::-1]
+    rows = [found.text.strip() for found in lines if _ROW.match(found.text)]
+    earlier = {known.text.strip() for known in page.lines[:index] if known.number < lines[0].number} if rows else set()
+    return lines if rows and not all(row in earlier for row in rows) else []
+
+
+def _run_of_rows(lines: Sequence[Line]) -> Iterator[Line]:
+    for line in lines:
+        if _ROW.match(line.text):
+            yield line
+        elif line.text.strip():
+            return
+
+
+def _follows_message(page: Page, index: int) -> bool:
+    """The lines of a writer: is the nearest message above them still open at the index?"""
+    number = page.lines[index].number
+    for earlier in range(index - 1, max(-1, index - BLOCK_LINES), -1):
+        line = page.lines[earlier]
+        if line.writer == page.lines[index].writer and _HEAD.search(line.text):
+            return any(known.number == number for known in _block(page, earlier))
+    return False
+
+
+def _table(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
+    first = lines[0]
+    headed = _HEADER.search(first.text) is not None
+    return NodeOutOfMemory(
+        at=Place(page.file, first.number, lines[-1].end, first.raw),
+        time=first.mark.time,
+        process=Process(node=first.mark.ip),
+        rows=_rows("\n".join(line.text for line in lines)),
+        cut=None if headed else True,
+    )
+
+
+# --- the lines of one sentence
+
+
+def _short(page: Page, line: Line) -> Iterator[Read]:
+    found = dict(_clauses(line.text[:2000]))
+    at = Place(page.file, line.number, line.end, line.raw)
+    node = found.get("node_ip", ())
+    process = Process(node=node[0] if node else line.mark.ip)
+    if "count" in found:
+        killed = _first(found, "count", _number)
+        crashed = _first(found, "crashed", _number)
+        if killed == 0:
+            yield Lookalike(at, "Ray's count of dead workers: none was killed for memory")
+            return
+        yield KillCount(
+            at=at,
+            time=line.mark.time,
+            process=process,
+            killed=killed,
+            crashed=crashed,
+            node_id=_first(found, "node_id", str),
+        )
+    elif "reading" in found or "nobody" in found:
+        yield UsageAboveThreshold(
+            at=at,
+            time=line.mark.time,
+            process=process,
+            used_bytes=_first(found, "reading", _number),
+            total_bytes=_first(found, "total_bytes", _number),
+            bytes=_first(found, "threshold_bytes", _number),
+            fraction=_first(found, "threshold_fraction", _fraction),
+            nobody_to_kill=True if "nobody" in found else None,
+        )
+    elif "started" in found or "disabled" in found:
+        yield MonitorStarted(
+            at=at,
+            time=line.mark.time,
+            process=process,
+            bytes=_first(found, "started", _bytes),
+            fraction=_first(found, "of_memory", _fraction),
+            total_bytes=_first(found, "memory_total", _number),
+            disabled=True if "disabled" in found else None,
+        )
+
+
+def _first(found: dict[str, tuple[str, ...]], name: str, convert: Any) -> Any:
+    values = found.get(name, ())
+    return convert(values[0]) if values else None
+
+
+FAMILY = Family(
+    name="ray_kill",
+    anchors=(
+        "running low on memory",
+        "Memory on the node (",
+        "of the memory on",
+        "killed due to memory pressure",
+        "MEM(GB)",
+        "emory usage above threshold",
+        "out of memory issue: https",
+    ),
+    triggers=(
+        "running low on memory",
+        "Memory on the node (",
+        "of the memory on",
+        "killed due to memory pressure",
+        "MEM(GB)",
+        "emory usage above threshold",
+        "Refer to the documentation on how to address",
+        "MemoryMonitor initialized",
+        "MemoryMonitor disabled",
+    ),
+    read=read,
+)

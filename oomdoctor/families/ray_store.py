@@ -1,15 +1,28 @@
-"""Ray's object store: full, spilling to a disk that is full, or on a /dev/shm that is too small for it."""
+"""Ray's object store: full, spilling to a disk that is full, or on a /dev/shm that is too small for it.
+
+Units differ by the line: plasma's own "GB" is decimal, the raylet's disk lines print GiB as "GB" (plain bytes up to
+2.9), spilling is in MiB, and the size that the /dev/shm warning would pass to Docker is in GiB.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from oomdoctor.families.event import Event, Role, threshold, usage
+from oomdoctor import grammars, units
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Place, Process, Read, Role, threshold, usage
+from oomdoctor.streams import Line, Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFull(Event):
-    """An object did not fit into the store: ObjectStoreFullError, or the store's own refusal."""
+    """An object did not fit into the store: ObjectStoreFullError, or the store's own refusal.
+
+    Since 1.4 the store goes on in files on disk instead, so this error is rare in newer logs.
+    """
 
     family = "ray_store"
     kind = "store-full"
@@ -36,12 +49,16 @@ class DiskFull(Event):
     available_bytes: int | None = usage()
     total_bytes: int | None = usage()
     fraction: float | None = threshold()
-    warning: bool | None = None  # only said to be full: nothing was refused
+    warning: bool | None = None  # the disk is said to be nearly full: nothing was refused yet
+
+    def identity(self) -> str:
+        """The warning is printed every ten seconds, its figures a little other each time."""
+        return f"{self.family} disk nearly full {self.total_bytes}" if self.warning else Event.identity(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUsage(Event):
-    """How full the store is: "Plasma store at capacity" and the store's statistics. A full store may still spill."""
+    """How full the store is. At capacity with nothing left to spill, requests wait: that is a failure."""
 
     family = "ray_store"
     kind = "store-usage"
@@ -52,11 +69,13 @@ class StoreUsage(Event):
     used_bytes: int | None = usage()
     capacity_bytes: int | None = usage()
     spillable_bytes: int | None = usage()
-    spilled_bytes: int | None = usage()
-    spillable_objects: int | None = None
-    in_use_objects: int | None = None
+    in_use_bytes: int | None = usage()
     pending_bytes: int | None = usage()
     fallback_bytes: int | None = usage()  # already in files on disk, because the store is full
+    pending_objects: int | None = None
+    spillable_objects: int | None = None
+    in_use_objects: int | None = None
+    at_capacity: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +95,7 @@ class Spilled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTooLarge(Event):
-    """The store that was asked for is larger than /dev/shm (or than memory): slow with a warning, or refused."""
+    """The store that was asked for is larger than /dev/shm (or than memory): refused, or slow with a warning."""
 
     family = "ray_store"
     kind = "store-too-large"
@@ -88,3 +107,221 @@ class StoreTooLarge(Event):
     shm_bytes: int | None = usage()
     advised_bytes: int | None = usage()  # what the warning would pass as --shm-size
     refused: bool | None = None
+
+
+# The statistics are some 25 lines; the error has a line of advice and at times a status behind it.
+BLOCK_LINES: Final = 40
+
+# Web consoles and `grep -A` leave "| " and "--" between the lines.
+_PART = re.compile(
+    r"^(?:\|\s{0,4})?(?:\(\w{1,60} pid=\d{1,9}\)\s{0,4})?(?:={4,}|--$|Plasma store|Current usage:|- [a-z]|\d+ pending objects|\(global lru\)|Eviction Stats|The object cannot"
+    r"|The local object store|$)"
+)
+
+_Found = Mapping[str, tuple[str, ...]]
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    above = page.lines[max(0, index - 2) : index]
+    if "Current usage:" in page.lines[index].text and any("at capacity" in line.text for line in above):
+        return  # read with the line above, which alone names its writer
+    lines = _block(page, index)
+    found = _clauses("\n".join(line.text for line in lines))
+    about = _about(page, lines)
+    event = (
+        _refusal(found, about)
+        or _disk(found, about)
+        or _shm(found, about)
+        or _statistics(found, about)
+        or _spilling(found, about)
+    )
+    if event is not None:
+        yield event
+
+
+def _block(page: Page, index: int) -> list[Line]:
+    lines = page.after(index, BLOCK_LINES)
+    kept = 1
+    for position, line in enumerate(lines[1:], start=1):
+        text = line.text.strip()
+        if not _PART.match(text):
+            break
+        if text:
+            kept = position + 1
+    return lines[:kept]
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    at: Place
+    time: str | None
+    process: Process
+
+
+def _about(page: Page, lines: list[Line]) -> _About:
+    first = lines[0]
+    mark = first.mark
+    return _About(
+        Place(page.file, first.number, lines[-1].end, first.raw),
+        mark.time,
+        Process(pid=mark.pid, name=mark.name, node=mark.ip),
+    )
+
+
+def _refusal(found: _Found, about: _About) -> Event | None:
+    if "refused" not in found:
+        return None
+    return StoreFull(
+        at=about.at,
+        time=about.time,
+        process=about.process,
+        object_bytes=_size(found, "object_size", units.DECIMAL),
+        capacity_bytes=_count(found, "capacity"),
+    )
+
+
+def _disk(found: _Found, about: _About) -> Event | None:
+    if not {"disk_full", "out_of_disk", "over_full"} & found.keys():
+        return None
+    warning = "over_full" in found
+    return DiskFull(
+        at=about.at,
+        time=about.time,
+        process=about.process,
+        strength=1 if warning else 3,
+        object_bytes=_size(found, "object_of_size", units.DECIMAL),
+        available_bytes=_size(found, "available", units.BINARY),
+        total_bytes=_size(found, "disk_capacity", units.BINARY),
+        fraction=_fraction(found, "over_full"),
+        warning=True if warning else None,
+    )
+
+
+def _shm(found: _Found, about: _About) -> Event | None:
+    refused = "exceeds" in found or "too_large" in found
+    if not refused and "slow" not in found:
+        return None
+    return StoreTooLarge(
+        at=about.at,
+        time=about.time,
+        process=about.process,
+        role="root" if refused else "context",
+        strength=3 if refused else 0,
+        pool="host_ram" if "too_large" in found else "shm",
+        requested_bytes=_size(found, "configured", units.DECIMAL),
+        shm_bytes=_size(found, "exceeds", units.DECIMAL) if "exceeds" in found else _size(found, "only", units.DECIMAL),
+        advised_bytes=_size(found, "advised", units.BINARY),
+        refused=refused,
+    )
+
+
+def _statistics(found: _Found, about: _About) -> Event | None:
+    if not {"at_capacity", "usage", "memory_usage", "started_with"} & found.keys():
+        return None
+    used, capacity = _pair(found)
+    if used == 0:
+        return None  # an empty store, as every raylet prints at its start
+    pending = _count(found, "pending")
+    spillable = _count(found, "spillable")
+    # Nothing can be spilled and somebody waits: the store does not get out of this by itself.
+    stuck = bool(pending) and spillable == 0 and used is not None and capacity is not None and used >= capacity
+    return StoreUsage(
+        at=about.at,
+        time=about.time,
+        process=about.process,
+        role="root" if stuck else "context",
+        strength=2 if stuck else 0,
+        used_bytes=used if used is not None else _size(found, "memory_usage", units.BINARY),
+        capacity_bytes=capacity if capacity is not None else _size(found, "started_with", units.DECIMAL),
+        spillable_bytes=_count(found, "spillable_bytes"),
+        in_use_bytes=_count(found, "in_use_bytes"),
+        pending_bytes=_size(found, "pending", units.DECIMAL, 1),
+        fallback_bytes=_count(found, "fallback"),
+        pending_objects=pending,
+        spillable_objects=spillable,
+        in_use_objects=_count(found, "in_use"),
+        at_capacity=True if "at_capacity" in found else None,
+    )
+
+
+def _spilling(found: _Found, about: _About) -> Event | None:
+    if "spilled" not in found and "restored" not in found:
+        return None
+    name = "spilled" if "spilled" in found else "restored"
+    return Spilled(
+        at=about.at,
+        time=about.time,
+        process=about.process,
+        spilled_bytes=_size(found, "spilled", units.BINARY),
+        restored_bytes=_size(found, "restored", units.BINARY),
+        objects=_count(found, name, 1),
+    )
+
+
+def _clauses(text: str) -> _Found:
+    tree = grammars.parse("ray_store", text[:6000])
+    found: dict[str, tuple[str, ...]] = {}
+    for name, values in grammars.clauses(tree) if tree is not None else []:
+        found.setdefault(name, values)
+    return found
+
+
+def _value(found: _Found, name: str, position: int = 0) -> str | None:
+    values = found.get(name, ())
+    return values[position] if position < len(values) else None
+
+
+def _count(found: _Found, name: str, position: int = 0) -> int | None:
+    digits = (_value(found, name, position) or "").replace(",", "").rstrip(".")
+    return int(digits) if digits.isdigit() else None
+
+
+def _size(found: _Found, name: str, table: Mapping[str, int], position: int = 0) -> int | None:
+    match = re.match(r"([\d.,]+)\s*([A-Za-z]*)", _value(found, name, position) or "")
+    return units.size(match[1].rstrip("."), match[2], table) if match else None
+
+
+def _pair(found: _Found) -> tuple[int | None, int | None]:
+    """ "0.0943726 / 0.125829 GB": one unit for both, decimal."""
+    match = re.match(r"([\d.]+)\s*([A-Za-z]+)", _value(found, "usage", 1) or "")
+    if match is None:
+        return None, None
+    used = _value(found, "usage") or ""
+    return units.size(used, match[2], units.DECIMAL), units.size(match[1], match[2], units.DECIMAL)
+
+
+def _fraction(found: _Found, name: str) -> float | None:
+    percent = (_value(found, name) or "").rstrip("%")
+    return float(percent) / 100 if percent else None
+
+
+FAMILY = Family(
+    name="ray_store",
+    anchors=(
+        "object store because it is full",
+        "Local disk is full",
+        "Out-of-disk",
+        "% full, available space",
+        "Plasma store at capacity",
+        "exceeds /dev/shm size",
+        "instead of /dev/shm because",
+        "store memory size is greater than the total available",
+    ),
+    triggers=(
+        "object store because it is full",
+        "Local disk is full",
+        "Out-of-disk",
+        "% full, available space",
+        "Plasma store at capacity",
+        "Current usage: ",
+        "Plasma memory usage",
+        "exceeds /dev/shm size",
+        "instead of /dev/shm because",
+        "store memory size is greater than the total available",
+        "Starting the Plasma object store with",
+        "Allowing the Plasma store to use up to",
+        "Spilled ",
+        "Restored ",
+    ),
+    read=read,
+)
