@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from oomdoctor.families.event import Event, Role
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Read, Role
+from oomdoctor.families.sentences import Sentence, count_of, reader, values
+from oomdoctor.streams import Page
+
+KILLED = (-9, 137)  # SIGKILL, as Python and as a shell count it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedProcess:
-    """A process of the engine that is said to have ended; -9 is a SIGKILL."""
+    """A process of the engine that is said to have ended."""
 
     name: str
     exit_code: int | None
@@ -26,4 +33,74 @@ class EngineFailed(Event):
 
     said: str  # which of the sentences: "engine-core-failed-to-start", "worker-died", "engine-dead", ...
     failed: tuple[FailedProcess, ...] = ()
-    signal: int | None = None  # the signal that ended it, where its exit code is printed and says so
+    exit_code: int | None = None
+    worker: str | None = None
+    worker_pid: int | None = None
+
+    @property
+    def killed(self) -> bool:
+        """Whether the process that ended was killed with SIGKILL, which no exception of its own explains."""
+        return self.exit_code in KILLED or any(process.exit_code in KILLED for process in self.failed)
+
+
+_PROCESS = re.compile(r"'([\w.\-]{1,60})': (-?\d{1,4}|None)")
+
+
+def _failed(braces: str) -> tuple[FailedProcess, ...] | None:
+    found = tuple(FailedProcess(name=match[1], exit_code=count_of(match[2])) for match in _PROCESS.finditer(braces))
+    return found or None
+
+
+_SENTENCES = tuple(
+    Sentence(head, EngineFailed, {"said": said}, bare=True)
+    for head, said in (
+        ("EngineCore hit an exception", "engine-core-exception"),
+        ("EngineCore failed to start", "engine-core-failed-to-start"),
+        ("EngineCore encountered a fatal error", "engine-core-fatal-error"),
+        ("Engine core initialization failed", "engine-core-failed-to-start"),
+        ("EngineCore encountered an issue", "engine-dead"),
+        ("EngineGenerateError", "engine-dead"),
+        ("EngineDeadError", "engine-dead"),
+        ("Engine core proc", "engine-core-died"),
+        ("EngineCore failed to send", "engine-core-died"),
+        ("WorkerProc failed to start", "worker-failed-to-start"),
+        ("WorkerProc initialization failed", "worker-failed-to-start"),
+        ("WorkerProc hit an exception", "worker-exception"),
+        ("WorkerProc failed.", "worker-exception"),
+        ("Exception in worker VllmWorkerProcess", "worker-exception"),
+        ("Worker proc VllmWorker", "worker-died"),
+        ("Worker VllmWorkerProcess pid", "worker-died"),
+        ("Background loop has errored already", "engine-dead"),
+        ("Background loop is not running", "engine-dead"),
+        ("Engine loop is not running", "engine-dead"),
+        ("Engine process failed to start", "engine-core-failed-to-start"),
+        ("AsyncEngineDeadError", "engine-dead"),
+        ("MQEngineDeadError", "engine-dead"),
+    )
+)
+
+_CLAUSES = {
+    "failed": values(failed=_failed),
+    "exit_code": values(exit_code=count_of),
+    "name": values(worker=str),
+    "pid": values(worker_pid=count_of),
+}
+
+_read_sentences = reader("vllm_cascade", _SENTENCES, _CLAUSES)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    for found in _read_sentences(page, index):
+        # The process wrote nothing of its own, so this is the first that is heard of its death.
+        if isinstance(found, EngineFailed) and found.killed:
+            yield replace(found, role="root", strength=1, pool="host_ram")
+        else:
+            yield found
+
+
+FAMILY = Family(
+    name="vllm_cascade",
+    anchors=("Engine core initialization failed", "died unexpectedly", "EngineDeadError", "VllmWorkerProcess pid"),
+    triggers=tuple(dict.fromkeys(sentence.head for sentence in _SENTENCES)),
+    read=read,
+)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oomdoctor.families.event import Event, Role, usage
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.sentences import Sentence, count_of, number_of, reader, values
+from oomdoctor.streams import Page
+
+FULL = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +26,7 @@ class Preemption(Event):
 
     mode: str | None = None  # "RECOMPUTE", "SWAP"
     preemptions: int | None = usage()  # since the start
-    sequence_group: str | None = None
+    sequence_group: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +44,47 @@ class Statistics(Event):
     waiting: int | None = usage()
     kv_usage: float | None = usage()  # 0..1
     preemptions: int | None = usage()
+
+
+def _share(percent: str) -> float | None:
+    number = number_of(percent)
+    return None if number is None else round(number / 100, 6)
+
+
+def _mode(text: str) -> str:
+    return text.rpartition(".")[2]
+
+
+_SENTENCES = (
+    Sentence("Sequence group", Preemption, lines=2, needs="mode"),
+    Sentence("Avg prompt throughput:", Statistics, lines=2),
+)
+
+_CLAUSES = {
+    "group": values(sequence_group=count_of),
+    "mode": values(mode=_mode),
+    "preempted": values(preemptions=count_of),
+    "running": values(running=count_of),
+    "waiting": values(waiting=count_of),
+    "kv_usage": values(kv_usage=_share),
+    "preemptions": values(preemptions=count_of),
+}
+
+_read_sentences = reader("vllm_pressure", _SENTENCES, _CLAUSES)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    for found in _read_sentences(page, index):
+        yield found
+        if isinstance(found, Preemption):
+            yield Lookalike(found.at, "preemption: the KV cache is shared in turns, requests wait and none fails")
+        elif isinstance(found, Statistics) and (found.kv_usage or 0) >= FULL:
+            yield Lookalike(found.at, "a full KV cache is used in full: further requests wait and none fails")
+
+
+FAMILY = Family(
+    name="vllm_pressure",
+    anchors=("is preempted by PreemptionMode",),
+    triggers=tuple(sentence.head for sentence in _SENTENCES),
+    read=read,
+)
