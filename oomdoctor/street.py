@@ -6,45 +6,66 @@ from collections.abc import Callable, Iterator, Sequence
 
 from oomdoctor import families, scan, streams
 from oomdoctor.families.event import Read
+from oomdoctor.incident import context, trajectory
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.trajectory import TrajectoryBuilder
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
+from oomdoctor.scan import Slice
 from oomdoctor.sources import Source, Trouble, gather
 from oomdoctor.streams import Page
 
-Progress = Callable[[int], None]
+Progress = Callable[[int], None]  # called with the bytes read so far, of all logs
 
 
-def pages(sources: Sequence[Source]) -> Iterator[Page]:
-    """The pages worth reading of all logs, one after the other."""
+def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[tuple[Page, Slice]]:
+    """The pages worth reading of all logs, one after the other, each with the slice it was cut from."""
+    anchors = tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
     for source in sources:
-        for piece in scan.slices(source.blocks(), families.anchors()):
-            yield streams.page(source.name, piece.first_line, piece.data)
+        for piece in scan.slices(_counted(source, sources, progress), anchors, ends=source.ends):
+            yield streams.page(source.name, piece.first_line, piece.data), piece
+
+
+def _counted(source: Source, sources: Sequence[Source], progress: Progress | None) -> Iterator[bytes]:
+    for block in source.blocks():
+        if progress is not None:
+            progress(sum(s.size for s in sources))
+        yield block
 
 
 def read(sources: Sequence[Source]) -> Iterator[Read]:
     """Every event and lookalike of the logs."""
-    for page in pages(sources):
-        yield from families.read(page)
+    for page, piece in pages(sources):
+        yield from (found for found in families.read(page) if piece.owns(found.at.line))
 
 
 def diagnose(*paths: str, absolute: bool = False, progress: Progress | None = None) -> Report:
     """The report on these logs: files, folders, or "-" for standard input. Several are one incident."""
-    sources, troubles = gather(paths)
+    sources, troubles = gather(paths, absolute=absolute)
     gathered = Gathered()
-    context = ContextBuilder()
-    trajectories = TrajectoryBuilder()
-    for page in pages(sources):
-        context.add(page)
-        trajectories.add(page)
+    job = ContextBuilder()
+    memory = TrajectoryBuilder()
+    for page, piece in pages(sources, progress):
+        job.add(page)
+        memory.add(page)
         for found in families.read(page):
-            gathered.add(found)
-    facts = context.build()
-    found = crashes(gathered, facts, trajectories.build())
-    stats = Stats(bytes=0, lines=None, files=len(sources), events=len(gathered.events))
-    return build(found, gathered.lookalikes.values(), facts, troubles, (), stats)
+            if piece.owns(found.at.line):
+                gathered.add(found)
+    facts = job.build()
+    return build(
+        crashes(gathered, facts, memory.build()),
+        gathered.lookalikes.values(),
+        facts,
+        errors=[*troubles, *(trouble for source in sources for trouble in source.troubles)],
+        notes=[note for source in sources for note in source.notes],
+        stats=Stats(
+            bytes=sum(source.size for source in sources),
+            lines=None,
+            files=len(sources),
+            events=len(gathered.events),
+        ),
+    )
 
 
 __all__ = ["Progress", "Report", "Trouble", "diagnose", "pages", "read"]
