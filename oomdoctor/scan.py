@@ -1,22 +1,233 @@
-"""One pass over the bytes for literal anchors; out come the slices worth reading, with their first line's number."""
+"""One pass over the bytes for literal anchors; out come the slices worth reading, with their first line's number.
+
+The log passes in chunks of one size, whatever blocks it comes in, so that the same bytes give the same slices. Only
+the chunks that an open window still needs are held: memory stays flat in the size of the log.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+
+import ahocorasick_rs
+
+KIB = 1024
+BEFORE = 64 * KIB  # of a hit: config dumps stand further off, the head of the log has them
+AFTER = 32 * KIB  # the longest message, a kill with its table of processes in one cluster's banner, needs a tenth
+HEAD = 64 * KIB  # versions, arguments and config dumps
+TAIL = 64 * KIB  # exit codes and the last progress lines
+SMALL = 256 * KIB  # a log up to this size is one slice
+LARGEST = 2048 * KIB  # where hits are dense, a window is cut into slices of about this size
+CHUNK = 1024 * KIB  # stays in the processor's cache; larger than SMALL
+
+_REACH = max(BEFORE, TAIL) + KIB  # how far back a hit in the next chunk, or the tail, may ask
+
+# Beyond 64 literals the automaton loses its SIMD search and takes three times as long.
+MOST_ANCHORS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A stretch of whole lines."""
+    """A stretch of whole lines (only a line longer than a window is cut).
+
+    Where a window is too large for one slice, its slices overlap, so that no message is cut; each says which lines
+    are its own. What begins at another line is read from the slice before or after.
+    """
 
     first_line: int
     data: bytes
+    own_from: int = 1
+    own_to: int = sys.maxsize  # exclusive
+
+    def owns(self, line: int) -> bool:
+        return self.own_from <= line < self.own_to
+
+    @property
+    def last_line(self) -> int:
+        """The number of the line that the slice ends in; of the last slice, the number of lines of the log."""
+        return self.first_line + self.data.count(b"\n") - self.data.endswith(b"\n")
 
 
-def slices(blocks: Iterable[bytes], anchors: tuple[bytes, ...]) -> Iterator[Slice]:
-    """The stretches around the hits, and the head and the tail of the log."""
-    data = b"".join(blocks)
-    if data:
-        yield Slice(1, data)
-    del anchors
+@dataclass(slots=True)
+class _Window:
+    """A stretch of the log to hand out, in offsets from its beginning; it may reach beyond what is read so far."""
+
+    start: int
+    end: int
+    first: int  # the hits in it begin and end here: these lines are kept whole
+    last: int
+    own_from: int = 1
+
+
+def slices(blocks: Iterable[bytes], anchors: tuple[bytes, ...], *, ends: bool = True) -> Iterator[Slice]:
+    """The stretches around the hits and, if `ends`, the head and the tail of the log.
+
+    The last slice is then the tail of the log. A small log is one slice.
+    """
+    chunks = _chunks(blocks)
+    first = next(chunks, b"")
+    if ends and len(first) <= SMALL:
+        if first:
+            yield Slice(1, first)
+        return
+    held = _Held()
+    window = _Window(0, HEAD, 0, 0) if ends else None
+    for chunk, hits in _searched(chain([first], chunks), anchors):
+        held.add(chunk)
+        for start, end in hits:
+            near = _Window(max(0, start - BEFORE), end + AFTER, start, end)
+            if window is None:
+                window = near
+            elif near.start <= window.end:
+                window.end, window.last = near.end, near.last
+            else:
+                yield from held.pieces(window)
+                window = near
+        if window is not None and window.end <= held.end - _REACH:
+            yield from held.pieces(window)
+            window = None
+        elif window is not None and held.end - window.start > LARGEST:
+            piece, window = held.split(window)
+            yield piece
+        held.forget(held.end if window is None else window.start)
+    yield from held.rest(window, ends=ends)
+
+
+def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in chunks of one size; only the last one may be shorter."""
+    waiting: list[bytes] = []
+    missing = CHUNK
+    for block in blocks:
+        at = 0
+        while len(block) - at >= missing:
+            waiting.append(block[at : at + missing])
+            yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
+            at += missing
+            waiting.clear()
+            missing = CHUNK
+        if at < len(block):
+            waiting.append(block[at:])
+            missing -= len(block) - at
+    if waiting:
+        yield b"".join(waiting)
+
+
+def _searched(chunks: Iterable[bytes], anchors: tuple[bytes, ...]) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
+    """Each chunk with the hits that end in it, as offsets from the beginning of the log, in their order."""
+    # Only the leftmost kinds switch on the automaton's SIMD search.
+    automaton = ahocorasick_rs.BytesAhoCorasick(list(anchors), matchkind=ahocorasick_rs.MatchKind.LeftmostLongest)
+    overlap = max(map(len, anchors), default=1) - 1
+    at = 0
+    before = b""
+    for chunk in chunks:
+        hits = []
+        if before:
+            seam = before + chunk[:overlap]
+            hits = [
+                (at - len(before) + start, at - len(before) + end)
+                for _, start, end in automaton.find_matches_as_indexes(seam)
+                if start < len(before) < end
+            ]
+        hits += [(at + start, at + end) for _, start, end in automaton.find_matches_as_indexes(chunk)]
+        yield chunk, hits
+        at += len(chunk)
+        before = (before + chunk[-overlap:])[-overlap:] if overlap else b""
+
+
+class _Held:
+    """The chunks that may still be handed out."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[tuple[int, int, bytes]] = deque()  # offset, line breaks before it, bytes
+        self._breaks = 0  # line breaks in all chunks so far
+        self.end = 0
+
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append((self.end, self._breaks, chunk))
+        self._breaks += chunk.count(b"\n")
+        self.end += len(chunk)
+
+    def forget(self, before: int) -> None:
+        """Let go what lies before the offset, except for what a later hit or the tail may ask for."""
+        before = min(before, self.end - _REACH)
+        while self._chunks and self._chunks[0][0] + len(self._chunks[0][2]) <= before:
+            self._chunks.popleft()
+
+    def rest(self, window: _Window | None, *, ends: bool) -> Iterator[Slice]:
+        """What is left at the end of the log: the open window and the tail."""
+        if ends:
+            tail = _Window(max(0, self.end - TAIL), self.end, self.end, self.end)
+            if window is None:
+                window = tail
+            elif tail.start <= window.end:
+                window.end = window.last = self.end
+            else:
+                yield from self.pieces(window)
+                window = tail
+        if window is not None:
+            yield from self.pieces(window)
+
+    def pieces(self, window: _Window) -> Iterator[Slice]:
+        """A window that grows no more, in slices of bounded size."""
+        while min(window.end, self.end) - window.start > LARGEST:
+            piece, window = self.split(window)
+            yield piece
+        yield self._cut(window)
+
+    def split(self, window: _Window) -> tuple[Slice, _Window]:
+        """The first slice of a window that is too large for one, and the window that goes on from there.
+
+        The last AFTER bytes of the slice are the next one's own: a message that begins there may not be whole here.
+        """
+        start, end = window.start, min(window.start + LARGEST + CHUNK, window.end, self.end)
+        border = self._bytes(start, end).rfind(b"\n", BEFORE, end - AFTER - start) + 1
+        if not border:  # one huge line: cut it where it stands
+            here = _Window(start, end, window.first, end, window.own_from)
+            return self._cut(here), _Window(end, window.end, end, max(window.last, end), window.own_from)
+        at = start + border
+        own_to = self._line(at)
+        here = _Window(start, end, window.first, max(at, end - AFTER), window.own_from)
+        return self._cut(here, own_to), _Window(at - BEFORE, window.end, at, max(window.last, at), own_to)
+
+    def _cut(self, window: _Window, own_to: int = sys.maxsize) -> Slice:
+        """The window as a slice, its ends moved inwards to the ends of lines."""
+        start, end = window.start, min(window.end, self.end)
+        data = self._bytes(start, end)
+        skipped = _line_start(data, window.first - start) if start else 0
+        kept = _line_end(data, max(window.last - start, skipped)) if end < self.end else len(data)
+        return Slice(self._line(start + skipped), data[skipped:kept], window.own_from, own_to)
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        parts = []
+        for offset, _, chunk in self._chunks:
+            if offset < end and offset + len(chunk) > start:
+                parts.append(chunk[max(0, start - offset) : end - offset])
+        return b"".join(parts)
+
+    def _line(self, at: int) -> int:
+        """The number of the line that the offset lies in."""
+        for offset, breaks, chunk in self._chunks:
+            if offset <= at <= offset + len(chunk):
+                return 1 + breaks + chunk.count(b"\n", 0, at - offset)
+        return 1 + self._breaks
+
+
+def _line_start(data: bytes, limit: int) -> int:
+    """Where the first whole line before the limit begins; in a huge line, the first rewrite or word."""
+    for border in (b"\n", b"\r", b" "):
+        found = data.find(border, 0, limit)
+        if found >= 0:
+            return found + 1
+    return 0
+
+
+def _line_end(data: bytes, least: int) -> int:
+    """Where the last whole line behind the least offset ends; in a huge line, the last rewrite or word."""
+    for border in (b"\n", b"\r", b" "):
+        found = data.rfind(border, least)
+        if found >= 0:
+            return found + 1
+    return len(data)

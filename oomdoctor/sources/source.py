@@ -1,0 +1,90 @@
+"""One log as a stream of blocks, whatever it is kept in."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from oomdoctor.sources import text, unpack
+from oomdoctor.sources.folders import why
+from oomdoctor.sources.trouble import Trouble, UnreadableError
+
+BLOCK = 1024 * 1024  # stays in the processor's cache between reading, scanning and counting
+
+# `ray logs` shows the last 1,000 lines unless told otherwise, and says so in its first line (Ray 2.0 and later).
+_CUT_BY_RAY = re.compile(rb"(?:\A|\n)--- Log has been truncated to last (\d{1,12}) lines\.")
+
+
+@dataclass(slots=True)
+class Source:
+    """One log. What its reading met stands in `troubles`, `notes` and `size` once its blocks are read."""
+
+    name: str  # as the report prints it: relative to the inputs' common parent, "<stdin>" for a pipe
+    path: Path | None  # None for standard input
+    ends: bool = True  # whether its head and tail are worth reading where no anchor stands in it
+    size: int = 0  # bytes of text so far, decompressed
+    troubles: list[Trouble] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The log's bytes as UTF-8 (or another superset of ASCII), decompressed, in blocks of bounded size."""
+        self.size = 0
+        self.troubles.clear()
+        self.notes.clear()
+        nuls = 0
+        try:
+            with self._open() as stream:
+                for block in text.utf8(unpack.unpacked(stream, BLOCK)):
+                    written = block.replace(b"\0", b"") if b"\0" in block else block
+                    nuls += len(block) - len(written)
+                    if self.size == 0:
+                        self._note_cut(written)
+                    self.size += len(written)
+                    yield written
+        except UnreadableError as error:
+            self.troubles.append(Trouble(self.name, str(error)))
+        except OSError as error:
+            self.troubles.append(Trouble(self.name, why(error)))
+        if nuls:
+            self.notes.append(f"{self.name}: {nuls:,} NUL bytes left out (a crash or a rotation cut a write short)")
+        if self.size == 0 and not self.troubles:
+            self.troubles.append(Trouble(self.name, "nothing but NUL bytes" if nuls else "empty"))
+
+    def _open(self) -> AbstractContextManager[BinaryIO]:
+        return _standard_input() if self.path is None else _file(self.path)
+
+    def _note_cut(self, head: bytes) -> None:
+        cut = _CUT_BY_RAY.search(head[:4096])
+        if cut:
+            self.notes.append(
+                f"{self.name}: `ray logs` cut this to its last {int(cut[1]):,} lines; "
+                "run it again with `--tail -1` for the whole log"
+            )
+
+
+def _standard_input() -> AbstractContextManager[BinaryIO]:
+    # None where the process was started without one (pythonw, `<&-`)
+    if sys.stdin is None or sys.stdin.closed:
+        raise UnreadableError("standard input is closed")
+    with suppress(OSError, ValueError, AttributeError):  # whoever started us may have left it non-blocking
+        os.set_blocking(sys.stdin.fileno(), True)
+    return nullcontext(sys.stdin.buffer)  # not ours to close
+
+
+def _file(path: Path) -> BinaryIO:
+    # Without O_NONBLOCK, a FIFO that nobody writes to would keep us waiting for ever.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        os.close(descriptor)
+        raise UnreadableError("not a file")
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(descriptor, True)
+    return cast("BinaryIO", os.fdopen(descriptor, "rb"))

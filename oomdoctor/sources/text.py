@@ -1,0 +1,105 @@
+"""What kind of bytes a log is made of: text in one of its encodings, or no text at all."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+
+from oomdoctor.sources.trouble import UnreadableError
+
+SAMPLE = 64 * 1024
+
+BINARIES: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
+    (re.compile(magic, re.DOTALL), what)
+    for magic, what in (
+        (rb"PK\x03\x04", "a zip archive or a PyTorch checkpoint"),
+        (rb".{257}ustar", "a tar archive: unpack it and give the folder"),
+        (rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07", "an archive: unpack it and give the folder"),
+        (rb"\x04\x22\x4d\x18|\x1f\x9d", "compressed in a way that is not known here: unpack it first"),
+        (rb"\x7fELF", "a program or a core dump"),
+        (rb"\x80[\x02-\x05]", "a pickle"),
+        (rb".{7}\x00\{\"", "a safetensors file"),
+        (rb"GGUF", "a model"),
+        (rb"\x93NUMPY|\x89HDF|PAR1|ARROW1|Obj\x01|SQLite format 3\x00", "a data file"),
+        (rb"\x89PNG|\xff\xd8\xff|GIF8|%PDF-|RIFF.{4}WEBP", "an image or a PDF"),
+        (rb"LPKSHHRH", "a systemd journal: `journalctl --file FILE` prints it as text"),
+    )
+)
+
+# Control characters that no log holds: all but \a \b \t \n \v \f \r and ESC. NUL has rules of its own.
+_CONTROLS = bytes({*range(1, 32), 127} - {*range(7, 14), 27})
+_MOST_CONTROLS = 0.05  # one byte in ten of random data is one of them
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+def binary(head: bytes) -> str | None:
+    """What the file is, if it is no text; `head` are its first bytes."""
+    for magic, what in BINARIES:
+        if magic.match(head):
+            return what
+    sample = head[:SAMPLE].replace(b"\0", b"")
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    return "binary data" if controls > _MOST_CONTROLS * len(sample) else None
+
+
+def encoding(head: bytes) -> tuple[str, int]:
+    """The encoding of a text and the length of its byte order mark.
+
+    "utf-8" stands for every superset of ASCII: the bytes pass as they are.
+    """
+    for mark, name in _BOMS:
+        if head.startswith(mark):
+            return name, len(mark)
+    sample = head[:SAMPLE]
+    even, odd = sample[0::2], sample[1::2]
+    # In UTF-16 every ASCII character has its NUL on the same side; blocks of NULs have them on both.
+    if odd.count(0) > 0.3 * len(odd) and even.count(0) < 0.05 * len(even):
+        return "utf-16-le", 0
+    if even.count(0) > 0.3 * len(even) and odd.count(0) < 0.05 * len(odd):
+        return "utf-16-be", 0
+    return "utf-8", 0
+
+
+def utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks of a text as UTF-8 or another superset of ASCII."""
+    head = next(blocks, b"")
+    what = binary(head)
+    if what:
+        raise UnreadableError(f"no log but {what}")
+    name, mark = encoding(head)
+    if name == "utf-8":
+        yield head[mark:]
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(name)(errors="replace")
+    yield decoder.decode(head[mark:]).encode("utf-8", "replace")
+    for block in blocks:
+        yield decoder.decode(block).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+
+def decoded(data: bytes) -> str:
+    """The text of a slice, whatever superset of ASCII each of its lines is written in; for reading and quoting.
+
+    A line that is no UTF-8 is tried as GB18030 (Chinese Windows, some clusters' tools); what is neither keeps its
+    ASCII and shows a replacement character for the rest.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "\n".join(_line(line) for line in data.split(b"\n"))
+
+
+def _line(line: bytes) -> str:
+    for name in ("utf-8", "gb18030"):
+        try:
+            return line.decode(name)
+        except UnicodeDecodeError:  # noqa: PERF203
+            continue
+    return line.decode("utf-8", "replace")

@@ -1,0 +1,24 @@
+"""What can go wrong with an input."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An input that could not be read (or not whole), and why."""
+
+    file: str
+    why: str
+
+
+class UnreadableError(Exception):
+    """Raised while an input is read, after what could be read; the message is for the user."""
+
+
+def shown(path: str) -> str:
+    """A path as it may be printed: one form on every system, whatever bytes a hostile archive named its files with."""
+    text = os.fsencode(path).decode("utf-8", "replace").replace(os.sep, "/")
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

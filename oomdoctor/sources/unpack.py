@@ -1,0 +1,181 @@
+"""Compressed logs, known by their first bytes, unpacked as a stream and within bounds."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, BinaryIO
+
+from oomdoctor.sources.trouble import UnreadableError
+
+PACKED = 64 * 1024  # bytes fed at a time
+PIECE = 1024 * 1024  # bytes taken out at a time, where the format lets us say so
+
+# Real logs pack 5 to 300 times smaller; 256 MiB of zeros are 254 kB of gzip and 8 kB of zstd.
+HIGHEST_RATIO = 500
+FREE_OF_RATIO = 256 * 1024**2
+LARGEST = 16 * 1024**3
+LARGEST_WINDOW = 128 * 1024**2  # `xz -9` and `zstd -19` need less; a file may ask for gigabytes
+
+# bz2, lzma and compression.zstd share one interface: decompress(data, max_length), needs_input, eof, unused_data
+Decompressor = Any
+Opened = tuple[Callable[[], Decompressor], tuple[type[Exception], ...]]
+
+
+class _Gzip:
+    """zlib's decompressor under the interface of the others."""
+
+    def __init__(self) -> None:
+        import zlib  # noqa: PLC0415  # few logs are compressed
+
+        self._zlib = zlib.decompressobj(wbits=31)
+        self.needs_input = True
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        out = self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+        self.needs_input = len(out) < max_length and not self._zlib.unconsumed_tail
+        return out
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+
+class _Zstandard:
+    """zstandard's decompressor under the interface of the others.
+
+    It cannot bound its output, so it is fed little: a byte in makes at most 32 KiB out.
+    """
+
+    needs_input = True
+    _FED = 512
+
+    def __init__(self) -> None:
+        import zstandard  # noqa: PLC0415
+
+        self._zstd = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
+        self._rest = memoryview(b"")
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:  # noqa: ARG002
+        if data:
+            self._rest = memoryview(data)
+        fed, self._rest = self._rest[: self._FED], self._rest[self._FED :]
+        out: bytes = self._zstd.decompress(fed)
+        self.needs_input = not self._rest
+        return out
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._zstd.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._zstd.unused_data) + bytes(self._rest)
+
+
+def _gzip() -> Opened:
+    import zlib  # noqa: PLC0415
+
+    return _Gzip, (zlib.error,)
+
+
+def _bzip2() -> Opened:
+    import bz2  # noqa: PLC0415
+
+    return bz2.BZ2Decompressor, (OSError, ValueError)
+
+
+def _xz() -> Opened:
+    import lzma  # noqa: PLC0415
+
+    return partial(lzma.LZMADecompressor, memlimit=LARGEST_WINDOW), (lzma.LZMAError,)
+
+
+def _zstd() -> Opened:
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415
+
+        return zstd.ZstdDecompressor, (zstd.ZstdError,)
+    import zstandard  # noqa: PLC0415
+
+    return _Zstandard, (zstandard.ZstdError,)
+
+
+FORMATS: tuple[tuple[str, re.Pattern[bytes], Callable[[], Opened]], ...] = (
+    ("gzip", re.compile(rb"\x1f\x8b\x08"), _gzip),
+    ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
+    ("xz", re.compile(rb"\xfd7zXZ\x00"), _xz),
+    ("zstd", re.compile(rb"\x28\xb5\x2f\xfd"), _zstd),
+)
+
+
+def unpacked(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """The stream's bytes, unpacked where they are compressed, in blocks of about this size.
+
+    What could be read comes before any UnreadableError is raised.
+    """
+    head = stream.read(min(size, PACKED))
+    for name, magic, opened in FORMATS:
+        if magic.match(head):
+            yield from _gathered(_bounded(name, head, stream, opened()), size)
+            return
+    while head:
+        yield head
+        head = stream.read(size)
+
+
+def _bounded(name: str, head: bytes, stream: BinaryIO, opened: Opened) -> Iterator[bytes]:
+    """The pieces of all members, as far as they go and as far as a log may go."""
+    new, errors = opened
+    taken = given = 0
+    decompressor: Decompressor = None
+    data = head
+    while data:
+        taken += len(data)
+        while data or decompressor is not None:
+            decompressor = decompressor or new()
+            try:
+                piece = decompressor.decompress(data, PIECE)
+            except errors as error:
+                raise UnreadableError(f"damaged {name} file: read up to the damage") from error
+            given += len(piece)
+            if given > LARGEST or given > max(FREE_OF_RATIO, HIGHEST_RATIO * taken):
+                raise UnreadableError(f"{name} file unpacks to {given // taken} times its size: read only that far")
+            if piece:
+                yield piece
+            if decompressor.eof:
+                data = decompressor.unused_data.lstrip(b"\0")  # files are padded with zeros
+                decompressor = None
+            elif decompressor.needs_input:
+                break
+            else:
+                data = b""
+        data = stream.read(PACKED)
+    if decompressor is not None:
+        raise UnreadableError(f"truncated {name} file: read up to where it ends")
+
+
+def _gathered(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The pieces in blocks of at least this size; those before a failure are not lost."""
+    waiting: list[bytes] = []
+    length = 0
+    try:
+        for piece in pieces:
+            waiting.append(piece)
+            length += len(piece)
+            if length >= size:
+                yield b"".join(waiting)
+                waiting.clear()
+                length = 0
+    except (UnreadableError, OSError):
+        if waiting:
+            yield b"".join(waiting)
+        raise
+    if waiting:
+        yield b"".join(waiting)
