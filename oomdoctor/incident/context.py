@@ -1,16 +1,210 @@
-"""What the log says about the job: frameworks, settings, models, hardware."""
+"""What the log says about the job: frameworks, settings, models, hardware. Read page by page, memory flat."""
 
 from __future__ import annotations
 
-from oomdoctor.incident.model import Context
-from oomdoctor.streams import Page
+import re
+from collections.abc import Iterable
+from functools import cache
+from itertools import islice
+from typing import Final
 
-ANCHORS: tuple[str, ...] = ()
+import ahocorasick_rs
+
+from oomdoctor.incident import dumps, launch, recognition
+from oomdoctor.incident.dumps import Here, Stated
+from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.streams import Page
+from oomdoctor.units import KIB, size
+
+# Literals that a configuration in the middle of a large log holds and a healthy line does not.
+ANCHORS: tuple[str, ...] = (
+    "Namespace(",
+    "non-default args: {",
+    "LLM engine (v",
+    "'actor_rollout_ref': {",
+    "- config key -",
+    "DeepSpeed info: version",
+    "ServerArgs(",
+    "Error executing job with overrides",
+)
+
+MOST_SETTINGS: Final = 3000
+MOST_MODELS: Final = 16
+LINE_CHARACTERS: Final = 64_000
+
+_NCCL: Final = re.compile(r"NCCL[ _](?:version|VERSION)[ =:]{1,3}(\d+\.\d+\.\d+)")
+_SHM: Final = re.compile(r"\s([\d.]{1,12})([KMGT])\s+\S+\s+\S+\s+\d+%\s+/dev/shm\b")
+_FREE: Final = re.compile(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+\d")
+_MEMTOTAL: Final = re.compile(r"MemTotal:\s+(\d+) kB")
+
+# Keys and tokens never travel into a report.
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|[._])(?:\w{0,40}(?:api_?key|token|secret|password|passwd|credentials?)|wandb_?key|auth)\Z", re.IGNORECASE
+)
+_SECRET_VALUE: Final = re.compile(r"(?:[0-9a-f]{32,}|(?:hf|sk|ghp|glpat|xox\w)[_\-]\w{16,})\Z")
+_TOKENS_OF_TEXT: Final = frozenset({"eos_token", "pad_token", "bos_token", "unk_token", "image_token"})
 
 
 class ContextBuilder:
+    """Takes pages as they come; what it keeps is bounded."""
+
+    def __init__(self) -> None:
+        self._frameworks: set[str] = set()
+        self._versions: dict[str, str] = {}
+        self._settings: dict[str, Setting] = {}
+        self._mentioned: set[str] = set()  # settings that no flag and no dump states
+        self._models: dict[str, None] = {}
+        self._model_words: dict[str, None] = {}  # models that no setting names
+        self._hardware: dict[str, Value] = {}
+        self._cards: set[int] = set()
+        self._dumps: dict[int, int] = {}
+
     def add(self, page: Page) -> None:
         """Take what this page says of the job."""
+        automaton, owners = _triggers()
+        yaml = dumps.Yaml()
+        continued, read_to = False, 0
+        for index, line in enumerate(page.lines):
+            here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps)
+            if line.mark.name:
+                self._writer(line.mark.name)
+            hits = automaton.find_matches_as_indexes(here.text, overlapping=True)
+            readers = dict.fromkeys(owners[i] for i in sorted({hit[0] for hit in hits}))
+            for reader in [*readers, _by_shape(here, continued)]:
+                if isinstance(reader, str):
+                    self._take_words(reader, here.text)
+                elif reader is None:
+                    continue
+                elif reader in _ONE_LINERS:
+                    self._set_all(page.file, reader(here))
+                elif line.number > read_to:
+                    read_to = max(read_to, self._set_all(page.file, reader(here)))
+            self._set_all(page.file, yaml.read(line, here.text))
+            continued = here.text.rstrip().endswith("\\")
 
     def build(self) -> Context:
-        return Context()
+        """What the pages so far say."""
+        layers = recognition.layers(self._frameworks | (self._versions.keys() & recognition.FINGERPRINTS.keys()))
+        hardware = dict(self._hardware)
+        if self._cards:
+            hardware.setdefault("gpu_count", max(self._cards) + 1)
+        return Context(
+            frameworks={name: self._versions.get(name) for name in [*layers, *self._versions]},
+            settings=dict(self._settings),
+            models=tuple(islice(self._models or self._model_words, MOST_MODELS)),
+            hardware=hardware,
+        )
+
+    def _take_words(self, what: str, text: str) -> None:
+        """A framework's fingerprint, or a word that leads to versions, models or hardware."""
+        if what == "version?":
+            self._take_versions(text[:2000])
+        elif what == "python?":
+            if "python" not in self._versions and (match := recognition.PYTHON_PATH.search(text)):
+                self._versions["python"] = match[1]
+        elif what == "model?":
+            if len(self._model_words) < MOST_MODELS:
+                self._model_words.update(dict.fromkeys(recognition.model_names(text)))
+        elif what == "card?":
+            self._take_card(text[:1000])
+        elif what == "memory?":
+            self._take_memory(text)
+        else:
+            self._frameworks.add(what)
+
+    def _take_versions(self, text: str) -> None:
+        for name, version in recognition.versions(text):
+            self._versions.setdefault(name, version)
+        if match := _NCCL.search(text):
+            self._hardware.setdefault("nccl_version", match[1])
+
+    def _take_card(self, text: str) -> None:
+        found = recognition.card(text)
+        if found is None:
+            return
+        name, count, row = found
+        self._hardware.setdefault("gpu_name", name)
+        if count is not None:
+            self._hardware.setdefault("gpu_count", count)
+        if row is not None:
+            self._cards.add(row)
+
+    def _take_memory(self, text: str) -> None:
+        """free, /proc/meminfo, df on /dev/shm."""
+        if match := _SHM.search(text):
+            self._hardware.setdefault("shm_bytes", size(match[1], match[2]))
+        elif match := _FREE.match(text):
+            self._hardware.setdefault("ram_bytes", size(match[1], match[2] or "kb"))  # free without -h counts KiB
+        elif match := _MEMTOTAL.search(text):
+            self._hardware.setdefault("ram_bytes", int(match[1]) * KIB)
+
+    def _writer(self, name: str) -> None:
+        framework = recognition.WRITERS.get(name) or recognition.WRITERS.get(name.split("_", maxsplit=1)[0])
+        if framework:
+            self._frameworks.add(framework)
+
+    def _set_all(self, file: str, found: Iterable[Stated]) -> int:
+        """The number of the last line read."""
+        last = 0
+        for stated in found:
+            self._set(file, stated)
+            last = stated.line.number
+        return last
+
+    def _set(self, file: str, stated: Stated) -> None:
+        name = stated.name.strip("-+").replace("-", "_")
+        known = name in self._settings
+        if not name or _secret(name, stated.value) or (not known and len(self._settings) >= MOST_SETTINGS):
+            return
+        if stated.mentioned and known and name not in self._mentioned:
+            return
+        (self._mentioned.add if stated.mentioned else self._mentioned.discard)(name)
+        # the last one stated counts, and stands where it was stated
+        self._settings.pop(name, None)
+        self._settings[name] = Setting(name, stated.value, file, stated.line.number)
+        if isinstance(stated.value, str) and recognition.names_a_model(name, stated.value):
+            self._models.setdefault(stated.value.rstrip("/"), None)
+
+
+def _secret(name: str, value: Value) -> bool:
+    if not isinstance(value, str):
+        return False
+    leaf = name.rsplit(".", 1)[-1].lower()
+    return bool(_SECRET_VALUE.match(value)) or (leaf not in _TOKENS_OF_TEXT and bool(_SECRET_NAME.search(name)))
+
+
+def _by_shape(here: Here, continued: bool) -> dumps.Reader | str | None:
+    """What the beginning of a line alone tells."""
+    start = here.text.lstrip()
+    if continued or start.startswith("--") or launch.is_override(start[:300].split(" ", 1)[0]):
+        return dumps.continuation if continued else dumps.command
+    if start.startswith(("{", "config", "json")) or start.endswith("{"):
+        return dumps.printed_dict
+    if start.lstrip("|-*` ").startswith(recognition.PACKAGES):
+        return "version?"
+    return None
+
+
+# Readers of single lines may read a line that a dump before it has swallowed: the dump may have been cut.
+_ONE_LINERS: Final[frozenset[dumps.Reader]] = frozenset(
+    {dumps.command, dumps.continuation, dumps.known, dumps.overridden, dumps.banner}
+)
+
+_WORDS: Final = (
+    ("version?", recognition.VERSION_WORDS),
+    ("python?", ("/python3.",)),
+    ("model?", recognition.MODEL_WORDS),
+    ("card?", recognition.CARD_WORDS),
+    ("memory?", ("/dev/shm", "Mem:", "MemTotal")),  # noqa: S108
+)
+
+
+@cache
+def _triggers() -> tuple[ahocorasick_rs.AhoCorasick, tuple[str | dumps.Reader, ...]]:
+    pairs: list[tuple[str, str | dumps.Reader]] = []
+    for what, words in (*recognition.FINGERPRINTS.items(), *_WORDS):
+        pairs += [(word, what) for word in words]
+    for words, reader in dumps.READERS:
+        pairs += [(word, reader) for word in words]
+    automaton = ahocorasick_rs.AhoCorasick([word for word, _ in pairs], matchkind=ahocorasick_rs.MatchKind.Standard)
+    return automaton, tuple(owner for _, owner in pairs)

@@ -1,0 +1,270 @@
+"""Where settings stand in a log: launch lines, printed configurations, tables, lines that state one of them."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from oomdoctor.incident import launch
+from oomdoctor.incident.literals import Entry, entries, strings, typed
+from oomdoctor.incident.model import Value
+from oomdoctor.streams import Line, Page
+
+DUMP_LINES: Final = 900
+DUMP_CHARACTERS: Final = 160_000
+MOST_DUMPS: Final = 256
+
+# Settings that are worth reading wherever a line states them with their value.
+KNOWN: Final = (
+    "gpu_memory_utilization", "mem_fraction_static", "max_model_len", "max_seq_len", "max_num_seqs",
+    "max_num_batched_tokens", "tensor_parallel_size", "tensor_model_parallel_size", "pipeline_parallel_size",
+    "swap_space", "enforce_eager", "free_cache_engine", "enable_sleep_mode", "zero_stage", "zero_optimization_stage",
+    "gradient_checkpointing", "micro_train_batch_size", "micro_rollout_batch_size", "per_device_train_batch_size",
+    "per_device_eval_batch_size", "gradient_accumulation_steps", "eval_accumulation_steps",
+    "ppo_micro_batch_size_per_gpu", "ppo_mini_batch_size", "train_batch_size", "rollout_batch_size",
+    "micro_batch_size", "max_length", "max_seq_length",
+    "max_new_tokens", "max_tokens", "max_prompt_length", "max_response_length", "max_completion_length", "cutoff_len",
+    "sequence_len", "num_workers", "num_proc", "world_size", "nnodes", "n_gpus_per_node", "nproc_per_node", "infer_tp",
+    "adam_offload", "param_offload", "optimizer_offload", "cpu_offload_gb", "kv_cache_dtype", "context_length",
+    "chunked_prefill_size", "max_running_requests", "max_total_tokens", "load_in_4bit", "load_in_8bit", "pin_memory",
+    "shm_size", "object_store_memory", "num_gpus", "num_cpus", "n_ctx", "batch_size", "num_envs", "torch_dtype",
+    "CUDA_VISIBLE_DEVICES", "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms", "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "VLLM_USE_V1",
+)  # fmt: skip
+_KNOWN_NAMES: Final = "|".join(name.replace("_", "[_-]") for name in KNOWN)
+_KNOWN_STATED: Final = re.compile(
+    rf"(?P<quote>[\"'`]?)(?P<name>(?<![\w.\-])[\w.\-]{{0,60}}?(?:{_KNOWN_NAMES}))(?P=quote)\s?[=:]\s?"
+    r"(?P<value>\"[^\"]{0,200}\"|'[^']{0,200}'|[+-]?\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,3})?(?!\.?\d|\w)"
+    r"|True\b|False\b|None\b|true\b|false\b|null\b|(?<=[A-Z]=)[\w:,.]{1,100})"
+)
+# "try setting X=...", "(e.g., X=0.8)": printed advice states no setting.
+_ADVICE: Final = re.compile(
+    r"\b(?:try|trying|consider|recommend\w*|suggest\w*|should|please|instead|e\.g\.|for example|default(?:s|ed)? to"
+    r"|setting PYTORCH|equivalent to|avoid fragmentation)\b",
+    re.IGNORECASE,
+)
+
+_DUMP: Final = re.compile(r"\s*(?:[\w .\-]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
+_RENDERED: Final = re.compile(r"\b(?:[A-Z]\w{0,60}(?:Args|Arguments|Config)|(?:argparse\.)?Namespace)\(")
+_DOTTED: Final = re.compile(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,300})$")
+_TWO_COLUMNS: Final = re.compile(r"\s*([A-Za-z_]\w{0,80})\s{2,80}(\S.{0,300})$")
+_YAML: Final = re.compile(r"(\s{0,40})(?:- )?([A-Za-z_][\w.\-]{0,80}):(?:\s+(\S.{0,200}))?\s{0,4}$")
+_OVERRIDE: Final = re.compile(
+    r"\b(?:Override|Set args\.|Overriding) ?(\w{1,80})(?: from \S{1,80})?(?: with \w+=| to )(\S{1,100})"
+)
+_BANNER: Final = re.compile(
+    r"(Num examples|Num Epochs|Instantaneous batch size per device|Gradient Accumulation steps|Total optimization steps"
+    r"|Total (?:training )?steps|Using max model len)\s?[=:]?\s?([\d,]{1,15})"
+)
+
+# One dict on one line is a metric or an event, unless it names one of these.
+_DUMP_ROOTS: Final = (
+    "actor_rollout_ref", "zero_optimization", "train_micro_batch_size", "'trainer'", "'policy'", "model_name_or_path",
+    "'data'", '"env_vars"', "gpu_memory_utilization", "'args'", "torch_dtype",
+)  # fmt: skip
+_YAML_ROOTS: Final = frozenset({
+    "limits", "requests", "resources", "trl", "vllm", "sglang", "actor", "policy", "trainer", "data", "model",
+    "zero_optimization", "fsdp_config", "deepspeed_config", "actor_train", "actor_infer", "rollout", "services", "env",
+    "environment", "actor_rollout_ref", "algorithm", "critic",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """One line of a page, to be read."""
+
+    page: Page
+    index: int
+    text: str
+    seen: dict[int, int]  # the dumps read so far and how many lines they have: every rank prints the same one
+
+    @property
+    def line(self) -> Line:
+        return self.page.lines[self.index]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A setting, where it stands, and whether the line only mentions it (then a flag or a dump knows better).
+
+    Without a name it only says up to which line a dump goes that was read before.
+    """
+
+    name: str
+    value: Value
+    line: Line
+    mentioned: bool = False
+
+
+def command(here: Here) -> Iterator[Stated]:
+    """A shell line that starts a program."""
+    yield from (Stated(name, value, here.line) for name, value in launch.read_line(here.text, continued=False))
+
+
+def continuation(here: Here) -> Iterator[Stated]:
+    """A line after one that ends in a backslash."""
+    yield from (Stated(name, value, here.line) for name, value in launch.read_line(here.text, continued=True))
+
+
+def listed_command(here: Here) -> Iterator[Stated]:
+    """`Command '['python', 'train.py', '--bf16']' returned ...`, `overrides: ['data.train_batch_size=16', ...]`."""
+    text, _ = _joined(here)
+    words = [word for word, _ in strings(text, text.find("["))]
+    yield from (Stated(name, value, here.line) for name, value in launch.read_words(words))
+
+
+def rendered(here: Here) -> Iterator[Stated]:
+    """Namespace(...), ServerArgs(...), TrainingArguments(...) on one line or many."""
+    match = _RENDERED.search(here.text)
+    if match is not None and "with config: " not in here.text:
+        yield from _dump(here, match.end() - 1)
+
+
+def named_dict(here: Here) -> Iterator[Stated]:
+    """`non-default args: {...}`, `kwargs: {...}`."""
+    yield from _dump(here, here.text.find("args: {"))
+
+
+def printed_dict(here: Here) -> Iterator[Stated]:
+    """A dict or JSON object over many lines; on one line only with a configuration's names in it."""
+    match = _DUMP.match(here.text)
+    if match is None:
+        return
+    at = here.text.index("{")
+    if not _closes(here.text, at) or any(root in here.text[:400] for root in _DUMP_ROOTS):
+        yield from _dump(here, at)
+
+
+def engine(here: Here) -> Iterator[Stated]:
+    """vLLM's `... LLM engine (v0.8.3) with config: model='...', max_seq_len=4096, ...`: no bracket around it."""
+    at = here.text.find("with config: ")
+    if at >= 0:
+        yield from _placed([(0, here.line)], entries(here.text, at + len("with config: "), bare=True))
+
+
+def dotted(here: Here) -> Iterator[Stated]:
+    """`name ....... value`, as Megatron and DeepSpeed print."""
+    match = _DOTTED.search(here.text)
+    if match and not match[2].lstrip().startswith("["):
+        yield Stated(match[1], typed(match[2].strip()), here.line)
+
+
+def two_columns(here: Here) -> Iterator[Stated]:
+    """Open-Reasoner-Zero's table under `--- config key ---   --- value ---`."""
+    for line in here.page.after(here.index, 300)[1:]:
+        match = _TWO_COLUMNS.match(line.text)
+        if match:
+            yield Stated(match[1], typed(match[2].strip()), line)
+        elif line.text.strip(" -="):
+            return
+
+
+def overridden(here: Here) -> Iterator[Stated]:
+    """A framework says that it changed a setting by itself."""
+    match = _OVERRIDE.search(here.text)
+    if match:
+        yield Stated(match[1], typed(match[2].strip("'\"`.,!")), here.line)
+
+
+def banner(here: Here) -> Iterator[Stated]:
+    """transformers' "***** Running training *****", verl's "Total steps: 302", vLLM's "Using max model len 4096"."""
+    for match in _BANNER.finditer(here.text[:2000]):
+        name = match[1].removeprefix("Using ").lower().replace(" ", "_")
+        yield Stated(name, typed(match[2].replace(",", "")), here.line, mentioned=True)
+
+
+def known(here: Here) -> Iterator[Stated]:
+    """A setting that we know, with its value, anywhere in a line that gives no advice."""
+    if _ADVICE.search(here.text[:8000]):
+        return
+    for match in _KNOWN_STATED.finditer(here.text[:8000]):
+        yield Stated(match["name"], typed(match["value"].strip("\"'")), here.line, mentioned=True)
+
+
+Reader = Callable[[Here], Iterator[Stated]]
+
+# Which words lead to which reader.
+READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
+    ((" --", "ray start", "export ", "#SBATCH", "docker run", "serve "), command),
+    (("Namespace(", "Args(", "Arguments(", "Config("), rendered),
+    (("args: {",), named_dict),
+    (("with config: ",), engine),
+    (("overrides: [", "Command '["), listed_command),
+    ((" .. ", " ..."), dotted),
+    (("- config key -",), two_columns),
+    (("Override ", "Overriding ", "Set args."), overridden),
+    (
+        (
+            "Num examples", "Num Epochs", "Instantaneous batch", "Gradient Accumulation steps", "Total optimization",
+            "Total steps", "Total training steps", "Using max model len",
+        ),
+        banner,
+    ),
+    (tuple(dict.fromkeys([*KNOWN, *(name.replace("_", "-") for name in KNOWN)])), known),
+)  # fmt: skip
+
+
+class Yaml:
+    """`key: value` below `parent:` lines of less indentation; only below a parent, or prose would be read."""
+
+    def __init__(self) -> None:
+        self._parents: list[tuple[int, str]] = []
+
+    def read(self, line: Line, text: str) -> Iterator[Stated]:
+        match = _YAML.match(text) if ":" in text else None
+        if match is None:
+            self._parents.clear()
+            return
+        indent = len(match[1])
+        while self._parents and self._parents[-1][0] >= indent:
+            self._parents.pop()
+        if match[3] is None:
+            self._parents.append((indent, match[2]))
+        elif self._parents and (len(self._parents) > 1 or self._parents[0][1] in _YAML_ROOTS):
+            name = ".".join([*(key for _, key in self._parents), match[2]])
+            yield Stated(name, typed(match[3].strip().strip("\"'")), line)
+
+
+def _dump(here: Here, at: int) -> Iterator[Stated]:
+    if at < 0:
+        return
+    text, places = (here.text, [(0, here.line)]) if _closes(here.text, at) else _joined(here)
+    key = hash(text[at : at + 20_000])
+    if key in here.seen:
+        yield Stated("", None, here.page.lines[min(here.index + here.seen[key], len(here.page.lines) - 1)])
+        return
+    last = here.line
+    for stated in _placed(places, entries(text, at)):
+        last = stated.line
+        yield stated
+    if len(here.seen) < MOST_DUMPS:
+        here.seen[key] = last.number - here.line.number
+
+
+def _placed(places: list[tuple[int, Line]], found: Iterable[Entry]) -> Iterator[Stated]:
+    offsets = [offset for offset, _ in places]
+    for entry in found:
+        yield Stated(entry.name, entry.value, places[bisect.bisect_right(offsets, entry.offset) - 1][1])
+
+
+def _joined(here: Here) -> tuple[str, list[tuple[int, Line]]]:
+    """The lines of a dump as one text, with the offset at which each begins."""
+    parts: list[str] = []
+    places: list[tuple[int, Line]] = []
+    length = 0
+    for line in here.page.after(here.index, DUMP_LINES):
+        places.append((length, line))
+        parts.append(line.text)
+        length += len(line.text) + 1
+        if length > DUMP_CHARACTERS:
+            break
+    return "\n".join(parts), places
+
+
+def _closes(text: str, at: int) -> bool:
+    """Whether the bracket at this place closes on the same line (strings are not looked into: a guess is enough)."""
+    return sum(text.count(sign, at) for sign in "([{") <= sum(text.count(sign, at) for sign in ")]}")

