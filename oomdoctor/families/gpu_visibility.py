@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from oomdoctor.families.event import Event
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Place, Process, Read
+from oomdoctor.streams import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +23,86 @@ class GpuVisibility(Event):
     pool: str = "scheduling"
     strength: int = 3
 
-    # "no-gpu", "invalid-ordinal", "more-than-visible", "not-available" (a count of devices is compared)
+    # "no-gpu": the process sees none; "invalid-ordinal": it asks for a number that is not there;
+    # "more-than-visible": Ray is told of more GPUs than CUDA_VISIBLE_DEVICES lets through
     problem: str = "no-gpu"
     asked: int | None = None  # GPUs wanted
-    visible: int | None = None  # GPUs there
+    visible: int | None = None  # GPUs let through
     mask: str | None = None  # CUDA_VISIBLE_DEVICES as printed
     ordinal: int | None = None
+
+    def identity(self) -> str:
+        """Every rank prints it."""
+        return f"{self.family} {self.problem} {self.asked} {self.mask}"
+
+
+# How far from the error the mask may have been printed.
+LINES_BEFORE: Final = 200
+# A line of advice or of documentation holds the same words without an error class or a raised exception.
+_RAISED = re.compile(
+    r"(?:Error|Exception)\b.{0,120}(?:No CUDA GPUs are available|nvalid device (?:ordinal|id)|-capable device is)"
+    r"|Attempting to start raylet with|^\s*(?:CUDA error: )?(?:invalid device ordinal|no CUDA-capable device)"
+)
+_MASK = re.compile(r"CUDA_VISIBLE_DEVICES['\"]?\s{0,2}[=:]\s{0,2}['\"]?(\d{1,3}(?:,\d{1,3}){0,63}|)(?=['\"\s,;]|$)")
+_PROBLEMS: Final = {
+    "raylet_gpus": "more-than-visible",
+    "ordinal": "invalid-ordinal",
+    "none_available": "no-gpu",
+    "no_device": "no-gpu",
+}
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    if not _RAISED.search(line.text):
+        return
+    tree = grammars.parse("gpu_visibility", line.text[:2000])
+    found = dict(grammars.clauses(tree)) if tree is not None else {}
+    problem = next((told for name, told in _PROBLEMS.items() if name in found), None)
+    if problem is None:
+        return
+    contains = found.get("contains", ())
+    mask = contains[0].strip("[]").replace("'", "") if contains else _mask_before(page, index)
+    yield GpuVisibility(
+        at=Place(page.file, line.number, line.end, line.raw),
+        time=line.mark.time,
+        process=Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip),
+        problem=problem,
+        asked=_number(found, "raylet_gpus"),
+        visible=len([d for d in mask.split(",") if d.strip()]) if contains and mask is not None else None,
+        mask=mask,
+        ordinal=_number(found, "device_id"),
+    )
+
+
+def _mask_before(page: Page, index: int) -> str | None:
+    for line in reversed(page.lines[max(0, index - LINES_BEFORE) : index]):
+        match = _MASK.search(line.text)
+        if match:
+            return match[1]
+    return None
+
+
+def _number(found: dict[str, tuple[str, ...]], name: str) -> int | None:
+    digits = (found.get(name) or ("",))[0].rstrip(".,")
+    return int(float(digits)) if digits.replace(".", "", 1).isdigit() else None
+
+
+FAMILY = Family(
+    name="gpu_visibility",
+    anchors=(
+        "No CUDA GPUs are available",
+        "invalid device ordinal",
+        "nvalid device id",
+        "Attempting to start raylet",
+        "-capable device is detected",
+    ),
+    triggers=(
+        "No CUDA GPUs are available",
+        "invalid device ordinal",
+        "nvalid device id",
+        "Attempting to start raylet",
+        "-capable device is detected",
+    ),
+    read=read,
+)

@@ -1,16 +1,25 @@
-"""What was asked of a Ray cluster, what it has, and what it cannot place."""
+"""What was asked of a Ray cluster, what it has, and what it cannot place.
+
+A request that waits once and is served later is healthy: it becomes a lookalike when workers or steps follow it. In a
+table of `ray status` the totals stand beside the demands: what exceeds them can never be placed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from oomdoctor.families.event import Event, Role
+from oomdoctor import grammars, units
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
+from oomdoctor.streams import Line, Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unschedulable(Event):
-    """A request for resources that Ray does not place, now or ever. One that is served later is healthy."""
+    """A request for resources that Ray does not place, now or ever."""
 
     family = "ray_schedule"
     kind = "unschedulable"
@@ -18,21 +27,25 @@ class Unschedulable(Event):
     pool: str = "scheduling"
     strength: int = 3
 
-    # "infeasible": no node (type) can ever serve it; "waiting": the resources are there but taken;
-    # "pending": a placement group or actor that is still not there; "timeout": given up; "supervisor": the
-    # submitted job's own supervisor actor could not be placed
+    # "infeasible": no node (type) can ever serve it; "waiting": the resources are there but taken, or not yet;
+    # "pending": a placement group or actor in a table; "timeout": given up; "supervisor": the submitted job's own
+    # supervisor actor could not be placed
     state: str = "waiting"
     # Amounts by resource, as asked: GPUs and CPUs in units, memory in bytes. Fixed-point figures (x 10000) divided.
     requested: Mapping[str, float] | None = None
     available: Mapping[str, float] | None = None
-    count: int | None = None  # how many of these are waiting
+    count: int | None = None  # how many of these, where it is said
     placement_group: bool | None = None
-    seconds: float | None = None  # since the driver started, from the autoscaler's prefix
+    seconds: float | None = None  # since the driver started, or how long was waited
+
+    def identity(self) -> str:
+        """Repeated every half minute; what counts is how often."""
+        return f"{self.family} {self.state} {sorted((self.requested or {}).items())} {self.count}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus(Event):
-    """`ray status`, `ray.cluster_resources()`: used and total amounts by resource."""
+    """A table of `ray status`, or the same in monitor.log: used and total amounts by resource."""
 
     family = "ray_schedule"
     kind = "cluster-status"
@@ -41,7 +54,6 @@ class ClusterStatus(Event):
 
     used: Mapping[str, float] | None = None
     total: Mapping[str, float] | None = None
-    nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,5 +69,325 @@ class ClusterStarted(Event):
     num_gpus: float | None = None
     memory_bytes: int | None = None
     object_store_bytes: int | None = None
-    resources: Mapping[str, float] | None = None
     head: bool | None = None
+
+
+# How many lines of workers after a request show that it was served: the request before them is repeated every half
+# minute as long as it waits.
+LINES_OF_PROGRESS: Final = 5
+LINES_BEHIND: Final = 5000
+STATUS_LINES: Final = 60
+# No task asks for a thousand GPUs or CPUs: such figures are Ray's fixed point, times 10000.
+LARGEST_AMOUNT: Final = 1000
+LARGEST_MEMORY: Final = 10**14
+FIXED_POINT: Final = 10_000
+
+_TABLE = re.compile(r"^={4,} Autoscaler status")
+_ROW = re.compile(
+    r"^(?:[\d.]+[KMGT]?i?B?/[\d.]+|\{|\(no |-{4,}|Active:|Pending:|Recent failures:|Resources|Node status|\d+ node_)"
+)
+_SECTION = re.compile(r"^(?:Total )?(?:Usage|Demands|Constraints|From request_resources|Pending Demands):")
+_START = re.compile(r"\bray start\b|\bray\.init\(")
+_FLAG = re.compile(r"--?(num[-_]cpus|num[-_]gpus|memory|object[-_]store[-_]memory)[= ]{1,3}(\d{1,18}(?:\.\d{1,4})?)")
+_ARGUMENT = re.compile(r"\b(num_cpus|num_gpus|object_store_memory)\s?=\s?(\d{1,18}(?:\.\d{1,4})?)")
+_OURSELVES: Final = ("raylet", "autoscaler")
+_PROGRESS = re.compile(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]teration)\b[ :=\[]{1,3}\d")
+_PAIR = re.compile(r"'?([A-Za-z_][\w.:\-]{0,100})'?\s*:\s*([\d.eE+]{1,24})")
+_PAIR_BACKWARDS = re.compile(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
+# Up to 1.13 the unit stands apart: "0.00/6.294 GiB memory".
+_SHARE = re.compile(r"([\d.]+)([KMGT]?i?B)?/([\d.]+) ?([KMGT]?i?B)? (\S+)")
+_GROUP = re.compile(
+    r"placement group (?:requests|requiring|of|creation)|pending placement group|creating a placement group",
+    re.IGNORECASE,
+)
+# The autoscaler's stamp is the time since the driver started.
+_SINCE_START = re.compile(r"^\+(?:(\d{1,4})d)?(?:(\d{1,2})h)?(?:(\d{1,2})m)?(?:(\d{1,2})s)?$")
+
+_Amounts = Mapping[str, float]
+_Clauses = Sequence[grammars.Clause]
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    if _TABLE.match(line.text.strip()):
+        yield from _status(page, index)
+    elif _START.search(line.text):
+        yield from _started(page, index)
+    else:
+        yield from _request(page, index)
+
+
+# --- requests
+
+_STATES: Final[Mapping[str, str]] = {
+    "infeasible": "infeasible",
+    "waiting": "waiting",
+    "gave_up": "timeout",
+    "supervisor": "supervisor",
+    "unplaceable": "infeasible",
+    "too_few": "infeasible",
+    "no_trial": "waiting",
+    "group_wait": "pending",
+    "raylet_waiting": "waiting",
+}
+# States that end by themselves once the resources come: whether they came, the lines behind them show.
+_MAY_END: Final = frozenset({"infeasible", "waiting", "pending"})
+
+
+def _request(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    found = _clauses(line.text)
+    names = {name for name, _ in found}
+    key = next((name for name in _STATES if name in names), None)
+    if key is None:
+        return
+    at = Place(page.file, line.number, line.end, line.raw)
+    state = _STATES[key]
+    if state in _MAY_END and key not in ("unplaceable", "too_few") and _served(page, index):
+        yield Lookalike(at, "a request that waited and was served: work goes on behind it")
+        return
+    for requested, count in _requests(found) or [(None, None)]:
+        yield Unschedulable(
+            at=at,
+            time=line.mark.time,
+            process=Process(pid=line.mark.pid, name=line.mark.name, node=line.mark.ip),
+            # The raylet writes down every request that is not placed at once; the driver hears of those that wait.
+            role="confirmation" if key == "raylet_waiting" else "root",
+            state=state,
+            requested=requested,
+            available=_available(found),
+            count=count,
+            placement_group=True if _GROUP.search(line.text) else None,
+            seconds=_seconds(found, line),
+        )
+
+
+def _served(page: Page, index: int) -> bool:
+    """Is there progress behind the last print of this request?"""
+    text = page.lines[index].text
+    later = page.lines[index + 1 : index + LINES_BEHIND]
+    last = max((n for n, line in enumerate(later) if line.text == text), default=-1)
+    later = later[last + 1 :]
+    if any(_PROGRESS.search(line.text) for line in later):
+        return True
+    workers = [line for line in later if line.mark.pid is not None and line.mark.name not in _OURSELVES]
+    return len(workers) >= LINES_OF_PROGRESS and not any("Traceback" in line.text for line in later)
+
+
+def _clauses(text: str) -> _Clauses:
+    tree = grammars.parse("ray_schedule", text[:4000])
+    return grammars.clauses(tree) if tree is not None else []
+
+
+def _requests(found: _Clauses) -> list[tuple[_Amounts | None, int | None]]:
+    """Every request of a line, with how many of it are asked for where that is said."""
+    in_words = _in_words(found, "asked")
+    if in_words is not None:
+        return [(in_words, None)]
+    requests: list[tuple[_Amounts | None, int | None]] = []
+    for name, values in found:
+        if name == "has":
+            break
+        if name == "bundle" and (amounts := _amounts(values[0])):
+            requests.append((amounts, None))
+        elif name == "demand" and requests:
+            requests[-1] = (requests[-1][0], int(_float(values[0]) or 0))
+    return requests
+
+
+def _in_words(found: _Clauses, part: str) -> _Amounts | None:
+    """ "requiring 4.0 GPUs", "less than total desired GPUs 8", "asked for 9.0 cpu and 1.0 gpu ... only has 4.0 cpu"."""
+    amounts: dict[str, float] = {}
+    now = ""
+    for name, values in found:
+        if name in ("gpus_required", "desired") and values and part == "asked":
+            return {"GPU": _float(values[0]) or 0.0}
+        if name == "too_few" and values and part == "has":
+            return {"GPU": _float(values[0]) or 0.0}
+        if name in ("asked", "has"):
+            now = name
+        elif name in ("cpus", "gpus") and now == part and (amount := _float(values[0])) is not None:
+            amounts.setdefault(name[:-1].upper(), amount)
+    return amounts or None
+
+
+def _available(found: _Clauses) -> _Amounts | None:
+    in_words = _in_words(found, "has")
+    if in_words is not None:
+        return in_words
+    there = False
+    for name, values in found:
+        there = there or name == "has"
+        if there and name == "bundle":
+            return _amounts(values[0])
+    return None
+
+
+def _amounts(text: str) -> _Amounts | None:
+    """The amounts of a dict in any of Ray's spellings."""
+    amounts = {name: value for name, figure in _PAIR.findall(text) if (value := _float(figure)) is not None}
+    for first, second, name in _PAIR_BACKWARDS.findall(text) if not amounts else ():
+        value = _float(first)  # "4.000000/4.000000 CPU": what is left of what there is
+        if value is not None:
+            amounts[name] = value
+        del second
+    if not amounts:
+        return None
+    compute = [amounts[name] for name in ("CPU", "GPU") if name in amounts]
+    fixed = any(a >= LARGEST_AMOUNT for a in compute) or amounts.get("memory", 0) >= LARGEST_MEMORY
+    return {name: value / FIXED_POINT for name, value in amounts.items()} if fixed else amounts
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def _seconds(found: _Clauses, line: Line) -> float | None:
+    within = next((values for name, values in found if name == "within" and values), None)
+    if within is not None:
+        return _float(within[0])
+    stamp = _SINCE_START.match(line.mark.time or "")
+    if stamp is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in stamp.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+# --- the tables
+
+
+def _status(page: Page, index: int) -> Iterator[Read]:
+    lines = _table(page, index)
+    used: dict[str, float] = {}
+    total: dict[str, float] = {}
+    demands: list[tuple[Line, _Amounts, int | None]] = []
+    for line in lines:
+        text = line.text.strip()
+        if text.startswith("Node: "):  # 2.50 and later go on node by node
+            break
+        share = _SHARE.match(text)
+        if share:
+            name = share[5]
+            used[name] = _amount(share[1], share[2] or share[4])
+            total[name] = _amount(share[3], share[4])
+        elif text.startswith("{") and "pending" in text:
+            found = _clauses(text)
+            for amounts, count in _requests(found)[:1]:
+                if amounts is not None:
+                    demands.append((line, amounts, count))
+    first = lines[0]
+    if not total:
+        return
+    yield ClusterStatus(
+        at=Place(page.file, first.number, lines[-1].end, first.raw), time=first.mark.time, used=used, total=total
+    )
+    for line, amounts, count in demands:
+        never = any(amount * (count or 1) > total.get(name, 0.0) for name, amount in amounts.items())
+        yield Unschedulable(
+            at=Place(page.file, line.number, line.end, line.raw),
+            time=first.mark.time,
+            role="root" if never else "context",
+            strength=3 if never else 0,
+            state="infeasible" if never else "pending",
+            requested=amounts,
+            available=total,
+            count=count,
+            placement_group=True if _GROUP.search(line.text) else None,
+        )
+
+
+def _table(page: Page, index: int) -> list[Line]:
+    lines = page.after(index, STATUS_LINES)
+    kept = 1
+    for position, line in enumerate(lines[1:], start=1):
+        text = line.text.strip()
+        if _TABLE.match(text):
+            break
+        if _ROW.match(text) or _SECTION.match(text):
+            kept = position + 1
+    return lines[:kept]
+
+
+def _amount(figure: str, unit: str | None) -> float:
+    if not unit:
+        return _float(figure) or 0.0
+    return float(units.size(figure, unit, units.BINARY) or 0)
+
+
+# --- what the cluster was started with
+
+
+def _started(page: Page, index: int) -> Iterator[Read]:
+    lines = _command(page, index)
+    text = " ".join(line.text for line in lines)
+    told: dict[str, Any] = {}
+    for name, figure in [*_FLAG.findall(text), *_ARGUMENT.findall(text)]:
+        field = _FIELDS[name.replace("-", "_")]
+        value = _float(figure)
+        told.setdefault(field, int(value or 0) if field.endswith("_bytes") else value)
+    if not told:
+        return
+    first = lines[0]
+    yield ClusterStarted(
+        at=Place(page.file, first.number, lines[-1].end, first.raw),
+        time=first.mark.time,
+        head=True if "--head" in text else None,
+        **told,
+    )
+
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "num_cpus": "num_cpus",
+    "num_gpus": "num_gpus",
+    "memory": "memory_bytes",
+    "object_store_memory": "object_store_bytes",
+}
+
+
+def _command(page: Page, index: int) -> list[Line]:
+    """The command with the lines that a backslash continues."""
+    lines = [page.lines[index]]
+    for line in page.lines[index + 1 : index + 30]:
+        if not lines[-1].text.rstrip().endswith("\\"):
+            break
+        lines.append(line)
+    return lines
+
+
+FAMILY = Family(
+    name="ray_schedule",
+    anchors=(
+        "No available node types can fulfill",
+        "cannot be scheduled right now",
+        "Cannot provide a placement group",
+        "lacement group creation timed out",
+        "supervisor actor could not be scheduled",
+        " is not schedulable",
+        "Total available GPUs",
+        "total number of available GPUs",
+        "Autoscaler status",
+        "No trial is running and no new trial",
+    ),
+    triggers=(
+        "No available node types can fulfill",
+        "cannot be scheduled right now",
+        "Cannot provide a placement group",
+        "lacement group creation timed out",
+        "supervisor actor could not be scheduled",
+        " is not schedulable",
+        "Total available GPUs",
+        "total number of available GPUs",
+        "Current node has no GPU available",
+        "Waiting for creating a placement group",
+        "scheduling_state: INFEASIBLE",
+        "scheduling_state: NO_RESOURCES",
+        "Autoscaler status",
+        "No trial is running and no new trial",
+        "ray start ",
+        "ray.init(",
+    ),
+    read=read,
+)

@@ -114,7 +114,8 @@ BLOCK_LINES: Final = 40
 
 # Web consoles and `grep -A` leave "| " and "--" between the lines.
 _PART = re.compile(
-    r"^(?:\|\s{0,4})?(?:\(\w{1,60} pid=\d{1,9}\)\s{0,4})?(?:={4,}|--$|Plasma store|Current usage:|- [a-z]|\d+ pending objects|\(global lru\)|Eviction Stats|The object cannot"
+    r"^(?:\|\s{0,4})?(?:\(\w{1,60} pid=\d{1,9}\)\s{0,4})?(?:={4,}|--$|Plasma store"
+    r"|Current usage:|- [a-z]|\d+ pending objects|\(global lru\)|Eviction Stats|The object cannot"
     r"|The local object store|$)"
 )
 
