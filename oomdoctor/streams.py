@@ -136,9 +136,10 @@ _LEADING = (
         who=("name", "ip"),
     ),
     # torchrun
-    _Decoration.of("[", r"\[(?:rank|default)(?P<rank>\d{1,6})\]:? ?", who=_WHO),
+    _Decoration.of("[", r"\[rank(?P<rank>\d{1,6})\]:? ?", who=_WHO),
+    _Decoration.of("[", r"\[default(?P<rank>\d{1,6})\]:", who=_WHO),
     # mpirun --tag-output
-    _Decoration.of("[", r"\[\d{1,6},(?P<rank>\d{1,6})\]<(?:stdout|stderr|stddiag)>:? ?", who=_WHO),
+    _Decoration.of("[", r"\[\d{1,6},(?P<rank>\d{1,6})\]<(?:stdout|stderr|stddiag)>:", who=_WHO),
     # the kernel: dmesg, dmesg -T (in any language)
     _Decoration.of("[", r"\[ {0,8}(?P<time>\d{1,9}\.\d{6})\](?:\[ {0,8}[TC]\d{1,8}\])? ?", who=_WHO, name="kernel"),
     _Decoration.of(
@@ -173,7 +174,7 @@ _LEADING = (
     _Decoration.of("[", r"\[pod/(?P<name>[\w./-]{1,200})\] ?", who=_WHO),
     # a collector's tag before a stamped record: "[master-0] [2026-03-30 19:44:50,966] "
     _Decoration.of("[", rf"\[(?P<host>{_HOST})\] (?=\[?{_DATE}|{_LEVEL} \d\d-\d\d )"),
-    _Decoration.of(_DIGITS, rf"(?P<time>{_STAMP}):?(?:[ \t]{{1,4}}|$)"),
+    _Decoration.of(_DIGITS, rf"(?P<time>{_STAMP}):?(?: {{1,4}}(?={_LEVEL}\b)|[ \t]|$)"),
     # vLLM before 0.8 "ERROR 02-12 12:59:07 engine.py:68] " and since "ERROR 05-21 10:04:35 [core.py:123] "; NIM's year
     _Decoration.of(
         "DIWECT",
@@ -207,6 +208,7 @@ _AFTER_TIME = (
     _Decoration.of("[", rf"\[(?P<source>[\w.]{{1,120}})\]\[(?P<level>{_LEVEL})\](?: - )? ?"),
     _Decoration.of("[", rf"\[(?P<level>{_LEVEL})\]:? ?"),
     _Decoration.of("(", r"\([A-Z]\w{1,30}\) (?=[\[(])"),
+    _Decoration.of("s", r"std(?:out|err) [FP] "),  # Kubernetes' runtime
     # Ray's Python "INFO worker.py:1986 -- ", tracing's "INFO text_generation_launcher: "
     _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL})[ \t]{{1,5}}(?P<source>{_SOURCE})(?: --|\]|:| -)? "),
     _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL}) {{1,5}}(?P<source>[a-z][\w.]{{1,60}}(?:::\w{{1,60}}){{0,6}}): "),
@@ -240,8 +242,10 @@ _LEADING_BY = _by_first_character(_LEADING)
 _AFTER_TIME_BY = _by_first_character(_AFTER_TIME)
 _NONE: tuple[_Decoration, ...] = ()
 
-# docker-compose pads the names to one column and puts two blanks before the bar
-_COMPOSE = _Decoration.of("", rf"(?P<name>{_HOST}(?:_\w{{1,40}})?) {{2,40}}\| ?", who=_WHO)
+# docker-compose numbers the containers and pads their names; one that was given its name has just two blanks
+_COMPOSE = _Decoration.of(
+    "", r"(?P<name>[A-Za-z0-9][\w.-]{0,62}[-_]\d{1,4}(?= )|[A-Za-z0-9][\w.-]{0,62}(?=  \|)) {1,40}\| ?", who=_WHO
+)
 # Python 3.11 draws a margin along exception groups
 _GROUP_MARGIN = re.compile(r" {2,24}(?:\| |\|$|\+ (?=Exception Group ))")
 _REPEATED = re.compile(r" ?\[repeated (\d{1,9})x across (?:cluster|all nodes)\](?: \(Ray deduplicates .{0,300})?$")
@@ -339,8 +343,12 @@ def _states(text: str) -> list[str]:
         message = _BEHIND_BAR.search(state) if _BAR.search(state) else None
         pieces.extend((state[: message.start()], state[message.start() :].lstrip()) if message else (state,))
     pieces = [piece for piece in pieces if piece.strip()]
-    kept = [p for p, following in pairwise(pieces) if not (_BAR.search(p) and _BAR.search(following))]
+    kept = [piece for piece, following in pairwise(pieces) if not _rewrites(piece, following)]
     return [*kept, *pieces[-1:]] or [""]
+
+
+def _rewrites(state: str, following: str) -> bool:
+    return state[:8] == following[:8] or (_BAR.search(state) is not None and _BAR.search(following) is not None)
 
 
 def _inside_of_box(text: str) -> str:
@@ -403,7 +411,7 @@ def _take_off(text: str, dress: _Dress) -> str:
     first = text[:1]
     if first == " ":
         return _undress_indented(text, dress)
-    if "  |" in text[:110] and (match := _COMPOSE.pattern.match(text)):
+    if " |" in text[:110] and (match := _COMPOSE.pattern.match(text)):
         dress.wear(_COMPOSE, match)
         text = text[match.end() :]
     if text.startswith("```"):
@@ -417,7 +425,7 @@ _BOXES = frozenset(_BOX_SIDES + _BOX_CORNERS)
 def _undress_indented(text: str, dress: _Dress) -> str:
     """Pasted logs are indented as a whole; code is indented too, and only a writer's prefix tells them apart."""
     if match := _GROUP_MARGIN.match(text):
-        return text[match.end() :]
+        return _undress(text[match.end() :], dress)
     inner = text.lstrip()
     if inner[:1] in ("(", "["):
         undressed = _undress(inner, dress)
@@ -432,7 +440,7 @@ _SIGNS_THAT_BEGIN = (frozenset(_LEADING_BY) | _BOXES | {" ", "`"}) - frozenset(_
 _LETTERS_THAT_BEGIN = frozenset(_LEADING_BY) & frozenset(_LETTERS)
 # Most lines that begin with a letter begin with a word.
 _HEADED = re.compile(rf"{_LEVEL}[ :]|[IWEF]\d{{4}} |{_MONTH} [ \d]\d ")
-_MAY_HOLD = ("\r", "  |", " [repeated ", *_BAR_SIGNS)
+_MAY_HOLD = ("\r", " | ", " [repeated ", *_BAR_SIGNS)
 
 
 # --- Joining hard wraps ----------------------------------------------------------------------------------------------
@@ -459,8 +467,11 @@ _ENDINGS = frozenset(word[cut:] for word in _WORDS for cut in range(1, len(word)
 _HEX = frozenset("0123456789abcdef")
 _TAIL = re.compile(r"[A-Za-z_]{1,40}$")
 _HEAD = re.compile(r"[A-Za-z_]{1,40}")
-_CUT_NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,15}\.?\d{0,12}$")
-_REST_OF_NUMBER = re.compile(r"[\d.]{1,12} ?(?:[KMGT]i?B|bytes|%)(?!\w)|[KMGT]i?B(?!\w)")
+# Behind one of the words that a size stands behind
+_CUT_NUMBER = re.compile(
+    r"(?:\b(?:memory|allocate|of|which|has|and|with|is|was|used|about) |[/(;] ?)\d{1,12}\.?\d{0,12}$"
+)
+_REST_OF_NUMBER = re.compile(r"(?:[\d.]{1,12} ?| )(?:[KMGT]i?B|bytes)\b|[KMGT]i?B\b")
 _HEX_TAIL = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{6,63}$")
 _HEX_HEAD = re.compile(r"[0-9a-f]{1,63}(?![0-9A-Za-z])")
 _RAY_ID_LENGTHS = (32, 40, 48, 56, 64)
@@ -488,7 +499,7 @@ def _cuts_a_word(before: str, after: str) -> bool:
         tail = _TAIL.search(before[-40:])
         if tail is not None and (tail[0] + head[0]).lower() in _WORDS:
             return True
-    if (last.isdigit() or last == ".") and first in "0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
+    if (last.isdigit() or last == ".") and first in " 0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
         return _REST_OF_NUMBER.match(after) is not None
     if last in _HEX and first in _HEX and (head := _HEX_HEAD.match(after)):
         tail = _HEX_TAIL.search(before[-80:])
@@ -519,7 +530,8 @@ def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]
             continue
         if before[:6] == after[:6] or _BEGINS.match(after) or max(sheet.widths[max(0, index - 4) : index + 4]) > width:
             continue
-        shown[width] += 2 if next_width == width else 1
+        run = next_width == width or (index >= 2 and sheet.widths[index - 2] == width)
+        shown[width] += 2 if run else 1
     return frozenset(width for width, times in shown.items() if times >= 2)
 
 
