@@ -76,7 +76,8 @@ def test_a_family_has_three_positives_and_three_near_misses_per_message(family: 
         positives.update(e["kind"] for e in expected["events"] if e["family"] == family)
         near_misses.update(expected.get("near_miss_of", {}))
     kinds = {event.kind for event in _kinds(Event) if event.family == family}
-    assert kinds, "a family has at least one kind of event"
+    tells = any(expected_of(log)["lookalikes"] for log in (FIXTURES / family).glob("*.log"))
+    assert kinds or tells, "a family has at least one kind of event, or tells lookalikes"
     assert {kind: positives[kind] for kind in kinds if positives[kind] < 3} == {}
     assert {kind: near_misses[kind] for kind in kinds if near_misses[kind] < 3} == {}
 
@@ -87,7 +88,7 @@ def _kinds(base: type[Event]) -> list[type[Event]]:
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
 def test_the_first_pass_finds_every_fixture_that_tells_of_a_failure(log: Path) -> None:
-    if not any(event["role"] == "root" for event in expected_of(log)["events"]):
+    if not any(e["role"] == "root" and e["family"] == log.parent.name for e in expected_of(log)["events"]):
         return
     family = next(f for f in families() if f.name == log.parent.name)
     data = log.read_bytes()

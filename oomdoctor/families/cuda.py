@@ -129,7 +129,11 @@ _LETTERS = re.compile(r"[A-Za-z_]{1,60}")
 _RECORD = re.compile(r"^\s*(?:Traceback \(|File \"|During handling|The above exception)")
 
 # An exception's or a logger's own words stand directly before the sentence, or nothing does.
-_SAID = re.compile(r"(?:^\W*|(?:Error|Exception)['\"]?\s?[:(]\s?\(?['\"]?\s?|!!!\s|\bERROR\b.{0,120}[:\]]\s?)$")
+_SAID = re.compile(
+    r"(?:^[\s|>!\[\]()\"'*-]*|(?:Error|Exception)['\"]?\s?[:(]\s?\(?['\"]?\s?|!!!\s|\bERROR\b.{0,120}[:\]]\s?)$"
+)
+
+_SAID_SO_FAR = re.compile(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)\b|device\b|would\b)")
 
 _TAKEN_ANOTHER_WAY = (
     (re.compile(r"Plan failed with an? \w{0,20}OutOfMemoryError"), "cuDNN tries a plan and takes another one"),
@@ -192,7 +196,8 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         return Lookalike(place, "more than 1EB is a broken size (as after a broken collective), not a lack of memory")
     before = first.text[: head.start()]
     device = head["device"] or next(_DEVICES[name] for name in _DEVICES if head[name])
-    if not figures and not _SAID.search(before[-200:]):
+    said = _SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])
+    if not figures and not said:
         why = echo(first.text)
         return Lookalike(place, why) if why else None
     if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):

@@ -21,7 +21,7 @@ class LibraryOutOfMemory(Event):
     family = "gpu_library"
     kind = "library-out-of-memory"
 
-    pool: str = "gpu"  # "shm" or "pinned" where the library says so
+    pool: str = "gpu"  # "pinned" where the library says so
     strength: int = 2
 
     library: str  # cuBLAS, cuDNN, cuSOLVER, cuFFT, cuSPARSE, NCCL, RCCL, RMM, CuPy, bitsandbytes, ggml, ...
@@ -45,8 +45,6 @@ class LibraryTrouble(Event):
     status: str
 
 
-# Segments that NCCL's processes share; the name is matched, never opened.
-_SEGMENT = r"(?P<shm>/dev/shm/nccl-\w{1,40})"
 _NUMBER = r"\d{1,20}"
 _DIGITS = r"[\d,]{1,30}"  # CuPy groups them with commas
 _SIZE_OF = rf"size (?P<tried>{_NUMBER})"
@@ -66,8 +64,6 @@ _OUT_OF_MEMORY = tuple(
         ("RCCL", r"HIP failure(?: \d{1,4})? 'out of memory'"),
         ("NCCL", r"Cuda failure(?: \d{1,4})? 'out of memory'"),
         ("NCCL", rf"Failed to (?:CUDA|HIP) (?P<how>host alloc|calloc async|calloc|malloc) (?P<tried>{_NUMBER}) bytes"),
-        ("NCCL", rf"failed to extend {_SEGMENT} to (?P<tried>{_NUMBER}) bytes"),
-        ("NCCL", rf"creating shared memory segment {_SEGMENT} \(size (?P<tried>{_NUMBER})\)"),
         ("RMM", r"out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY"),
         ("CuPy", _CUPY),
         ("bitsandbytes", r"^\W{0,4}Error out of memory at line \d{1,6} in file"),
@@ -140,9 +136,7 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
             stated[f"{name}_bytes"] = size(found[name])
     if "tried_mib" in found:
         stated["tried_bytes"] = size(found["tried_mib"], "MiB")
-    if "shm" in found:
-        stated["pool"] = "shm"
-    elif found.get("how") == "host alloc":
+    if found.get("how") == "host alloc":
         stated["pool"] = "pinned"
     return stated
 
@@ -165,7 +159,6 @@ FAMILY = Family(
         "INSUFFICIENT_RESOURCES",
         "ALLOCATION_FAILED",
         "out of memory",
-        "shm/nccl-",
         "WARN Failed to CUDA",
         "WARN Failed to HIP",
         "out_of_memory",
@@ -185,7 +178,6 @@ FAMILY = Family(
         "NCCL INFO",
         "Failed to CUDA",
         "Failed to HIP",
-        "shm/nccl-",
         "out_of_memory",
         "RMM failure",
         "RMM_ERROR_OUT_OF_MEMORY",
