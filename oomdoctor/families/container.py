@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from oomdoctor.families.event import Event, Role, threshold, usage
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, threshold, usage
+from oomdoctor.streams import Line, Page
+from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, MIB, size
+
+CHARACTERS: Final = 4000
+RECORD_ABOVE: Final = 30  # a pod's spec stands above its state in YAML and JSON, below it in `kubectl describe`
+RECORD_BELOW: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +39,8 @@ class LimitKill(Event):
     kills: int | None = None  # how many processes were killed
     exit_code: int | None = None
     reason: str | None = None  # "OOMKilled", "OUT_OF_MEMORY", "TERM_MEMLIMIT"
+    host: str | None = None
+    tasks: str | None = None  # Slurm's list: "1-3"
     virtual: bool | None = None  # the limit counts address space
 
 
@@ -62,3 +76,359 @@ class MemoryLimit(Event):
     requested_bytes: int | None = threshold()
     used_bytes: int | None = usage()
     container: str | None = None
+
+
+# Slurm printed KiB before 17.11 and bytes since, both without a unit: nothing below 2 GiB is a job's limit in bytes.
+_SMALLEST_LIMIT_IN_BYTES: Final = 2 * GIB
+
+_SLURM_KILL = re.compile(r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in ")
+_SLURM_TASK = re.compile(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
+_SLURM_POLL = re.compile(r"exceeded (virtual )?memory limit \(\d")
+_SACCT = re.compile(r"\bOUT_OF_ME(?:MORY\b|\+)")
+_CACHE = re.compile(r"Exceeded (?:job|step) memory limit at some point|hit memory limit at least once")
+_KUBERNETES = re.compile(r"\bOOMKill(?:ed)?\b|\bTaskOOM\b|\bcontainer oom\b")
+_NOT_KILLED = re.compile(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
+_EVICTED = re.compile(r"low on resource: memory|System OOM encountered")
+_DISK = re.compile(r"low on resource: (?:ephemeral-storage|inodes|pids)")
+_WAITS = re.compile(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)")
+_LSF = re.compile(r"TERM_MEMLIMIT")
+_PBS = re.compile(r"PBS: job killed: (p?v?mem)\b")
+_SGE = re.compile(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
+_CONDOR = re.compile(r"gone over memory limit of \d")
+_YARN = re.compile(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
+_NOTEBOOK = re.compile(r"crashed after using all available RAM|tried to allocate more memory than is available")
+_STATED = re.compile(
+    r"^\s{0,40}\"?[Ll]imits\"?:\s{0,4}\{?\s{0,4}$|\b[Mm]emory [Ll]imit:|hierarchical_memory_limit \d|mem_limit:"
+    r"|\bmemory\.(?:max|limit_in_bytes)\b"
+)
+_OPTION = re.compile(
+    r"(?:\b(?:docker|podman) run\b[^\n]{0,400}\s(?:--memory[= ]|-m ?)|#SBATCH[^\n]{0,100}--mem=|\bs(?:run|batch)\b"
+    r"[^\n]{0,200}--mem=)(\d{1,12}(?:\.\d{1,3})?[KMGTkmgt]?[Bb]?)\b"
+)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    text = page.lines[index].text[:CHARACTERS]
+    at = Place(page.file, page.lines[index].number, page.lines[index].end, page.lines[index].raw)
+    if _CACHE.search(text):
+        yield Lookalike(at, "the page cache touched the limit; nobody was killed")
+    elif _NOT_KILLED.search(text):
+        return
+    elif _DISK.search(text):
+        yield Lookalike(at, "the node's disk, inodes or process ids ran out, not its memory")
+    elif _WAITS.search(text):
+        yield Lookalike(at, "Kubernetes has not placed the pod; nothing ran out of memory")
+    else:
+        reader = next((read for pattern, read in _RECORDS if pattern.search(text)), None)
+        if reader is not None and not (reader in _LOOSE and echo(text) in {ADVICE, COMMENT, SOURCE}):
+            yield reader(page, index)
+
+
+def _slurm(page: Page, index: int) -> Event:
+    """What slurmstepd saw at the end of a step: some process of it was killed; the step may have gone on."""
+    line = page.lines[index]
+    host = _SLURM_TASK.search(line.text)
+    figures = _figures(line.text)
+    return LimitKill(
+        at=_place(page, [line]),
+        time=line.mark.time,
+        manager="slurm",
+        kills=_count(figures, "kills"),
+        job=_step(figures),
+        tasks=figures.get("tasks", (None,))[0],
+        reason=_reason(figures),
+        host=host[1] if host else None,
+        process=Process(node=line.mark.ip),
+    )
+
+
+def _slurm_poll(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    figures = _figures(line.text)
+    over = figures.get("over", ())
+    virtual = _SLURM_POLL.search(line.text)
+    in_bytes = "StepId=" in line.text
+    used, limit = (_slurm_bytes(value, in_bytes) for value in (over[:1], over[1:]))
+    return LimitKill(
+        at=_place(page, [line]),
+        time=line.mark.time,
+        manager="slurm",
+        used_bytes=used,
+        limit_bytes=limit,
+        job=_step(figures),
+        virtual=True if virtual and virtual[1] else None,
+    )
+
+
+def _slurm_bytes(values: tuple[str, ...], in_bytes: bool) -> int | None:
+    if not values or not values[0].isdigit():
+        return None
+    figure = int(values[0])
+    return figure if in_bytes or figure >= _SMALLEST_LIMIT_IN_BYTES else figure * KIB
+
+
+def _sacct(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    job = re.search(r"(?:^|Job_id=)\s{0,4}(\d{1,12}(?:_\d{1,6})?(?:\.\w{1,12})?)\b", line.text)
+    return LimitKill(
+        at=_place(page, [line]),
+        time=line.mark.time,
+        manager="slurm",
+        strength=2,
+        job=job[1] if job else None,
+        reason="OUT_OF_MEMORY",
+    )
+
+
+def _kubernetes(page: Page, index: int) -> Event:
+    """A container's state, wherever its limit stands in the same record."""
+    line = page.lines[index]
+    above, below = _record(page, index)
+    own = _figures("\n".join([line.text, *(text for text in below[:8])]))
+    beside = _figures("\n".join([*above[-8:], line.text]))
+    under, over = _figures("\n".join(below)), _figures("\n".join(above))
+    exit_code = own.get("exit_code") or beside.get("exit_code")
+    return LimitKill(
+        at=_place(page, [line]),
+        time=line.mark.time,
+        manager="docker" if '"OOMKilled"' in line.text or "container oom" in line.text else "kubernetes",
+        reason="OOMKilled",
+        exit_code=int(exit_code[0]) if exit_code else None,
+        limit_bytes=_quantity(under.get("limit") or over.get("limit")),
+        requested_bytes=_quantity(under.get("requested") or over.get("requested")),
+        used_bytes=_quantity(under.get("used") or over.get("used")),
+        container=_pod(line.text),
+    )
+
+
+def _record(page: Page, index: int) -> tuple[list[str], list[str]]:
+    """The lines of the same container's record: up to where the next container begins."""
+    above = [line.text for line in page.lines[max(0, index - RECORD_ABOVE) : index]]
+    below = []
+    for line in page.lines[index + 1 : index + 1 + RECORD_BELOW]:
+        if _KUBERNETES.search(line.text) and "State" not in line.text:
+            break
+        below.append(line.text)
+    return above, below
+
+
+def _pod(text: str) -> str | None:
+    """`kubectl get pods`: name, ready, status, restarts, age."""
+    row = re.match(r"^\s{0,4}([a-z0-9][a-z0-9.\-]{0,252})\s{1,200}\d{1,4}/\d{1,4}\s{1,40}\S{0,10}OOMKilled\b", text)
+    return row[1] if row else None
+
+
+def _pressure(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    figures = _figures(line.text)
+    pid = figures.get("victim_pid", ())
+    return NodePressure(
+        at=_place(page, [line]),
+        time=line.mark.time,
+        process=Process(pid=int(pid[0]) if pid else None, name=figures.get("victim", (None,))[0]),
+        reason="SystemOOM" if "System OOM" in line.text else "Evicted",
+        container=figures.get("container", (None,))[0],
+        used_bytes=_quantity(figures.get("used")),
+        available_bytes=_quantity(figures.get("available")),
+        threshold_bytes=_quantity(figures.get("threshold")),
+        requested_bytes=_quantity(figures.get("requested")),
+    )
+
+
+def _lsf(page: Page, index: int) -> Event:
+    lines = page.after(index, 16)
+    job = next((m[1] for line in page.before(index, 30) if (m := re.search(r"\bJob <(\d{1,12})>", line.text))), None)
+    figures = _figures("\n".join(line.text for line in lines))
+    last = next((n for n, line in enumerate(lines) if "Total Requested Memory" in line.text), 0)
+    return LimitKill(
+        at=_place(page, lines[: last + 1]),
+        time=lines[0].mark.time,
+        manager="lsf",
+        job=job,
+        reason="TERM_MEMLIMIT",
+        exit_code=_count(figures, "exit_code"),
+        peak_bytes=_size(figures.get("peak"), BINARY),
+        requested_bytes=_size(figures.get("requested"), BINARY),
+    )
+
+
+def _pbs(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    used, limit = _two(_figures(line.text).get("pbs", ()), BINARY)
+    virtual = "vmem" in line.text
+    return _over(page, line, "pbs", used, limit, virtual=virtual)
+
+
+def _sge(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    used, limit = _two(tuple(re.split(r" > limit:", _figures(line.text).get("sge", ("",))[0])), BINARY)
+    return _over(page, line, "sge", used, limit, virtual="vmem" in line.text)
+
+
+def _condor(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    figures = _figures(" ".join(one.text for one in page.after(index, 2)[:2]))
+    gone_over, peak = figures.get("gone_over", ()), figures.get("peak", ())
+    return LimitKill(
+        at=_place(page, [line]),
+        time=line.mark.time,
+        manager="htcondor",
+        limit_bytes=_megabytes(gone_over),
+        peak_bytes=_megabytes(peak),
+    )
+
+
+def _yarn(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    used, limit = _two(tuple(_figures(line.text).get("physical", ("",))[0].split(" of ")), BINARY)
+    return _over(page, line, "yarn", used, limit, virtual="beyond virtual" in line.text)
+
+
+def _notebook(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    return LimitKill(at=_place(page, [line]), time=line.mark.time, manager="notebook", strength=2)
+
+
+def _over(page: Page, line: Line, manager: str, used: int | None, limit: int | None, *, virtual: bool) -> LimitKill:
+    return LimitKill(
+        at=_place(page, [line]),
+        time=line.mark.time,
+        manager=manager,
+        used_bytes=used,
+        limit_bytes=limit,
+        virtual=virtual or None,
+    )
+
+
+def _stated(page: Page, index: int) -> Event:
+    """A limit that the log states: in a pod's record it may stand on the line below."""
+    line = page.lines[index]
+    lines = page.lines[index : index + 4]
+    option = _OPTION.search(line.text)
+    figures = _figures("\n".join(one.text for one in lines))
+    # docker and Slurm mean GiB by "G"
+    limit = _size((option[1],), BINARY) if option else _quantity(figures.get("limit"))
+    return MemoryLimit(at=_place(page, [line]), time=line.mark.time, limit_bytes=limit)
+
+
+_RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]] = (
+    (_SLURM_KILL, _slurm),
+    (_SLURM_TASK, _slurm),
+    (_SLURM_POLL, _slurm_poll),
+    (_SACCT, _sacct),
+    (_EVICTED, _pressure),
+    (_KUBERNETES, _kubernetes),
+    (_LSF, _lsf),
+    (_PBS, _pbs),
+    (_SGE, _sge),
+    (_CONDOR, _condor),
+    (_YARN, _yarn),
+    (_NOTEBOOK, _notebook),
+    (_STATED, _stated),
+    (_OPTION, _stated),
+)
+
+_LOOSE: Final = (_sacct, _kubernetes, _notebook, _stated)  # known by a few words, which advice and code hold too
+
+
+def _figures(text: str) -> dict[str, tuple[str, ...]]:
+    tree = grammars.parse("container", text[:CHARACTERS])
+    figures: dict[str, tuple[str, ...]] = {}
+    for name, values in grammars.clauses(tree) if tree else ():
+        if values:
+            figures.setdefault(name, values)
+    return figures
+
+
+def _count(figures: Mapping[str, tuple[str, ...]], name: str) -> int | None:
+    values = figures.get(name, ())
+    return int(values[0]) if values and values[0].lstrip("-").isdigit() else None
+
+
+def _step(figures: Mapping[str, tuple[str, ...]]) -> str | None:
+    return figures["step"][0] if "step" in figures else None
+
+
+def _reason(figures: Mapping[str, tuple[str, ...]]) -> str | None:
+    return figures["reason"][0] if "reason" in figures else None
+
+
+_QUANTITY = re.compile(r"(-?\d{1,20}(?:\.\d{1,12})?)\s?([A-Za-z]*)")
+
+
+def _size(values: tuple[str, ...] | None, table: Mapping[str, int]) -> int | None:
+    match = _QUANTITY.match(values[0]) if values else None
+    return size(match[1], match[2], table) if match else None
+
+
+def _quantity(values: tuple[str, ...] | None) -> int | None:
+    """Kubernetes' Ki, Mi and Gi are binary, its K, M and G decimal; docker's and Slurm's small k, m and g binary."""
+    return _size(values, DECIMAL)
+
+
+def _two(values: tuple[str, ...], table: Mapping[str, int]) -> tuple[int | None, int | None]:
+    return _size(values[:1], table), _size(values[1:], table)
+
+
+def _megabytes(values: tuple[str, ...]) -> int | None:
+    """HTCondor counts in MiB."""
+    number = re.match(r"\d{1,12}", values[0]) if values else None
+    return int(number[0]) * MIB if number else None
+
+
+def _place(page: Page, lines: Sequence[Line]) -> Place:
+    return Place(page.file, lines[0].number, lines[-1].end, lines[0].raw)
+
+
+FAMILY = Family(
+    name="container",
+    anchors=(
+        "oom-kill",
+        "oom_kill",
+        "Out Of Memory",
+        "exceeded memory limit",
+        "exceeded virtual memory limit",
+        "OUT_OF_ME",
+        "OOMKill",
+        "TaskOOM",
+        "container oom",
+        "low on resource: memory",
+        "System OOM encountered",
+        "TERM_MEMLIMIT",
+        "PBS: job killed",
+        "exceeds job",
+        "gone over memory limit",
+        "memory limits",
+        "all available RAM",
+        "more memory than is available",
+    ),
+    triggers=(
+        "oom-kill event",
+        "oom_kill event",
+        "Out Of Memory",
+        "memory limit",
+        "Memory Limit",
+        "Memory limit",
+        "OUT_OF_ME",
+        "OOMKill",
+        "TaskOOM",
+        "container oom",
+        "low on resource",
+        "System OOM encountered",
+        "nodes are available",
+        "TERM_MEMLIMIT",
+        "PBS: job killed",
+        "exceeds job",
+        "all available RAM",
+        "more memory than is available",
+        "imits:",
+        'imits":',
+        "mem_limit",
+        "memory.max",
+        "memory.limit_in_bytes",
+        "hierarchical_memory_limit",
+        " run ",
+        "--mem=",
+    ),
+    read=read,
+)

@@ -1,10 +1,21 @@
-"""PyTorch's DataLoader workers and shared memory in /dev/shm."""
+"""PyTorch's DataLoader workers, and shared memory: /dev/shm as PyTorch, NCCL and Python use it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Final
 
-from oomdoctor.families.event import Event, usage
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import COMMENT, SOURCE, echo
+from oomdoctor.families.ended import explained
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.streams import Line, Page
+from oomdoctor.units import size
+
+CHARACTERS: Final = 1500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +34,7 @@ class WorkerDeath(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedMemoryFull(Event):
-    """/dev/shm is full: an allocation in it was refused, or a worker touched a page that it had no room for."""
+    """Shared memory ran out: an allocation was refused, or a worker touched a page that there was no room for."""
 
     family = "data_loader"
     kind = "shm-full"
@@ -31,7 +42,220 @@ class SharedMemoryFull(Event):
     pool: str = "shm"
     strength: int = 3
 
+    user: str  # who asked for the segment: "torch", "nccl", "python"
     tried_bytes: int | None = usage()
     errno: int | None = None
     pids: tuple[int, ...] = ()
-    user: str | None = None  # who asked for the segment: "torch", "nccl", "python"
+
+    def identity(self) -> str:
+        """Every worker prints it, and the main process once more."""
+        return f"{self.family} {self.kind} {self.user}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShmUsage(Event):
+    """A row of `df` for /dev/shm: context."""
+
+    family = "data_loader"
+    kind = "shm-usage"
+
+    role: Role = "context"
+    pool: str = "shm"
+
+    total_bytes: int | None = usage()
+    used_bytes: int | None = usage()
+    available_bytes: int | None = usage()
+
+
+_KILLED = re.compile(r"DataLoader worker \(pid \d{1,9}\) is killed by signal: (\w[\w ]{1,30})")
+_EXITED = re.compile(
+    r"DataLoader worker \(pid\(s\) \d[\d, ]{0,2000}\) exited unexpectedly|Pin memory thread exited unexpectedly"
+)
+_RESET = re.compile(r"^\s{0,8}(?:ConnectionResetError: \[Errno 104\]|EOFError\s{0,4}$)")
+_LOADER_FRAMES = re.compile(r"rebuild_storage_fd|resource_sharer\.py|torch/utils/data/")
+_SEGMENT = re.compile(
+    r"unable to (?:allocate|resize|write to) (?:shared memory|file|a)[^<\n]{0,60}<[^>\n]{1,200}>[^\n]{0,20}: No space"
+    r"|Unexpected bus error encountered in worker"
+)
+_NCCL_SEGMENT = re.compile(
+    r"failed to extend /dev/shm/nccl-|Error while creating shared memory segment"
+    r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
+)
+_NO_SPACE = re.compile(r"No space left on device")
+_SHM_PATH = re.compile(r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-|multiprocessing/shared_memory\.py")  # noqa: S108
+_RAY_DISK = re.compile(r"\bray\b|plasma|spill", re.IGNORECASE)
+_DESCRIPTORS = re.compile(r"Too many open files|received 0 items of ancdata")
+_SIZE = r"(\d[\d.]{0,12}[KMGT]?)"
+_DF = re.compile(
+    rf"^\s{{0,4}}\S{{1,60}}\s{{1,40}}{_SIZE}\s{{1,20}}{_SIZE}\s{{1,20}}{_SIZE}\s{{1,20}}\d{{1,3}}%\s{{1,8}}/dev/shm\s{{0,4}}$"
+)
+
+_OTHER_SIGNALS: Final = {
+    "Segmentation fault": "the worker crashed at a bad address (SIGSEGV); that is no memory shortage",
+    "Aborted": "the worker aborted itself (SIGABRT); its own lines before say why",
+    "Terminated": "the worker was told to stop (SIGTERM) after something else had failed",
+    "Interrupt": "the worker was interrupted (SIGINT)",
+    "Hangup": "the worker lost its terminal (SIGHUP)",
+    "Floating point exception": "the worker crashed (SIGFPE)",
+    "Illegal instruction": "the worker crashed (SIGILL)",
+}
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    text = page.lines[index].text[:CHARACTERS]
+    reader = next((read for pattern, read in _READERS if pattern.search(text)), None)
+    if reader is not None and echo(text) not in {SOURCE, COMMENT}:
+        yield from reader(page, index)
+
+
+def _killed(page: Page, index: int) -> Iterator[Read]:
+    """The sentence is raised from whatever line the main process was at: its traceback means nothing."""
+    line = page.lines[index]
+    at = _place(page, line)
+    sentence = _KILLED.search(line.text)
+    signal = sentence[1].strip() if sentence else ""
+    if signal == "Bus error":
+        yield _full(page, line, "torch")
+    elif signal != "Killed":
+        yield Lookalike(at, _OTHER_SIGNALS.get(signal, "the worker died of a signal that memory does not send"))
+    elif why := explained(page, index):
+        yield Lookalike(at, f"the worker was killed, but {why}")
+    else:
+        yield WorkerDeath(at=at, time=line.mark.time, process=_worker(line), signal=signal, pids=_pids(line))
+
+
+def _exited(page: Page, index: int) -> Iterator[Read]:
+    """The chained exception names the signal first; this one only says it again."""
+    before = page.lines[max(0, index - 80) : index]
+    if not any(_KILLED.search(line.text) or _SEGMENT.search(line.text) for line in before):
+        yield _vanished(page, index)
+
+
+def _reset(page: Page, index: int) -> Iterator[Read]:
+    """A worker that died while the main process took a tensor from it leaves no other trace."""
+    if any(_LOADER_FRAMES.search(line.text) for line in page.before(index, 40)):
+        yield _vanished(page, index)
+
+
+def _vanished(page: Page, index: int) -> Read:
+    line = page.lines[index]
+    at = _place(page, line)
+    if why := explained(page, index):
+        return Lookalike(at, f"a worker ended, but {why}")
+    return WorkerDeath(at=at, time=line.mark.time, process=Process(rank=line.mark.rank), pids=_pids(line))
+
+
+def _segment(page: Page, index: int) -> Iterator[Read]:
+    yield _full(page, page.lines[index], "torch")
+
+
+def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
+    yield _full(page, page.lines[index], "nccl")
+
+
+def _descriptors(page: Page, index: int) -> Iterator[Read]:
+    yield Lookalike(_place(page, page.lines[index]), "file descriptors ran out (ulimit -n), not memory")
+
+
+def _df(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    row = _DF.match(line.text)
+    if row is None:
+        return
+    # `df` without -h counts blocks of an unknown size.
+    total, used, available = (size(f[:-1], f[-1]) if f[-1].isalpha() else None for f in row.groups())
+    if total is not None:
+        yield ShmUsage(
+            at=_place(page, line), time=line.mark.time, total_bytes=total, used_bytes=used, available_bytes=available
+        )
+
+
+def _full(page: Page, line: Line, user: str) -> SharedMemoryFull:
+    figures = _figures(line.text)
+    return SharedMemoryFull(
+        at=_place(page, line),
+        time=line.mark.time,
+        process=_worker(line),
+        user=user,
+        tried_bytes=figures.get("tried"),
+        errno=figures.get("errno"),
+        pids=_pids(line),
+    )
+
+
+def _no_space(page: Page, index: int) -> Iterator[Read]:
+    """ "Device" is a disk unless the path, or the frames above, say shared memory."""
+    line = page.lines[index]
+    around = [line.text, *(above.text for above in page.before(index, 12))]
+    if any(_SHM_PATH.search(text) for text in around):
+        yield _full(page, line, "nccl" if "nccl" in line.text else "python")
+    elif not any(_RAY_DISK.search(text) for text in around):
+        yield Lookalike(_place(page, line), "a disk is full (or its inodes, or inotify watches), not memory")
+
+
+def _worker(line: Line) -> Process:
+    pid = _figures(line.text).get("pid")
+    return Process(pid=pid if pid is not None else line.mark.pid, rank=line.mark.rank)
+
+
+def _pids(line: Line) -> tuple[int, ...]:
+    found: tuple[int, ...] = _figures(line.text).get("pids", ())
+    return found
+
+
+def _figures(text: str) -> dict[str, Any]:
+    tree = grammars.parse("data_loader", text[:CHARACTERS])
+    figures: dict[str, Any] = {}
+    for name, values in grammars.clauses(tree) if tree else ():
+        if not values:
+            continue
+        if name == "pids":
+            figures[name] = tuple(int(pid) for pid in values[0].split(", "))
+        elif name != "signal":
+            figures.setdefault(name, int(values[0]))
+    return figures
+
+
+def _place(page: Page, line: Line) -> Place:
+    return Place(page.file, line.number, line.end, line.raw)
+
+
+_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Iterator[Read]]], ...]] = (
+    (_KILLED, _killed),
+    (_EXITED, _exited),
+    (_RESET, _reset),
+    (_DESCRIPTORS, _descriptors),
+    (_SEGMENT, _segment),
+    (_NCCL_SEGMENT, _nccl_segment),
+    (_NO_SPACE, _no_space),
+    (_DF, _df),
+)
+
+
+FAMILY = Family(
+    name="data_loader",
+    anchors=(
+        "DataLoader worker",
+        "Pin memory thread exited",
+        "rebuild_storage_fd",
+        "resource_sharer",
+        "torch/utils/data/",
+        "shared memory",
+        "Unexpected bus error",
+        "/nccl-",
+        "No space left on device",
+    ),
+    triggers=(
+        "DataLoader worker",
+        "Pin memory thread exited",
+        "ConnectionResetError",
+        "EOFError",
+        "shared memory",
+        "Unexpected bus error",
+        "dev/shm",
+        "No space left on device",
+        "Too many open files",
+        "0 items of ancdata",
+    ),
+    read=read,
+)

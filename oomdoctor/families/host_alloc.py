@@ -1,11 +1,22 @@
 """Host allocations that are refused: PyTorch's CPU allocator, Python, numpy, Arrow, C++, Rust, Java, Windows, pinned
-memory; and compilers that the build's memory use got killed."""
+memory; and compilers that were killed while building."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Final
 
-from oomdoctor.families.event import Event, usage
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import COMMENT, SOURCE, echo
+from oomdoctor.families.event import Event, Lookalike, Place, Read, usage
+from oomdoctor.families.sentences import process_of
+from oomdoctor.streams import Line, Page
+from oomdoctor.units import BINARY, GIB, size
+
+CHARACTERS: Final = 1500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +30,9 @@ class HostAllocation(Event):
     pool: str = "host_ram"
     strength: int = 2  # 3 where the size is printed
 
-    allocator: str  # "torch", "python", "numpy", "arrow", "c++", "rust", "os", "windows", "java", "node"
+    allocator: str  # "torch", "python", "numpy", "arrow", "c++", "rust", "os", "windows", "java", "node", "opencv"
     tried_bytes: int | None = usage()
-    errno: int | None = None  # 12 on Linux, 1455 on Windows (commit limit)
+    errno: int | None = None  # 12 on Linux; 1455 on Windows: the commit limit
     shape: tuple[int, ...] = ()
     dtype: str | None = None
 
@@ -36,14 +47,14 @@ class PinnedAllocation(Event):
     pool: str = "pinned"
     strength: int = 2  # 3 where the size is printed
 
-    allocator: str  # "cuda", "tensorflow", "mlock", "rdma", ...
+    allocator: str  # "cuda", "tensorflow", "nccl", "rdma", "mlock"
     tried_bytes: int | None = usage()
     errno: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerKill(Event):
-    """A compiler was killed while building."""
+    """A compiler was killed, or found no memory, while building."""
 
     family = "host_alloc"
     kind = "compiler-kill"
@@ -51,5 +62,285 @@ class CompilerKill(Event):
     pool: str = "host_ram"
     strength: int = 2
 
-    program: str  # "cc1plus", "cicc", "ptxas", ...
+    program: str | None = None  # "cc1plus", "cicc", "ptxas"
+    tried_bytes: int | None = usage()
     signal: int | None = None
+
+
+# Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
+_ALLOCATORS: Final = tuple(
+    (allocator, re.compile("|".join(patterns)))
+    for allocator, *patterns in (
+        (
+            "torch",
+            r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)",
+            r"Torch: not enough memory: you",
+        ),
+        ("numpy", r"Unable to allocate \d[\d.]{0,12} ?[KMGTPE]?i?B(?:ytes)? for an array with shape"),
+        ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
+        ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
+        ("opencv", r"Insufficient memory\) Failed to allocate \d"),
+        ("c++", r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$"),
+        ("windows", r"WinError 1455\b|\(os error 1455\)|\(1455\)"),
+        (
+            "java",
+            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Requested array|Direct buffer)",
+            r"Native memory allocation \((?:mmap|malloc)\) failed",
+        ),
+        ("node", r"JavaScript heap out of memory"),
+        (
+            "os",
+            r"\[Errno 12\]",
+            r"\bfork: Cannot allocate memory",
+            r"unable to mmap \d{1,20} bytes from file",
+            r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)|$)",
+        ),
+        ("python", r"(?:^|[\s.])(?:_Array|Arrow)?MemoryError(?::|\s{0,4}$|\(\))"),
+    )
+)
+
+_PINNED: Final = tuple(
+    (allocator, re.compile("|".join(patterns)))
+    for allocator, *patterns in (
+        ("tensorflow", r"could not allocate pinned host memory of size", r"failed to alloc \d{1,20} bytes on host"),
+        ("nccl", r"Failed to CUDA host alloc\b", r"NCCL WARN Cuda failure.{0,80}host alloc"),
+        (
+            "cuda",
+            r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
+            r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
+            r"out of memory at \S{0,200}THCCachingHostAllocator",
+            r"(?i:could not|failed to|unable to) (?:allocate|pin|register|page-lock) [^\n]{0,40}(?:pinned|page-locked)",
+        ),
+        (
+            "rdma",
+            r"\bibv_(?:reg_mr|create_qp|create_cq|alloc_pd)\w{0,20}\b[^\n]{0,120}Cannot allocate memory",
+            r"\bibv_(?:reg_mr|create_qp|create_cq)\w{0,20}\b[^\n]{0,80}(?:errno|error)[ :=]{0,3}12\b",
+        ),
+        ("mlock", r"\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)"),
+    )
+)
+_PIN_THREAD = re.compile(r"Caught RuntimeError in pin memory thread")
+_DRIVER_REFUSED = re.compile(r"CUDA error: (?:out of memory|invalid argument)")
+# llama.cpp locks the model if it can, and goes on if it cannot.
+_GOES_ON = re.compile(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d")
+
+_COMPILERS = re.compile(
+    r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
+    r"|(?:ld|collect2|cc1plus|clang\S{0,6}) terminated with signal 9|unable to execute command: Killed"
+    r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
+    r"|virtual memory exhausted: Cannot allocate memory"
+)
+_CRASHED = re.compile(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
+
+_THREADS = re.compile(
+    r"can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
+    r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
+    r"|failed to create (?:new )?(?:OS )?thread"
+)
+_GPU = re.compile(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
+_HANDLED = re.compile(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    text = line.text[:CHARACTERS]
+    if echo(text) in {SOURCE, COMMENT}:
+        return
+    if _THREADS.search(text):
+        yield Lookalike(_place(page, line), "the limit on processes or threads was hit (ulimit -u, pids), not memory")
+    elif _GOES_ON.search(text):
+        yield Lookalike(_place(page, line), "locking the model in memory is a wish; the program goes on without")
+    elif _COMPILERS.search(text):
+        yield _compiler(page, line, text)
+    elif pinned := _first(_PINNED, text):
+        yield _pinned(page, line, pinned)
+    elif _PIN_THREAD.search(text):
+        yield from _pin_thread(page, index)
+    elif (allocator := _first(_ALLOCATORS, text)) and not _of_the_gpu(page, index, allocator):
+        yield _refused(page, index, allocator, text)
+
+
+def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str | None:
+    return next((name for name, pattern in table if pattern.search(text)), None)
+
+
+def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
+    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card."""
+    if allocator not in {"c++", "python"}:
+        return False
+    return any(_GPU.search(line.text) for line in page.after(index, 2)[:2])
+
+
+def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
+    line = page.lines[index]
+    if _HANDLED.search(text):
+        return Lookalike(_place(page, line), "the refused allocation was caught; the program went on")
+    lines = page.after(index, 2)[:2]
+    figures = _figures(" ".join(one.text for one in lines))
+    last = lines[-1] if "what():" in lines[-1].text else line
+    return HostAllocation(
+        at=_place(page, line, last),
+        time=line.mark.time,
+        process=process_of(line),
+        allocator=allocator,
+        strength=3 if figures.get("tried_bytes") else 2,
+        **{key: value for key, value in figures.items() if key not in {"program", "signal"}},
+    )
+
+
+def _pinned(page: Page, line: Line, allocator: str) -> Read:
+    figures = _figures(line.text)
+    return PinnedAllocation(
+        at=_place(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        allocator=allocator,
+        strength=3 if figures.get("tried_bytes") else 2,
+        tried_bytes=figures.get("tried_bytes"),
+        errno=figures.get("errno"),
+    )
+
+
+def _pin_thread(page: Page, index: int) -> Iterator[Read]:
+    """The thread copies batches into pinned memory; the driver's refusal stands at the end of its traceback."""
+    lines = page.after(index, 40)
+    end = next((line for line in lines if _DRIVER_REFUSED.search(line.text)), None)
+    if end is not None:
+        first = lines[0]
+        at = _place(page, first, end)
+        yield PinnedAllocation(at=at, time=first.mark.time, process=process_of(first), allocator="cuda")
+
+
+def _compiler(page: Page, line: Line, text: str) -> Read:
+    if _CRASHED.search(text):
+        return Lookalike(_place(page, line), "the compiler crashed; nobody killed it for memory")
+    figures = _figures(text)
+    return CompilerKill(
+        at=_place(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        program=figures.get("program"),
+        signal=figures.get("signal"),
+        tried_bytes=figures.get("tried_bytes"),
+    )
+
+
+def _figures(text: str) -> dict[str, Any]:
+    tree = grammars.parse("host_alloc", text[:CHARACTERS])
+    figures: dict[str, Any] = {}
+    for name, values in grammars.clauses(tree) if tree else ():
+        if values and name in _READERS:
+            for key, value in _READERS[name](values[0]).items():
+                figures.setdefault(key, value)
+    return {key: value for key, value in figures.items() if value is not None}
+
+
+_SIZE = re.compile(r"(\d[\d.]*) ?([A-Za-z]*)")
+
+
+def _bytes(text: str) -> int | None:
+    match = _SIZE.match(text)
+    return size(match[1], match[2], BINARY) if match else None
+
+
+def _whole_gib(text: str) -> dict[str, Any]:
+    """THGeneral printed whole GiB, rounded down: "0GB" says nothing."""
+    return {"tried_bytes": int(text.removesuffix("GB")) * GIB or None}
+
+
+_READERS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
+    "tried": lambda text: {"tried_bytes": _bytes(text)},
+    "tried_whole_gib": _whole_gib,
+    "errno": lambda text: {"errno": int(text)},
+    "shape": lambda text: {"shape": tuple(int(n) for n in re.findall(r"\d{1,15}", text))},
+    "dtype": lambda text: {"dtype": text},
+    "program": lambda text: {"program": text.strip("'")},
+    "signal": lambda text: {"signal": int(text)},
+}
+
+
+def _place(page: Page, first: Line, last: Line | None = None) -> Place:
+    return Place(page.file, first.number, (last or first).end, first.raw)
+
+
+FAMILY = Family(
+    name="host_alloc",
+    anchors=(
+        "DefaultCPUAllocator",
+        "not enough memory: you tried",
+        "Unable to allocate",
+        "of size",
+        "MemoryError",
+        "bad_alloc",
+        "memory allocation of",
+        "OutOfMemory",
+        "Insufficient memory",
+        "1455",
+        "heap out of memory",
+        "Native memory allocation",
+        "annot allocate memory",
+        "[Errno 12]",
+        "unable to mmap",
+        "pinned host memory",
+        "bytes on host",
+        "host alloc",
+        "cudaHost",
+        "cudaMallocHost",
+        "THCCachingHostAllocator",
+        "page-locked",
+        "pin memory thread",
+        "ibv_",
+        "mlock",
+        "Killed signal",
+        "Killed (program",
+        "died due to signal",
+        "terminated with signal",
+        "execute command: Killed",
+        "LLVM ERROR",
+        "(signal: 9",
+        "out of memory allocating",
+    ),
+    triggers=(
+        "DefaultCPUAllocator",
+        "not enough memory: you tried",
+        "Unable to allocate",
+        "of size",
+        "MemoryError",
+        "bad_alloc",
+        "memory allocation of",
+        "kind: OutOfMemory",
+        "OutOfMemoryError:",
+        "Insufficient memory",
+        "1455",
+        "heap out of memory",
+        "Native memory allocation",
+        "annot allocate memory",
+        "[Errno 12]",
+        "unable to mmap",
+        "pinned",
+        "bytes on host",
+        "host alloc",
+        "cudaHost",
+        "cudaMallocHost",
+        "THCCachingHostAllocator",
+        "page-locked",
+        "pin memory thread",
+        "ibv_",
+        "mlock",
+        "Killed signal",
+        "Killed (program",
+        "died due to signal",
+        "terminated with signal",
+        "execute command: Killed",
+        "LLVM ERROR",
+        "(signal: 9",
+        "out of memory allocating",
+        "new thread",
+        "native thread",
+        "OS thread",
+        "pthread_create failed",
+        "fork: ",
+        "[Errno 11]",
+    ),
+    read=read,
+)

@@ -7,9 +7,22 @@ whole machine, biggest first, in bytes: group them by name to tell one hog from 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from oomdoctor.families.event import Event, threshold, usage
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, threshold, usage
+from oomdoctor.families.sentences import bytes_of
+from oomdoctor.streams import Line, Page
+from oomdoctor.units import KIB
+
+DUMP_LINES: Final = 8000  # a machine with thousands of tasks lists them all
+MOST_TASKS: Final = 64
+PAGE: Final = 4 * KIB
+PAGES: Final = (4 * KIB, 16 * KIB, 64 * KIB)  # x86, and what some ARM and POWER kernels use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +52,7 @@ class KernelKill(Event):
     shmem_rss_bytes: int | None = usage()
     pgtables_bytes: int | None = usage()
     used_bytes: int | None = usage()  # of the cgroup
+    total_bytes: int | None = usage()  # of the machine
     free_swap_bytes: int | None = usage()
     total_swap_bytes: int | None = usage()
     limit_bytes: int | None = threshold()  # of the cgroup
@@ -52,6 +66,10 @@ class KernelKill(Event):
     invoker_pid: int | None = None
     tasks: tuple[Task, ...] = ()
     tasks_listed: int | None = None
+
+    def identity(self) -> str:
+        """The dump, the kill line quoted elsewhere and the reaper's line tell of the same victim."""
+        return f"{self.family} {self.kind} {self.process.pid} {self.process.name} {self.invoker_pid}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +93,338 @@ class UserspaceKill(Event):
     limit_fraction: float | None = threshold()
     signal: int | None = None
     unit: str | None = None  # the unit or cgroup
+
+
+_ROW = re.compile(r"\[\s{0,9}(\d{1,9})\]((?:[ \t]{1,24}-?\d{1,20}){5,12})[ \t]{1,24}(\S[^\n]{0,60})$")
+_HEADER = re.compile(r"\[\s{0,6}pid\s{0,6}\]\s{1,6}uid\s{1,6}tgid\s{1,6}total_vm\s[a-z_ ]{10,200}")
+# The columns of a row whose header is not there, told from their number.
+_COLUMNS: Final = {
+    7: ("uid", "tgid", "total_vm", "rss", "pgtables_bytes", "swapents", "oom_score_adj"),
+    8: ("uid", "tgid", "total_vm", "rss", "nr_ptes", "nr_pmds", "swapents", "oom_score_adj"),
+    10: ("uid", "tgid", "total_vm", "rss", "rss_anon", "rss_file", "rss_shmem", "pgtables_bytes", "swapents",
+         "oom_score_adj"),
+}  # fmt: skip
+
+_INVOKED = " invoked oom-killer"
+_VICTIM = re.compile(r"\bKill(?:ed)? process (\d{1,9}) \(")
+_SACRIFICE = re.compile(r"\bKill process \d{1,9} \(")
+_REAPED = re.compile(r"\boom_reaper: reaped process (\d{1,9}) \(")
+_TELLING = re.compile(
+    r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
+    r"|as a result of limit of|Kill(?:ed)? process \d|reaped process \d"
+)
+_TRACE_OF_A_LIMIT = ("mem_cgroup_out_of_memory", "try_charge_memcg", "Memory cgroup stats for")
+_PREFIX = re.compile(r"^.{0,120}(?:kernel: |\]\s)")
+
+_OOMD = re.compile(r"\b(?:Killed|Marked) /?\S{1,400} (?:for killing )?due to memory (?:pressure|used)")
+_EARLYOOM = re.compile(r"sending SIG(?:TERM|KILL) to process \d{1,9} |Killing process '[^'\n]{1,40}' with signal")
+_SYSTEMD = re.compile(
+    r"has been killed by the OOM killer|OOM killer killed some processes in this unit|Failed with result 'oom-kill'"
+    r"|systemd-oomd killed \d{1,6} process"
+)
+_SAME_UNIT_LINES = 8
+_FRAGMENTED = re.compile(r"page allocation (?:failure|stalls)\b.{0,40}order[:=]\s?\d")
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    text = page.lines[index].text
+    if _OOMD.search(text):
+        yield _oomd(page, index)
+    elif _EARLYOOM.search(text):
+        yield _earlyoom(page, index)
+    elif _SYSTEMD.search(text):
+        yield _systemd(page, index)
+    elif _FRAGMENTED.search(text):
+        at = _place(page, page.lines[index])
+        yield Lookalike(at, "the kernel found no contiguous pages for a driver; nobody was killed for memory")
+    elif _tells_of_a_kill(text) and not _reaped_before(page, index):
+        yield _kernel(page, index)
+
+
+def _tells_of_a_kill(text: str) -> bool:
+    return (
+        _INVOKED in text
+        or "oom-kill:constraint=" in text
+        or "Out of memory and no killable processes" in text
+        or any(pattern.search(text) for pattern in (_HEADER, _VICTIM, _REAPED))
+    )
+
+
+def _reaped_before(page: Page, index: int) -> bool:
+    """The reaper's line confirms a kill; alone it is the only trace of one."""
+    reaped = _REAPED.search(page.lines[index].text)
+    if reaped is None:
+        return False
+    killed = (_VICTIM.search(line.text) for line in page.lines[max(0, index - 60) : index])
+    return any(match is not None and match[1] == reaped[1] for match in killed)
+
+
+def _kernel(page: Page, index: int) -> KernelKill:
+    lines = _dump(page, index)
+    figures = _figures(_told(lines))
+    named = any(words in line.text for line in lines for words in _TRACE_OF_A_LIMIT)
+    rows = _rows([*_rows_above(page, index), *lines])
+    page_bytes = _page_bytes(rows, figures)
+    if ram := figures.pop("pages_of_ram", None):
+        figures["total_bytes"] = ram * page_bytes
+    limited = figures.pop("in_memcg", False) or figures.get("constraint") == "CONSTRAINT_MEMCG"
+    if limited or (named and not figures.get("global_oom")):
+        figures["pool"] = "cgroup"
+    victim = Process(pid=figures.pop("pid", None), name=figures.pop("name", None), node=lines[0].mark.ip)
+    return KernelKill(
+        at=_place(page, lines[0], lines[-1]),
+        time=lines[0].mark.time,
+        process=victim,
+        tasks=_biggest(rows, page_bytes),
+        tasks_listed=len(rows) or None,
+        **figures,
+    )
+
+
+def _dump(page: Page, index: int) -> list[Line]:
+    """The lines from this one to the kill line (before 5.1 there are two of them), or as far as the dump is there."""
+    lines = page.after(index, DUMP_LINES)
+    last = 0
+    for position, line in enumerate(lines):
+        if position and (_INVOKED in line.text or (_HEADER.search(line.text) and _HEADER.search(lines[0].text))):
+            break
+        if _TELLING.search(line.text) or _ROW.search(line.text):
+            last = position
+        if _VICTIM.search(line.text) or _REAPED.search(line.text):
+            after = lines[position + 1].text if position + 1 < len(lines) else ""
+            if not (_SACRIFICE.search(line.text) and _VICTIM.search(after)):
+                break
+    return lines[: last + 1]
+
+
+def _told(lines: Sequence[Line]) -> str:
+    return "\n".join(line.text[:1200] for line in lines if _TELLING.search(line.text))
+
+
+def _figures(text: str) -> dict[str, Any]:
+    tree = grammars.parse("kernel", text)
+    figures: dict[str, Any] = {}
+    for name, values in grammars.clauses(tree) if tree else ():
+        if name in _READERS and values:
+            figures.update(_READERS[name](values))  # what the kill line says stands last and wins
+    task, pid = figures.pop("task", None), figures.pop("task_pid", None)
+    figures.setdefault("name", task)
+    figures.setdefault("pid", pid)
+    if (limit_of := figures.pop("limit_of", None)) is not None:
+        figures.setdefault("cgroup", limit_of)
+        figures["in_memcg"] = True
+    return {key: value for key, value in figures.items() if value is not None}
+
+
+def _memory(values: tuple[str, ...]) -> dict[str, Any]:
+    figures = {"used_bytes": bytes_of(values[0])}
+    if len(values) > 1:
+        figures["limit_bytes"] = bytes_of(values[1])
+    return figures
+
+
+def _victim(values: tuple[str, ...]) -> dict[str, Any]:
+    return {"pid": int(values[0]), "name": values[1][1:-1] if len(values) > 1 else None}
+
+
+def _invoker(values: tuple[str, ...]) -> dict[str, Any]:
+    name = _PREFIX.sub("", values[0]).strip()
+    return {"invoker": name if len(name) <= 15 else name.split()[-1][-15:]}
+
+
+_READERS: Final[dict[str, Any]] = {
+    "asker": _invoker,
+    "asker_pid": lambda v: {"invoker_pid": int(v[0])},
+    "memory": _memory,
+    "swap_free": lambda v: {"free_swap_bytes": bytes_of(v[0])},
+    "swap_total": lambda v: {"total_swap_bytes": bytes_of(v[0])},
+    "ram": lambda v: {"pages_of_ram": int(v[0])},
+    "constraint": lambda v: {"constraint": v[0]},
+    "global_oom": lambda _: {"global_oom": True},
+    "cgroup": lambda v: {"cgroup": v[0]},
+    "task_cgroup": lambda v: {"task_cgroup": v[0]},
+    "limit_of": lambda v: {"limit_of": v[0]},
+    "in_memcg": lambda _: {"in_memcg": True},
+    "task": lambda v: {"task": v[0]},
+    "task_pid": lambda v: {"task_pid": int(v[0])},
+    "uid": lambda v: {"uid": int(v[0])},
+    "victim": _victim,
+    "total_vm": lambda v: {"total_vm_bytes": bytes_of(v[0])},
+    "anon_rss": lambda v: {"anon_rss_bytes": bytes_of(v[0])},
+    "file_rss": lambda v: {"file_rss_bytes": bytes_of(v[0])},
+    "shmem_rss": lambda v: {"shmem_rss_bytes": bytes_of(v[0])},
+    "pgtables": lambda v: {"pgtables_bytes": bytes_of(v[0])},
+    "score_adj": lambda v: {"oom_score_adj": int(v[0])},
+}
+
+
+# The table of tasks
+
+
+def _rows_above(page: Page, index: int) -> list[Line]:
+    """The rows that lead up to a kill line, where the head of the dump was cut off."""
+    above: list[Line] = []
+    for line in reversed(page.before(index, DUMP_LINES)):
+        if not (_ROW.search(line.text) or _HEADER.search(line.text)):
+            break
+        above.append(line)
+    return above[::-1]
+
+
+def _rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Each row by its header's names: the columns changed with 4.15 and with 6.8."""
+    columns: tuple[str, ...] = ()
+    rows = []
+    for line in lines:
+        header = _HEADER.search(line.text)
+        if header is not None:
+            columns = tuple(header[0].split("]", 1)[1].split())[:-1]
+            continue
+        row = _ROW.search(line.text)
+        if row is None:
+            continue
+        figures = [int(figure) for figure in row[2].split()]
+        names = columns if len(columns) == len(figures) else _COLUMNS.get(len(figures), ())
+        if "rss" in names:
+            rows.append({"pid": int(row[1]), "name": row[3].strip(), **dict(zip(names, figures, strict=True))})
+    return rows
+
+
+def _page_bytes(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> int:
+    """The size of a page: the victim's row counts them, its kill line says kB. 4 KiB where one of them is missing."""
+    anonymous = figures.get("anon_rss_bytes")
+    row = next((row for row in rows if row["pid"] == figures.get("pid") and row.get("rss_anon")), None)
+    if row is None or not anonymous:
+        return PAGE
+    return min(PAGES, key=lambda page: abs(row["rss_anon"] * page - anonymous))
+
+
+def _biggest(rows: Sequence[dict[str, Any]], page_bytes: int) -> tuple[Task, ...]:
+    tasks = [
+        Task(
+            pid=row["pid"],
+            name=row["name"],
+            rss_bytes=row.get("rss_anon", row["rss"]) * page_bytes,
+            swap_bytes=row.get("swapents", 0) * page_bytes,
+            oom_score_adj=row.get("oom_score_adj", 0),
+        )
+        for row in rows
+    ]
+    tasks.sort(key=lambda task: (-task.rss_bytes - task.swap_bytes, task.pid))
+    return tuple(tasks[:MOST_TASKS])
+
+
+# User space
+
+
+def _oomd(page: Page, index: int) -> UserspaceKill:
+    first = page.lines[index]
+    values = _values(first.text)
+    pressure = values.get("oomd_pressure", ())
+    limit = values.get("oomd_limit") or pressure[1:]
+    memory, swap = values.get("oomd_memory", ()), values.get("oomd_swap", ())
+    return UserspaceKill(
+        at=_place(page, first),
+        time=first.mark.time,
+        killer="systemd-oomd",
+        unit=values["oomd_unit"][0] if values.get("oomd_unit") else None,
+        pressure_fraction=_fraction(pressure[:1]),
+        limit_fraction=_fraction(limit),
+        used_bytes=_whole(memory[:1]),
+        total_bytes=_whole(memory[1:]),
+        swap_used_bytes=_whole(swap[:1]),
+        swap_total_bytes=_whole(swap[1:]),
+    )
+
+
+def _earlyoom(page: Page, index: int) -> UserspaceKill:
+    first = page.lines[index]
+    above = " ".join(line.text for line in page.before(index, 2))
+    values = {**_values(above), **_values(first.text)}
+    sent = values.get("signal", ())
+    return UserspaceKill(
+        at=_place(page, first),
+        time=first.mark.time,
+        process=Process(pid=_whole(values.get("early_victim", ())), name=_unquoted(values.get("early_name", ()))),
+        killer="earlyoom",
+        signal={"SIGTERM": 15, "SIGKILL": 9}[sent[0]] if sent else None,
+        rss_bytes=bytes_of(values["vm_rss"][0]) if values.get("vm_rss") else None,
+        limit_fraction=_fraction(values.get("available", ())),
+    )
+
+
+def _systemd(page: Page, index: int) -> UserspaceKill:
+    """systemd says up to three times of one unit that it died of the killer."""
+    first = last = page.lines[index]
+    unit = _values(first.text).get("unit", ("",))[0]
+    for line in page.lines[index + 1 : index + 1 + _SAME_UNIT_LINES]:
+        if unit and f"{unit}: " in line.text and _SYSTEMD.search(line.text):
+            last = line
+    return UserspaceKill(
+        at=_place(page, first, last), time=first.mark.time, killer="systemd", strength=2, unit=unit or None
+    )
+
+
+def _values(text: str) -> dict[str, tuple[str, ...]]:
+    tree = grammars.parse("kernel", text[:2000])
+    found: dict[str, tuple[str, ...]] = {}
+    for name, values in grammars.clauses(tree) if tree else ():
+        found.setdefault(name, values)
+    return found
+
+
+def _fraction(values: tuple[str, ...]) -> float | None:
+    return round(float(values[0].rstrip("%")) / 100, 6) if values else None
+
+
+def _whole(values: tuple[str, ...]) -> int | None:
+    return int(values[0]) if values else None
+
+
+def _unquoted(values: tuple[str, ...]) -> str | None:
+    return values[0].strip('"') if values else None
+
+
+def _place(page: Page, first: Line, last: Line | None = None) -> Place:
+    return Place(page.file, first.number, (last or first).end, first.raw)
+
+
+FAMILY = Family(
+    name="kernel",
+    anchors=(
+        "invoked oom-killer",
+        "oom-kill",
+        "Killed process",
+        "Kill process",
+        "total_vm",
+        "oom_reaper",
+        "Out of memory and no killable",
+        "OOM killer",
+        "systemd-oomd",
+        "due to memory pressure",
+        "due to memory used",
+        "sending SIGTERM to process",
+        "sending SIGKILL to process",
+        "Killing process '",
+    ),
+    triggers=(
+        "invoked oom-killer",
+        "oom-kill:constraint=",
+        "Killed process",
+        "Kill process",
+        "total_vm",
+        "oom_reaper: reaped",
+        "Out of memory and no killable processes",
+        "killed by the OOM killer",
+        "OOM killer killed",
+        "result 'oom-kill'",
+        "systemd-oomd killed",
+        "due to memory pressure",
+        "due to memory used",
+        "sending SIGTERM to process",
+        "sending SIGKILL to process",
+        "Killing process '",
+        "page allocation failure",
+    ),
+    read=read,
+)

@@ -1,18 +1,33 @@
 """Kills and exits as shells, launchers and process pools report them: they prove a death, never what for.
 
 A kill that the lines around explain otherwise (a preemption, `timeout`, Ctrl-C) becomes a lookalike, not an event.
+A bus error counts as a kill of pool "shm": it is what a full /dev/shm looks like from outside.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from oomdoctor.families.event import Event, Role
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
+from oomdoctor.families.ended import explained, told
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
+from oomdoctor.families.sentences import process_of
+from oomdoctor.streams import Line, Page
+
+SIGBUS: Final = 7
+SIGKILL: Final = 9
+TABLE_LINES: Final = 400
+CHARACTERS: Final = 1500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill(Event):
-    """A process was killed with SIGKILL (or died as if it were), and nothing printed says why."""
+    """A process was killed with SIGKILL (or vanished as if it were), and nothing printed says why."""
 
     family = "kill"
     kind = "kill"
@@ -20,11 +35,19 @@ class Kill(Event):
     pool: str = "host_ram"
     strength: int = 1
 
-    reporter: str  # "shell", "torchrun", "accelerate", "deepspeed", "mpirun", "pool", "joblib", "datasets", ...
+    reporter: str  # "shell", "torchrun", "subprocess", "deepspeed", "mpirun", "pool", "joblib", "datasets", ...
     signal: int | None = None
     exit_code: int | None = None
     local_rank: int | None = None
     job: str | None = None  # the scheduler's id of the job, where the report holds one
+    host: str | None = None
+    subprocesses: tuple[int, ...] = ()  # what the launcher ended afterwards
+
+    def identity(self) -> str:
+        """A launcher reports one death in a line and again in a table."""
+        if self.process.pid is None:
+            return Event.identity(self)
+        return f"{self.family} {self.kind} {self.process.pid} {self.signal}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,5 +61,356 @@ class RankFailure(Event):
 
     reporter: str
     exit_code: int | None = None
-    signal: int | None = None
     local_rank: int | None = None
+    host: str | None = None
+    subprocesses: tuple[int, ...] = ()
+
+
+# Who reports a death, by the words it uses. The first that fits reads the line.
+_REPORTERS: Final = tuple(
+    (reporter, re.compile("|".join(patterns)))
+    for reporter, *patterns in (
+        ("torchrun", r"\bfailed \(exitcode: -?\d"),
+        ("subprocess", r"died with <Signals\.SIG[A-Z]{3,5}: \d", r"returned non-zero exit status (?:-9|137|247)\b"),
+        ("deepspeed", r"exits with return code = -?\d", r"\bKilling subprocess \d"),
+        ("mpirun", r"noticed that process rank \d", r"KILLED BY SIGNAL: \d", r"\bEXIT CODE: (?:9|137)\b"),
+        (
+            "slurm",
+            r"srun: error: \S{1,200}: tasks? [\d,\-\[\]]{1,80}: (?:Killed|Bus error|Segmentation fault|Aborted)",
+            r"srun: error: \S{1,200}: tasks? [\d,\-\[\]]{1,80}: (?:Terminated|Exited with exit code (?:137|135))",
+        ),
+        ("spawn", r"terminated with signal SIG[A-Z]{3,5}"),
+        ("systemd", r"code=killed, status=\d"),
+        (
+            "shell",
+            r"^\s{0,8}Killed\s{0,4}$",
+            r": line \d{1,6}:\s{1,9}\d{1,9} Killed\b",
+            r"^\s{0,4}\[\d{1,4}\][+-]?\s{1,6}(?:\d{1,9}\s{1,4})?Killed\b",
+            r"^zsh: killed\b",
+            r"^Killed: 9\b",
+            r"(?:it/s|s/it|\bit|\d%|[\])|])\s{0,4}Killed\s{0,4}$",  # glued to a progress bar
+            # zh, zh-TW, de, fr, es, pt, ru, ja, ko: the words of bash's message catalogues
+            r"(?:^|[:：]\s{0,9}\d{1,9} |\]\s{0,4}[+-]?\s{1,4})(?:已杀死|已砍掉|Getötet|Tué|Processus arrêté)(?:\s|$)",
+            r"(?:^|[:：]\s{0,9}\d{1,9} |\]\s{0,4}[+-]?\s{1,4})(?:Matado|Morto|Убито|強制終了|죽었음)(?:\s|$)",
+            r": line \d{1,6}:\s{1,9}\d{1,9} (?:Bus error|Segmentation fault|Aborted|Terminated)\b",
+            r"^\s{0,4}(?:Bus error|Segmentation fault|Aborted|Terminated)(?: \(core dumped\))?\s{0,4}$",
+        ),
+        (
+            "exit",
+            r"(?:\b[Ee]xit ?[Cc]ode|\bexit_code|\bexit status)\"?\s{0,8}(?:[:=]|is)?\s{0,8}(?:-9|137|-7|135)\b(?!\.\d)",
+            r"(?:\breturn ?code|\brc)\s{0,4}[:=]?\s{0,4}(?:-9|137|-7|135)\b(?!\.\d)",
+            r"[Ee]xited with (?:exit )?(?:code|status):? (?:-9|137|-7|135)\b",
+            r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
+        ),
+    )
+)
+
+# Ray prints these guesses with every death of a worker.
+_GUESSES = "potential root causes"
+
+_SIGNAL_OF_CODE: Final = {
+    code: number for number in (1, 2, 6, SIGBUS, SIGKILL, 11, 15) for code in (-number, 128 + number)
+} | {247: SIGKILL}
+_SIGNAL_OF_WORD: Final = {
+    "Bus error": SIGBUS, "Segmentation fault": 11, "Aborted": 6, "Terminated": 15,
+    "SIGKILL": SIGKILL, "SIGBUS": SIGBUS, "SIGSEGV": 11, "SIGABRT": 6, "SIGTERM": 15, "SIGHUP": 1, "SIGINT": 2,
+}  # fmt: skip
+_WORDS = re.compile("|".join(sorted(_SIGNAL_OF_WORD, key=len, reverse=True)))
+
+_NOT_MEMORY: Final = {
+    1: "told to stop (SIGHUP: the terminal or session was closed), not killed for memory",
+    2: "interrupted (SIGINT), not killed for memory",
+    6: "it aborted itself (SIGABRT); its own lines before say why",
+    11: "a crash at a bad address (SIGSEGV), not a memory shortage",
+    15: "told to stop (SIGTERM), not killed for memory",
+}
+_REFUSED = re.compile(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
+
+_ENTRY = re.compile(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
+_FIELD = re.compile(r"^\s{0,8}(rank|host|exitcode|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
+_RULE = re.compile(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
+_RANK = re.compile(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
+_EXIT = re.compile(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    text = page.lines[index].text[:CHARACTERS]
+    if "ChildFailedError" in text:
+        yield from _table(page, index)
+    elif "BrokenProcessPool" in text or "abruptly died" in text:
+        yield from _pool(page, index, text)
+    elif "TerminatedWorkerError" in text:
+        yield from _joblib(page, index)
+    elif '"OOMKilled": false' in text or '"OOMKilled":false' in text:
+        yield Lookalike(_place(page, page.lines[index]), "the engine saw no out-of-memory kill of the container")
+    elif "SignalException" in text or "death signal, shutting down" in text or "CANCELLED AT" in text:
+        yield from _stopped(page, index, text)
+    else:
+        yield from _report(page, index, text)
+
+
+def _report(page: Page, index: int, text: str) -> Iterator[Read]:
+    reporter = next((name for name, pattern in _REPORTERS if pattern.search(text)), None)
+    if reporter is None or _GUESSES in text or echo(text) in {ADVICE, COMMENT, SOURCE}:
+        return
+    if reporter == "deepspeed":
+        yield from _deepspeed(page, index)
+        return
+    lines = page.after(index, 3)[: 3 if reporter == "mpirun" else 1]
+    figures = _figures(" ".join(line.text for line in lines)[:CHARACTERS])
+    if reporter in {"shell", "slurm"}:
+        figures.setdefault("signal", _signal_named(text) or SIGKILL)
+    yield from _death(page, index, reporter, figures, lines)
+
+
+def _figures(text: str) -> dict[str, Any]:
+    tree = grammars.parse("kill", text)
+    figures: dict[str, Any] = {}
+    for name, values in grammars.clauses(tree) if tree else ():
+        if name in _READERS and values:
+            for key, value in _READERS[name](values).items():
+                figures.setdefault(key, value)
+    return figures
+
+
+def _by_code(values: tuple[str, ...]) -> dict[str, Any]:
+    code = int(values[0])
+    number = _SIGNAL_OF_CODE.get(code)
+    return {"exit_code": code} if number is None else {"exit_code": code, "signal": number}
+
+
+_READERS: Final[dict[str, Any]] = {
+    "rank_died": _by_code,
+    "exit_code": _by_code,
+    "minus_code": _by_code,
+    "signal": lambda v: {"signal": int(v[0])},
+    "died_with": lambda v: {"signal": int(v[0])},
+    "signal_name": lambda v: {"signal": _SIGNAL_OF_WORD[v[0]]},
+    "pid": lambda v: {"pid": int(v[0])},
+    "mpi_pid": lambda v: {"pid": int(v[0])},
+    "mpi_rank": lambda v: {"rank": int(v[0])},
+    "shell_pid": lambda v: {"pid": int(v[0])},
+    "local_rank": lambda v: {"local_rank": int(v[0])},
+    "task": lambda v: {"rank": int(v[0])},
+    "step": lambda v: {"job": v[0]},
+}
+
+
+def _signal_named(text: str) -> int | None:
+    word = _WORDS.search(text)
+    return _SIGNAL_OF_WORD[word[0]] if word else None
+
+
+def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines: Sequence[Line]) -> Iterator[Read]:
+    """What a death by this signal or with this code is: a kill, a lookalike, a rank that failed, or nothing."""
+    first = lines[0]
+    at = _place(page, first, lines[-1])
+    number = figures.get("signal")
+    why = _NOT_MEMORY.get(number or 0)
+    if why is not None:
+        if number != 6 or not _refused_before(page, index):
+            yield Lookalike(at, why)
+        return
+    if number in {SIGKILL, SIGBUS}:
+        if _container_says(page, index):
+            return
+        if reason := explained(page, index):
+            yield Lookalike(at, f"killed, but {reason}")
+            return
+        yield Kill(
+            at=at,
+            time=first.mark.time,
+            process=_process(first, figures),
+            pool="shm" if number == SIGBUS else "host_ram",
+            reporter=reporter,
+            **figures,
+        )
+    elif reporter in {"torchrun", "deepspeed"}:
+        figures.pop("job", None)
+        figures.pop("signal", None)
+        process = _process(first, figures)
+        yield RankFailure(at=at, time=first.mark.time, process=process, reporter=reporter, **figures)
+
+
+def _process(line: Line, figures: dict[str, Any]) -> Process:
+    """Takes the process out of the figures; who wrote the line is the launcher, not the one that died."""
+    return Process(pid=figures.pop("pid", None), rank=figures.pop("rank", None), node=line.mark.ip)
+
+
+def _refused_before(page: Page, index: int) -> bool:
+    return any(_REFUSED.search(line.text) for line in page.lines[max(0, index - 20) : index])
+
+
+def _container_says(page: Page, index: int) -> bool:
+    """The container's own record stands beside its exit code, and says more."""
+    return any(
+        "OOMKill" in line.text and "false" not in line.text for line in page.lines[max(0, index - 8) : index + 9]
+    )
+
+
+def _deepspeed(page: Page, index: int) -> Iterator[Read]:
+    """ "Killing subprocess" stands there after every failure of any rank; the exit code may be a survivor's, and the
+    command line beside it is always the last rank's."""
+    lines: list[Line] = []
+    subprocesses: list[int] = []
+    for line in page.after(index, 600):
+        child = re.search(r"Killing subprocess (\d{1,9})", line.text)
+        if child:
+            subprocesses.append(int(child[1]))
+        elif "exits with return code" not in line.text:
+            continue
+        lines.append(line)
+        if not child:
+            break
+    code = re.search(r"exits with return code = (-?\d{1,5})", lines[-1].text)
+    figures = _by_code((code[1],)) if code else {}
+    figures["subprocesses"] = tuple(subprocesses)
+    yield from _death(page, index, "deepspeed", figures, lines)
+
+
+def _table(page: Page, index: int) -> Iterator[Read]:
+    """torchrun's table: [0] is the root and stands last; entries with -15 were told to stop because of it."""
+    lines = page.after(index, TABLE_LINES)
+    entries: dict[int, dict[str, Any]] = {}
+    current: dict[str, Any] | None = None
+    last = 0
+    for position, line in enumerate(lines[1:], 1):
+        if entry := _ENTRY.match(line.text):
+            current = entries.setdefault(int(entry[1]), {})
+            last = position
+        elif (stated := _FIELD.match(line.text)) and current is not None:
+            current.update(_stated(stated[1], stated[2]))
+            last = position
+        elif 0 in entries and _RULE.match(line.text):
+            last = position
+            break
+    killed = [entry for _, entry in sorted(entries.items()) if entry.get("signal") == SIGKILL]
+    chosen = (killed or [entries[0]])[0] if entries.get(0) else None
+    if chosen is not None:
+        yield from _death(page, index, "torchrun", chosen, lines[: last + 1])
+
+
+def _stated(name: str, value: str) -> dict[str, Any]:
+    if name == "rank" and (ranks := _RANK.match(value)):
+        return {"rank": int(ranks[1]), **({"local_rank": int(ranks[2])} if ranks[2] else {})}
+    if name == "exitcode" and (code := _EXIT.match(value)):
+        return {**_by_code((code[1],)), "pid": int(code[2])}
+    if name == "host" and re.fullmatch(r"[\w.-]{1,253}", value.strip()):
+        return {"host": value.strip()}
+    return {}
+
+
+def _pool(page: Page, index: int, text: str) -> Iterator[Read]:
+    if echo(text) in {COMMENT, SOURCE} or not re.search(
+        r"terminated abruptly|abruptly died|BrokenProcessPool(?::|$)", text
+    ):
+        return
+    first = page.lines[index]
+    reporter = "datasets" if "abruptly died" in text else "pool"
+    at = _place(page, first)
+    if reason := explained(page, index):
+        yield Lookalike(at, f"a worker ended, but {reason}")
+        return
+    yield Kill(at=at, time=first.mark.time, process=process_of(first), reporter=reporter)
+
+
+def _joblib(page: Page, index: int) -> Iterator[Read]:
+    """Its text speaks of memory in every crash; only the exit codes tell of a kill."""
+    lines = page.after(index, 5)[:5]
+    if not re.search(r"TerminatedWorkerError: ", lines[0].text):
+        return
+    position = next((n for n, line in enumerate(lines) if "The exit codes of the workers are" in line.text), None)
+    if position is None:
+        at = _place(page, lines[0])
+        yield Kill(at=at, time=lines[0].mark.time, process=process_of(lines[0]), reporter="joblib")
+        return
+    codes = lines[position].text[:CHARACTERS]
+    number = SIGKILL if "SIGKILL" in codes else _signal_named(codes)
+    if number is None:
+        why = "joblib speaks of memory whenever a worker dies; the exit codes tell of no kill"
+        yield Lookalike(_place(page, lines[0], lines[position]), why)
+        return
+    yield from _death(page, index, "joblib", {"signal": number}, lines[: position + 1])
+
+
+def _stopped(page: Page, index: int, text: str) -> Iterator[Read]:
+    """A launcher that was told to stop, and Slurm's cancellations that name their reason."""
+    reason = told(text)
+    if reason is not None:
+        yield Lookalike(_place(page, page.lines[index]), reason)
+
+
+def _place(page: Page, first: Line, last: Line | None = None) -> Place:
+    return Place(page.file, first.number, (last or first).end, first.raw)
+
+
+FAMILY = Family(
+    name="kill",
+    anchors=(
+        "Killed",
+        "zsh: killed",
+        "已杀死",
+        "已砍掉",
+        "Getötet",
+        "Processus arrêté",
+        "Tué",
+        "Matado",
+        "Убито",
+        "強制終了",
+        "죽었음",
+        "SIGKILL",
+        "137",
+        "exitcode",
+        "exit status 247",
+        "return code = ",
+        "code -9",
+        "code: -9",
+        "rc=-9",
+        "exited on signal",
+        "KILLED BY SIGNAL",
+        "Bus error",
+        "BrokenProcessPool",
+        "TerminatedWorkerError",
+        "abruptly died",
+    ),
+    triggers=(
+        "Killed",
+        "killed",
+        "已杀死",
+        "已砍掉",
+        "Getötet",
+        "Processus arrêté",
+        "Tué",
+        "Matado",
+        "Morto",
+        "Убито",
+        "強制終了",
+        "죽었음",
+        "SIG",
+        "signal",
+        "SIGNAL",
+        "137",
+        "135",
+        "exitcode",
+        "exit code -",
+        "exit code: -",
+        "return code",
+        "returncode",
+        "exit status",
+        "rc=-",
+        "Killing subprocess",
+        "status=",
+        "Bus error",
+        "Segmentation fault",
+        "Aborted",
+        "Terminated",
+        "ChildFailedError",
+        "BrokenProcessPool",
+        "TerminatedWorkerError",
+        "abruptly died",
+        "CANCELLED AT",
+        '"OOMKilled": false',
+        '"OOMKilled":false',
+    ),
+    read=read,
+)

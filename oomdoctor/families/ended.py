@@ -1,0 +1,83 @@
+"""What else than memory may have ended a process: the lines around a kill say so, or they say nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oomdoctor.streams import Page
+
+BEFORE: Final = 60
+AFTER: Final = 12
+CHARACTERS: Final = 600
+
+_ENDINGS = tuple(
+    (re.compile("|".join(patterns)), why)
+    for why, *patterns in (
+        (
+            "the `timeout` command ended it",
+            r"\btimeout\b[^\n|;&]{0,60}(?:-s ?|--signal[= ])(?:SIG)?(?:KILL|9)\b",
+            r"\btimeout\b[^\n|;&]{0,60}-k ?\d",
+        ),
+        (
+            "the scheduler's time limit ended it",
+            r"DUE TO TIME LIMIT",
+            r"TERM_RUNLIMIT",
+            r"walltime \d{1,9} exceeded limit",
+        ),
+        (
+            "a preemption ended it",
+            r"DUE TO (?:PREEMPTION|JOB REQUEUE)",
+            r"job is preempted",
+            r"\bpreempt(?:ed|ion) (?:by|signal|notice|at)\b",
+            r"\bspot (?:instance )?(?:interruption|termination|reclaim)",
+            r"TERM_PREEMPT",
+        ),
+        ("its node failed", r"DUE TO NODE FAILURE"),
+        (
+            "somebody cancelled the job",
+            r"\bscancel\b",
+            r"CANCELLED by \d",
+            r"TERM_OWNER",
+            r"\b(?:bkill|qdel)\b",
+        ),
+        ("Ray was told to end it", r"\bray\.kill\b", r"\bray stop\b"),
+        (
+            "the container was stopped",
+            r"\b(?:docker|podman) (?:stop|kill)\b",
+            r"[Ll]iveness probe failed|failed liveness probe|Stopping container",
+        ),
+        (
+            "somebody interrupted it",
+            r"^\^C|\bKeyboardInterrupt\b|Received SIGINT|got signal: 2\b|<Signals\.SIGINT",
+        ),
+        (
+            "a command or the program itself sent the signal",
+            r"(?:^|[$#;&] ?|sudo )p?kill(?:all)? (?:-s ?)?-?(?:SIG)?(?:9|KILL)\b",
+            r"\bos\.kill\(|send_signal\(",
+        ),
+        (
+            "it was told to stop first (SIGTERM or SIGHUP)",
+            r"death signal, shutting down|got signal: (?:1|15)\b",
+            r"forcefully exiting via Signals\.SIGKILL",
+            r"Caught signal (?:SIGUSR|SIGTERM)|[Rr]eceived (?:signal )?SIGTERM",
+        ),
+        ("the test's own time limit ended it", r"\bTimeout >\s?\d|Failed: Timeout"),
+    )
+)
+# Ray prints all its guesses ("ray stop --force is called") with every death of a worker.
+_GUESSES = "potential root causes"
+
+
+def told(text: str) -> str | None:
+    """What ended the process, by this line."""
+    if _GUESSES in text:
+        return None
+    shown = text[:CHARACTERS]
+    return next((why for pattern, why in _ENDINGS if pattern.search(shown)), None)
+
+
+def explained(page: Page, index: int) -> str | None:
+    """What ended the process, by the lines around the report of its death; None where nothing tells."""
+    lines = page.lines[max(0, index - BEFORE) : index + AFTER]
+    return next((why for why in (told(line.text) for line in reversed(lines)) if why), None)
