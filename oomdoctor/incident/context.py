@@ -34,7 +34,7 @@ LINE_CHARACTERS: Final = 64_000
 
 _NCCL: Final = re.compile(r"NCCL[ _](?:version|VERSION)[ =:]{1,3}(\d+\.\d+\.\d+)")
 _SHM: Final = re.compile(r"\s([\d.]{1,12})([KMGT])\s+\S+\s+\S+\s+\d+%\s+/dev/shm\b")
-_FREE: Final = re.compile(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+\d")
+_FREE: Final = re.compile(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s")
 _MEMTOTAL: Final = re.compile(r"MemTotal:\s+(\d+) kB")
 
 # Keys and tokens never travel into a report.
@@ -134,7 +134,9 @@ class ContextBuilder:
         if match := _SHM.search(text):
             self._hardware.setdefault("shm_bytes", size(match[1], match[2]))
         elif match := _FREE.match(text):
-            self._hardware.setdefault("ram_bytes", size(match[1], match[2] or "kb"))  # free without -h counts KiB
+            unit = _unit_of_free(float(match[1]))
+            self._hardware.setdefault("ram_bytes", size(match[1], match[2] or unit))
+            self._hardware.setdefault("ram_used_bytes", size(match[3], match[4] or unit))
         elif match := _MEMTOTAL.search(text):
             self._hardware.setdefault("ram_bytes", int(match[1]) * KIB)
 
@@ -164,6 +166,13 @@ class ContextBuilder:
         self._settings[name] = Setting(name, stated.value, file, stated.line.number)
         if isinstance(stated.value, str) and recognition.names_a_model(name, stated.value):
             self._models.setdefault(stated.value.rstrip("/"), None)
+
+
+def _unit_of_free(total: float) -> str:
+    """free prints no unit after -g, -m and nothing; no machine that trains has less than a GiB."""
+    if total >= 2_000_000:
+        return "kib"
+    return "mib" if total >= 2_000 else "gib"
 
 
 def _secret(name: str, value: Value) -> bool:

@@ -30,7 +30,7 @@ KNOWN: Final = (
     "sequence_len", "num_workers", "num_proc", "world_size", "nnodes", "n_gpus_per_node", "nproc_per_node", "infer_tp",
     "adam_offload", "param_offload", "optimizer_offload", "cpu_offload_gb", "kv_cache_dtype", "context_length",
     "chunked_prefill_size", "max_running_requests", "max_total_tokens", "load_in_4bit", "load_in_8bit", "pin_memory",
-    "shm_size", "object_store_memory", "num_gpus", "num_cpus", "n_ctx", "batch_size", "num_envs", "torch_dtype",
+    "shm_size", "num_gpus", "num_cpus", "n_ctx", "batch_size", "num_envs", "torch_dtype",
     "CUDA_VISIBLE_DEVICES", "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms", "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
     "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "VLLM_USE_V1",
@@ -61,11 +61,11 @@ _BANNER: Final = re.compile(
     r"|Total (?:training )?steps|Using max model len)\s?[=:]?\s?([\d,]{1,15})"
 )
 
-# One dict on one line is a metric or an event, unless it names one of these.
-_DUMP_ROOTS: Final = (
-    "actor_rollout_ref", "zero_optimization", "train_micro_batch_size", "'trainer'", "'policy'", "model_name_or_path",
-    "'data'", '"env_vars"', "gpu_memory_utilization", "'args'", "torch_dtype",
-)  # fmt: skip
+# A dict is a metric, an event or a state, unless it names something that is configured.
+_CONFIGURES: Final = re.compile(
+    rf"(?:{_KNOWN_NAMES}|actor_rollout_ref|zero_optimization|train_micro_batch_size_per_gpu|model_name_or_path|env_vars"
+    r"|learning_rate|['\"]lr['\"])['\"]"
+)
 _YAML_ROOTS: Final = frozenset({
     "limits", "requests", "resources", "trl", "vllm", "sglang", "actor", "policy", "trainer", "data", "model",
     "zero_optimization", "fsdp_config", "deepspeed_config", "actor_train", "actor_infer", "rollout", "services", "env",
@@ -130,12 +130,13 @@ def named_dict(here: Here) -> Iterator[Stated]:
 
 
 def printed_dict(here: Here) -> Iterator[Stated]:
-    """A dict or JSON object over many lines; on one line only with a configuration's names in it."""
+    """A dict or JSON object, on one line or many, with a configuration's names in it."""
     match = _DUMP.match(here.text)
-    if match is None:
+    if match is None or '"event_id"' in here.text or "'loss'" in here.text:
         return
     at = here.text.index("{")
-    if not _closes(here.text, at) or any(root in here.text[:400] for root in _DUMP_ROOTS):
+    text = here.text if _closes(here.text, at) else _joined(here)[0]
+    if _CONFIGURES.search(text[:20_000]):
         yield from _dump(here, at)
 
 
@@ -224,7 +225,7 @@ class Yaml:
             self._parents.pop()
         if match[3] is None:
             self._parents.append((indent, match[2]))
-        elif self._parents and (len(self._parents) > 1 or self._parents[0][1] in _YAML_ROOTS):
+        elif self._parents and (len(self._parents) > 1 or self._parents[0][1].lower() in _YAML_ROOTS):
             name = ".".join([*(key for _, key in self._parents), match[2]])
             yield Stated(name, typed(match[3].strip().strip("\"'")), line)
 

@@ -144,7 +144,7 @@ _BANNERS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ("deepspeed", re.compile(rf"(?i:deepspeed) (?:info|version)[ .:=]{{1,60}}{_VERSION}")),
     ("torch", re.compile(rf"PyTorch (?:version|v)?[ :]{{0,4}}{_VERSION}")),
     ("torch", re.compile(rf"\btorch (?:version|cuda version)?[ .:]{{1,60}}{_VERSION}")),
-    ("ray", re.compile(rf"\bRay (?:version|v)?[ :]{{0,4}}{_VERSION}")),
+    ("ray", re.compile(rf"\bRay version[ :]{{1,4}}{_VERSION}")),
     ("ray", re.compile(rf"\bray, version {_VERSION}")),
     ("ray", re.compile(rf"[\"']?ray_version[\"']?\s?[:=]\s?[\"']?{_VERSION}")),
     ("unsloth", re.compile(rf"==\(\(====\)\)==\s+Unsloth {_VERSION}")),
@@ -153,13 +153,13 @@ _BANNERS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ("python", re.compile(rf"(?:^|\b)[Pp]ython (?:version)?[ :=]{{0,4}}{_VERSION}")),
 )
 _CONDITION: Final = re.compile(
-    r"requires|require |>=|<=|you have|please (?:install|upgrade)|incompatible|should be", re.IGNORECASE
+    r"pip install|requires|require |>=|<=|you have|please (?:install|upgrade)|incompatible|should be", re.IGNORECASE
 )
 
 PYTHON_PATH: Final = re.compile(r"/python(3\.\d{1,2})/")
 
 VERSION_WORDS: Final = (
-    "ersion", "==", "LLM engine (v", "dist-info", "Python 3", "PyTorch ", "Ray v", "Ray 2", "Transformers:",
+    "ersion", "==", "LLM engine (v", "dist-info", "Python 3", "PyTorch ", "Transformers:",
     "ray_version",
     " info:", "deepspeed info",
 )  # fmt: skip

@@ -18,7 +18,7 @@ import ahocorasick_rs
 
 from oomdoctor.incident.model import Point, Trajectory
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import size
+from oomdoctor.units import MIB, size
 
 # Printed once per step, so many in a healthy log: look around these lines, not further.
 ANCHORS: tuple[str, ...] = ("perf/cpu_memory_used_gb", "CPU Virtual Memory:", "used_memory", "rss", "RSS")
@@ -30,6 +30,7 @@ LEAST_POINTS: Final = 3
 # What counts as growth: the fitted rise over the whole series against its level, and how many steps go up.
 LEAST_RISE: Final = 0.02
 LEAST_RISING: Final = 0.6
+LEAST_RISE_OF_A_ROW: Final = 512 * MIB  # rows of a process table wander while processes start
 
 
 @dataclass(slots=True)
@@ -55,6 +56,12 @@ class _Series:
             return [*self.points, self.last]
         return list(self.points)
 
+    def growth(self) -> int | None:
+        points = self.all()
+        if self.what.startswith("PID ") and points[-1].bytes - points[0].bytes < LEAST_RISE_OF_A_ROW:
+            return None
+        return growth(points)
+
 
 class TrajectoryBuilder:
     """Takes pages as they come."""
@@ -76,7 +83,7 @@ class TrajectoryBuilder:
     def build(self) -> list[Trajectory]:
         """The series with more than a point or two, growing ones first."""
         found = [
-            Trajectory(what=s.what, pool=s.pool, points=tuple(s.all()), growth_bytes=growth(s.all()))
+            Trajectory(what=s.what, pool=s.pool, points=tuple(s.all()), growth_bytes=s.growth())
             for s in self._series.values()
             if len(s.all()) >= LEAST_POINTS
         ]
@@ -84,7 +91,7 @@ class TrajectoryBuilder:
 
     def _point(self, file: str, line: Line, what: str, pool: str, amount: int | None, step: int | None) -> None:
         # a node's figure is one series whoever prints it, a process's figure is its own
-        key = (what, "" if what in _OF_THE_NODE else f"{file} {line.writer}")
+        key = (what, file if what.startswith(_NODE) else f"{file} {line.writer}")
         if amount is None or (key not in self._series and len(self._series) >= MOST_SERIES):
             return
         series = self._series.setdefault(key, _Series(what, pool))
@@ -135,7 +142,6 @@ def _levelled(points: list[Point]) -> bool:
 
 
 _NODE: Final = "memory used on the node"
-_OF_THE_NODE: Final = frozenset({_NODE})
 
 _Figure = tuple[str, str, int | None, int | None]  # what, pool, bytes, step
 _STEP: Final = re.compile(r"(?:\bstep|global_step|\biteration|\biter|\bepoch)[ :=\[]{1,3}(\d{1,9})", re.IGNORECASE)
@@ -148,11 +154,12 @@ _MEGATRON: Final = re.compile(r"memory \(MB\) \| allocated: (\d+(?:\.\d+)?)")
 _RAY: Final = re.compile(
     r"Memory on the node \(IP: ([\d.:a-f]{1,45})[^)]{0,200}\)[^/]{0,400}?was (\d+(?:\.\d+)?)GB(?: used)? /"
 )
+_ROW: Final = re.compile(r"\s{0,8}(\d{1,10})\t(\d{1,6}\.\d\d)\t(\S.{0,79})")
 _TUNE: Final = re.compile(r"Memory usage on this node: (\d+(?:\.\d+)?)/\d+(?:\.\d+)? GiB")
 _SLEEP: Final = re.compile(r"Sleep mode freed [\d.]+ GiB memory, (\d+(?:\.\d+)?) GiB memory is still in use")
 _HOST_USED: Final = re.compile(r"'?host_used_GB'?[:=]\s?(\d+(?:\.\d+)?)")
 _OWN_PRINT: Final = re.compile(
-    r"(?<![\w])(?P<what>RSS|rss|memory usage|Memory usage|mem usage|memory used|Memory used|CPU RAM|RAM usage"
+    r"(?<![\w\-])(?P<what>RSS|rss|memory usage|Memory usage|mem usage|memory used|Memory used|CPU RAM|RAM usage"
     r"|RAM used|ram|cpu memory|CPU memory|host memory|memory_used|mem_used|Current memory|current memory)"
     r"(?: is| of \w{1,20}| \([^)]{1,20}\))?"
     r"\s{0,3}[:=]?\s{0,3}(?P<number>\d{1,9}(?:\.\d{1,6})?)\s?(?P<unit>GiB|GB|MiB|MB|KiB|kB|KB|G|M)(?!\w)(?!\s?/s)"
@@ -189,9 +196,15 @@ def _megatron(text: str) -> Iterator[_Figure]:
 
 def _ray(text: str) -> Iterator[_Figure]:
     if match := _RAY.search(text):
-        yield f"memory used on {match[1]} at each kill", "host_ram", size(match[2], "gb"), None
+        yield f"{_NODE} {match[1]} at each kill", "host_ram", size(match[2], "gb"), None
     elif match := _TUNE.search(text):
         yield _NODE, "host_ram", size(match[1], "gib"), None
+
+
+def _row(text: str) -> Iterator[_Figure]:
+    """A row of Ray's table of memory users: a process that grows from kill to kill."""
+    if match := _ROW.match(text):
+        yield f"PID {match[1]} ({match[3].strip()})", "host_ram", size(match[2], "gb"), None
 
 
 def _sleep(text: str) -> Iterator[_Figure]:
@@ -204,9 +217,12 @@ def _slime(text: str) -> Iterator[_Figure]:
         yield _NODE, "host_ram", size(match[1], "gb"), _step(text)
 
 
+_NOT_OWN: Final = ("KV cache", "out of memory", "on this node", "on the node", "actual memory used", "Sleep mode")
+
+
 def _own(text: str) -> Iterator[_Figure]:
     """psutil and nvidia-smi, printed by the user's own code."""
-    if "KV cache" in text or "out of memory" in text or "on this node" in text:
+    if any(words in text for words in _NOT_OWN):
         return
     if match := _GPU_PRINT.search(text):
         unit = match["unit"] or match["title"]
@@ -228,6 +244,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
     (("CPU Virtual Memory", "MA "), _deepspeed),
     (("memory (MB) | allocated",), _megatron),
     (("Memory on the node", "Memory usage on this node"), _ray),
+    (("\t",), _row),
     (("Sleep mode freed",), _sleep),
     (("host_used_GB",), _slime),
     (

@@ -34,6 +34,8 @@ def settings(log: str) -> dict[str, object]:
         "usage: train.py [-h] [--model MODEL] [--zero_stage ZERO_STAGE]",
         "{'loss': 0.53, 'grad_norm': 1.2, 'learning_rate': 1e-06, 'epoch': 0.1}",
         '{"event_id": "ab", "label": "RAY_WORKER_FAILURE", "message": "worker died"}',
+        '{"severity": "ERROR", "label": "OOM", "source": {"a": 1},\n "pid": 3, "worker": "raylet"}',
+        "{GPU: 80000, CPU: 10000, object_store_memory: 74910842880000}",
         "4711\t88.25\tpython serve_rm.py --reward_pretrain /models/rm --batch_size 64",
         "        gpu_memory_utilization=gpu_memory_utilization,",
         "    self.model=build(config)",
@@ -113,7 +115,11 @@ def test_a_hydra_dump_with_and_without_its_writer() -> None:
 
 
 def test_hydra_overrides_as_launch_line_and_as_printed_list() -> None:
-    launch = "python3 -m verl.trainer.main_ppo \\\n  data.max_response_length=4096 \\\n  +actor_rollout_ref.rollout.swap_space=0"
+    launch = (
+        "python3 -m verl.trainer.main_ppo \\\n"
+        "  data.max_response_length=4096 \\\n"
+        "  +actor_rollout_ref.rollout.swap_space=0"
+    )
     expected = {"data.max_response_length": 4096, "actor_rollout_ref.rollout.swap_space": 0}
     assert settings(launch) == expected
     printed = (
@@ -247,6 +253,7 @@ def test_versions(line: str, name: str, version: str) -> None:
         "ray 4 workers",
         "please upgrade to vllm 0.9.1",
         "Installing vllm>=0.8",
+        "24829\t0.09\tpython -m pip install -q ray==1.2.0",
     ],
 )
 def test_no_version(line: str) -> None:
@@ -283,7 +290,8 @@ def test_cards_and_memory() -> None:
         "gpu_count": 8,
     } | ({"nccl_version": "2.21.5"})
     free = "              total        used\nMem:          1007Gi       101Gi       3Gi\n"
-    assert context(free).hardware == {"ram_bytes": 1007 * 1024**3}
+    assert context(free).hardware == {"ram_bytes": 1007 * 1024**3, "ram_used_bytes": 101 * 1024**3}
+    assert context("Mem:   257088   130872   1   2\n").hardware["ram_bytes"] == 257088 * 1024**2
     assert context("tmpfs   24G   41M   24G   1% /dev/shm").hardware == {"shm_bytes": 24 * 1024**3}
 
 

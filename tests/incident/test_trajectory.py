@@ -101,3 +101,15 @@ def test_memory_is_bounded_and_the_points_stay_spread() -> None:
     assert steps[0] == 0
     assert steps[-1] == 19_999
     assert found[0].growth_bytes == 1024**2
+
+
+def test_a_process_that_grows_from_kill_to_kill() -> None:
+    log = "".join(
+        "Top 10 memory users:\nPID\tMEM(GB)\tCOMMAND\n"
+        f"77\t{20 + 15 * i}.00\tpython serve_rm.py --port 5000\n"
+        "912\t8.30\tray::LLMRayActor\n"
+        for i in range(5)
+    )
+    grows, flat = read(log)
+    assert (grows.what, grows.growth_bytes) == ("PID 77 (python serve_rm.py --port 5000)", 15 * GIB)
+    assert (flat.what, flat.growth_bytes) == ("PID 912 (ray::LLMRayActor)", None)
