@@ -14,6 +14,8 @@ from itertools import chain
 
 import ahocorasick_rs
 
+Hit = tuple[int, int]
+
 KIB = 1024
 BEFORE = 64 * KIB  # of a hit: config dumps stand further off, the head of the log has them
 AFTER = 32 * KIB  # the longest message, a kill with its table of processes in one cluster's banner, needs a tenth
@@ -25,8 +27,8 @@ CHUNK = 1024 * KIB  # stays in the processor's cache; larger than SMALL
 
 _REACH = max(BEFORE, TAIL) + KIB  # how far back a hit in the next chunk, or the tail, may ask
 
-# Beyond 64 literals the automaton loses its SIMD search and takes three times as long.
-MOST_ANCHORS = 64
+# Beyond 64 literals the automaton loses its SIMD search and takes four times as long: several small ones are faster.
+LITERALS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +117,35 @@ def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-def _searched(chunks: Iterable[bytes], anchors: tuple[bytes, ...]) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
+def _searched(chunks: Iterable[bytes], anchors: tuple[bytes, ...]) -> Iterator[tuple[bytes, list[Hit]]]:
     """Each chunk with the hits that end in it, as offsets from the beginning of the log, in their order."""
-    # Only the leftmost kinds switch on the automaton's SIMD search.
-    automaton = ahocorasick_rs.BytesAhoCorasick(list(anchors), matchkind=ahocorasick_rs.MatchKind.LeftmostLongest)
+    automata = _automata(anchors)
     overlap = max(map(len, anchors), default=1) - 1
     at = 0
     before = b""
     for chunk in chunks:
-        hits = []
-        if before:
-            seam = before + chunk[:overlap]
-            hits = [
-                (at - len(before) + start, at - len(before) + end)
-                for _, start, end in automaton.find_matches_as_indexes(seam)
-                if start < len(before) < end
-            ]
-        hits += [(at + start, at + end) for _, start, end in automaton.find_matches_as_indexes(chunk)]
-        yield chunk, hits
+        seam = before + chunk[:overlap]
+        border = len(before)
+        hits = [
+            (at - border + start, at - border + end)
+            for automaton in automata
+            for _, start, end in automaton.find_matches_as_indexes(seam)
+            if start < border < end
+        ]
+        for automaton in automata:
+            hits += [(at + start, at + end) for _, start, end in automaton.find_matches_as_indexes(chunk)]
+        yield chunk, sorted(hits)
         at += len(chunk)
         before = (before + chunk[-overlap:])[-overlap:] if overlap else b""
+
+
+def _automata(anchors: tuple[bytes, ...]) -> list[ahocorasick_rs.BytesAhoCorasick]:
+    groups = -(-len(anchors) // LITERALS)
+    return [
+        # Only the leftmost kinds switch on the SIMD search.
+        ahocorasick_rs.BytesAhoCorasick(anchors[group::groups], matchkind=ahocorasick_rs.MatchKind.LeftmostLongest)
+        for group in range(groups)
+    ]
 
 
 class _Held:
@@ -216,7 +227,11 @@ class _Held:
 
 
 def _line_start(data: bytes, limit: int) -> int:
-    """Where the first whole line before the limit begins; in a huge line, the first rewrite or word."""
+    """Where the first whole line before the limit begins; in a huge line, the first rewrite or word.
+
+    The end of a huge line may be the last the progress bar said before the hit.
+    """
+    limit = min(limit, BEFORE // 2)
     for border in (b"\n", b"\r", b" "):
         found = data.find(border, 0, limit)
         if found >= 0:

@@ -1,0 +1,192 @@
+"""The pass over the bytes: the same slices however the bytes come, every hit in one of them, memory flat."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oomdoctor import scan
+
+ANCHORS = (b"out of memory", b"Killed", b"exit code 137", b"\xe5\xb7\xb2\xe6\x9d\x80\xe6\xad\xbb")
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"BEFORE": 64, "AFTER": 48, "HEAD": 64, "TAIL": 64, "SMALL": 160, "LARGEST": 600, "CHUNK": 256}
+    for name, value in sizes.items():
+        monkeypatch.setattr(scan, name, value)
+    monkeypatch.setattr(scan, "_REACH", 96)
+
+
+def cut(data: bytes, size: int) -> Iterator[bytes]:
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+def log(lines: int, hits: dict[int, bytes]) -> bytes:
+    """Numbered lines, some of them with an anchor in it."""
+    return b"".join(b"line %d %s of a healthy step\n" % (n, hits.get(n, b"")) for n in range(1, lines + 1))
+
+
+def check_lines(data: bytes, pieces: list[scan.Slice]) -> None:
+    """Each slice is a stretch of the log, in order, and says truly which line it begins with."""
+    starts = [0, *(at + 1 for at, byte in enumerate(data) if byte == 10)]
+    least = 0
+    for piece in pieces:
+        at = data.find(piece.data, max(least, starts[piece.first_line - 1]))
+        assert at >= 0
+        assert data.count(b"\n", 0, at) + 1 == piece.first_line
+        least = at + 1
+
+
+def test_a_small_log_is_one_slice() -> None:
+    data = log(100, {50: b"Killed"})
+    assert list(scan.slices([data], ANCHORS)) == [scan.Slice(1, data)]
+
+
+def test_nothing_gives_nothing() -> None:
+    assert list(scan.slices([], ANCHORS)) == []
+    assert list(scan.slices([b"", b""], ANCHORS)) == []
+
+
+def test_a_large_log_gives_its_head_its_tail_and_what_is_around_the_hits() -> None:
+    data = log(60_000, {30_000: b"out of memory"})
+    head, middle, tail = scan.slices(cut(data, 70_001), ANCHORS)
+    assert head.first_line == 1
+    assert head.data.startswith(b"line 1 ")
+    assert head.data.endswith(b"\n")
+    assert b"line 30000 out of memory of a healthy step\n" in middle.data
+    number, words = middle.data.split(maxsplit=2)[1:]
+    assert int(number) == middle.first_line
+    assert words.startswith(b"of a healthy")
+    assert middle.first_line < 30_000 - 1000
+    assert middle.last_line > 30_000 + 500
+    assert tail.last_line == 60_000
+    assert tail.data.endswith(b"line 60000  of a healthy step\n")
+    assert sum(len(piece.data) for piece in (head, middle, tail)) < 64 * 5 * 1024
+
+
+def test_without_ends_a_log_without_hits_gives_nothing() -> None:
+    assert list(scan.slices([log(60_000, {})], ANCHORS, ends=False)) == []
+    assert list(scan.slices([log(10, {})], ANCHORS, ends=False)) == []
+    (piece,) = scan.slices([log(10, {5: b"Killed"})], ANCHORS, ends=False)
+    assert b"line 5 Killed" in piece.data
+
+
+def test_a_log_without_a_final_line_break_counts_as_grep_does() -> None:
+    assert scan.Slice(1, b"a\nb").last_line == 2
+    assert scan.Slice(7, b"a\nb\n").last_line == 8
+    assert scan.Slice(7, b"\n").last_line == 7
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 255, 256, 257, 1000, 10_000])
+def test_any_size_of_blocks_gives_the_same_slices(size: int) -> None:
+    data = log(400, {3: b"Killed", 90: b"out of memory", 91: b"exit code 137", 250: "已杀死".encode(), 399: b"Killed"})
+    assert list(scan.slices(cut(data, size), ANCHORS)) == list(scan.slices([data], ANCHORS))
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_an_anchor_across_the_border_of_two_chunks_is_found() -> None:
+    anchor = b"out of memory"
+    for shift in range(len(anchor) + 2):
+        before = b"x\n" * 300
+        at = 2 * 256 - shift
+        data = before[:at] + anchor + b"\n" + b"y\n" * 400
+        assert any(anchor in piece.data for piece in scan.slices([data], ANCHORS)), shift
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> bytes:
+    chosen = random.Random(draw(st.integers(0, 2**32)))
+    longest = draw(st.sampled_from([5, 40, 300, 2000]))
+    dense = draw(st.sampled_from([0.0, 0.02, 0.3, 0.9]))
+    text = bytearray()
+    for _ in range(draw(st.integers(0, 120))):
+        text += b"z" * chosen.randrange(longest)
+        if chosen.random() < dense:
+            text += chosen.choice(ANCHORS)
+        text += chosen.choice([b"\n", b"\n", b"\n", b"\r\n", b"\r", b" "])
+    return bytes(text)
+
+
+@pytest.mark.usefixtures("small_windows")
+@settings(max_examples=150, deadline=None)
+@given(data=logs(), size=st.integers(1, 600), ends=st.booleans())
+def test_every_hit_is_read_once(data: bytes, size: int, ends: bool) -> None:
+    pieces = list(scan.slices(cut(data, size), ANCHORS, ends=ends))
+    assert pieces == list(scan.slices([data], ANCHORS, ends=ends))
+    check_lines(data, pieces)
+    assert all(len(piece.data) <= 600 + 2 * 256 for piece in pieces)
+    for number, line in enumerate(data.split(b"\n"), 1):
+        hits = sum(line.count(anchor) for anchor in ANCHORS)
+        if not hits:
+            continue
+        owners = [piece for piece in pieces if piece.owns(number) and piece.first_line <= number <= piece.last_line]
+        if len(line) <= 32:  # a line longer than the windows may be cut, and then has two owners
+            assert sum(line in piece.data.split(b"\n") for piece in owners) == 1
+        assert any(anchor in piece.data for piece in owners for anchor in ANCHORS)
+
+
+def test_dense_hits_come_in_bounded_slices_that_overlap_and_keep_every_message_whole() -> None:
+    message = b"Killed %d\n first\n second\n third\n"
+    data = b"".join(message % n for n in range(250_000))
+    pieces = list(scan.slices([data], ANCHORS))
+    assert len(pieces) > 2
+    assert max(len(piece.data) for piece in pieces) < 4 * 1024**2
+    read = []
+    for piece in pieces:
+        lines = piece.data.split(b"\n")
+        for at, line in enumerate(lines):
+            if line.startswith(b"Killed") and piece.owns(piece.first_line + at):
+                assert lines[at + 1 : at + 4] == [b" first", b" second", b" third"]
+                read.append(int(line.split()[1]))
+    assert read == list(range(250_000))
+
+
+def test_a_huge_line_gives_bounded_slices_around_its_hits() -> None:
+    step = b"step loss=0.25 "
+    line = step * 400_000 + b"CUDA out of memory. Tried to allocate 2.00 GiB " + step * 400_000
+    head, middle, tail = scan.slices(cut(b"first\n" + line + b"\nlast\n", 65_536), ANCHORS)
+    assert head.first_line == 1
+    assert (middle.first_line, tail.first_line) == (2, 2)
+    assert b"CUDA out of memory. Tried to allocate 2.00 GiB " in middle.data
+    assert len(middle.data) < 128 * 1024
+    assert middle.data.startswith(b"step ") or middle.data.startswith(b"loss")  # not inside a word
+    assert tail.data.endswith(b"\nlast\n")
+    assert tail.last_line == 3
+
+
+def test_more_anchors_than_one_automaton_takes_are_all_found() -> None:
+    anchors = tuple(b"anchor-%03d;" % n for n in range(150))
+    for anchor in (anchors[0], anchors[70], anchors[149]):
+        data = log(40_000, {20_000: anchor})
+        assert any(anchor in piece.data for piece in scan.slices([data], anchors))
+
+
+def test_memory_stays_flat() -> None:
+    """A subprocess, because the highest mark of this one is not its own."""
+    script = """
+        import resource
+        from oomdoctor import scan
+        block = b"step 17 loss 0.25 tokens/s 1034.2 and nothing else to say today\\n" * 16000
+        def blocks():
+            for n in range(200):
+                yield block
+                if n % 50 == 49:
+                    yield b"CUDA out of memory\\n"
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found = sum(b"CUDA out of memory" in piece.data for piece in scan.slices(blocks(), (b"out of memory",)))
+        print(found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    found, grown = map(int, done.stdout.split())
+    assert found == 4
+    assert grown < 30_000 * (1 if sys.platform != "darwin" else 1024)
