@@ -10,30 +10,105 @@ from oomdoctor.streams import Line, Page
 
 BEFORE = 60
 AFTER = 40
+# A traceback of thirty frames, each with its code and its carets, chained once
+TRACEBACK = 240
+# Lines that an exception's own text may take before the words that made the event
+MESSAGE = 12
 
-_FRAME = re.compile(r'^\s*File "([^"]{1,400})", line (\d{1,7}), in (\S{1,200})')
+# The comma is missing where faulthandler prints.
+_FRAME = re.compile(r'\s{0,200}File "([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})')
+_RICH_FRAME = re.compile(r"((?:/|~|\.|[A-Za-z]:\\)[^:\n]{0,400}):(\d{1,7}) in (\S{1,200})")
+_RICH_CODE = re.compile(r"\s{0,8}❱ {0,8}\d{1,7} │?(.{0,400})")
+# "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Policy.fit() (pid=7, ip=10.0.0.7, ...)"
+_REMOTE = re.compile(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
+_EXCEPTION = re.compile(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
+_CARETS = re.compile(r"[\s~^]{1,400}$")
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_HEAD = "(most recent call last)"
+_HEAD_REVERSED = "(most recent call first)"
 
 
 def around(page: Page, index: int) -> Surroundings:
-    before = page.before(index, BEFORE)
+    before = page.before(index, TRACEBACK)
     after = page.after(index, AFTER)[1:]
     return Surroundings(
-        before=tuple(line.text for line in before),
+        before=tuple(line.text for line in before[-BEFORE:]),
         after=tuple(line.text for line in after),
-        trace=frames(before),
+        trace=frames(before) or _printed_behind(page.lines[index].text, after),
     )
 
 
-def frames(lines: Sequence[Line]) -> tuple[Frame, ...]:
-    """The frames of the last traceback in these lines, innermost last."""
+def frames(before: Sequence[Line]) -> tuple[Frame, ...]:
+    """The frames of the traceback that these lines end with, innermost last; those of chained ones before them.
+
+    A remote call of Ray is a frame of the file "ray", which has no line.
+    """
+    lines = _of_one_writer(before)
     found: list[Frame] = []
+    last = -1
+    chained = False
     for position, line in enumerate(lines):
-        if "Traceback (most recent call last)" in line.text:
-            found.clear()
-        match = _FRAME.match(line.text)
-        if match is None:
-            continue
-        after = lines[position + 1].text.strip() if position + 1 < len(lines) else ""
-        code = "" if _FRAME.match(after) or after.startswith("Traceback") else after
-        found.append(Frame(match[1], int(match[2]), match[3], code))
-    return tuple(found)
+        text = line.text
+        if _HEAD in text:
+            if not chained:
+                found.clear()
+            chained = False
+        elif text.startswith(_CHAINED):
+            chained = True
+        elif (frame := _frame(lines, position)) is not None:
+            found.append(frame)
+            last = position
+    return tuple(found) if len(lines) - last <= MESSAGE else ()
+
+
+def _of_one_writer(lines: Sequence[Line]) -> Sequence[Line]:
+    """Only the lines of the writer whose traceback is nearest, where those of several stand in one another."""
+    if len({line.writer for line in lines}) < 2:
+        return lines
+    nearest = next((line.writer for line in reversed(lines) if _is_frame(line.text)), None)
+    if nearest is None:
+        return lines
+    return [line for line in lines if line.writer in (nearest, "") or _HEAD in line.text]
+
+
+def _is_frame(text: str) -> bool:
+    return _FRAME.match(text) is not None or _RICH_FRAME.match(text) is not None
+
+
+def _frame(lines: Sequence[Line], position: int) -> Frame | None:
+    text = lines[position].text
+    if match := _FRAME.match(text):
+        return Frame(match[1], int(match[2]), match[3], _code(lines, position + 1))
+    if match := _RICH_FRAME.match(text):
+        return Frame(match[1], int(match[2]), match[3], _rich_code(lines, position + 1))
+    if match := _REMOTE.search(text):
+        return Frame("ray", 0, match[1], f"ray::{match[1]}()")
+    return None
+
+
+def _code(lines: Sequence[Line], position: int) -> str:
+    """The source line under a frame's head."""
+    text = lines[position].text if position < len(lines) else ""
+    indented = text[:1] in (" ", "\t")
+    return text.strip() if indented and not _is_frame(text) and not _CARETS.match(text) else ""
+
+
+def _rich_code(lines: Sequence[Line], position: int) -> str:
+    """The line with the arrow among those that rich shows of the source."""
+    for line in lines[position : position + 12]:
+        if match := _RICH_CODE.match(line.text):
+            return match[1].strip(" │")
+        if _RICH_FRAME.match(line.text):
+            break
+    return ""
+
+
+def _printed_behind(text: str, after: Sequence[Line]) -> tuple[Frame, ...]:
+    """The frames where the message comes first: loggers that print the exception before its traceback, faulthandler."""
+    if _EXCEPTION.search(text) is None:
+        return ()
+    head = next((line.text for line in after[:3] if _HEAD in line.text or _HEAD_REVERSED in line.text), None)
+    if head is None:
+        return ()
+    found = [frame for position in range(len(after)) if (frame := _frame(after, position)) is not None]
+    return tuple(found if _HEAD in head else found[::-1])

@@ -1,0 +1,201 @@
+"""The traceback that leads to an event: prefixes off, chains whole, the others' frames left out."""
+
+from __future__ import annotations
+
+from oomdoctor.families.event import Frame
+from oomdoctor.families.surroundings import around
+from oomdoctor.streams import page
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+def trace(text: str, at: str = OOM) -> tuple[Frame, ...]:
+    log = page("a", 1, text.encode())
+    index = next(i for i, line in enumerate(log.lines) if at in line.text)
+    return around(log, index).trace
+
+
+def functions(text: str, at: str = OOM) -> list[str]:
+    return [frame.function for frame in trace(text, at)]
+
+
+def test_a_traceback_gives_its_frames_with_their_code_innermost_last() -> None:
+    text = f"""\
+Traceback (most recent call last):
+  File "/app/train.py", line 31, in <module>
+    main()
+    ~~~~^^
+  File "/app/train.py", line 20, in main
+    loss.backward()
+  File "/env/torch/autograd/graph.py", line 825, in _engine_run_backward
+    return Variable._execution_engine.run_backward(  # Calls into the C++ engine to run the backward pass
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+{OOM}"""
+    assert trace(text) == (
+        Frame("/app/train.py", 31, "<module>", "main()"),
+        Frame("/app/train.py", 20, "main", "loss.backward()"),
+        Frame(
+            "/env/torch/autograd/graph.py",
+            825,
+            "_engine_run_backward",
+            "return Variable._execution_engine.run_backward(  # Calls into the C++ engine to run the backward pass",
+        ),
+    )
+
+
+def test_frames_without_source_have_no_code() -> None:
+    text = f"""\
+Traceback (most recent call last):
+  File "python/ray/_raylet.pyx", line 440, in ray._raylet.execute_task
+  File "<frozen runpy>", line 198, in _run_module_as_main
+    ^^^^^^^^^^^
+{OOM}"""
+    assert [frame.code for frame in trace(text)] == ["", ""]
+
+
+def test_the_ranks_that_print_at_once_come_apart() -> None:
+    text = f"""\
+[rank0]: Traceback (most recent call last):
+[rank1]: Traceback (most recent call last):
+[rank0]:   File "/app/a.py", line 1, in zero
+[rank1]:   File "/app/b.py", line 2, in one
+[rank1]:     x = y.to(0)
+[rank0]:     loss.backward()
+[rank1]: RuntimeError: other
+[rank0]: {OOM}"""
+    assert trace(text) == (Frame("/app/a.py", 1, "zero", "loss.backward()"),)
+
+
+def test_a_bare_message_takes_the_frames_of_one_writer_only() -> None:
+    text = f"""\
+(WorkerDict pid=1)   File "/app/a.py", line 1, in one
+(WorkerDict pid=2)   File "/app/b.py", line 2, in two
+(WorkerDict pid=2)     return x
+{OOM}"""
+    assert functions(text) == ["two"]
+
+
+def test_an_older_traceback_is_forgotten() -> None:
+    text = f"""\
+Traceback (most recent call last):
+  File "/app/old.py", line 1, in old
+    old()
+KeyError: 'x'
+Traceback (most recent call last):
+  File "/app/new.py", line 1, in new
+    new()
+{OOM}"""
+    assert functions(text) == ["new"]
+
+
+def test_a_traceback_far_above_is_another_matter() -> None:
+    between = "\n".join(f"step {n} done" for n in range(20))
+    text = f"""\
+Traceback (most recent call last):
+  File "/app/old.py", line 1, in old
+    old()
+KeyError: 'x'
+{between}
+{OOM}"""
+    assert trace(text) == ()
+
+
+def test_chained_tracebacks_are_one() -> None:
+    for chain in (
+        "During handling of the above exception, another exception occurred:",
+        "The above exception was the direct cause of the following exception:",
+    ):
+        text = f"""\
+Traceback (most recent call last):
+  File "/app/inner.py", line 1, in inner
+    x = torch.empty(n)
+{OOM}
+
+{chain}
+
+Traceback (most recent call last):
+  File "/app/outer.py", line 9, in outer
+    inner()
+RuntimeError: the engine died"""
+        assert functions(text) == ["inner"]
+        assert functions(text, "the engine died") == ["inner", "outer"]
+
+
+def test_a_remote_call_of_ray_is_a_frame() -> None:
+    text = f"""\
+Traceback (most recent call last):
+  File "/app/driver.py", line 8, in <module>
+    ray.get(refs)
+ray.exceptions.RayTaskError(OutOfMemoryError): \x1b[36mray::PolicyActor.backload_to_gpu()\x1b[39m (pid=7, ip=10.0.0.7)
+  File "/app/actor.py", line 88, in backload_to_gpu
+    self.engine.reload()
+{OOM}"""
+    assert trace(text) == (
+        Frame("/app/driver.py", 8, "<module>", "ray.get(refs)"),
+        Frame("ray", 0, "PolicyActor.backload_to_gpu", "ray::PolicyActor.backload_to_gpu()"),
+        Frame("/app/actor.py", 88, "backload_to_gpu", "self.engine.reload()"),
+    )
+
+
+def test_a_process_title_in_a_table_is_no_frame() -> None:
+    text = f"14\t7.00\tray::PolicyActor.fit\nray::PolicyActor.fit is running\n{OOM}"
+    assert trace(text) == ()
+
+
+def test_a_rich_traceback_gives_its_frames() -> None:
+    text = f"""\
+╭──────────────── Traceback (most recent call last) ────────────────╮
+│ /app/very/long/folder/of/a/project/that/does/not/fit/into/the/box │
+│ /train.py:217 in train_step                                       │
+│                                                                   │
+│   214 │   │   out = model(batch)                                  │
+│ ❱ 217 │   │   loss.backward()                                     │
+│   218 │   │   return loss                                         │
+│                                                                   │
+│ /env/torch/_tensor.py:521 in backward                             │
+╰───────────────────────────────────────────────────────────────────╯
+{OOM}"""
+    assert trace(text) == (
+        Frame(
+            "/app/very/long/folder/of/a/project/that/does/not/fit/into/the/box/train.py",
+            217,
+            "train_step",
+            "loss.backward()",
+        ),
+        Frame("/env/torch/_tensor.py", 521, "backward"),
+    )
+
+
+def test_a_logger_may_print_the_exception_before_its_traceback() -> None:
+    text = f"""\
+{OOM}
+Traceback (most recent call last):
+  File "/app/train.py", line 20, in step
+    loss.backward()"""
+    assert functions(text) == ["step"]
+
+
+def test_the_traceback_of_something_else_below_is_not_taken() -> None:
+    text = """\
+Graph capturing finished in 30 secs, took 2.28 GiB
+WorkerProc hit an exception.
+Traceback (most recent call last):
+  File "/app/train.py", line 20, in step
+    loss.backward()"""
+    assert functions(text, "Graph capturing finished") == []
+
+
+def test_faulthandler_prints_the_innermost_frame_first() -> None:
+    text = """\
+Fatal Python error: Bus error
+
+Current thread 0x00007f0 (most recent call first):
+  File "/env/torch/storage.py", line 12 in _share
+  File "/app/data.py", line 3 in collate"""
+    assert functions(text, "Fatal Python error") == ["collate", "_share"]
+
+
+def test_what_stands_around_is_kept_for_stages_and_causes() -> None:
+    log = page("a", 1, b"one\ntwo\nCUDA out of memory\nthree\n")
+    found = around(log, 2)
+    assert (found.before, found.after) == (("one", "two"), ("three", ""))
