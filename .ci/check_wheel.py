@@ -1,0 +1,44 @@
+"""Is everything in the wheel, nothing else, and the same from the sdist as from the tree?"""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+TOP = Path(__file__).parent.parent
+LARGEST = 1_000_000
+
+
+def wanted() -> set[str]:
+    """Every file of the package and every grammar, as the wheel names them."""
+    package = {p.relative_to(TOP).as_posix() for p in (TOP / "oomdoctor").rglob("*") if p.is_file()}
+    grammars = {f"oomdoctor/_grammars/{p.name}" for p in (TOP / "grammars").iterdir()}
+    return {name for name in package if "__pycache__" not in name} | grammars
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
+
+
+def main(from_sdist: Path, from_tree: Path) -> None:
+    found = contents(from_sdist)
+    package = {name for name in found if ".dist-info/" not in name}
+    problems = [f"missing: {name}" for name in sorted(wanted() - package)]
+    problems += [f"should not be there: {name}" for name in sorted(package - wanted())]
+    if not any(name.endswith("/licenses/LICENSE") for name in found):
+        problems.append("missing: the licence")
+    if from_sdist.stat().st_size > LARGEST:
+        problems.append(f"{from_sdist.stat().st_size} bytes are too many")
+    other = contents(from_tree)
+    problems += [
+        f"differs from sdist to tree: {n}" for n in sorted(found.keys() | other.keys()) if found.get(n) != other.get(n)
+    ]
+    if problems:
+        sys.exit("\n".join(problems))
+    sys.stdout.write(f"{from_sdist.name}: {len(found)} files, {from_sdist.stat().st_size} bytes\n")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

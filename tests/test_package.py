@@ -1,0 +1,55 @@
+"""What is installed: the grammars, the pages, the types."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib import metadata, resources
+from pathlib import Path
+
+import pytest
+
+import oomdoctor
+from oomdoctor import grammars
+from oomdoctor.causes import causes
+from oomdoctor.families import families
+
+INSIDE = Path(oomdoctor.__file__).parent
+
+
+def test_ci_tests_the_wheel_and_not_the_tree() -> None:
+    if os.environ.get("OOMDOCTOR_TESTED") != "wheel":
+        pytest.skip("only where CI has installed the wheel")
+    origin = json.loads(metadata.distribution("oomdoctor").read_text("direct_url.json") or "{}")
+    assert not origin.get("dir_info", {}).get("editable")
+    assert INSIDE.parent.name == "site-packages"
+    assert grammars.FOLDER.parent == INSIDE
+
+
+def test_every_grammar_opens_from_where_it_is_installed() -> None:
+    found = sorted(path.stem for path in grammars.FOLDER.glob("*.lark") if path.stem != "common")
+    assert "cuda" in found
+    for name in found:
+        # Nothing in its language, or something: that it answers means that the grammar and what it imports were read.
+        assert grammars.parse(name, "\x00") is None
+
+
+def test_families_and_causes_are_found_by_their_names() -> None:
+    assert {"cuda"} <= {family.name for family in families()}
+    assert [cause.id for cause in causes()] == sorted({cause.id for cause in causes()})
+
+
+def test_every_cause_has_its_page() -> None:
+    assert [cause.id for cause in causes() if not cause.page.is_file()] == []
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert resources.files(oomdoctor).joinpath("py.typed").is_file()
+
+
+def test_the_face_of_the_library() -> None:
+    assert sorted(oomdoctor.__all__) == ["Report", "__version__", "diagnose"]
+    assert all(getattr(oomdoctor, name) is not None for name in oomdoctor.__all__)
+    with pytest.raises(AttributeError, match="nope"):
+        _ = oomdoctor.nope
+    assert metadata.version("oomdoctor") == oomdoctor.__version__
