@@ -168,7 +168,10 @@ def _death(page: Page, index: int) -> Read:
     why = why or _crashed(page, index, pid)
     if why is not None:
         return Lookalike(at, why)
+    exit_type = _exit_type(found)
     cause = next((told for name, told in _CAUSES.items() if name in found), None)
+    if exit_type == "NODE_OUT_OF_MEMORY":
+        cause = "out-of-memory"
     if cause == "unavailable" and "broken" not in found:
         role, strength = _cascade()
     else:
@@ -183,7 +186,7 @@ def _death(page: Page, index: int) -> Read:
         pool="host_ram" if strength else "none",
         error=_value(found, "error"),
         cause=cause,
-        exit_type=_exit_type(found),
+        exit_type=exit_type,
         exit_code=code,
         class_name=class_name,
         actor_id=_value(found, "actor_id"),

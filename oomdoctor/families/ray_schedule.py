@@ -152,7 +152,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             time=line.mark.time,
             process=Process(pid=line.mark.pid, name=line.mark.name, node=line.mark.ip),
             # The raylet writes down every request that is not placed at once; the driver hears of those that wait.
-            role="confirmation" if key == "raylet_waiting" else "root",
+            role="confirmation" if key == "raylet_waiting" and line.mark.name == "raylet" else "root",
             state=state,
             requested=requested,
             available=_available(found),
@@ -185,6 +185,8 @@ def _requests(found: _Clauses) -> list[tuple[_Amounts | None, int | None]]:
     if in_words is not None:
         return [(in_words, None)]
     requests: list[tuple[_Amounts | None, int | None]] = []
+    if any(name == "asked" for name, _ in found):  # one request, before 1.8 in braces of its own for each resource
+        return [(_merged(found), None)]
     for name, values in found:
         if name == "has":
             break
@@ -193,6 +195,16 @@ def _requests(found: _Clauses) -> list[tuple[_Amounts | None, int | None]]:
         elif name == "demand" and requests:
             requests[-1] = (requests[-1][0], int(_float(values[0]) or 0))
     return requests
+
+
+def _merged(found: _Clauses) -> _Amounts | None:
+    amounts: dict[str, float] = {}
+    for name, values in found:
+        if name == "has":
+            break
+        if name == "bundle":
+            amounts.update(_amounts(values[0]) or {})
+    return amounts or None
 
 
 def _in_words(found: _Clauses, part: str) -> _Amounts | None:
@@ -368,6 +380,8 @@ FAMILY = Family(
         " is not schedulable",
         "Total available GPUs",
         "total number of available GPUs",
+        "scheduling_state: INFEASIBLE",
+        "scheduling_state: NO_RESOURCES",
         "Autoscaler status",
         "No trial is running and no new trial",
     ),
