@@ -1,0 +1,101 @@
+"""What README.md shows is what happens. `pytest --update` writes it anew."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+README = TOP / "README.md"
+
+
+def block(name: str) -> str:
+    found = re.search(rf"<!-- {name} -->\n```\w+\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"README.md has no block behind <!-- {name} -->"
+    return found[1]
+
+
+def check(name: str, printed: str, update: bool) -> None:
+    if update:
+        text = README.read_text(encoding="utf-8")
+        parts = re.split(rf"(<!-- {name} -->\n```\w+\n).*?(```)", text, maxsplit=1, flags=re.DOTALL)
+        README.write_text(parts[0] + parts[1] + printed + parts[2] + parts[3], encoding="utf-8")
+    assert block(name) == printed
+
+
+def oomdoctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "NO_COLOR")}
+    return subprocess.run(
+        [sys.executable, "-c", "from oomdoctor.cli import main; main()", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=TOP,
+        env=environment | {"COLUMNS": "100"},
+    )
+
+
+def test_the_help(update: bool) -> None:
+    printed = re.sub(r" <[\w\[\]]+>", "", oomdoctor("diagnose", "--help").stdout)  # types, which not every Typer prints
+    check("help", printed, update)
+
+
+def test_the_first_report(update: bool) -> None:
+    arguments = block("diagnose").split("oomdoctor ", 1)[1].split()
+    done = oomdoctor(*arguments)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    check("output", "$ oomdoctor " + " ".join(arguments) + "\n" + done.stdout, update)
+
+
+@pytest.mark.parametrize("name", ["diagnose", "test"])
+def test_the_two_commands_name_what_is_there(name: str) -> None:
+    (command,) = block(name).splitlines()
+    assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -q ")
+    for path in re.findall(r"fixtures/\S+", command):
+        assert (TOP / path).exists()
+
+
+def test_every_command_of_the_section_on_use_is_understood() -> None:
+    section = README.read_text(encoding="utf-8").split("## Use", 1)[1].split("## How it works", 1)[0]
+    lines = re.findall(r"^(?:[^#\n`]*\| )?oomdoctor (\w+)([^#\n]*)", section, re.MULTILINE)
+    assert len(lines) >= 7
+    for command, rest in lines:
+        flags = [word for word in rest.split() if word.startswith("-") and word != "-"]
+        text = oomdoctor(command, "--help").stdout
+        assert [flag for flag in flags if flag not in text] == []
+
+
+def test_the_exit_codes_are_those_of_the_help() -> None:
+    table = dict(re.findall(r"^\| (\d+) \| (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE))
+    lines = oomdoctor("--help").stdout.split("Exit codes:")[1].split("Options:")[0].splitlines()
+    told = dict(line.split(maxsplit=1) for line in lines if line.strip())
+    assert table.keys() == told.keys() == {"0", "1", "2", "3", "70"}
+
+
+def test_the_program_runs(tmp_path: Path) -> None:
+    log = (TOP / block("diagnose").split("oomdoctor diagnose ", 1)[1].strip()).read_bytes()
+    (tmp_path / "train.log").write_bytes(log)
+    done = subprocess.run(
+        [sys.executable, "-c", block("library")],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert done.stdout.strip()
+
+
+def test_links_lead_somewhere() -> None:
+    for document in TOP.glob("*.md"):
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+            if not target.startswith("https://"):
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
