@@ -84,7 +84,7 @@ def slices(blocks: Iterable[bytes], anchors: tuple[bytes, ...], *, ends: bool = 
             if window is None:
                 window = near
             elif near.start <= window.end:
-                window.end, window.last = near.end, near.last
+                window.end, window.last = max(window.end, near.end), max(window.last, near.last)
             else:
                 yield from held.pieces(window)
                 window = near

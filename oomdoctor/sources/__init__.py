@@ -29,6 +29,7 @@ def gather(paths: Sequence[str], *, absolute: bool = False) -> tuple[list[Source
             sources.append(Source(STDIN_NAME, None))
             continue
         try:
+            os.stat(path)  # noqa: PTH116  # Path("") would be the current folder
             files, met = _files(Path(path))
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             troubles.append(Trouble(shown(path), _why(error)))
@@ -43,7 +44,6 @@ def gather(paths: Sequence[str], *, absolute: bool = False) -> tuple[list[Source
 
 
 def _files(path: Path) -> tuple[list[Path], list[Trouble]]:
-    path.stat()
     return logs_in(path) if path.is_dir() else ([path], [])
 
 

@@ -145,10 +145,10 @@ def _bounded(name: str, head: bytes, stream: BinaryIO, opened: Opened) -> Iterat
             except errors as error:
                 raise UnreadableError(f"damaged {name} file: read up to the damage") from error
             given += len(piece)
-            if given > LARGEST or given > max(FREE_OF_RATIO, HIGHEST_RATIO * taken):
-                raise UnreadableError(f"{name} file unpacks to {given // taken} times its size: read only that far")
             if piece:
                 yield piece
+            if given > LARGEST or given > max(FREE_OF_RATIO, HIGHEST_RATIO * taken):
+                raise UnreadableError(f"{name} file unpacks to {given // taken} times its size: read only that far")
             if decompressor.eof:
                 data = decompressor.unused_data.lstrip(b"\0")  # files are padded with zeros
                 decompressor = None
