@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike, Read, Role
+from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.incident.stage import stage_of
 
@@ -138,6 +139,7 @@ def _crash(
         pool=root.pool,
         stage=stage,
         context=context,
+        ledgers=tuple(ledger for ledger in ledgers(told) if SIDES.get(ledger.pool) == side),
         trajectory=next((t for t in trajectories if SIDES.get(t.pool) == side and t.growth_bytes), None),
         lookalikes=lookalikes,
     )

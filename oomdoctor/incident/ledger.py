@@ -1,0 +1,150 @@
+"""Where the memory was, per GPU and per node: each row printed, derived or unknown, and what the rows leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import Event
+from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
+from oomdoctor.families.vllm_error import NotEnoughFree
+from oomdoctor.families.vllm_figures import MemoryProfile
+from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.model import Basis, Ledger, LedgerRow
+from oomdoctor.incident.roles import short_name
+from oomdoctor.units import MIB
+
+# Figures with two decimals leave some MiB open between them.
+LEAST_SHOWN: Final = 64 * MIB
+# As many processes of a node get a row of their own; the rest of the table shares one.
+PROCESSES_SHOWN: Final = 5
+
+
+def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
+    """One ledger for each card and node whose figures the log prints, the first print of each."""
+    found: dict[tuple[str, str], Ledger] = {}
+    for ledger in _all(events):
+        known = found.get((ledger.pool, ledger.device))
+        if known is None or len(ledger.rows) > len(known.rows):
+            found[ledger.pool, ledger.device] = ledger
+    return tuple(found.values())
+
+
+def _all(events: Sequence[Event]) -> Iterator[Ledger]:
+    for event in events:
+        if isinstance(event, NodeOutOfMemory) and (event.rows or event.used_bytes):
+            yield _node(event)
+        elif isinstance(event, DeviceOutOfMemory) and event.total_bytes:
+            yield _card(event)
+        elif isinstance(event, MemoryProfile) and event.total_bytes:
+            yield _engine(event)
+        elif isinstance(event, NotEnoughFree):
+            yield _start(event)
+
+
+def _node(event: NodeOutOfMemory) -> Ledger:
+    line = event.at.line
+    rows = [_process(name, members, line) for name, members in _by_name(event.rows)[:PROCESSES_SHOWN]]
+    rest = [row for _, members in _by_name(event.rows)[PROCESSES_SHOWN:] for row in members]
+    if rest:
+        rows.append(LedgerRow(f"{len(rest)} smaller processes of the table", _sum(rest), "derived", line))
+    if event.object_store_bytes:
+        rows.append(LedgerRow("object store", event.object_store_bytes, "printed", line))
+    if event.used_bytes is not None:
+        shown = sum(row.bytes or 0 for row in rows)
+        if event.used_bytes > shown:
+            what = "in use, in no row of the table" if rows else "in use"
+            rows.append(LedgerRow(what, event.used_bytes - shown, "derived" if rows else "printed", line))
+        if event.total_bytes is not None:
+            rows.append(LedgerRow("free", event.total_bytes - event.used_bytes, "derived", line))
+    return Ledger(
+        "host_ram", f"node {event.process.node or event.node_id or ''}".strip(), event.total_bytes, tuple(rows)
+    )
+
+
+def _by_name(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The table's rows by what they run, the largest group first."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(short_name(row.command), []).append(row)
+    return sorted(groups.items(), key=lambda group: -_sum(group[1]))
+
+
+def _process(name: str, members: Sequence[Row], line: int) -> LedgerRow:
+    if len(members) == 1:
+        return LedgerRow(f"{name} (pid {members[0].pid})", members[0].bytes, "printed", line)
+    return LedgerRow(f"{len(members)} x {name}", _sum(members), "derived", line)
+
+
+def _sum(rows: Sequence[Row]) -> int:
+    return sum(row.bytes or 0 for row in rows)
+
+
+def _card(event: DeviceOutOfMemory) -> Ledger:
+    """The card at the moment of the refusal. Of a card whose driver pages to host memory nothing adds up."""
+    card = card_of(event)
+    rows = [] if card.oversubscribed else [row for row in _card_rows(event, card) if row.bytes]
+    if event.free_bytes is not None:
+        rows.append(LedgerRow("free", event.free_bytes, "printed", event.at.line))
+    return Ledger("gpu", _card_name(event), event.total_bytes, tuple(rows))
+
+
+def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
+    line = event.at.line
+    for process in card.others:
+        yield LedgerRow(f"process {process.pid}", process.bytes, "printed", line)
+    if card.unaccounted_bytes is not None and card.unaccounted_bytes > LEAST_SHOWN:
+        yield LedgerRow("processes the driver does not list", card.unaccounted_bytes, "derived", line)
+    if card.non_torch_bytes is not None:
+        yield LedgerRow("this process outside PyTorch", card.non_torch_bytes, "derived", line)
+    elif card.others_bytes is None and card.beyond_bytes is not None:
+        yield LedgerRow("outside PyTorch, and other processes", card.beyond_bytes, "derived", line)
+    if event.private_pools_bytes:
+        yield LedgerRow("private pools (CUDA graphs)", event.private_pools_bytes, "printed", line)
+        yield LedgerRow("live tensors", card.live_bytes, "derived", line)
+    else:
+        yield LedgerRow("live tensors", card.live_bytes, "printed", line)
+    basis: Basis = "printed" if event.unallocated_bytes is not None else "derived"
+    yield LedgerRow("reserved but unallocated", card.unallocated_bytes, basis, line)
+
+
+def _card_name(event: Event) -> str:
+    """The GPU by the process's own count: with one visible card per rank every rank calls it 0."""
+    parts = [f"gpu {event.process.gpu}" if event.process.gpu is not None else "the gpu"]
+    if event.process.rank is not None:
+        parts.append(f"of rank {event.process.rank}")
+    elif event.process.pid is not None:
+        parts.append(f"of pid {event.process.pid}")
+    if event.process.node:
+        parts.append(f"on {event.process.node}")
+    return " ".join(parts)
+
+
+def _engine(event: MemoryProfile) -> Ledger:
+    """What the engine planned for its share of the card, and what it left outside."""
+    line = event.at.line
+    parts = (
+        ("weights", event.weights_bytes),
+        ("outside PyTorch", event.non_torch_bytes),
+        ("weights and outside PyTorch", event.consumed_bytes),
+        ("activation peak", event.activation_bytes),
+        ("CUDA graphs", event.graph_bytes),
+        ("KV cache", event.kv_bytes),
+    )
+    rows = [LedgerRow(what, size, "printed", line) for what, size in parts if size is not None]
+    if event.requested_bytes is not None and event.total_bytes is not None:
+        left = event.total_bytes - event.requested_bytes
+        rows.append(LedgerRow("outside the engine's share", left, "derived", line))
+    return Ledger("gpu", f"{_card_name(event)}, as the engine planned it", event.total_bytes, tuple(rows))
+
+
+def _start(event: NotEnoughFree) -> Ledger:
+    rows = []
+    if event.free_bytes is not None and event.total_bytes is not None:
+        held = event.total_bytes - event.free_bytes
+        rows = [
+            LedgerRow("in use before the engine started", held, "derived", event.at.line),
+            LedgerRow("free", event.free_bytes, "printed", event.at.line),
+        ]
+    return Ledger("gpu", _card_name(event), event.total_bytes, tuple(rows))

@@ -1,0 +1,104 @@
+"""Where the memory was: every row printed or derived, and the rows add up or the rest is named."""
+
+from __future__ import annotations
+
+from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
+from oomdoctor.families.event import Place, Process
+from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
+from oomdoctor.families.vllm_error import NotEnoughFree
+from oomdoctor.incident.ledger import ledgers
+from oomdoctor.incident.model import Ledger
+from oomdoctor.units import GIB, MIB
+
+AT = Place("job.log", 12, 12, "the line")
+
+
+def rows(ledger: Ledger) -> list[tuple[str, int | None, str]]:
+    return [(row.what, row.bytes, row.basis) for row in ledger.rows]
+
+
+def test_without_figures_there_is_no_ledger() -> None:
+    assert ledgers([NodeOutOfMemory(at=AT), DeviceOutOfMemory(at=AT, device="CUDA", tried_bytes=GIB)]) == ()
+
+
+def test_a_card_adds_up_from_printed_and_derived_rows() -> None:
+    event = DeviceOutOfMemory(
+        at=AT, device="CUDA", process=Process(gpu=0), total_bytes=80 * GIB, free_bytes=1 * GIB, in_use_bytes=59 * GIB,
+        allocated_bytes=50 * GIB, private_pools_bytes=2 * GIB, unallocated_bytes=7 * GIB,
+        others=(OtherProcess(pid=441, bytes=20 * GIB),),
+    )  # fmt: skip
+    (ledger,) = ledgers([event])
+    assert ledger.device == "gpu 0"
+    assert rows(ledger) == [
+        ("process 441", 20 * GIB, "printed"),
+        ("this process outside PyTorch", 2 * GIB, "derived"),
+        ("private pools (CUDA graphs)", 2 * GIB, "printed"),
+        ("live tensors", 48 * GIB, "derived"),
+        ("reserved but unallocated", 7 * GIB, "printed"),
+        ("free", 1 * GIB, "printed"),
+    ]
+    assert ledger.unexplained_bytes == 0
+
+
+def test_the_old_sentence_cannot_tell_neighbours_from_what_is_outside_pytorch() -> None:
+    event = DeviceOutOfMemory(
+        at=AT, device="CUDA", process=Process(gpu=1), total_bytes=24 * GIB, free_bytes=512 * MIB,
+        allocated_bytes=12 * GIB, reserved_bytes=13 * GIB,
+    )  # fmt: skip
+    (ledger,) = ledgers([event])
+    assert ("outside PyTorch, and other processes", 24 * GIB - 512 * MIB - 13 * GIB, "derived") in rows(ledger)
+    assert ("reserved but unallocated", 1 * GIB, "derived") in rows(ledger)
+    assert ledger.unexplained_bytes == 0
+
+
+def test_a_card_that_pages_to_the_host_is_not_added_up() -> None:
+    event = DeviceOutOfMemory(
+        at=AT, device="CUDA", total_bytes=32 * GIB, free_bytes=0, allocated_bytes=53 * GIB, unallocated_bytes=GIB
+    )
+    (ledger,) = ledgers([event])
+    assert [row.what for row in ledger.rows] == ["free"]
+
+
+def test_a_node_groups_processes_by_name_and_names_what_is_in_no_row() -> None:
+    event = NodeOutOfMemory(
+        at=AT, process=Process(node="10.0.0.1"), used_bytes=100 * GIB, total_bytes=104 * GIB,
+        rows=(
+            Row(pid=14, bytes=50 * GIB, command="python train/reward_server.py"),
+            Row(pid=21, bytes=15 * GIB, command="ray::LLMRayActor"),
+            Row(pid=22, bytes=15 * GIB, command="ray::LLMRayActor"),
+        ),
+    )  # fmt: skip
+    (ledger,) = ledgers([event])
+    assert ledger.device == "node 10.0.0.1"
+    assert [(row.bytes, row.basis) for row in ledger.rows] == [
+        (50 * GIB, "printed"),
+        (30 * GIB, "derived"),
+        (20 * GIB, "derived"),
+        (4 * GIB, "derived"),
+    ]
+    assert ledger.rows[1].what.startswith("2 x ")
+    assert ledger.rows[2].what == "in use, in no row of the table"
+    assert ledger.unexplained_bytes == 0
+
+
+def test_a_table_that_counts_shared_pages_twice_says_by_how_much() -> None:
+    event = NodeOutOfMemory(
+        at=AT, used_bytes=20 * GIB, total_bytes=24 * GIB,
+        rows=tuple(Row(pid=pid, bytes=8 * GIB, command=f"job{pid}") for pid in (1, 2, 3)),
+    )  # fmt: skip
+    (ledger,) = ledgers([event])
+    assert ledger.unexplained_bytes == 24 * GIB - (24 + 4) * GIB
+
+
+def test_an_engine_that_finds_too_little_free_shows_what_was_there_before_it() -> None:
+    event = NotEnoughFree(at=AT, free_bytes=31 * GIB, total_bytes=47 * GIB, utilization=0.95, requested_bytes=45 * GIB)
+    (ledger,) = ledgers([event])
+    assert rows(ledger)[0] == ("in use before the engine started", 16 * GIB, "derived")
+    assert ledger.unexplained_bytes == 0
+
+
+def test_the_fullest_print_of_a_card_stands_for_it() -> None:
+    bare = DeviceOutOfMemory(at=AT, device="CUDA", total_bytes=80 * GIB, free_bytes=GIB)
+    full = DeviceOutOfMemory(at=AT, device="CUDA", total_bytes=80 * GIB, free_bytes=GIB, allocated_bytes=70 * GIB)
+    (ledger,) = ledgers([bare, full])
+    assert len(ledger.rows) > 1
