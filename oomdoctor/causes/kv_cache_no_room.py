@@ -1,0 +1,99 @@
+"""Nothing of the engine's share is left for the KV cache."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, SequencesExceedState
+from oomdoctor.incident import engine_budget
+from oomdoctor.incident.engine_facts import EngineFacts, facts
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+HEAVY_ACTIVATIONS = 0.2  # of the card: then the profiled batch is the first thing to make smaller
+
+
+def judge(crash: Crash) -> Judgement | None:
+    known = facts(crash)
+    blocks = crash.first(NoCacheBlocks)
+    if blocks is not None:
+        return Finding(
+            weight=0.95 if known.kv_bytes is not None and known.kv_bytes <= 0 else 0.88,
+            why=f"{_budget(known)} Not one block of KV cache fits.",
+            evidence=(blocks,),
+            against=_against(known),
+            knobs=_knobs(known),
+        )
+    state = crash.first(SequencesExceedState)
+    if state is not None:
+        return Finding(
+            weight=0.85,
+            why=(
+                f"Each sequence needs one block of layer state. There is room for {state.state_blocks}, "
+                f"and {state.max_num_seqs} sequences are asked for."
+            ),
+            evidence=(state,),
+            knobs=("fewer-sequences", "raise-engine-reservation", "tensor-parallel"),
+        )
+    context = crash.first(ContextDoesNotFit)
+    if context is not None and context.kv_bytes is not None and context.kv_bytes <= 0:
+        return Finding(
+            weight=0.9,
+            why=f"{_budget(known)} No context, however short, fits into {show(context.kv_bytes)}.",
+            evidence=(context,),
+            against=_against(known),
+            knobs=_knobs(known),
+        )
+    return None
+
+
+def _budget(known: EngineFacts) -> str:
+    reserved, weights = known.reserved_bytes, known.weights_bytes
+    if reserved is not None and weights is not None and known.kv_bytes is not None:
+        beside = reserved - weights - known.kv_bytes
+        return (
+            f"The engine may use {show(reserved)}; the weights take {show(weights)} and everything else that is not KV "
+            f"cache {show(beside)}, so {show(known.kv_bytes)} is left."
+        )
+    if known.kv_bytes is not None:
+        return f"What is left of the engine's share for the KV cache is {show(known.kv_bytes)}."
+    if known.share is not None:
+        return f"Weights and activations fill the engine's share of {known.share:g} of the card."
+    return "Weights and activations fill the engine's share of the card."
+
+
+def _against(known: EngineFacts) -> tuple[str, ...]:
+    if known.era is not None and known.era.others_counted:
+        return ("this version counts the memory of other processes inside its share: they may be what fills it",)
+    return ()
+
+
+def _knobs(known: EngineFacts) -> tuple[str, ...]:
+    if (
+        known.activation_bytes is not None
+        and known.total_bytes is not None
+        and known.activation_bytes > HEAVY_ACTIVATIONS * known.total_bytes
+    ):
+        return ("smaller-prefill", *(knob for knob in CAUSE.knobs if knob != "smaller-prefill"))
+    if known.reserved_bytes is not None and known.total_bytes is not None and known.kv_bytes is not None:
+        # Where even the whole card would not do, raising the share is no help.
+        needed = known.reserved_bytes - known.kv_bytes
+        if needed > engine_budget.LARGEST_SHARE * known.total_bytes:
+            return (*(knob for knob in CAUSE.knobs if knob != "raise-engine-reservation"),)
+    return CAUSE.knobs
+
+
+CAUSE = Cause(
+    id="kv-cache-no-room",
+    title="No room is left for the engine's KV cache",
+    pools=("kv_cache", "gpu"),
+    knobs=(
+        "raise-engine-reservation",
+        "smaller-prefill",
+        "quantize-weights",
+        "tensor-parallel",
+        "shorter-context",
+        "free-the-gpu",
+        "smaller-model",
+    ),
+    judge=judge,
+)

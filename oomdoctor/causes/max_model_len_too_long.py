@@ -1,0 +1,61 @@
+"""One request of the configured length needs more KV cache than there is."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
+from oomdoctor.incident import engine_budget
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+
+def judge(crash: Crash) -> Judgement | None:
+    refused = crash.every(ContextDoesNotFit)
+    if not refused:
+        if crash.first(NoCacheBlocks):
+            return RuledOut("not one block of KV cache fits, so a shorter context alone gains nothing")
+        return None
+    tightest = min(refused, key=_room)
+    longest = longest_of(tightest)
+    if longest is None:
+        return RuledOut("there is no KV cache at all, so no context is short enough")
+    return Finding(
+        weight=0.95,
+        why=f"{_compared(tightest)} A context of up to {longest:,} tokens fits.",
+        evidence=(tightest,),
+    )
+
+
+def _room(refused: ContextDoesNotFit) -> int:
+    return refused.kv_bytes if refused.kv_bytes is not None else refused.kv_tokens or 0
+
+
+def longest_of(refused: ContextDoesNotFit) -> int | None:
+    """V0 says how many tokens fit; V1 estimates it, or it follows from what is needed and what there is."""
+    if refused.kv_tokens is not None:
+        return refused.kv_tokens or None
+    if refused.max_model_len is None or refused.needed_bytes is None or refused.kv_bytes is None:
+        return refused.estimated_tokens
+    return engine_budget.longest_context(
+        refused.max_model_len, refused.needed_bytes, refused.kv_bytes, refused.estimated_tokens
+    )
+
+
+def _compared(refused: ContextDoesNotFit) -> str:
+    if refused.kv_tokens is not None:
+        return f"The KV cache holds {refused.kv_tokens:,} tokens, one request may have {refused.max_model_len:,}."
+    if refused.needed_bytes is None or refused.kv_bytes is None:
+        return f"One request of {refused.max_model_len:,} tokens needs more KV cache than there is."
+    return (
+        f"One request of {refused.max_model_len:,} tokens needs {show(refused.needed_bytes)} of KV cache, "
+        f"and there is {show(refused.kv_bytes)}."
+    )
+
+
+CAUSE = Cause(
+    id="max-model-len-too-long",
+    title="The configured context is longer than the KV cache there is",
+    pools=("kv_cache", "gpu"),
+    knobs=("shorter-context", "raise-engine-reservation", "quantize-kv-cache", "tensor-parallel", "quantize-weights"),
+    judge=judge,
+)

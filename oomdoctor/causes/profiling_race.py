@@ -1,0 +1,61 @@
+"""A neighbour freed memory while the engine measured its own: its account does not add up, and nothing is short."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.vllm_error import ProfilingDisturbed
+from oomdoctor.families.vllm_figures import WeightsLoaded
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+
+def judge(crash: Crash) -> Judgement | None:
+    disturbed = crash.first(ProfilingDisturbed)
+    if disturbed is None:
+        return None
+    freed = freed_bytes(disturbed)
+    against = []
+    weight = 0.9 if freed else 0.75
+    if freed == 0:
+        against.append("free memory did not change at all: some versions take equal figures for a disturbance")
+    if any(loaded.weights_bytes == 0 for loaded in crash.every(WeightsLoaded)):
+        against.append("the weights took nothing on this card: the model may sit on another one")
+        weight = 0.5
+    return Finding(
+        weight=weight,
+        why=(
+            f"While the engine measured what it needs, {_grew(disturbed, freed)}. Another process on the card gave "
+            "memory back in the meantime, so the measurement is worth nothing. No memory was short."
+        ),
+        evidence=(disturbed,),
+        against=tuple(against),
+    )
+
+
+def freed_bytes(disturbed: ProfilingDisturbed) -> int | None:
+    """What others gave back at least; the engine's own use hides the rest of it."""
+    if disturbed.current_free_bytes is not None and disturbed.initial_free_bytes is not None:
+        return max(0, disturbed.current_free_bytes - disturbed.initial_free_bytes)
+    if disturbed.current_used_bytes is not None and disturbed.initial_used_bytes is not None:
+        return max(0, disturbed.initial_used_bytes - disturbed.current_used_bytes)
+    return None
+
+
+def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
+    if freed is None:
+        return "more memory became free instead of less"
+    if disturbed.current_free_bytes is not None and disturbed.initial_free_bytes is not None:
+        return (
+            f"free memory went from {show(disturbed.initial_free_bytes)} to {show(disturbed.current_free_bytes)} "
+            "instead of down"
+        )
+    return f"the memory in use went down by {show(freed)} instead of up"
+
+
+CAUSE = Cause(
+    id="profiling-race",
+    title="Another process freed memory while the engine measured; nothing is short",
+    pools=("gpu",),
+    knobs=("start-in-sequence", "free-the-gpu", "pin-version"),
+    judge=judge,
+)

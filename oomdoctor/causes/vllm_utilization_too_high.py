@@ -1,0 +1,164 @@
+"""An engine's share of the card takes what others, or the engine itself beside its share, need."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.vllm_error import NotEnoughFree
+from oomdoctor.families.vllm_figures import Sleep
+from oomdoctor.incident import engine_budget
+from oomdoctor.incident.engine_facts import EngineFacts, beside_engine, facts, in_engine, phase
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import GIB, show
+
+# What a desktop, a driver or a forgotten notebook takes: a share that ignores it is simply too large.
+SMALL_NEIGHBOUR = 2 * GIB
+LARGE_NEIGHBOUR = 0.25  # of the card: from here on it is the neighbour that has to go
+FULL = 0.85  # of the card in the asking process: nothing but a reservation fills it like this
+
+_WEIGHTS = {"allocating": 0.82, "waking": 0.75, "serving": 0.7, "capturing": 0.6, "warming": 0.55, "syncing": 0.4}
+_DOING = {
+    "allocating": "while it allocated its KV cache",
+    "waking": "when it woke up and asked for its memory back",
+    "serving": "while it ran requests beside its share",
+    "capturing": "while it captured CUDA graphs beside its share",
+    "warming": "in the sampler's warm-up, after its share was taken",
+    "syncing": "while it took new weights",
+}
+# Frameworks in which the engine shares the trainer's cards unless they are told otherwise.
+_SHARE_CARDS = ("open-reasoner-zero", "verl", "simplerl-reason", "easyr1", "rllm")
+_STARTING = ("model_load", "engine_init", "launch", "unknown")
+
+
+def judge(crash: Crash) -> Judgement | None:
+    starts = crash.every(NotEnoughFree)
+    if starts:
+        return _at_start(crash, min(starts, key=lambda start: start.free_bytes or 0))
+    if in_engine(crash):
+        return _in_engine(crash)
+    if beside_engine(crash) and isinstance(crash.root, DeviceOutOfMemory):
+        return _beside_engine(crash, crash.root)
+    return None
+
+
+def _at_start(crash: Crash, start: NotEnoughFree) -> Judgement | None:
+    free, total, wanted = start.free_bytes, start.total_bytes, start.requested_bytes
+    if free is None or not total or wanted is None:
+        return None
+    others = total - free
+    fits = engine_budget.largest_share(free, total)
+    why = (
+        f"The engine's share of {start.utilization} comes to {show(wanted)} of {show(total)}, but only {show(free)} "
+        f"was free when it started. The largest share that this leaves is {fits:.2f}."
+    )
+    against = []
+    weight = 0.9 if others < SMALL_NEIGHBOUR else 0.6 if others < LARGE_NEIGHBOUR * total else 0.5
+    weights = facts(crash).weights_bytes
+    if fits <= 0.05 or (weights is not None and fits * total < weights):
+        against.append(f"no share helps: {show(free)} does not hold the model, {show(others)} is in use already")
+        weight = 0.35
+    return Finding(weight=weight, why=why, evidence=(start,), against=tuple(against))
+
+
+def _in_engine(crash: Crash) -> Judgement | None:
+    doing = phase(crash)
+    if doing == "loading":
+        return RuledOut("the engine was still loading its weights; it takes its share only afterwards")
+    if doing == "profiling":
+        return RuledOut("the engine was still measuring what it needs; it takes its share only afterwards")
+    known = facts(crash)
+    root = crash.root
+    weight = _WEIGHTS.get(doing or "", 0.55)
+    against: list[str] = []
+    if isinstance(root, DeviceOutOfMemory) and root.total_bytes:
+        held = root.in_use_bytes or root.allocated_bytes
+        if held is not None and held < FULL * root.total_bytes and doing in (None, "serving"):
+            weight -= 0.25
+            against.append(f"the engine's process holds {show(held)} of {show(root.total_bytes)}")
+        others = _others(root)
+        if others is not None and others > LARGE_NEIGHBOUR * root.total_bytes:
+            weight -= 0.2
+            against.append(f"others hold {show(others)} of the card")
+    elif doing is None:
+        weight = 0.35
+    return Finding(
+        weight=weight,
+        why=f"{_share(known)} {_ran_out(root, doing)} Smaller batches do not make the share smaller.",
+        evidence=(root,),
+        against=tuple(against),
+    )
+
+
+def _share(known: EngineFacts) -> str:
+    reserved, total = known.reserved_bytes, known.total_bytes
+    if known.share is None:
+        return "An inference engine fills its share of the card with KV cache, whatever the requests need."
+    if reserved is None or total is None:
+        return f"The engine takes {known.share:g} of the card for itself and fills it with KV cache."
+    return (
+        f"The engine takes {known.share:g} of the card, {show(reserved)} of {show(total)}, and fills it with KV cache; "
+        f"{show(total - reserved)} is left for all the rest."
+    )
+
+
+def _ran_out(root: object, doing: str | None) -> str:
+    when = _DOING.get(doing or "", "")
+    if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
+        return f"It got no more memory {when}.".replace(" .", ".")
+    rest = f" with {show(root.free_bytes)} free" if root.free_bytes is not None else ""
+    return f"It asked for {show(root.tried_bytes)}{rest} {when}".rstrip() + "."
+
+
+def _others(root: DeviceOutOfMemory) -> int | None:
+    """What is neither free nor this process's. None where the message gives only one figure for all of them."""
+    if root.total_bytes is None or root.free_bytes is None or root.in_use_bytes is None:
+        return None
+    return max(0, root.total_bytes - root.free_bytes - root.in_use_bytes)
+
+
+def _beside_engine(crash: Crash, root: DeviceOutOfMemory) -> Judgement | None:
+    """A trainer asked; the card is shared with an engine."""
+    known = facts(crash)
+    reserved, total = known.reserved_bytes, root.total_bytes
+    if reserved is None or not total:
+        return None
+    neighbour = max((other.bytes or 0 for other in root.others), default=0)
+    wanted = (root.in_use_bytes or root.allocated_bytes or 0) + (root.tried_bytes or 0)
+    if neighbour and abs(neighbour - reserved) < 0.1 * reserved:
+        weight = 0.75
+        seen = f"another process on the card holds {show(neighbour)}, which is the engine's share"
+    elif not _shares_cards(crash) or wanted + reserved <= total:
+        return None
+    elif crash.stage in _STARTING and not crash.every(Sleep):
+        weight = 0.6
+        seen = f"the trainer on the same card holds or asks for {show(wanted)}"
+    else:
+        weight = 0.3
+        seen = f"the trainer on the same card holds or asks for {show(wanted)}; the engine may be asleep by then"
+    why = f"{_share(known)} The models of this job share their cards: {seen}, and together that is more than there is."
+    return Finding(weight=weight, why=why, evidence=(root,))
+
+
+def _shares_cards(crash: Crash) -> bool:
+    setting = crash.setting("colocate_all", "colocate_all_models", "colocate", "vllm_mode")
+    if setting is not None:
+        return setting.value in (True, "colocate")
+    return any(name in crash.context.frameworks for name in _SHARE_CARDS)
+
+
+CAUSE = Cause(
+    id="vllm-utilization-too-high",
+    title="The inference engine's share of the card leaves too little for the rest",
+    pools=("gpu",),
+    knobs=(
+        "lower-engine-reservation",
+        "engine-sleep",
+        "smaller-prefill",
+        "fewer-sequences",
+        "shorter-context",
+        "eager-mode",
+        "separate-placement",
+        "tensor-parallel",
+    ),
+    judge=judge,
+)

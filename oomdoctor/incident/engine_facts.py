@@ -1,0 +1,225 @@
+"""What the log says about the inference engine of a crash: its version, its share of the card, what is in the share,
+and what it was doing when memory ran out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.event import Event
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, WarmupOutOfMemory, WeightsDoNotFit
+from oomdoctor.families.vllm_figures import GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
+from oomdoctor.incident import engine_budget
+from oomdoctor.incident.model import Crash, Setting
+
+# Every framework's name for vLLM's share of the card.
+SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util")
+ENGINES: Final = ("vllm", "vllm-ascend", "sglang", "lmdeploy", "tensorrt-llm", "tgi")
+
+_WORD = re.compile(r"\w{1,80}")
+_ENGINE_FILE = re.compile(r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server)/")
+_ENGINE_PROCESS = re.compile(
+    r"EngineCore|VllmWorker|VLLM::|Worker(?:_(?:DP|PP|TP|EP|PCP|DCP)\d|$)|RayWorkerWrapper|LLMRayActor|LLMActor"
+    r"|RolloutRayActor|vLLM|SGLang|sglang|Vllm|VLLM"
+)
+
+# What the engine was doing, told from the functions in its traceback; the special before the general: capturing
+# runs the dummy batches that profiling runs, and everything happens while the caches are initialized.
+_PHASES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
+    ("waking", frozenset({"wake_up", "create_and_map", "backload_to_gpu", "resume_memory_occupation"})),
+    ("syncing", frozenset({
+        "update_weight", "update_weights", "update_weight_cuda_ipc", "update_weights_from_tensor",
+        "update_weights_from_distributed", "update_weights_from_disk", "sync_weights", "_move_model_to_vllm",
+    })),
+    ("warming", frozenset({"_dummy_sampler_run", "_dummy_pooler_run"})),
+    ("capturing", frozenset({
+        "capture_model", "capture", "_capture_cudagraphs", "_capture_graph", "capture_one_batch_size", "capture_end",
+        "init_cuda_graphs", "init_device_graphs", "_warmup_and_capture", "profile_cudagraph_memory",
+        "compile_or_warm_up_model",
+    })),
+    ("profiling", frozenset({
+        "profile_run", "determine_num_available_blocks", "determine_available_memory", "profile_num_available_blocks",
+    })),
+    ("loading", frozenset({"load_model", "initialize_model", "_initialize_model", "get_model", "create_weights"})),
+    ("allocating", frozenset({
+        "_allocate_kv_cache", "_allocate_kv_cache_tensors", "initialize_kv_cache", "initialize_kv_cache_tensors",
+        "initialize_kv_caches", "_initialize_kv_caches", "initialize_cache", "_init_cache_engine", "init_memory_pool",
+        "initialize_from_config", "_create_buffers",
+    })),
+    ("serving", frozenset({
+        "execute_model", "execute_dummy_batch", "forward_batch_generation", "run_batch", "run_busy_loop",
+        "run_engine_loop", "engine_step", "generate", "sample",
+    })),
+)  # fmt: skip
+
+# Where no frame tells, the stage of the crash does.
+_PHASE_OF_STAGE: Final = {
+    "cuda_graph_capture": "capturing",
+    "memory_profiling": "profiling",
+    "kv_cache_init": "allocating",
+    "model_load": "loading",
+    "serving": "serving",
+    "rollout": "serving",
+    "weight_sync": "syncing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """Printed figures only; what the log does not say is None."""
+
+    version: engine_budget.Version | None
+    engine: str | None  # "V0" or "V1" of vLLM
+    share: float | None  # gpu_memory_utilization as set or printed
+    share_setting: Setting | None
+    total_bytes: int | None = None
+    free_at_start_bytes: int | None = None
+    requested_bytes: int | None = None
+    weights_bytes: int | None = None
+    non_torch_bytes: int | None = None
+    consumed_bytes: int | None = None
+    activation_bytes: int | None = None
+    graph_bytes: int | None = None
+    kv_bytes: int | None = None
+    kv_tokens: int | None = None
+    needed_bytes: int | None = None
+    estimated_tokens: int | None = None
+    max_model_len: int | None = None
+    gpu_blocks: int | None = None
+    cpu_blocks: int | None = None
+
+    @property
+    def era(self) -> engine_budget.Era | None:
+        return engine_budget.era(self.version, self.engine)
+
+    @property
+    def reserved_bytes(self) -> int | None:
+        """What the share comes to on this card."""
+        if self.requested_bytes is not None:
+            return self.requested_bytes
+        if self.share is None or self.total_bytes is None:
+            return None
+        return round(self.share * self.total_bytes)
+
+    @property
+    def token_bytes(self) -> float | None:
+        """KV bytes per token and GPU, by the surest way that the log allows."""
+        if self.needed_bytes and self.max_model_len:
+            return engine_budget.token_bytes_of_need(self.needed_bytes, self.max_model_len)
+        if self.cpu_blocks:
+            return engine_budget.token_bytes_of_cpu_blocks(self.cpu_blocks)
+        if self.gpu_blocks and self.kv_bytes and self.kv_bytes > 0:
+            return engine_budget.token_bytes_of_blocks(self.kv_bytes, self.gpu_blocks)
+        return None
+
+
+def facts(crash: Crash) -> EngineFacts:
+    """Of several starts in one log the last before the failure counts; of several ranks the one with the least room."""
+    events = [event for event in crash.events if event.at.file != crash.root.at.file or _until(event, crash.root)]
+    share_setting = crash.setting(*SHARE_SETTINGS)
+    share = _printed(events, "utilization")
+    if share is None and share_setting is not None and isinstance(share_setting.value, (int, float)):
+        share = float(share_setting.value)
+    profiles = [event for event in events if isinstance(event, MemoryProfile)]
+    tightest = min((p for p in profiles if p.kv_bytes is not None), key=lambda p: p.kv_bytes or 0, default=None)
+    ordered: list[Event] = [*events, *([tightest] if tightest else [])]
+    figures = {name: _printed(ordered, name) for name in _FIGURES}
+    figures["max_model_len"] = figures["max_model_len"] or _printed(ordered, "request_tokens") or _set_length(crash)
+    return EngineFacts(
+        version=engine_budget.version_of(crash.context.frameworks.get("vllm")),
+        engine=_engine(crash),
+        share=share,
+        share_setting=share_setting,
+        free_at_start_bytes=_printed(_of(ordered, NotEnoughFree, MemoryProfile), "free_bytes"),
+        kv_tokens=_printed(_of(ordered, ContextDoesNotFit), "kv_tokens"),
+        **figures,
+    )
+
+
+def _set_length(crash: Crash) -> int | None:
+    setting = crash.setting("max_model_len", "max_seq_len")
+    return setting.value if setting is not None and isinstance(setting.value, int) else None
+
+
+_FIGURES = (
+    "total_bytes", "requested_bytes", "weights_bytes", "non_torch_bytes", "consumed_bytes", "activation_bytes",
+    "graph_bytes", "kv_bytes", "needed_bytes", "estimated_tokens", "max_model_len", "gpu_blocks", "cpu_blocks",
+)  # fmt: skip
+_TELLING = (
+    NotEnoughFree,
+    ContextDoesNotFit,
+    MemoryProfile,
+    KvCacheSize,
+    GraphCapture,
+    WeightsLoaded,
+    DeviceOutOfMemory,
+)
+
+
+def _of(events: list[Event], *kinds: type[Event]) -> list[Event]:
+    return [event for event in events if isinstance(event, kinds)]
+
+
+def _until(event: Event, root: Event) -> bool:
+    return event.at.line <= root.at.line or isinstance(event, (NotEnoughFree, ContextDoesNotFit))
+
+
+def _printed(events: list[Event], name: str) -> Any:
+    """The last print of this figure."""
+    values = (getattr(event, name, None) for event in reversed(events) if isinstance(event, _TELLING))
+    return next((value for value in values if value is not None), None)
+
+
+def _engine(crash: Crash) -> str | None:
+    """V0 or V1, told by files that only one of them has and by figures that only V0 prints."""
+    if crash.in_trace(r"(?:^|/)vllm/v1/") or crash.mentions(r"a V1 LLM engine|vllm/v1/|EngineCore"):
+        return "V1"
+    if crash.in_trace(r"(?:^|/)vllm/worker/") or crash.mentions(
+        r"a V0 LLM engine|VllmWorkerProcess|vllm/worker/worker\.py"
+    ):
+        return "V0"
+    for event in crash.events:
+        if (isinstance(event, KvCacheSize) and event.cpu_blocks is not None) or (
+            isinstance(event, ContextDoesNotFit) and event.kv_tokens is not None
+        ):
+            return "V0"
+    return None
+
+
+def phase(crash: Crash) -> str | None:
+    """What the engine was doing: "waking", "syncing", "warming", "capturing", "profiling", "allocating", "loading",
+    "serving"; None where neither frames nor the stage tell."""
+    if any(isinstance(event, WarmupOutOfMemory) for event in _of_the_crash(crash)):
+        return "warming"
+    if isinstance(crash.root, DeviceRefusal) and crash.root.layer == "cumem":
+        return "waking"
+    if any(isinstance(event, WeightsDoNotFit) for event in _of_the_crash(crash)):
+        return "loading"
+    called = {word for frame in crash.root.around.trace for word in _WORD.findall(frame.function)}
+    for name, functions in _PHASES:
+        if called & functions:
+            return name
+    return _PHASE_OF_STAGE.get(crash.stage)
+
+
+def _of_the_crash(crash: Crash) -> Iterator[Event]:
+    return (event for event in crash.events if event.role in ("root", "confirmation", "cascade"))
+
+
+def in_engine(crash: Crash) -> bool:
+    """Whether it was an engine that asked: its frames, or the name of its process."""
+    if any(_ENGINE_FILE.search(frame.file) for frame in crash.root.around.trace):
+        return True
+    name = crash.root.process.name
+    if name is not None and _ENGINE_PROCESS.search(name):
+        return True
+    return not crash.root.around.trace and crash.mentions(r"(?:^|[/\s(])vllm[/.]|EngineCore|sglang[/.]") is not None
+
+
+def beside_engine(crash: Crash) -> bool:
+    """Whether the job runs an engine at all: then the card may be shared with it."""
+    return any(name in crash.context.frameworks for name in ENGINES) or crash.setting(*SHARE_SETTINGS) is not None
