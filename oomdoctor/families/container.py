@@ -84,9 +84,13 @@ _SMALLEST_LIMIT_IN_BYTES: Final = 2 * GIB
 _SLURM_KILL = re.compile(r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in ")
 _SLURM_TASK = re.compile(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
 _SLURM_POLL = re.compile(r"exceeded (virtual )?memory limit \(\d")
-_SACCT = re.compile(r"\bOUT_OF_ME(?:MORY\b|\+)")
+_SACCT = re.compile(
+    r"\bOUT_OF_ME\+|\bState[=:]\s{0,4}OUT_OF_MEMORY\b|\bRun time [^\n]{0,80}OUT_OF_MEMORY\b"
+    r"|^\s{0,20}\d{1,12}[\w.]{0,20}\s[^\n]{0,200}\bOUT_OF_MEMORY\b"
+)
 _CACHE = re.compile(r"Exceeded (?:job|step) memory limit at some point|hit memory limit at least once")
 _KUBERNETES = re.compile(r"\bOOMKill(?:ed)?\b|\bTaskOOM\b|\bcontainer oom\b")
+_ENGINE_EVENT = re.compile(r"\bTaskOOM\b|\bcontainer oom\b")
 _NOT_KILLED = re.compile(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
 _EVICTED = re.compile(r"low on resource: memory|System OOM encountered")
 _DISK = re.compile(r"low on resource: (?:ephemeral-storage|inodes|pids)")
@@ -120,8 +124,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(at, "Kubernetes has not placed the pod; nothing ran out of memory")
     else:
         reader = next((read for pattern, read in _RECORDS if pattern.search(text)), None)
-        if reader is not None and not (reader in _LOOSE and echo(text) in {ADVICE, COMMENT, SOURCE}):
-            yield reader(page, index)
+        if reader is None or (reader in _LOOSE and echo(text) in {ADVICE, COMMENT, SOURCE}):
+            return
+        event = reader(page, index)
+        if not isinstance(event, MemoryLimit) or event.limit_bytes is not None:
+            yield event
 
 
 def _slurm(page: Page, index: int) -> Event:
@@ -183,6 +190,8 @@ def _sacct(page: Page, index: int) -> Event:
 def _kubernetes(page: Page, index: int) -> Event:
     """A container's state, wherever its limit stands in the same record."""
     line = page.lines[index]
+    if _ENGINE_EVENT.search(line.text):
+        return LimitKill(at=_place(page, [line]), time=line.mark.time, manager="docker", strength=2, reason="oom")
     above, below = _record(page, index)
     own = _figures("\n".join([line.text, *(text for text in below[:8])]))
     beside = _figures("\n".join([*above[-8:], line.text]))
@@ -191,7 +200,7 @@ def _kubernetes(page: Page, index: int) -> Event:
     return LimitKill(
         at=_place(page, [line]),
         time=line.mark.time,
-        manager="docker" if '"OOMKilled"' in line.text or "container oom" in line.text else "kubernetes",
+        manager="docker" if '"OOMKilled":' in line.text else "kubernetes",
         reason="OOMKilled",
         exit_code=int(exit_code[0]) if exit_code else None,
         limit_bytes=_quantity(under.get("limit") or over.get("limit")),
@@ -214,7 +223,7 @@ def _record(page: Page, index: int) -> tuple[list[str], list[str]]:
 
 def _pod(text: str) -> str | None:
     """`kubectl get pods`: name, ready, status, restarts, age."""
-    row = re.match(r"^\s{0,4}([a-z0-9][a-z0-9.\-]{0,252})\s{1,200}\d{1,4}/\d{1,4}\s{1,40}\S{0,10}OOMKilled\b", text)
+    row = re.search(r"([a-z0-9][a-z0-9.\-]{0,252})\s{1,200}\d{1,4}/\d{1,4}\s{1,40}\S{0,10}OOMKilled\b", text)
     return row[1] if row else None
 
 

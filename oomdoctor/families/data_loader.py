@@ -82,7 +82,9 @@ _NCCL_SEGMENT = re.compile(
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
 )
 _NO_SPACE = re.compile(r"No space left on device")
-_SHM_PATH = re.compile(r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-|multiprocessing/shared_memory\.py")  # noqa: S108
+_SHM_PATH = re.compile(r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-")  # noqa: S108
+_SHM_FRAME = re.compile(r"multiprocessing/(?:shared_memory|heap)\.py|torch/multiprocessing/reductions\.py")
+_NAMES_A_PATH = re.compile(r"['\"<]/|: /")
 _RAY_DISK = re.compile(r"\bray\b|plasma|spill", re.IGNORECASE)
 _DESCRIPTORS = re.compile(r"Too many open files|received 0 items of ancdata")
 _SIZE = r"(\d[\d.]{0,12}[KMGT]?)"
@@ -186,10 +188,11 @@ def _full(page: Page, line: Line, user: str) -> SharedMemoryFull:
 def _no_space(page: Page, index: int) -> Iterator[Read]:
     """ "Device" is a disk unless the path, or the frames above, say shared memory."""
     line = page.lines[index]
-    around = [line.text, *(above.text for above in page.before(index, 12))]
-    if any(_SHM_PATH.search(text) for text in around):
+    above = [one.text for one in page.before(index, 12)]
+    unnamed = not _NAMES_A_PATH.search(line.text)
+    if _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, "nccl" if "nccl" in line.text else "python")
-    elif not any(_RAY_DISK.search(text) for text in around):
+    elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
         yield Lookalike(_place(page, line), "a disk is full (or its inodes, or inotify watches), not memory")
 
 

@@ -39,7 +39,9 @@ class HostAllocation(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedAllocation(Event):
-    """Page-locked host memory was refused: by the driver, or by the limit on locked memory."""
+    """Page-locked host memory was refused: by the driver, or by the limit on locked memory.
+
+    Where a GPU library's own sentence tells of it, that library's family reads it, with the pool "pinned"."""
 
     family = "host_alloc"
     kind = "pinned-allocation"
@@ -47,7 +49,7 @@ class PinnedAllocation(Event):
     pool: str = "pinned"
     strength: int = 2  # 3 where the size is printed
 
-    allocator: str  # "cuda", "tensorflow", "nccl", "rdma", "mlock"
+    allocator: str  # "cuda", "rdma", "mlock"
     tried_bytes: int | None = usage()
     errno: int | None = None
 
@@ -85,7 +87,7 @@ _ALLOCATORS: Final = tuple(
         (
             "java",
             r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Requested array|Direct buffer)",
-            r"Native memory allocation \((?:mmap|malloc)\) failed",
+            r"os::commit_memory\(.{0,200}Cannot allocate memory",
         ),
         ("node", r"JavaScript heap out of memory"),
         (
@@ -102,13 +104,10 @@ _ALLOCATORS: Final = tuple(
 _PINNED: Final = tuple(
     (allocator, re.compile("|".join(patterns)))
     for allocator, *patterns in (
-        ("tensorflow", r"could not allocate pinned host memory of size", r"failed to alloc \d{1,20} bytes on host"),
-        ("nccl", r"Failed to CUDA host alloc\b", r"NCCL WARN Cuda failure.{0,80}host alloc"),
         (
             "cuda",
             r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
-            r"out of memory at \S{0,200}THCCachingHostAllocator",
             r"(?i:could not|failed to|unable to) (?:allocate|pin|register|page-lock) [^\n]{0,40}(?:pinned|page-locked)",
         ),
         (
@@ -175,9 +174,9 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     line = page.lines[index]
     if _HANDLED.search(text):
         return Lookalike(_place(page, line), "the refused allocation was caught; the program went on")
-    lines = page.after(index, 2)[:2]
-    figures = _figures(" ".join(one.text for one in lines))
-    last = lines[-1] if "what():" in lines[-1].text else line
+    figures = _figures(text)
+    below = page.after(index, 2)[-1]
+    last = below if "what():" in below.text else line
     return HostAllocation(
         at=_place(page, line, last),
         time=line.mark.time,
@@ -277,20 +276,17 @@ FAMILY = Family(
         "Insufficient memory",
         "1455",
         "heap out of memory",
-        "Native memory allocation",
+        "os::commit_memory",
         "annot allocate memory",
         "[Errno 12]",
         "unable to mmap",
-        "pinned host memory",
-        "bytes on host",
-        "host alloc",
         "cudaHost",
         "cudaMallocHost",
-        "THCCachingHostAllocator",
         "page-locked",
         "pin memory thread",
         "ibv_",
         "mlock",
+        "pinned memory",
         "Killed signal",
         "Killed (program",
         "died due to signal",
@@ -313,16 +309,13 @@ FAMILY = Family(
         "Insufficient memory",
         "1455",
         "heap out of memory",
-        "Native memory allocation",
+        "os::commit_memory",
         "annot allocate memory",
         "[Errno 12]",
         "unable to mmap",
         "pinned",
-        "bytes on host",
-        "host alloc",
         "cudaHost",
         "cudaMallocHost",
-        "THCCachingHostAllocator",
         "page-locked",
         "pin memory thread",
         "ibv_",

@@ -111,8 +111,9 @@ _SACRIFICE = re.compile(r"\bKill process \d{1,9} \(")
 _REAPED = re.compile(r"\boom_reaper: reaped process (\d{1,9}) \(")
 _TELLING = re.compile(
     r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
-    r"|as a result of limit of|Kill(?:ed)? process \d|reaped process \d"
+    r"|as a result of limit of|no killable processes|Kill(?:ed)? process \d|reaped process \d"
 )
+_LEFT = ("anon_rss_bytes", "file_rss_bytes", "shmem_rss_bytes")
 _TRACE_OF_A_LIMIT = ("mem_cgroup_out_of_memory", "try_charge_memcg", "Memory cgroup stats for")
 _PREFIX = re.compile(r"^.{0,120}(?:kernel: |\]\s)")
 
@@ -162,6 +163,9 @@ def _reaped_before(page: Page, index: int) -> bool:
 def _kernel(page: Page, index: int) -> KernelKill:
     lines = _dump(page, index)
     figures = _figures(_told(lines))
+    if _REAPED.search(lines[0].text):
+        for name in _LEFT:  # what the victim still held after it was reaped, not what it held
+            figures.pop(name, None)
     named = any(words in line.text for line in lines for words in _TRACE_OF_A_LIMIT)
     rows = _rows([*_rows_above(page, index), *lines])
     page_bytes = _page_bytes(rows, figures)
@@ -204,7 +208,11 @@ def _told(lines: Sequence[Line]) -> str:
 def _figures(text: str) -> dict[str, Any]:
     tree = grammars.parse("kernel", text)
     figures: dict[str, Any] = {}
+    seen: set[str] = set()
     for name, values in grammars.clauses(tree) if tree else ():
+        seen.add(name)
+        if name in _OF_THE_VICTIM and not seen & {"victim", "task"}:
+            continue  # the head of the dump says the same of who asked
         if name in _READERS and values:
             figures.update(_READERS[name](values))  # what the kill line says stands last and wins
     task, pid = figures.pop("task", None), figures.pop("task_pid", None)
@@ -256,6 +264,9 @@ _READERS: Final[dict[str, Any]] = {
     "pgtables": lambda v: {"pgtables_bytes": bytes_of(v[0])},
     "score_adj": lambda v: {"oom_score_adj": int(v[0])},
 }
+
+
+_OF_THE_VICTIM: Final = {"uid", "score_adj"}
 
 
 # The table of tasks

@@ -156,7 +156,8 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
     if reporter == "deepspeed":
         yield from _deepspeed(page, index)
         return
-    lines = page.after(index, 3)[: 3 if reporter == "mpirun" else 1]
+    wrapped = reporter == "mpirun" and "signal" not in text.lower()
+    lines = page.after(index, 2)[: 2 if wrapped else 1]
     figures = _figures(" ".join(line.text for line in lines)[:CHARACTERS])
     if reporter in {"shell", "slurm"}:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
@@ -283,7 +284,8 @@ def _table(page: Page, index: int) -> Iterator[Read]:
             last = position
         elif 0 in entries and _RULE.match(line.text):
             last = position
-            break
+            if not any("Failures:" in below.text for below in lines[position + 1 : position + 3]):
+                break
     killed = [entry for _, entry in sorted(entries.items()) if entry.get("signal") == SIGKILL]
     chosen = (killed or [entries[0]])[0] if entries.get(0) else None
     if chosen is not None:
@@ -399,6 +401,7 @@ FAMILY = Family(
         "exit status",
         "rc=-",
         "Killing subprocess",
+        "noticed that process rank",
         "status=",
         "Bus error",
         "Segmentation fault",
