@@ -1,0 +1,121 @@
+"""What the forward pass keeps for the backward pass: the batch or the sequences are too large."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import (
+    BACKWARD,
+    FORWARD,
+    GRAPHS,
+    LOAD,
+    LOGITS,
+    OPTIMIZER,
+    SAMPLER,
+    VISION,
+    asked,
+    card,
+    in_engine,
+    innermost,
+    percent,
+    refusal,
+)
+from oomdoctor.families.event import Event
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import GIB, show
+
+# In an engine the batch is what its own settings let in; its reservation is judged by other causes.
+ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
+LARGE_SHARE = 0.10  # of the card in one request
+
+
+def judge(crash: Crash) -> Judgement | None:
+    root = refusal(crash) or crash.root
+    if isinstance(root, ArrayOutOfMemory):
+        return _array(root)
+    where = _where(crash)
+    if where is None:
+        if crash.stage in ("model_load", "optimizer_step"):
+            return RuledOut(f"it failed in {crash.stage}, when no activations are held")
+        return None
+    it = card(crash)
+    large = (it.share(it.tried_bytes) or 0) >= LARGE_SHARE or (it.tried_bytes or 0) >= GIB
+    if in_engine(crash):
+        return _in_engine(crash, root, where)
+    weight = 0.75 if where == "backward" else 0.72 if large else 0.66
+    against: tuple[str, ...] = ()
+    if innermost(crash, LOGITS):
+        weight, against = 0.5, ("the innermost frames work on the logits",)
+    mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
+    share = it.share(mine)
+    if share is not None and share < 0.5:
+        weight, against = 0.4, (*against, f"this process holds only {percent(share)} of the card")
+    holds = f", and this process held {show(mine)}" if mine is not None else ""
+    return Finding(
+        weight=weight,
+        why=(
+            f"It failed in the {where} pass: {asked(it)}{holds}. What grows there with the batch and the sequence "
+            f"length are the activations."
+        ),
+        evidence=(root,),
+        against=against,
+        stage=where if crash.stage == "unknown" else None,
+    )
+
+
+def _where(crash: Crash) -> str | None:
+    """The pass that failed, or None where another part of the job did."""
+    if crash.in_trace(OPTIMIZER) and not crash.in_trace(BACKWARD):
+        return None
+    if crash.stage in ("forward", "backward"):
+        return crash.stage
+    if crash.in_trace(BACKWARD):
+        return "backward"
+    if crash.stage in ("memory_profiling", "serving", "logprob", "reward", "eval", "rollout"):
+        return "forward"
+    if crash.stage != "model_load" and crash.in_trace(FORWARD) and not crash.in_trace(LOAD):
+        return "forward"
+    return None
+
+
+def _in_engine(crash: Crash, root: Event, where: str) -> Judgement:
+    special = crash.in_trace(f"{SAMPLER}|{GRAPHS}|{VISION}")
+    profiling = crash.stage == "memory_profiling"
+    weight = 0.3 if special else 0.55 if profiling else 0.5
+    when = "while the engine measured its own need" if profiling else f"in the {where} pass of an inference engine"
+    return Finding(
+        weight=weight,
+        why=f"It failed {when}: {asked(card(crash))}. What it computes with is what its settings let in at once.",
+        evidence=(root,),
+        against=("an engine leaves little beside its own reservation",) if not profiling else (),
+        knobs=ENGINE_KNOBS,
+    )
+
+
+def _array(root: ArrayOutOfMemory) -> Finding:
+    what = f" of shape {root.shape}" if root.shape else ""
+    tried = f" of {show(root.tried_bytes)}" if root.tried_bytes else ""
+    return Finding(
+        weight=0.45 if root.used_bytes else 0.65 if root.shape else 0.55,
+        why=f"An array{what}{tried} did not fit while the program ran: such arrays grow with the batch.",
+        evidence=(root,),
+        stage="forward",
+    )
+
+
+CAUSE = Cause(
+    id="activations",
+    title="The batch or the sequences are too large for what the passes have to keep",
+    pools=("gpu",),
+    knobs=(
+        "smaller-microbatch",
+        "gradient-checkpointing",
+        "shorter-sequences",
+        "memory-efficient-attention",
+        "token-budget-batching",
+        "sequence-parallel",
+        "offload-activations",
+        "packing",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,64 @@
+"""Memory that PyTorch holds and cannot hand out in one piece."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
+from oomdoctor.causes.gpu import GRAPHS, STRAW, card, percent, refusal
+from oomdoctor.incident.card import Card
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+# Less than this part of the live tensors is what every allocator keeps for the next request.
+CACHE_SHARE = 0.10
+
+
+def judge(crash: Crash) -> Judgement | None:
+    it = card(crash)
+    event = refusal(crash)
+    if event is None:
+        return None
+    if it.unallocated_bytes is None or it.tried_bytes is None:
+        return NotEnough("the rest of the allocator's message: how much is reserved but unallocated")
+    idle, tried = it.unallocated_bytes, it.tried_bytes
+    figures = f"{show(idle)} reserved but unallocated is {percent(it.share(idle))} of the card"
+    if it.free_bytes is not None and it.free_bytes >= tried:
+        return RuledOut(f"{show(it.free_bytes)} are free beside it: the request did not need one of its pieces")
+    if idle < tried:
+        return RuledOut(f"{figures}, and less than the {show(tried)} asked for: whole it would not do either")
+    if it.allocated_bytes and idle < CACHE_SHARE * it.allocated_bytes:
+        return RuledOut(f"{figures} and {percent(idle / it.allocated_bytes)} of what is in use: an ordinary cache")
+    if str(_segments(crash)).lower().find("expandable_segments:true") >= 0:
+        return RuledOut(f"{figures}, but expandable segments, which cure it, are set already")
+    against = _against(crash, it)
+    return Finding(
+        weight=0.45 if against else 0.8 if tried <= STRAW else 0.93,
+        why=(
+            f"PyTorch holds {show(idle)} that no tensor uses, more than the {show(tried)} that were asked for, and "
+            f"cannot hand them out in one piece: they are spread over blocks of other sizes."
+        ),
+        evidence=(event,),
+        against=against,
+    )
+
+
+def _segments(crash: Crash) -> object:
+    setting = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+    return setting.value if setting else None
+
+
+def _against(crash: Crash, it: Card) -> tuple[str, ...]:
+    """Up to PyTorch 2.4 the pools of CUDA graphs were counted as unallocated."""
+    event = refusal(crash)
+    graphs = crash.stage == "cuda_graph_capture" or crash.in_trace(GRAPHS) is not None
+    if graphs and event is not None and event.private_pools_bytes is None and it.own_bytes is not None:
+        return ("CUDA graphs were captured: before PyTorch 2.5 their pools are counted as unallocated",)
+    return ()
+
+
+CAUSE = Cause(
+    id="allocator-fragmentation",
+    title="The memory is there, but not in one piece",
+    pools=("gpu",),
+    knobs=("allocator-config", "smaller-microbatch", "shorter-sequences", "token-budget-batching"),
+    judge=judge,
+)

@@ -1,0 +1,53 @@
+"""Predictions of the whole evaluation set are kept on the device."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import asked, card, refusal
+from oomdoctor.incident.model import Crash
+
+_GATHERING = (
+    r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
+    r"|\b(?:all_)?(?:preds?|predictions|outputs?|logits|labels|embeddings|features|hidden_states)\w* ?\+?= ?"
+    r"(?:torch|xp|tf|np)\.(?:cat|concat|concatenate|vstack|stack|hstack)\("
+    r"|\.(?:append|extend)\((?:preds?|logits|outputs?)\b|gather_for_metrics"
+)
+_EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validation_step|predict|test_epoch|run_eval)\b"
+
+
+def judge(crash: Crash) -> Judgement | None:
+    gathering = crash.in_trace(_GATHERING)
+    evaluating = crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None
+    event = refusal(crash)
+    if event is None:
+        return None
+    if gathering is not None and evaluating:
+        return Finding(
+            weight=0.86,
+            why=(
+                f"It failed where the evaluation joins what it has predicted so far ({gathering.function}): "
+                f"{asked(card(crash))}. All of it is kept on the device until the end."
+            ),
+            evidence=(event,),
+            stage="eval",
+        )
+    if evaluating:
+        return Finding(
+            weight=0.35,
+            why=f"It failed during an evaluation: {asked(card(crash))}. Predictions kept on the device add up.",
+            evidence=(event,),
+            against=("no frame joins or keeps predictions",),
+            stage="eval",
+        )
+    if crash.stage in ("backward", "optimizer_step"):
+        return RuledOut(f"it failed in {crash.stage}, not in an evaluation")
+    return None
+
+
+CAUSE = Cause(
+    id="eval-accumulation",
+    title="The evaluation keeps its predictions on the device",
+    pools=("gpu",),
+    knobs=("smaller-buffers", "clear-references", "smaller-microbatch"),
+    judge=judge,
+)

@@ -1,0 +1,59 @@
+"""JAX or TensorFlow took the card in advance, and somebody else needs some of it."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes.gpu import card, percent, refusal
+from oomdoctor.families.gpu_library import LibraryTrouble
+from oomdoctor.families.jax_tf import AllocationProbe
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+# JAX takes three quarters of a card, TensorFlow nearly all of it.
+LEAST, MOST = 0.70, 0.99
+_TAKERS = ("jax", "tensorflow", "flax")
+
+
+def judge(crash: Crash) -> Judgement | None:
+    handle = crash.first(LibraryTrouble)
+    for probe in crash.every(AllocationProbe):
+        if probe.free_bytes is None or not probe.total_bytes:
+            continue
+        taken = 1 - probe.free_bytes / probe.total_bytes
+        if LEAST <= taken <= MOST and (handle or crash.mentions(r"Failed to create|Could not create")):
+            return Finding(
+                weight=0.8,
+                why=(
+                    f"{show(probe.free_bytes)} of {show(probe.total_bytes)} were left when a library asked for its "
+                    f"own memory: {percent(taken)} of the card were taken, as JAX does in advance by default."
+                ),
+                evidence=(probe, *([handle] if handle else [])),
+            )
+    return _beside_torch(crash)
+
+
+def _beside_torch(crash: Crash) -> Finding | None:
+    """PyTorch is refused in a job that also runs JAX or TensorFlow: what is outside PyTorch is theirs."""
+    event = refusal(crash)
+    taker = next((name for name in _TAKERS if name in crash.context.frameworks), None)
+    if event is None or taker is None:
+        return None
+    it = card(crash)
+    outside = it.non_torch_bytes or it.others_bytes or it.beyond_bytes
+    share = it.share(outside)
+    if outside is None or share is None or not LEAST - 0.05 <= share <= MOST:
+        return None
+    return Finding(
+        weight=0.9,
+        why=f"{show(outside)} of the card ({percent(share)}) are not PyTorch's, and {taker} runs in the same job.",
+        evidence=(event,),
+    )
+
+
+CAUSE = Cause(
+    id="framework-preallocation",
+    title="JAX or TensorFlow reserved the card in advance",
+    pools=("gpu",),
+    knobs=("cap-preallocation", "separate-placement", "fix-environment"),
+    judge=judge,
+)

@@ -1,0 +1,95 @@
+"""What the GPU causes share: the refusal, the card's figures, and what the traceback was busy with."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import Final
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import Frame
+from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import MIB, show
+
+# Frames by what they do. A pattern is searched in "file function code" of each frame, the innermost first.
+ENGINE: Final = (
+    r"\bvllm/|\bsglang/|\blmdeploy/|\btensorrt_llm/|\btext_generation_server/|\bexllama|\bnano_?vllm/"
+    r"|EngineCore|llm_engine"
+)
+OPTIMIZER: Final = (
+    r"torch/optim/(?!lr_)|\b_init_group\b|exp_avg|\boptimi[sz]er\.step\(|_optimizer_step|\binitialize_optimizer_states\b"
+    r"|bitsandbytes/optim/|apex/optimizers/|\b_(?:single|multi)_tensor_\w*adam|\bget_state_buffer\b|fused_adam"
+)
+BACKWARD: Final = r"\bbackward\b|torch/autograd/|_engine_run_backward|run_backward"
+FORWARD: Final = r"\b_?forward\w*\b|_call_impl|nn/modules/|modeling_\w+\.py|attention|compute_loss|\btraining_step\b"
+LOAD: Final = (
+    r"\bfrom_pretrained\b|load_state_dict|\bload_model\w*\b|\bload_weights?\b|create_weights|initialize_model"
+    r"|_load_pretrained_model|set_module_tensor_to_device|dispatch_model|load_checkpoint_and_dispatch|model_loader"
+    r"|\bget_model\b|weight_loader|load_torch_file|load_checkpoint_guess"
+)
+STATES: Final = (
+    r"DeepSpeedEngine|_configure_distributed_model|_configure_zero_optimizer|flatten_dense_tensors|flat_param"
+)
+MOVE: Final = r"\.(?:to|cuda)\([^)]{0,60}\)|\bconvert\b.{0,40}\bt\.to\(|_apply\b"
+LOGITS: Final = (
+    r"cross_entropy|log_softmax|logsumexp|\blm_head\b|\blogits\b|logprobs?_from_logits|log_?probs\b|ForCausalLMLoss"
+    r"|entropy_from_logits|vocab_parallel|compute_logits|selective_log|nll_loss"
+)
+SAMPLER: Final = r"sampler\.py|topk_topp|top_k_top_p|\b_dummy_sampler_run\b"
+GRAPHS: Final = r"cuda_?graph|capture_model|capture_begin|\bgraph_capture\b|CUDAGraph"
+VISION: Final = r"multimodal|\bvision|visual\b|image_encoder|get_multimodal|encoder_cudagraph|audio_tower"
+
+ENGINE_STAGES: Final = frozenset({"engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture", "serving"})
+TRAINING_STAGES: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward"})
+LATER_THAN_LOADING: Final = TRAINING_STAGES | {"rollout", "eval", "checkpoint_save", "serving", "weight_sync"}
+
+# The allocator asks the driver for 2 and 20 MiB on behalf of small tensors: the straw, not the load.
+STRAW: Final = 20 * MIB
+
+
+def refusal(crash: Crash) -> DeviceOutOfMemory | None:
+    """The allocator's sentence that tells most about this crash: the root, or the first that confirms it."""
+    if isinstance(crash.root, DeviceOutOfMemory):
+        return crash.root
+    return crash.first(DeviceOutOfMemory)
+
+
+def card(crash: Crash) -> Card:
+    """The card's figures, all missing where no sentence prints them."""
+    event = refusal(crash)
+    return card_of(event) if event else Card()
+
+
+def in_engine(crash: Crash) -> bool:
+    """Whether an inference engine's process was refused: its frames, its stage or its name say so."""
+    name = crash.root.process.name or ""
+    return (
+        crash.stage in ENGINE_STAGES
+        or crash.in_trace(ENGINE) is not None
+        or crash.root.process.role == "engine"
+        or "Engine" in name
+        or "vllm" in name.lower()
+    )
+
+
+def innermost(crash: Crash, pattern: str, depth: int = 3) -> Frame | None:
+    """The frame among the innermost few that fits."""
+    wanted = re.compile(pattern)
+    few = islice(crash.frames(), depth)
+    return next((frame for frame in few if wanted.search(f"{frame.file} {frame.function} {frame.code}")), None)
+
+
+def percent(share: float | None) -> str:
+    if share is None:
+        return "an unknown part"
+    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+
+
+def asked(it: Card) -> str:
+    """The refused request in words."""
+    if it.tried_bytes is None:
+        return "an allocation was refused"
+    free = f" with {show(it.free_bytes)} free" if it.free_bytes is not None else ""
+    total = f" of {show(it.total_bytes)}" if it.total_bytes and it.free_bytes is not None else ""
+    return f"{show(it.tried_bytes)} were refused{free}{total}"

@@ -1,0 +1,36 @@
+"""The card is full, and the log does not say with what."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes.gpu import asked, card, percent
+from oomdoctor.incident.model import Crash
+
+COMMANDS = (
+    "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv",
+    "nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv",
+)
+
+
+def judge(crash: Crash) -> Judgement | None:
+    """Always the last resort, so its weight is the lowest there is where a stage or a frame tells more."""
+    if not crash.proven:
+        return None
+    it = card(crash)
+    share = it.share(it.own_bytes or it.reserved_bytes)
+    tells = crash.stage != "unknown" or bool(crash.root.around.trace)
+    mine = f" This process held {percent(share)} of the card." if share is not None else ""
+    return Finding(
+        weight=0.1 if tells else 0.25,
+        why=f"The card is full: {asked(it)}.{mine} The log does not say what for.",
+        evidence=(crash.root,),
+    )
+
+
+CAUSE = Cause(
+    id="gpu-memory-exhausted",
+    title="The card is full, and the log does not say with what",
+    pools=("gpu",),
+    knobs=("collect-evidence", "smaller-microbatch", "shorter-sequences", "free-the-gpu"),
+    judge=judge,
+)

@@ -1,0 +1,44 @@
+"""Device memory grows step after step until it is full."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes.gpu import refusal
+from oomdoctor.incident.model import Crash, Trajectory
+from oomdoctor.units import MIB, show
+
+POINTS = 4  # fewer prints may be a warm-up
+GROWTH = 16 * MIB  # per step; less is a counter or a slowly filling cache
+
+
+def judge(crash: Crash) -> Judgement | None:
+    grown = crash.trajectory
+    if grown is None or grown.pool != "gpu" or not grown.growth_bytes or grown.growth_bytes < 0:
+        return None
+    if len(grown.points) < POINTS or grown.growth_bytes < GROWTH:
+        return None
+    first, last = grown.points[0], grown.points[-1]
+    steady = _steady(grown)
+    return Finding(
+        weight=0.85 if steady and len(grown.points) >= 2 * POINTS else 0.65 if steady else 0.4,
+        why=(
+            f"{grown.what} grew from {show(first.bytes)} to {show(last.bytes)} over {len(grown.points)} prints, "
+            f"{show(grown.growth_bytes)} each: something keeps what every step makes."
+        ),
+        evidence=(refusal(crash) or crash.root,),
+        against=() if steady else ("it does not grow at every print",),
+    )
+
+
+def _steady(grown: Trajectory) -> bool:
+    steps = [later.bytes - earlier.bytes for earlier, later in zip(grown.points, grown.points[1:], strict=False)]
+    return sum(step > 0 for step in steps) >= 0.8 * len(steps)
+
+
+CAUSE = Cause(
+    id="gpu-memory-leak",
+    title="Device memory grows with every step",
+    pools=("gpu",),
+    knobs=("clear-references", "smaller-buffers", "pin-version", "restart-periodically"),
+    judge=judge,
+)

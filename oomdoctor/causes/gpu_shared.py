@@ -1,0 +1,100 @@
+"""Other processes hold the card."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import MOVE, asked, card, in_engine, innermost, percent, refusal
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.jax_tf import AllocationProbe
+from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+MUCH = 0.25  # of the card, held by processes that the message lists
+HIDDEN = 0.10  # of the card, held by processes that it cannot list
+LITTLE = 0.05
+
+_FIRST_TOUCH = rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
+
+
+def judge(crash: Crash) -> Judgement | None:
+    it = card(crash)
+    event = refusal(crash)
+    if event is None or it.total_bytes is None:
+        return _without_figures(crash)
+    held = _held(it)
+    if held is None:
+        return None
+    bytes_, who, needed = held
+    share = bytes_ / it.total_bytes
+    words = f"{who} hold {show(bytes_)} of the card's {show(it.total_bytes)} ({percent(share)})"
+    if share < LITTLE:
+        return RuledOut(words)
+    if share < needed:
+        return None
+    mine = it.own_bytes or it.reserved_bytes or 0
+    # Where this process itself fills most of the card, the neighbours take only what would have been left.
+    weight = 0.93 if bytes_ >= mine else 0.85 if share >= 2 * needed else 0.7
+    return Finding(weight=weight, why=f"{words}; {asked(it)}.", evidence=(event, *crash.every(GpuTable)[:1]))
+
+
+def _held(it: Card) -> tuple[int, str, float] | None:
+    """What is not this process's: how much, whose, and how much of the card it has to be to count."""
+    hidden, listed = it.unaccounted_bytes, it.others_bytes
+    if hidden is not None and listed is not None and hidden > listed:
+        return hidden + listed, "Processes that the driver does not list here", HIDDEN
+    if listed is not None:
+        return listed + (hidden or 0), _names(it), MUCH
+    if it.beyond_bytes is not None:
+        # Older messages do not split it; what is not PyTorch's in this process itself is taken off.
+        others = max(it.beyond_bytes - OUTSIDE_PYTORCH // 4, 0)
+        return others, "Others, beside PyTorch's memory in this process and its context,", MUCH
+    return None
+
+
+def _names(it: Card) -> str:
+    pids = ", ".join(str(process.pid) for process in it.others[:3])
+    return f"Other processes (pid {pids})" if pids else "Other processes"
+
+
+def _without_figures(crash: Crash) -> Judgement | None:
+    """Refusals that print nothing: a table, the moment or the caller may show that the card was full before."""
+    if isinstance(crash.root, AllocationProbe) and crash.root.tried_bytes:
+        return Finding(
+            weight=0.5,
+            why=f"TensorFlow asked for {show(crash.root.tried_bytes)}, which it had counted as free, and was refused.",
+            evidence=(crash.root,),
+        )
+    if not isinstance(crash.root, DeviceRefusal):
+        return None
+    tables = [table for table in crash.every(GpuTable) if table.processes]
+    if tables:
+        pids = ", ".join(str(process.pid) for process in tables[0].processes[:4])
+        return Finding(
+            weight=0.6,
+            why=f"The device refused without figures, and nvidia-smi lists processes on it (pid {pids}).",
+            evidence=(crash.root, tables[0]),
+        )
+    if crash.root.layer == "cumem":
+        return Finding(
+            weight=0.5,
+            why="The engine asked for its memory back when it woke up, and somebody else held it by then.",
+            evidence=(crash.root,),
+        )
+    if innermost(crash, _FIRST_TOUCH):
+        return Finding(
+            weight=0.5 if in_engine(crash) else 0.6,
+            why="The device refused when this process first touched it: it was full already.",
+            evidence=(crash.root,),
+        )
+    return None
+
+
+CAUSE = Cause(
+    id="gpu-shared",
+    title="Other processes hold the card",
+    pools=("gpu",),
+    knobs=("free-the-gpu", "separate-placement", "lower-engine-reservation", "fix-placement", "start-in-sequence"),
+    judge=judge,
+)

@@ -1,0 +1,81 @@
+"""One huge tensor over the vocabulary: logits, log-softmax, cross-entropy."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import LOGITS, SAMPLER, asked, card, in_engine, innermost, refusal
+from oomdoctor.incident.card import Card
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import GIB, MIB, show
+
+SPIKE = GIB // 2
+_VOCABULARY = ("vocab_size", "padded_vocab_size")
+_BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size")
+_LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length")
+
+
+def judge(crash: Crash) -> Judgement | None:
+    it = card(crash)
+    event = refusal(crash)
+    if event is None:
+        return None
+    if sizes := _over_vocabulary(crash, it):
+        return Finding(
+            weight=0.93,
+            why=f"{sizes} is what was asked for: the logits of the whole batch, in one piece.",
+            evidence=(event,),
+        )
+    frame = innermost(crash, LOGITS, 4)
+    if frame is None:
+        if it.tried_bytes is not None and it.tried_bytes < 64 * MIB:
+            return RuledOut(f"{show(it.tried_bytes)} were asked for: no tensor over a vocabulary")
+        return None
+    large = it.tried_bytes is None or it.tried_bytes >= SPIKE
+    weight = 0.84 if large else 0.55
+    if in_engine(crash):
+        weight = 0.45 if innermost(crash, SAMPLER, 4) else 0.6
+    return Finding(
+        weight=weight,
+        why=(
+            f"The innermost frames ({frame.function}) work on a tensor with one value per token and word of the "
+            f"vocabulary: {asked(it)}."
+        ),
+        evidence=(event,),
+        against=() if large else (f"{show(it.tried_bytes or 0)} is small for such a tensor",),
+        stage="forward" if crash.stage == "unknown" else None,
+    )
+
+
+def _over_vocabulary(crash: Crash, it: Card) -> str | None:
+    """The product that gives the refused size, where the log prints its factors."""
+    vocabulary, batch, length = (_number(crash, names) for names in (_VOCABULARY, _BATCH, _LENGTH))
+    if not (vocabulary and batch and length and it.tried_bytes):
+        return None
+    for width in (4, 2):
+        wanted = vocabulary * batch * length * width
+        # The allocator rounds up to 2 MiB, and the message prints two decimals.
+        if wanted >= SPIKE and abs(wanted - it.tried_bytes) <= max(2 * MIB, it.tried_bytes // 150):
+            return f"{batch} x {length} tokens x {vocabulary} words x {width} bytes = {show(wanted)}"
+    return None
+
+
+def _number(crash: Crash, names: tuple[str, ...]) -> int | None:
+    setting = crash.setting(*names)
+    value = setting.value if setting else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+CAUSE = Cause(
+    id="logits-spike",
+    title="One tensor over the whole vocabulary is too large",
+    pools=("gpu",),
+    knobs=(
+        "chunked-logits",
+        "smaller-microbatch",
+        "token-budget-batching",
+        "shorter-sequences",
+        "sequence-parallel",
+        "mixed-precision",
+    ),
+    judge=judge,
+)

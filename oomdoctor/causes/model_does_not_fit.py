@@ -1,0 +1,111 @@
+"""The weights (and what training keeps beside them) are larger than the device."""
+
+from __future__ import annotations
+
+import re
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import (
+    BACKWARD,
+    ENGINE,
+    FORWARD,
+    LATER_THAN_LOADING,
+    LOAD,
+    MOVE,
+    OPTIMIZER,
+    STATES,
+    asked,
+    card,
+    innermost,
+    percent,
+    refusal,
+)
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show, size
+
+FULL = 0.70  # of the card in this process's hands: the next weights did not fit
+OWN_PART = 0.5
+
+_ARGUMENTS = re.compile(r"\barguments\s{1,20}([\d.]{1,10})([KMGT])\b")
+
+
+def judge(crash: Crash) -> Judgement | None:
+    root = crash.root
+    if isinstance(root, ArrayOutOfMemory):
+        return _program(root)
+    if isinstance(root, LibraryOutOfMemory) and root.library == "ggml":
+        return _buffer(root)
+    event = refusal(crash)
+    if event is None:
+        return None
+    loading = _loading(crash)
+    if loading is None:
+        went_on = crash.stage in LATER_THAN_LOADING or crash.in_trace(BACKWARD) or crash.in_trace(OPTIMIZER)
+        return RuledOut("the weights were on the card: the job had got beyond loading") if went_on else None
+    it = card(crash)
+    mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
+    share = it.share(mine)
+    if share is not None and share < OWN_PART and (it.tried_bytes or 0) < (it.total_bytes or 0):
+        return None
+    more = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
+    decided = more or (share is not None and share >= FULL)
+    holds = f" This process held {show(mine)} of it ({percent(share)})." if mine is not None and share else ""
+    return Finding(
+        weight=0.9 if decided else 0.6,
+        why=f"The card filled up {loading}: {asked(it)}.{holds}",
+        evidence=(event,),
+        stage="model_load" if crash.stage == "unknown" else None,
+    )
+
+
+def _loading(crash: Crash) -> str | None:
+    """What of the model was being put on the card."""
+    if crash.stage == "model_load" or (crash.in_trace(LOAD) and not crash.in_trace(BACKWARD)):
+        return "while the weights were loaded"
+    if crash.in_trace(STATES) and not crash.in_trace(BACKWARD):
+        return "while the trainer laid out weights, gradients and optimizer states"
+    if innermost(crash, MOVE, 2) and not crash.in_trace(FORWARD) and not crash.in_trace(ENGINE):
+        return "while the model was moved to it"
+    return None
+
+
+def _program(root: ArrayOutOfMemory) -> Judgement | None:
+    """A compiled program states what it needs; its arguments are the weights and states."""
+    if root.used_bytes is None or root.total_bytes is None:
+        return None
+    words = f"The program needs {show(root.used_bytes)} of the {show(root.total_bytes)} there are"
+    for line in root.around.after:
+        match = _ARGUMENTS.search(line)
+        arguments = size(match[1], match[2]) if match else None
+        if arguments and arguments >= OWN_PART * root.total_bytes:
+            fits = "more than the device alone" if arguments > root.total_bytes else "most of the device"
+            why = f"{words}; its arguments (weights and states) are {show(arguments)}, {fits}."
+            return Finding(weight=0.93 if arguments > root.total_bytes else 0.7, why=why, evidence=(root,))
+    return Finding(weight=0.5, why=f"{words}, before anything runs.", evidence=(root,))
+
+
+def _buffer(root: LibraryOutOfMemory) -> Judgement:
+    tried = f"one buffer of {show(root.tried_bytes)}" if root.tried_bytes else "a buffer"
+    return Finding(
+        weight=0.8, why=f"The model's weights are put into {tried}, which the card refused.", evidence=(root,)
+    )
+
+
+CAUSE = Cause(
+    id="model-does-not-fit",
+    title="The model is larger than the card",
+    pools=("gpu",),
+    knobs=(
+        "shard-states",
+        "quantize-weights",
+        "tensor-parallel",
+        "smaller-model",
+        "offload-parameters",
+        "lora",
+        "mixed-precision",
+        "more-gpus",
+    ),
+    judge=judge,
+)

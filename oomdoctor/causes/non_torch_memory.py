@@ -1,0 +1,60 @@
+"""NCCL, cuBLAS, cuDNN or the driver need memory outside the framework's allocator, which left none."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import card, percent, refusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import GIB, show
+
+# Libraries that allocate for themselves; RMM, CuPy, ggml and bitsandbytes are the program's own allocators.
+BESIDE = frozenset({"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL"})
+ORDINARY = 3 * GIB // 2  # context, NCCL and cuBLAS of an ordinary job
+SUSPICIOUS = 3 * GIB
+SHARE = 0.10
+
+
+def judge(crash: Crash) -> Judgement | None:
+    root = crash.root
+    if isinstance(root, LibraryOutOfMemory) and root.library in BESIDE:
+        what = f" {show(root.tried_bytes)}" if root.tried_bytes else " memory"
+        return Finding(
+            weight=0.85,
+            why=(
+                f"{root.library} asked the driver for{what} and got none: it allocates beside the framework, whose "
+                f"cache had taken what was left."
+            ),
+            evidence=(root,),
+        )
+    if isinstance(root, LibraryTrouble):
+        return Finding(
+            weight=0.5,
+            why=f"{root.library} failed ({root.status}), as it does when the card is full, and for other reasons too.",
+            evidence=(root,),
+            against=("the message does not speak of memory",),
+        )
+    it = card(crash)
+    event = refusal(crash)
+    if event is None or it.non_torch_bytes is None:
+        return None
+    outside, share = it.non_torch_bytes, it.share(it.non_torch_bytes)
+    words = f"{show(outside)} of this process are outside PyTorch ({percent(share)} of the card)"
+    if outside <= ORDINARY:
+        return RuledOut(f"{words}: the CUDA context and the libraries usually take as much")
+    if outside < SUSPICIOUS or share is None or share < SHARE:
+        return None
+    return Finding(
+        weight=0.55 if outside < (it.total_bytes or 0) // 4 else 0.75,
+        why=f"{words}: more than a CUDA context and communicators take.",
+        evidence=(event,),
+    )
+
+
+CAUSE = Cause(
+    id="non-torch-memory",
+    title="A library beside the framework found no memory left",
+    pools=("gpu",),
+    knobs=("lower-engine-reservation", "smaller-microbatch", "free-the-gpu", "fix-environment", "shard-states"),
+    judge=judge,
+)

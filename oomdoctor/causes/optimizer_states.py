@@ -1,0 +1,44 @@
+"""Creating or stepping the optimizer's state needs the memory."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import BACKWARD, OPTIMIZER, asked, card, refusal
+from oomdoctor.incident.model import Crash
+
+_FIRST_STEP = r"_init_group|zeros_like\(|exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
+
+
+def judge(crash: Crash) -> Judgement | None:
+    frame = crash.in_trace(OPTIMIZER)
+    # A closure runs the forward and the backward pass inside step().
+    if frame is not None and crash.in_trace(BACKWARD) is None:
+        first = crash.in_trace(_FIRST_STEP) is not None
+        when = "made its states, which it does at its first step" if first else "took its step"
+        return Finding(
+            weight=0.85 if first else 0.78,
+            why=(
+                f"It failed while the optimizer {when}: {asked(card(crash))}. Adam keeps two more values per "
+                f"parameter, and they stay for the rest of the run."
+            ),
+            evidence=(refusal(crash) or crash.root,),
+            stage="optimizer_step" if crash.stage == "unknown" else None,
+        )
+    if crash.stage == "optimizer_step":
+        return Finding(
+            weight=0.7,
+            why=f"It failed in the optimizer's step: {asked(card(crash))}.",
+            evidence=(refusal(crash) or crash.root,),
+        )
+    if crash.stage in ("forward", "backward", "logprob", "eval", "serving"):
+        return RuledOut(f"it failed in {crash.stage}, not in the optimizer's step")
+    return None
+
+
+CAUSE = Cause(
+    id="optimizer-states",
+    title="The optimizer's states do not fit beside the weights",
+    pools=("gpu",),
+    knobs=("shard-states", "offload-optimizer", "low-memory-optimizer", "lora", "mixed-precision", "more-gpus"),
+    judge=judge,
+)

@@ -1,0 +1,61 @@
+"""The device refuses although what was asked for is free."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import card, percent, refusal
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+PLENTY = 0.10  # of the card free: no rounding or late print explains it
+_QUIRKS = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
+
+
+def judge(crash: Crash) -> Judgement | None:
+    event = refusal(crash)
+    it = card(crash)
+    if event is None:
+        return _quirk(crash)
+    if it.free_bytes is None or it.tried_bytes is None or event.device == "MPS":
+        return None
+    share = it.share(it.free_bytes)
+    figures = f"{show(it.free_bytes)} were free and {show(it.tried_bytes)} asked for"
+    if it.free_bytes < it.tried_bytes:
+        return RuledOut(figures)
+    if it.allowed_bytes is not None:
+        return RuledOut(f"{figures}, but the process is allowed only {show(it.allowed_bytes)}")
+    plenty = share is not None and share >= PLENTY
+    return Finding(
+        weight=0.93 if plenty else 0.6,
+        why=(
+            f"{figures} ({percent(share)} of the card free): it is not the card that is full. A memory pool, the "
+            f"driver or the platform refused."
+        ),
+        evidence=(event,),
+        against=() if plenty else ("the free figure is read after the refusal, when others may have freed some",),
+    )
+
+
+def _quirk(crash: Crash) -> Judgement | None:
+    """Platforms whose virtual-memory calls fail with memory free."""
+    if not isinstance(crash.root, DeviceRefusal) or crash.root.layer not in ("driver", "runtime", "nvml"):
+        return None
+    line = crash.mentions(_QUIRKS)
+    if line is None:
+        return None
+    return Finding(
+        weight=0.4,
+        why="The log names a platform (WSL or an embedded GPU) that refuses such requests with memory free.",
+        evidence=(crash.root,),
+        against=("no figure shows how much was free",),
+    )
+
+
+CAUSE = Cause(
+    id="spurious-device-oom",
+    title="The device refused although the memory is free",
+    pools=("gpu",),
+    knobs=("fix-environment", "allocator-config", "pin-version", "collect-evidence"),
+    judge=judge,
+)
