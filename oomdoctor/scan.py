@@ -7,14 +7,16 @@ the chunks that an open window still needs are held: memory stays flat in the si
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeVar
 
 import ahocorasick_rs
 
-Hit = tuple[int, int]
+_Item = TypeVar("_Item")
+Hit = tuple[int, int, bytes]  # where it begins and ends, from the beginning of the log, and its anchor
 
 KIB = 1024
 BEFORE = 64 * KIB  # of a hit: config dumps stand further off, the head of the log has them
@@ -26,6 +28,12 @@ LARGEST = 2048 * KIB  # where hits are dense, a window is cut into slices of abo
 CHUNK = 1024 * KIB  # stays in the processor's cache; larger than SMALL
 
 _REACH = max(BEFORE, TAIL) + KIB  # how far back a hit in the next chunk, or the tail, may ask
+
+# An anchor that stands everywhere in a log tells little by each of its hits. After this many bytes around one
+# anchor's hits, they are read at growing distances and with less around them, and all of them again at the end.
+PLENTY = 4096 * KIB
+NEAR = 8 * KIB
+HITS_PER_DISTANCE = 64
 
 # Beyond 64 literals the automaton loses its SIMD search and takes four times as long: several small ones are faster.
 LITERALS = 48
@@ -64,10 +72,17 @@ class _Window:
     own_from: int = 1
 
 
-def slices(blocks: Iterable[bytes], anchors: tuple[bytes, ...], *, ends: bool = True) -> Iterator[Slice]:
+def slices(
+    blocks: Iterable[bytes],
+    anchors: tuple[bytes, ...],
+    *,
+    ends: bool = True,
+    left_out: Counter[bytes] | None = None,
+) -> Iterator[Slice]:
     """The stretches around the hits and, if `ends`, the head and the tail of the log.
 
-    The last slice is then the tail of the log. A small log is one slice.
+    The last slice is then the tail of the log. A small log is one slice. `left_out` counts the hits that were not
+    read because their anchor stands everywhere in this log.
     """
     chunks = _chunks(blocks)
     first = next(chunks, b"")
@@ -76,11 +91,11 @@ def slices(blocks: Iterable[bytes], anchors: tuple[bytes, ...], *, ends: bool = 
             yield Slice(1, first)
         return
     held = _Held()
+    around = _Around(Counter() if left_out is None else left_out)
     window = _Window(0, HEAD, 0, 0) if ends else None
-    for chunk, hits in _searched(chain([first], chunks), anchors):
+    for (chunk, hits), late in _with_late(_searched(chain([first], chunks), anchors)):
         held.add(chunk)
-        for start, end in hits:
-            near = _Window(max(0, start - BEFORE), end + AFTER, start, end)
+        for near in around.hits(hits, late=late):
             if window is None:
                 window = near
             elif near.start <= window.end:
@@ -96,6 +111,32 @@ def slices(blocks: Iterable[bytes], anchors: tuple[bytes, ...], *, ends: bool = 
             yield piece
         held.forget(held.end if window is None else window.start)
     yield from held.rest(window, ends=ends)
+
+
+class _Around:
+    """How much is read around each hit: less around those of an anchor that stands everywhere."""
+
+    def __init__(self, left_out: Counter[bytes]) -> None:
+        self._left_out = left_out
+        self._seen: dict[bytes, int] = {}  # where each anchor's latest hit begins
+        self._spent: Counter[bytes] = Counter()  # bytes around its hits
+        self._thinned: Counter[bytes] = Counter()  # hits read since it had plenty
+        self._next: dict[bytes, int] = {}  # where its next hit is worth reading
+
+    def hits(self, hits: Iterable[Hit], *, late: bool) -> Iterator[_Window]:
+        for start, end, anchor in hits:
+            if self._spent[anchor] < PLENTY:
+                new = start - self._seen.get(anchor, -BEFORE - AFTER)
+                self._spent[anchor] += min(new, BEFORE + AFTER)
+                self._seen[anchor] = start
+                yield _Window(max(0, start - BEFORE), end + AFTER, start, end)
+            elif late or start >= self._next.get(anchor, 0):
+                doubled: int = 2 ** (self._thinned[anchor] // HITS_PER_DISTANCE)
+                self._thinned[anchor] += 1
+                self._next[anchor] = start + 2 * NEAR * doubled
+                yield _Window(max(0, start - NEAR), end + NEAR, start, end)
+            else:
+                self._left_out[anchor] += 1
 
 
 def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -118,7 +159,7 @@ def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _searched(chunks: Iterable[bytes], anchors: tuple[bytes, ...]) -> Iterator[tuple[bytes, list[Hit]]]:
-    """Each chunk with the hits that end in it, as offsets from the beginning of the log, in their order."""
+    """Each chunk with the hits that end in it, in their order."""
     automata = _automata(anchors)
     overlap = max(map(len, anchors), default=1) - 1
     at = 0
@@ -127,25 +168,36 @@ def _searched(chunks: Iterable[bytes], anchors: tuple[bytes, ...]) -> Iterator[t
         seam = before + chunk[:overlap]
         border = len(before)
         hits = [
-            (at - border + start, at - border + end)
-            for automaton in automata
-            for _, start, end in automaton.find_matches_as_indexes(seam)
+            (at - border + start, at - border + end, group[index])
+            for automaton, group in automata
+            for index, start, end in automaton.find_matches_as_indexes(seam)
             if start < border < end
         ]
-        for automaton in automata:
-            hits += [(at + start, at + end) for _, start, end in automaton.find_matches_as_indexes(chunk)]
+        for automaton, group in automata:
+            found = automaton.find_matches_as_indexes(chunk)
+            hits += [(at + start, at + end, group[index]) for index, start, end in found]
         yield chunk, sorted(hits)
         at += len(chunk)
         before = (before + chunk[-overlap:])[-overlap:] if overlap else b""
 
 
-def _automata(anchors: tuple[bytes, ...]) -> list[ahocorasick_rs.BytesAhoCorasick]:
-    groups = -(-len(anchors) // LITERALS)
-    return [
-        # Only the leftmost kinds switch on the SIMD search.
-        ahocorasick_rs.BytesAhoCorasick(anchors[group::groups], matchkind=ahocorasick_rs.MatchKind.LeftmostLongest)
-        for group in range(groups)
-    ]
+def _with_late(chunks: Iterable[_Item]) -> Iterator[tuple[_Item, bool]]:
+    """Each chunk, and whether it is one of the last two (the very last may hold a few bytes only)."""
+    waiting: deque[_Item] = deque()
+    for chunk in chunks:
+        waiting.append(chunk)
+        if len(waiting) > 2:
+            yield waiting.popleft(), False
+    for chunk in waiting:
+        yield chunk, True
+
+
+def _automata(anchors: tuple[bytes, ...]) -> list[tuple[ahocorasick_rs.BytesAhoCorasick, tuple[bytes, ...]]]:
+    number = -(-len(anchors) // LITERALS)
+    groups = [anchors[start::number] for start in range(number)]
+    # Only the leftmost kinds switch on the SIMD search.
+    kind = ahocorasick_rs.MatchKind.LeftmostLongest
+    return [(ahocorasick_rs.BytesAhoCorasick(group, matchkind=kind), group) for group in groups]
 
 
 class _Held:

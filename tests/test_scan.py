@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +25,11 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in sizes.items():
         monkeypatch.setattr(scan, name, value)
     monkeypatch.setattr(scan, "_REACH", 96)
+
+
+@pytest.fixture
+def no_thinning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "PLENTY", 1 << 60)
 
 
 def cut(data: bytes, size: int) -> Iterator[bytes]:
@@ -118,6 +125,7 @@ def logs(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.usefixtures("small_windows")
+@pytest.mark.usefixtures("no_thinning")
 @settings(max_examples=150, deadline=None)
 @given(data=logs(), size=st.integers(1, 600), ends=st.booleans())
 def test_every_hit_is_read_once(data: bytes, size: int, ends: bool) -> None:
@@ -135,6 +143,7 @@ def test_every_hit_is_read_once(data: bytes, size: int, ends: bool) -> None:
         assert any(anchor in piece.data for piece in owners for anchor in ANCHORS)
 
 
+@pytest.mark.usefixtures("no_thinning")
 def test_dense_hits_come_in_bounded_slices_that_overlap_and_keep_every_message_whole() -> None:
     message = b"Killed %d\n first\n second\n third\n"
     data = b"".join(message % n for n in range(250_000))
@@ -149,6 +158,26 @@ def test_dense_hits_come_in_bounded_slices_that_overlap_and_keep_every_message_w
                 assert lines[at + 1 : at + 4] == [b" first", b" second", b" third"]
                 read.append(int(line.split()[1]))
     assert read == list(range(250_000))
+
+
+def test_an_anchor_that_stands_everywhere_does_not_make_us_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "PLENTY", 512 * 1024)
+    step = b"exit code 137 is what one of 500 lines speaks of\n" + b"a step without any news\n" * 500
+    kill = b"CUDA out of memory\n"
+    data = step * 1000 + kill + step * 1000
+    left_out: Counter[bytes] = Counter()
+    pieces = list(scan.slices(cut(data, 1024**2), ANCHORS, left_out=left_out))
+    check_lines(data, pieces)
+    assert sum(len(piece.data) for piece in pieces) < len(data) / 3
+    assert sum(piece.data.count(kill) for piece in pieces) == 1
+    unread = 2000 - sum(piece.data.count(b"exit code 137") for piece in pieces)
+    assert unread > 1000
+    assert unread <= left_out[b"exit code 137"] <= unread + 10, "some of them stand near others"
+    first, last = pieces[0].data, b"".join(piece.data for piece in pieces)[-500_000:]
+    assert first.count(b"exit code 137") >= 40, "the first ones are read as if they were rare"
+    assert last.count(b"exit code 137") >= 40, "and the last ones are read, too"
+    gaps = [after.first_line - piece.last_line for piece, after in itertools.pairwise(pieces)]
+    assert max(gaps) < 200_000, "and some everywhere"
 
 
 def test_a_huge_line_gives_bounded_slices_around_its_hits() -> None:
