@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from oomdoctor.families.event import Event
 from oomdoctor.incident.model import Crash
+from oomdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,7 @@ class Finding:
     pool: str | None = None  # where it differs from the crash's
     stage: str | None = None
     knobs: tuple[str, ...] = ()  # where their order differs from the cause's
+    next_evidence: tuple[str, ...] = ()  # commands that would prove it, where the log does not
 
 
 @dataclass(frozen=True, slots=True)

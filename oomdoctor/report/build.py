@@ -72,6 +72,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     for cause, judgement in judge(crash):
         if isinstance(judgement, Finding):
             findings.append((cause, judgement))
+            next_evidence.extend(judgement.next_evidence)
         elif isinstance(judgement, RuledOut):
             ruled_out.append(CauseRuledOut(cause.id, judgement.why))
         elif isinstance(judgement, NotEnough):
