@@ -6,10 +6,10 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from oomdoctor.records import dataclass
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
+from oomdoctor.records import dataclass
 from oomdoctor.units import GIB
 
 # "Process 214 has 92.38 GiB" is this process itself where nothing else fits beside it (a container's own pid).

@@ -5,12 +5,12 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoctor.incident import launch
 from oomdoctor.incident.literals import Entry, entries, strings, typed
 from oomdoctor.incident.model import Value
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 DUMP_LINES: Final = 900

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, MIB
 
 BLOCK_TOKENS: Final = 16  # vLLM's block size on GPUs unless set otherwise

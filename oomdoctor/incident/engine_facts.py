@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
@@ -15,13 +14,24 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, Warm
 from oomdoctor.families.vllm_figures import GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.records import dataclass
 
 # Every framework's name for vLLM's share of the card.
 SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util")
 ENGINES: Final = ("vllm", "vllm-ascend", "sglang", "lmdeploy", "tensorrt-llm", "tgi")
+# What trains beside an engine: with one of these in the log, a bare refusal may be the trainer's.
+TRAINERS: Final = frozenset({
+    "simplerl-reason", "open-reasoner-zero", "openrlhf", "easyr1", "rllm", "verl", "roll", "slime", "areal", "skyrl",
+    "nemo-rl", "nemo-aligner", "ms-swift", "llamafactory", "axolotl", "unsloth", "trl", "megatron", "deepspeed", "fsdp",
+    "accelerate",
+})  # fmt: skip
 
 _WORD = re.compile(r"\w{1,80}")
 _ENGINE_FILE = re.compile(r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server)/")
+_TRAINER_FILE = re.compile(
+    r"(?:^|/)(?:openrlhf|verl|trl|deepspeed|accelerate|peft|megatron|unsloth\w*|orz|swift|llamafactory|axolotl)/"
+    r"|transformers/trainer|torch/(?:optim|autograd|distributed/fsdp)/"
+)
 _ENGINE_PROCESS = re.compile(
     r"EngineCore|VllmWorker|VLLM::|Worker(?:_(?:DP|PP|TP|EP|PCP|DCP)\d|$)|RayWorkerWrapper|LLMRayActor|LLMActor"
     r"|RolloutRayActor|vLLM|SGLang|sglang|Vllm|VLLM"
@@ -199,6 +209,10 @@ def phase(crash: Crash) -> str | None:
         return "waking"
     if any(isinstance(event, WeightsDoNotFit) for event in _of_the_crash(crash)):
         return "loading"
+    if any(
+        frame.function == "__init__" and "model_executor/models/" in frame.file for frame in crash.root.around.trace
+    ):
+        return "loading"
     called = {word for frame in crash.root.around.trace for word in _WORD.findall(frame.function)}
     for name, functions in _PHASES:
         if called & functions:
@@ -214,8 +228,14 @@ def in_engine(crash: Crash) -> bool:
     """Whether it was an engine that asked: its frames, or the name of its process."""
     if any(_ENGINE_FILE.search(frame.file) for frame in crash.root.around.trace):
         return True
-    name = crash.root.process.name
-    if name is not None and _ENGINE_PROCESS.search(name):
+    process = crash.root.process
+    if process.role == "engine" or (process.name is not None and _ENGINE_PROCESS.search(process.name)):
+        return True
+    # Where neither tells, the log speaks of nothing but an engine, or the lines around do.
+    if any(_TRAINER_FILE.search(frame.file) for frame in crash.root.around.trace):
+        return False
+    running = crash.context.frameworks.keys()
+    if any(name in running for name in ENGINES) and not running & TRAINERS:
         return True
     return not crash.root.around.trace and crash.mentions(r"(?:^|[/\s(])vllm[/.]|EngineCore|sglang[/.]") is not None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Literal, TypeVar
 
 from oomdoctor.families.event import Event, Frame, Lookalike
+from oomdoctor.records import dataclass
 
 Value = str | int | float | bool | None
 Basis = Literal["printed", "derived", "assumed", "unknown"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from oomdoctor.records import dataclass
 
 Number = int | float | str | bool | None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -12,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from oomdoctor.records import dataclass
 from oomdoctor.remedies import Remedy
 from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.vocabulary import POOLS, STAGES
