@@ -32,8 +32,9 @@ def _parser(name: str, start: str) -> Lark:
 
 def parse(name: str, text: str, start: str = "start") -> Parsed | None:
     """The tree of the text under the grammar, or None where the text is not in its language."""
+    parser = _parser(name, start)  # outside: a grammar that is wrong itself is no text that does not fit
     try:
-        return _parser(name, start).parse(text)
+        return parser.parse(text)
     except LarkError:
         return None
 

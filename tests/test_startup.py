@@ -33,9 +33,15 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def processor_seconds(*arguments: str) -> float:
-    """Processor time, which a busy machine disturbs less than wall time."""
-    with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+def processor_seconds(folder: Path, *arguments: str) -> float:
+    """Processor time, which a busy machine disturbs less than wall time, with all modules compiled as pip leaves them."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment | {"PYTHONPYCACHEPREFIX": str(folder / "compiled")},
+    ) as child:
         _, _, used = os.wait4(child.pid, 0)
         child.returncode = 0
     return used.ru_utime + used.ru_stime
@@ -47,8 +53,8 @@ def test_a_small_log_costs_little_more_than_the_libraries(log: Path, tmp_path: P
     floor.write_text(FLOOR)
     ours, floors = [], []
     for _ in range(ROUNDS):  # side by side, so that both see the same machine
-        ours.append(processor_seconds("-c", OURS, "diagnose", str(log), "--format", form))
-        floors.append(processor_seconds(str(floor), str(log)))
+        ours.append(processor_seconds(tmp_path, "-c", OURS, "diagnose", str(log), "--format", form))
+        floors.append(processor_seconds(tmp_path, str(floor), str(log)))
     assert min(ours) <= LIMIT * min(floors), f"{min(ours):.3f} s against {min(floors):.3f} s"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -16,6 +17,9 @@ def main() -> NoReturn:
     """The entry point `oomdoctor`."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us as it ends other tools: at once and silently
+    gc.set_threshold(
+        100_000, 50, 50
+    )  # a start makes many objects that stay; looking through them again and again is 5 %
     try:
         from oomdoctor.cli.app import app  # noqa: PLC0415  (imports take a moment, in which Ctrl-C may come)
 
