@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def processor_seconds(folder: Path, *arguments: str) -> float:
-    """Processor time, which a busy machine disturbs less than wall time, with all modules compiled as pip leaves them."""
+    """Processor time, which a busy machine disturbs less than wall time, all modules compiled as pip does."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with subprocess.Popen(
         [sys.executable, *arguments],
