@@ -7,6 +7,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident import engine_budget
+from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.engine_facts import EngineFacts, beside_engine, facts, in_engine, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, show
@@ -71,14 +72,7 @@ def _in_engine(crash: Crash) -> Judgement | None:
     weight = _WEIGHTS.get(doing or "", 0.55)
     against: list[str] = []
     if isinstance(root, DeviceOutOfMemory) and root.total_bytes:
-        held = root.in_use_bytes or root.allocated_bytes
-        if held is not None and held < FULL * root.total_bytes and doing in (None, "serving"):
-            weight -= 0.25
-            against.append(f"the engine's process holds {show(held)} of {show(root.total_bytes)}")
-        others = _others(root)
-        if others is not None and others > LARGE_NEIGHBOUR * root.total_bytes:
-            weight -= 0.2
-            against.append(f"others hold {show(others)} of the card")
+        weight -= _doubt(card_of(root), doing, against)
     elif doing is None:
         weight = 0.35
     return Finding(
@@ -109,11 +103,19 @@ def _ran_out(root: object, doing: str | None) -> str:
     return f"It asked for {show(root.tried_bytes)}{rest} {when}".rstrip() + "."
 
 
-def _others(root: DeviceOutOfMemory) -> int | None:
-    """What is neither free nor this process's. None where the message gives only one figure for all of them."""
-    if root.total_bytes is None or root.free_bytes is None or root.in_use_bytes is None:
-        return None
-    return max(0, root.total_bytes - root.free_bytes - root.in_use_bytes)
+def _doubt(card: Card, doing: str | None, against: list[str]) -> float:
+    """How much the card's figures speak against the engine's own share."""
+    doubt = 0.0
+    total = card.total_bytes or 0
+    held = card.own_bytes or card.allocated_bytes
+    if held is not None and held < FULL * total and doing in (None, "serving"):
+        doubt += 0.25
+        against.append(f"the engine's process holds {show(held)} of {show(total)}")
+    others = (card.others_bytes or 0) + (card.unaccounted_bytes or 0)
+    if others > LARGE_NEIGHBOUR * total:
+        doubt += 0.2
+        against.append(f"others hold {show(others)} of the card")
+    return doubt
 
 
 def _beside_engine(crash: Crash, root: DeviceOutOfMemory) -> Judgement | None:
@@ -122,8 +124,9 @@ def _beside_engine(crash: Crash, root: DeviceOutOfMemory) -> Judgement | None:
     reserved, total = known.reserved_bytes, root.total_bytes
     if reserved is None or not total:
         return None
-    neighbour = max((other.bytes or 0 for other in root.others), default=0)
-    wanted = (root.in_use_bytes or root.allocated_bytes or 0) + (root.tried_bytes or 0)
+    card = card_of(root)
+    neighbour = max((other.bytes or 0 for other in card.others), default=0)
+    wanted = (card.own_bytes or card.allocated_bytes or 0) + (card.tried_bytes or 0)
     if neighbour and abs(neighbour - reserved) < 0.1 * reserved:
         weight = 0.75
         seen = f"another process on the card holds {show(neighbour)}, which is the engine's share"

@@ -37,6 +37,11 @@ _ENGINE_PROCESS = re.compile(
     r"|RolloutRayActor|vLLM|SGLang|sglang|Vllm|VLLM"
 )
 
+_ENGINE_WORDS = (
+    r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
+    r"|\bgpu_worker\.py|\bmultiproc_executor\.py|\[TM\]\["
+)
+
 # What the engine was doing, told from the functions in its traceback; the special before the general: capturing
 # runs the dummy batches that profiling runs, and everything happens while the caches are initialized.
 _PHASES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
@@ -235,9 +240,10 @@ def in_engine(crash: Crash) -> bool:
     if any(_TRAINER_FILE.search(frame.file) for frame in crash.root.around.trace):
         return False
     running = crash.context.frameworks.keys()
-    if any(name in running for name in ENGINES) and not running & TRAINERS:
-        return True
-    return not crash.root.around.trace and crash.mentions(r"(?:^|[/\s(])vllm[/.]|EngineCore|sglang[/.]") is not None
+    if running & TRAINERS and crash.root.around.trace:
+        return False
+    alone = any(name in running for name in ENGINES) and not running & TRAINERS
+    return alone or crash.mentions(_ENGINE_WORDS) is not None
 
 
 def beside_engine(crash: Crash) -> bool:
