@@ -198,14 +198,14 @@ def _fill(number: int, row: LedgerRow, page: Page) -> tuple[str, str]:
 def _bar(total: int, rows: Sequence[LedgerRow], fills: dict[str, tuple[str, str]], page: Page) -> RenderableType:
     cells = max(1, min(BAR, page.width - 4))
     bar = Text("  [" if not page.unicode else "  ")
-    used = 0
+    held = drawn_cells = 0
     for row in rows:
-        wanted = round((row.bytes or 0) * cells / total)
-        length = max(0, min(wanted, cells - used))
-        used += length
+        held += row.bytes or 0
+        end = min(round(held * cells / total), cells)
         fill, color = fills[row.what]
-        bar.append(fill * length, color)
-    bar.append(" " * (cells - used) + ("]" if not page.unicode else ""))
+        bar.append(fill * (end - drawn_cells), color)
+        drawn_cells = max(end, drawn_cells)
+    bar.append(" " * (cells - drawn_cells) + ("]" if not page.unicode else ""))
     return bar
 
 

@@ -111,7 +111,7 @@ of the node's memory
 
 Where the memory was: 128.00 GiB of
 node 10.3.0.8
-  [######################==:::::::.]
+  [######################==::::::..]
   # reward server (PID     88.00 GiB
   = PolicyActor (PID 44     6.40 GiB
   + object store             unknown
