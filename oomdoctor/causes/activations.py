@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import (
-    BACKWARD,
-    FORWARD,
     GRAPHS,
-    LOAD,
     LOGITS,
-    OPTIMIZER,
+    MOVE,
     SAMPLER,
     VISION,
     asked,
@@ -17,15 +14,20 @@ from oomdoctor.causes.gpu import (
     in_engine,
     innermost,
     percent,
+    phase,
     refusal,
 )
 from oomdoctor.families.event import Event
+from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, show
 
 # In an engine the batch is what its own settings let in; its reservation is judged by other causes.
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
+COMPUTING = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
+# A driver that only hears of the failure, and moves that are no computation.
+_NOT_ITS_OWN = rf"{MOVE}|\bray/|asyncio/|multiprocessing/|concurrent/"
 LARGE_SHARE = 0.10  # of the card in one request
 
 
@@ -35,9 +37,7 @@ def judge(crash: Crash) -> Judgement | None:
         return _array(root)
     where = _where(crash)
     if where is None:
-        if crash.stage in ("model_load", "optimizer_step"):
-            return RuledOut(f"it failed in {crash.stage}, when no activations are held")
-        return None
+        return _elsewhere(crash, root)
     it = card(crash)
     large = (it.share(it.tried_bytes) or 0) >= LARGE_SHARE or (it.tried_bytes or 0) >= GIB
     if in_engine(crash):
@@ -46,6 +46,8 @@ def judge(crash: Crash) -> Judgement | None:
     against: tuple[str, ...] = ()
     if innermost(crash, LOGITS):
         weight, against = 0.5, ("the innermost frames work on the logits",)
+    if isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
+        weight, against = 0.45, (*against, "a library beside the framework was refused")
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     share = it.share(mine)
     if share is not None and share < 0.5:
@@ -63,19 +65,30 @@ def judge(crash: Crash) -> Judgement | None:
     )
 
 
+def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
+    if crash.stage in ("model_load", "optimizer_step") or phase(crash) in ("load", "optimizer"):
+        return RuledOut("it failed while loading or in the optimizer's step, when no activations are held")
+    own = crash.root.around.trace and not innermost(crash, _NOT_ITS_OWN)
+    if crash.stage == "unknown" and own:
+        return Finding(
+            weight=0.4,
+            why=f"It failed in the program's own computation: {asked(card(crash))}.",
+            evidence=(root,),
+            against=("the traceback does not show which pass it was",),
+        )
+    return None
+
+
 def _where(crash: Crash) -> str | None:
     """The pass that failed, or None where another part of the job did."""
-    if crash.in_trace(OPTIMIZER) and not crash.in_trace(BACKWARD):
+    busy = phase(crash)
+    if busy in ("backward", "forward"):
+        return busy
+    if busy is not None:
         return None
     if crash.stage in ("forward", "backward"):
         return crash.stage
-    if crash.in_trace(BACKWARD):
-        return "backward"
-    if crash.stage in ("memory_profiling", "serving", "logprob", "reward", "eval", "rollout"):
-        return "forward"
-    if crash.stage != "model_load" and crash.in_trace(FORWARD) and not crash.in_trace(LOAD):
-        return "forward"
-    return None
+    return "forward" if crash.stage in COMPUTING else None
 
 
 def _in_engine(crash: Crash, root: Event, where: str) -> Judgement:

@@ -21,7 +21,7 @@ def judge(crash: Crash) -> Judgement | None:
         return NotEnough("the rest of the allocator's message: how much is reserved but unallocated")
     idle, tried = it.unallocated_bytes, it.tried_bytes
     figures = f"{show(idle)} reserved but unallocated is {percent(it.share(idle))} of the card"
-    if it.free_bytes is not None and it.free_bytes >= tried:
+    if it.free_bytes is not None and it.free_bytes >= tried and (it.share(it.free_bytes) or 0) >= CACHE_SHARE:
         return RuledOut(f"{show(it.free_bytes)} are free beside it: the request did not need one of its pieces")
     if idle < tried:
         return RuledOut(f"{figures}, and less than the {show(tried)} asked for: whole it would not do either")

@@ -11,6 +11,7 @@ from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, show
 
+MUCH = 0.25  # of the card in other hands: the other ranks' tensors are there already
 ALIKE = 0.15  # how far sizes of one job's ranks may differ
 
 # torch.load without map_location puts every rank's tensors where they were saved: on card 0.
@@ -28,8 +29,9 @@ def judge(crash: Crash) -> Judgement | None:
             evidence=(event, *[e for e in crash.every(DeviceOutOfMemory) if e is not event][:3]),
         )
     if innermost(crash, _RESTORING, 6) and crash.in_trace(_LOADING):
+        others = card(crash).share(card(crash).others_bytes or card(crash).beyond_bytes) or 0
         return Finding(
-            weight=0.8,
+            weight=0.95 if others >= MUCH else 0.8,
             why=(
                 "It failed in torch.load, which puts tensors on the card that they were saved from: every rank "
                 "loads onto the same one."

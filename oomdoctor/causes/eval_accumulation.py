@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import asked, card, refusal
+from oomdoctor.causes.gpu import asked, card, innermost, refusal
 from oomdoctor.incident.model import Crash
 
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
-    r"|\b(?:all_)?(?:preds?|predictions|outputs?|logits|labels|embeddings|features|hidden_states)\w* ?\+?= ?"
-    r"(?:torch|xp|tf|np)\.(?:cat|concat|concatenate|vstack|stack|hstack)\("
+    r"|\b(?:torch|np|xp|tf)\.(?:cat|concat\w*|[vh]?stack)\("
     r"|\.(?:append|extend)\((?:preds?|logits|outputs?)\b|gather_for_metrics"
 )
 _EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validation_step|predict|test_epoch|run_eval)\b"
 
 
 def judge(crash: Crash) -> Judgement | None:
-    gathering = crash.in_trace(_GATHERING)
+    gathering = innermost(crash, _GATHERING)
     evaluating = crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None
     event = refusal(crash)
     if event is None:
@@ -25,7 +24,7 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(
             weight=0.86,
             why=(
-                f"It failed where the evaluation joins what it has predicted so far ({gathering.function}): "
+                f"It failed where the evaluation joins what it has predicted so far ({gathering}): "
                 f"{asked(card(crash))}. All of it is kept on the device until the end."
             ),
             evidence=(event,),

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
-from oomdoctor.families.event import Frame
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import MIB, show
@@ -22,11 +21,15 @@ OPTIMIZER: Final = (
     r"|bitsandbytes/optim/|apex/optimizers/|\b_(?:single|multi)_tensor_\w*adam|\bget_state_buffer\b|fused_adam"
 )
 BACKWARD: Final = r"\bbackward\b|torch/autograd/|_engine_run_backward|run_backward"
-FORWARD: Final = r"\b_?forward\w*\b|_call_impl|nn/modules/|modeling_\w+\.py|attention|compute_loss|\btraining_step\b"
+FORWARD: Final = (
+    r"\b_?forward\b|_call_impl|compute_loss|\btraining_step\b|modeling_\w+\.py (?!__init__)|nn/functional\.py"
+    r"|\b(?:execute_model|_dummy_run|run_step|train_step|forward_step|generate)\b"
+)
 LOAD: Final = (
     r"\bfrom_pretrained\b|load_state_dict|\bload_model\w*\b|\bload_weights?\b|create_weights|initialize_model"
     r"|_load_pretrained_model|set_module_tensor_to_device|dispatch_model|load_checkpoint_and_dispatch|model_loader"
-    r"|\bget_model\b|weight_loader|load_torch_file|load_checkpoint_guess"
+    r"|weight_loader|load_torch_file|load_checkpoint_guess|(?:models?|layers|modeling)\S{0,80}\.py __init__ "
+    r"|Parameter\(\s?torch\.(?:empty|zeros)"
 )
 STATES: Final = (
     r"DeepSpeedEngine|_configure_distributed_model|_configure_zero_optimizer|flatten_dense_tensors|flat_param"
@@ -34,7 +37,7 @@ STATES: Final = (
 MOVE: Final = r"\.(?:to|cuda)\([^)]{0,60}\)|\bconvert\b.{0,40}\bt\.to\(|_apply\b"
 LOGITS: Final = (
     r"cross_entropy|log_softmax|logsumexp|\blm_head\b|\blogits\b|logprobs?_from_logits|log_?probs\b|ForCausalLMLoss"
-    r"|entropy_from_logits|vocab_parallel|compute_logits|selective_log|nll_loss"
+    r"|entropy_from_logits|vocab_parallel|compute_logits|selective_log|nll_loss|float_conversion|float16_to_fp32"
 )
 SAMPLER: Final = r"sampler\.py|topk_topp|top_k_top_p|\b_dummy_sampler_run\b"
 GRAPHS: Final = r"cuda_?graph|capture_model|capture_begin|\bgraph_capture\b|CUDAGraph"
@@ -43,6 +46,10 @@ VISION: Final = r"multimodal|\bvision|visual\b|image_encoder|get_multimodal|enco
 ENGINE_STAGES: Final = frozenset({"engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture", "serving"})
 TRAINING_STAGES: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward"})
 LATER_THAN_LOADING: Final = TRAINING_STAGES | {"rollout", "eval", "checkpoint_save", "serving", "weight_sync"}
+
+_PHASES = tuple((n, re.compile(p)) for n, p in (("optimizer", OPTIMIZER), ("backward", BACKWARD), ("load", LOAD)))
+_FORWARD = re.compile(FORWARD)
+SOURCE_LINES: Final = 3
 
 # The allocator asks the driver for 2 and 20 MiB on behalf of small tensors: the straw, not the load.
 STRAW: Final = 20 * MIB
@@ -73,11 +80,32 @@ def in_engine(crash: Crash) -> bool:
     )
 
 
-def innermost(crash: Crash, pattern: str, depth: int = 3) -> Frame | None:
-    """The frame among the innermost few that fits."""
+def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:
+    """What fits among the innermost few frames, or in the source lines right before a message that has lost them."""
     wanted = re.compile(pattern)
-    few = islice(crash.frames(), depth)
-    return next((frame for frame in few if wanted.search(f"{frame.file} {frame.function} {frame.code}")), None)
+    for frame in islice(crash.frames(), depth):
+        if wanted.search(f"{frame.file} {frame.function} {frame.code}"):
+            return frame.function
+    bare = (line.strip() for line in reversed(crash.root.around.before[-SOURCE_LINES:]))
+    return next((line[:80] for line in bare if wanted.search(line)), None) if not crash.root.around.trace else None
+
+
+def phase(crash: Crash) -> str | None:
+    """What the traceback was busy with: "optimizer", "backward", "load" or "forward".
+
+    The innermost of them counts (accelerate steps the optimizer inside `backward`), but a forward pass inside a
+    backward pass is a recomputation.
+    """
+    forward = False
+    for frame in crash.frames():
+        text = f"{frame.file} {frame.function} {frame.code}"
+        for name, pattern in _PHASES:
+            if pattern.search(text):
+                return name
+        forward = forward or _FORWARD.search(text) is not None
+    if forward or innermost(crash, LOGITS):
+        return "forward"
+    return None
 
 
 def percent(share: float | None) -> str:

@@ -7,6 +7,7 @@ from oomdoctor.causes.gpu import MOVE, asked, card, in_engine, innermost, percen
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
@@ -32,7 +33,8 @@ def judge(crash: Crash) -> Judgement | None:
     if share < LITTLE:
         return RuledOut(words)
     if share < needed:
-        return None
+        weak = 0.4 if share >= HIDDEN else 0.2
+        return Finding(weight=weak, why=f"{words}; {asked(it)}.", evidence=(event,)) if it.others else None
     mine = it.own_bytes or it.reserved_bytes or 0
     # Where this process itself fills most of the card, the neighbours take only what would have been left.
     weight = 0.93 if bytes_ >= mine else 0.85 if share >= 2 * needed else 0.7
@@ -60,6 +62,8 @@ def _names(it: Card) -> str:
 
 def _without_figures(crash: Crash) -> Judgement | None:
     """Refusals that print nothing: a table, the moment or the caller may show that the card was full before."""
+    if isinstance(crash.root, NotEnoughFree):
+        return _at_start(crash.root)
     if isinstance(crash.root, AllocationProbe) and crash.root.tried_bytes:
         return Finding(
             weight=0.5,
@@ -89,6 +93,18 @@ def _without_figures(crash: Crash) -> Judgement | None:
             evidence=(crash.root,),
         )
     return None
+
+
+def _at_start(root: NotEnoughFree) -> Judgement | None:
+    """An engine that has not begun to load finds this much of the card taken."""
+    if root.free_bytes is None or not root.total_bytes:
+        return None
+    taken = root.total_bytes - root.free_bytes
+    share = taken / root.total_bytes
+    words = f"{show(taken)} of {show(root.total_bytes)} ({percent(share)}) were taken before the engine loaded anything"
+    if share < LITTLE:
+        return RuledOut(words)
+    return Finding(weight=0.8 if share >= MUCH else 0.55 if share >= HIDDEN else 0.4, why=f"{words}.", evidence=(root,))
 
 
 CAUSE = Cause(

@@ -9,6 +9,8 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, MIB, show
 
 SPIKE = GIB // 2
+# Predictions that an evaluation joins are judged by another cause.
+_JOINED = r"\b(?:torch|np|xp)\.(?:cat|concat\w*|[vh]?stack)\(|nested_concat"
 _VOCABULARY = ("vocab_size", "padded_vocab_size")
 _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size")
 _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length")
@@ -25,8 +27,8 @@ def judge(crash: Crash) -> Judgement | None:
             why=f"{sizes} is what was asked for: the logits of the whole batch, in one piece.",
             evidence=(event,),
         )
-    frame = innermost(crash, LOGITS, 4)
-    if frame is None:
+    function = innermost(crash, LOGITS, 4)
+    if function is None or innermost(crash, _JOINED):
         if it.tried_bytes is not None and it.tried_bytes < 64 * MIB:
             return RuledOut(f"{show(it.tried_bytes)} were asked for: no tensor over a vocabulary")
         return None
@@ -37,7 +39,7 @@ def judge(crash: Crash) -> Judgement | None:
     return Finding(
         weight=weight,
         why=(
-            f"The innermost frames ({frame.function}) work on a tensor with one value per token and word of the "
+            f"The innermost frames ({function}) work on a tensor with one value per token and word of the "
             f"vocabulary: {asked(it)}."
         ),
         evidence=(event,),

@@ -6,18 +6,15 @@ import re
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import (
-    BACKWARD,
     ENGINE,
-    FORWARD,
     LATER_THAN_LOADING,
-    LOAD,
     MOVE,
-    OPTIMIZER,
     STATES,
     asked,
     card,
     innermost,
     percent,
+    phase,
     refusal,
 )
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
@@ -42,7 +39,7 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     loading = _loading(crash)
     if loading is None:
-        went_on = crash.stage in LATER_THAN_LOADING or crash.in_trace(BACKWARD) or crash.in_trace(OPTIMIZER)
+        went_on = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
         return RuledOut("the weights were on the card: the job had got beyond loading") if went_on else None
     it = card(crash)
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
@@ -62,11 +59,12 @@ def judge(crash: Crash) -> Judgement | None:
 
 def _loading(crash: Crash) -> str | None:
     """What of the model was being put on the card."""
-    if crash.stage == "model_load" or (crash.in_trace(LOAD) and not crash.in_trace(BACKWARD)):
+    busy = phase(crash)
+    if busy == "load" or (crash.stage == "model_load" and busy is None):
         return "while the weights were loaded"
-    if crash.in_trace(STATES) and not crash.in_trace(BACKWARD):
+    if busy is None and crash.in_trace(STATES):
         return "while the trainer laid out weights, gradients and optimizer states"
-    if innermost(crash, MOVE, 2) and not crash.in_trace(FORWARD) and not crash.in_trace(ENGINE):
+    if busy is None and innermost(crash, MOVE, 2) and not crash.in_trace(ENGINE):
         return "while the model was moved to it"
     return None
 

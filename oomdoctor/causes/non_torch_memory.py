@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import card, percent, refusal
+from oomdoctor.causes.gpu import card, in_engine, percent, refusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, show
@@ -45,7 +45,7 @@ def judge(crash: Crash) -> Judgement | None:
     if outside < SUSPICIOUS or share is None or share < SHARE:
         return None
     return Finding(
-        weight=0.55 if outside < (it.total_bytes or 0) // 4 else 0.75,
+        weight=0.4 if in_engine(crash) else 0.75 if share >= 2 * SHARE else 0.55,
         why=f"{words}: more than a CUDA context and communicators take.",
         evidence=(event,),
     )

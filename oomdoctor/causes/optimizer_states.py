@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import BACKWARD, OPTIMIZER, asked, card, refusal
+from oomdoctor.causes.gpu import asked, card, phase, refusal
 from oomdoctor.incident.model import Crash
 
 _FIRST_STEP = r"_init_group|zeros_like\(|exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
 
 
 def judge(crash: Crash) -> Judgement | None:
-    frame = crash.in_trace(OPTIMIZER)
-    # A closure runs the forward and the backward pass inside step().
-    if frame is not None and crash.in_trace(BACKWARD) is None:
+    if phase(crash) == "optimizer":
         first = crash.in_trace(_FIRST_STEP) is not None
         when = "made its states, which it does at its first step" if first else "took its step"
         return Finding(

@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import card, percent, refusal
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import GIB, show
 
 PLENTY = 0.10  # of the card free: no rounding or late print explains it
 _QUIRKS = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
@@ -26,8 +26,10 @@ def judge(crash: Crash) -> Judgement | None:
     if it.allowed_bytes is not None:
         return RuledOut(f"{figures}, but the process is allowed only {show(it.allowed_bytes)}")
     plenty = share is not None and share >= PLENTY
+    # The figure is read a moment later: a little more free than asked for is what somebody gave back.
+    some = it.free_bytes >= 2 * it.tried_bytes and it.free_bytes >= GIB
     return Finding(
-        weight=0.93 if plenty else 0.6,
+        weight=0.93 if plenty else 0.45 if some else 0.2,
         why=(
             f"{figures} ({percent(share)} of the card free): it is not the card that is full. A memory pool, the "
             f"driver or the platform refused."

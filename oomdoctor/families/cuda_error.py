@@ -25,7 +25,8 @@ class DeviceRefusal(Event):
 
     device: str  # CUDA, HIP, ...
     # Who was asked: "runtime", "driver", "cumem" (an engine's sleep allocator), "thc" (PyTorch up to 0.4),
-    # "nvml" (an out-of-memory report that itself failed), "batch-size-search" (every size was too large)
+    # "nvml" (an out-of-memory report that itself failed), "framework" (an exception whose text is lost),
+    # "batch-size-search" (every size was too large)
     layer: str
     source: str | None = None  # the C++ file and line it names
 
@@ -51,12 +52,19 @@ _REFUSALS = tuple(
             r"(?i)\b(?P<device>CUDA|HIP)\b[^.]{0,60}\b(?:error|fail(?:ed|ure)?|assert)\b[^.]{0,60}: ?out of memory"
             + _SOURCE,
         ),
+        (
+            "framework",
+            r"\btorch\.(?:cuda\.)?OutOfMemoryError: (?!.{0,400}(?:out of memory|Allocation on|out of resource))",
+        ),
+        ("framework", r"^\W{0,4}OutOfMemoryError\s{2,60}Traceback \(most recent call last\)"),
+        ("framework", r"RayTaskError\(OutOfMemoryError\): (?!.{0,2000}out of memory)"),
         ("batch-size-search", r"No executable batch size found, reached zero"),
     )
 )
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
 _PINNING = re.compile(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
 _OTHERS = re.compile(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc")
+_TOLD = re.compile(r"out of memory|running low on memory|Allocation on device|out of resource")
 TRACEBACK_LINES = 60
 
 
@@ -68,6 +76,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if found is None:
         return
     layer, match = found
+    if layer == "framework" and _told_below(page, index):
+        return
     place = Place(page.file, line.number, line.end, line.raw)
     if why := echo(line.text[: match.end()]):
         yield Lookalike(place, why)
@@ -83,6 +93,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         layer=layer,
         source=groups.get("source"),
     )
+
+
+def _told_below(page: Page, index: int) -> bool:
+    """The exception's own text stands further down: the allocator's sentence, or Ray's about the host's memory."""
+    return any(_TOLD.search(line.text[:400]) for line in page.after(index)[1:])
 
 
 def _pins(page: Page, index: int) -> bool:
@@ -103,6 +118,7 @@ FAMILY = Family(
     ),
     triggers=(
         "out of memory",
+        "OutOfMemoryError",
         "CUDA_ERROR_OUT_OF_MEMORY",
         "hipErrorOutOfMemory",
         "NVML_SUCCESS == ",

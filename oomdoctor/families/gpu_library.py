@@ -68,6 +68,7 @@ _OUT_OF_MEMORY = tuple(
         ("CuPy", _CUPY),
         ("bitsandbytes", r"^\W{0,4}Error out of memory at line \d{1,6} in file"),
         ("ggml", r"allocating (?P<tried_mib>[\d.]{1,20}) MiB on device \d{1,3}: \w{3,4}Malloc failed: out of memory"),
+        ("ggml", rf"ggml_vulkan: Device memory allocation of size (?P<tried>{_NUMBER}) failed"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("ONNX Runtime", rf"(?i:bfc_?arena).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}"),
     )
@@ -166,6 +167,7 @@ FAMILY = Family(
         "RMM_ERROR_OUT_OF_MEMORY",
         "Out of memory allocating",
         "OutOfMemory",
+        "ggml_vulkan: Device memory",
         "Failed to allocate memory for requested buffer",
         "CUBLAS_STATUS_",
         "CUDNN_STATUS_",
@@ -185,6 +187,7 @@ FAMILY = Family(
         "Error out of memory at line",
         "Malloc failed: out of memory",
         "pinned memory: out of memory",
+        "ggml_vulkan: Device memory",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
         "_STATUS_NOT_INITIALIZED",
