@@ -108,7 +108,8 @@ _PINNED: Final = tuple(
             "cuda",
             r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
-            r"(?i:could not|failed to|unable to) (?:allocate|pin|register|page-lock) [^\n]{0,40}(?:pinned|page-locked)",
+            # llama.cpp prints this too, and goes on with pageable memory
+            r"^(?![^\n]{0,80}ggml_)[^\n]{0,200}(?i:could not|failed to|unable to) (?:allocate|pin|lock) [^\n]{0,40}pinned",
         ),
         (
             "rdma",
@@ -274,7 +275,9 @@ FAMILY = Family(
         "memory allocation of",
         "OutOfMemory",
         "Insufficient memory",
-        "1455",
+        "WinError 1455",
+        "os error 1455",
+        "(1455)",
         "heap out of memory",
         "os::commit_memory",
         "annot allocate memory",
