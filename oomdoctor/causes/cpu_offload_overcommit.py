@@ -1,0 +1,173 @@
+"""Offloaded states, engine sleep, swap space or host caches are larger than the RAM there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.host import TOGETHER, node_memory, percent, total_bytes, used_bytes
+from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.vllm_error import SwapSpaceTooLarge
+from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.units import GIB, show
+
+# vLLM's own default: a setting of this size is no decision of the job.
+DEFAULT_SWAP_GIB = 4
+MUCH = 0.5
+SOME = 0.25
+
+_PER_GPU = {
+    "swap_space": "swap space",
+    "vllm_swap_space": "swap space",
+    "cpu_offload_gb": "offloaded weights",
+    "kv_offloading_size": "offloaded KV cache",
+}
+_SWITCHES = (
+    "adam_offload",
+    "optimizer_offload",
+    "param_offload",
+    "offload_policy",
+    "grad_offload",
+    "optimizer_cpu_offload",
+    "cpu_offload",
+    "offload_optimizer",
+    "offload_param",
+    "offload_optimizer.device",
+    "offload_param.device",
+    "offload_optimizer_device",
+    "offload_param_device",
+    "vllm_enable_sleep",
+    "enable_sleep",
+    "deepspeed_enable_sleep",
+    "vllm_enable_sleep_mode",
+)
+_NO = (False, "false", "False", "none", "None", None, 0, "")
+_GPUS = ("n_gpus_per_node", "nproc_per_node", "num_gpus_per_node", "actor_num_gpus_per_node", "gpus_per_node")
+_FRAMES = (
+    r"cpu_adam|parameter_offload|offload_(?:optimizer|param|states|to_cpu)|swap_tensor|CPUAdam|_pin_memory|pin_memory\("
+    r"|initialize_optimizer_states|_create_fp32_partitions"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Host memory that a setting takes, where it says how much."""
+
+    setting: Setting
+    bytes: int
+    words: str
+
+
+def judge(crash: Crash) -> Judgement | None:
+    refused = crash.first(SwapSpaceTooLarge)
+    if refused is not None:
+        return _refused(refused)
+    reserved = list(_reserved(crash))
+    switches = [s for s in (crash.setting(name) for name in _SWITCHES) if s is not None and s.value not in _NO]
+    total = total_bytes(crash) or used_bytes(crash)
+    if reserved and total:
+        need = sum(one.bytes for one in reserved)
+        if need >= SOME * total:
+            return _computed(crash, reserved, need, total)
+        if not switches:
+            return RuledOut(f"{_list(reserved)}: {percent(need / total)} of the node's {show(total)}")
+    frame = crash.in_trace(_FRAMES)
+    if crash.first(HostAllocation) is not None and frame is not None:
+        return Finding(
+            weight=0.75,
+            why=f"The refused allocation is for states kept in host memory ({frame.function} in {frame.file}).",
+            evidence=(crash.root,),
+        )
+    if switches:
+        return _switched_on(crash, switches)
+    return None
+
+
+def _refused(event: SwapSpaceTooLarge) -> Finding:
+    swap, total = event.swap_bytes, event.host_total_bytes
+    of = f" of the node's {show(total)}" if total else ""
+    return Finding(
+        weight=0.95,
+        why=f"The engine asks for {show(swap or 0)} of swap space{of}; more than 70 % of a node's memory is refused.",
+        evidence=(event,),
+        knobs=("less-swap-space", "more-host-memory"),
+    )
+
+
+def _reserved(crash: Crash) -> Iterator[Reserved]:
+    gpus = gpus_per_node(crash)
+    for name, words in _PER_GPU.items():
+        setting = crash.setting(name)
+        if setting is None or isinstance(setting.value, (bool, str)) or not setting.value:
+            continue
+        gib = float(setting.value)
+        if gib <= DEFAULT_SWAP_GIB and "swap" in name:
+            continue
+        times = f" x {gpus} GPUs = {show(gib * GIB * gpus)}" if gpus else " for each GPU"
+        yield Reserved(setting, round(gib * GIB * (gpus or 1)), f"{words} {setting.name} {gib:g} GiB{times}")
+
+
+def gpus_per_node(crash: Crash) -> int | None:
+    """How many GPUs of one node the job uses, as it was told or as the log counts them."""
+    setting = crash.setting(*_GPUS)
+    if setting is not None and isinstance(setting.value, int) and setting.value > 0:
+        return setting.value
+    count = crash.context.hardware.get("gpu_count")
+    return count if isinstance(count, int) and count > 0 else None
+
+
+def _list(reserved: list[Reserved]) -> str:
+    return ", ".join(one.words for one in reserved)
+
+
+def _computed(crash: Crash, reserved: list[Reserved], need: int, total: int) -> Finding:
+    again = ""
+    cache = crash.setting("free_cache_engine")
+    if cache is not None and cache.value is True:
+        again = (
+            " With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout."
+        )
+    return Finding(
+        weight=0.88 if need >= MUCH * total else 0.78,
+        why=f"{_list(reserved)}: {percent(need / total)} of the node's {show(total)}, page-locked from the start; "
+        f"page-locked buffers are rounded up to powers of two, so it can be more.{again}",
+        evidence=_evidence(crash),
+        knobs=("less-swap-space", "less-offload", "engine-sleep", "unpin-memory", "more-host-memory", "add-nodes"),
+    )
+
+
+def _switched_on(crash: Crash, switches: list[Setting]) -> Finding:
+    names = ", ".join(f"{s.name} {s.value}" for s in switches[:3])
+    memory = node_memory(crash)
+    weight, words = 0.5, ""
+    if memory is not None and memory.holders:
+        trainers = [h for h in memory.holders if h.role not in ("reward", None) or "Worker" in h.name]
+        held = sum(h.bytes for h in trainers)
+        if memory.share(held) >= TOGETHER:
+            weight, words = 0.91, f" The job's own workers hold {show(held)} of {memory.whole}."
+        else:
+            return Finding(
+                weight=0.3,
+                why=f"{names}: states live in host memory.",
+                evidence=_evidence(crash),
+                against=(f"the job's workers hold {show(held)} of {memory.whole}",),
+            )
+    elif crash.stage in ("optimizer_step", "weight_sync", "model_load", "engine_init") or crash.in_trace(_FRAMES):
+        weight = 0.65
+    return Finding(weight=weight, why=f"{names}: these keep states in host memory.{words}", evidence=_evidence(crash))
+
+
+def _evidence(crash: Crash) -> tuple[Event, ...]:
+    memory = node_memory(crash)
+    return (memory.event,) if memory is not None else (crash.root,)
+
+
+CAUSE = Cause(
+    id="cpu-offload-overcommit",
+    title="Offloaded states, engine sleep or swap space are larger than the node's memory",
+    pools=("host_ram", "cgroup", "pinned"),
+    knobs=("less-offload", "less-swap-space", "unpin-memory", "shard-states", "add-nodes", "more-host-memory"),
+    judge=judge,
+)

@@ -1,0 +1,68 @@
+"""Loading, tokenising or caching data fills memory."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kill import Kill
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show, size
+
+_FRAMES: Final = (
+    r"\bdatasets/|load_dataset|arrow_dataset|pyarrow/|pandas/|read_(?:csv|parquet|json|pickle)|numpy/lib/npyio"
+    r"|\btokenize_|\btokeni[sz]e\w*\(|preprocess_dataset|get_dataset\b|build_dataset|cache_images|load_image|imread"
+    r"|torch/utils/data|DataLoader|dask/"
+)
+_SAID: Final = (
+    r"(?i)caching images|running tokenizer|tokenizing|\bmap \(num_proc|\bmap:|generating \w+ split|loading dataset"
+    r"|filter \(num_proc|packing dataset|grouping texts|converting format of dataset|preprocessing dataset"
+    r"|abruptly died during map"
+)
+_CACHED: Final = re.compile(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
+
+
+def judge(crash: Crash) -> Judgement | None:
+    said = crash.mentions(_SAID)
+    cached = _CACHED.search(said) if said else None
+    if cached:
+        held = size(cached[1], cached[2])
+        return Finding(
+            weight=0.88,
+            why=f"Data is cached in memory, {show(held or 0)} of it when the next allocation failed.",
+            evidence=(crash.root,),
+            stage="data_load",
+        )
+    frame = crash.in_trace(_FRAMES)
+    if said is not None or crash.stage == "data_load":
+        worker = " in one of several worker processes" if crash.first(Kill) is not None else ""
+        return Finding(
+            weight=0.75 if said is not None else 0.6,
+            why=f"Memory ran out while data was loaded or tokenised{worker}{_asked(crash)}.",
+            evidence=(crash.root,),
+            stage="data_load",
+        )
+    if frame is not None and crash.first(HostAllocation) is not None:
+        return Finding(
+            weight=0.55,
+            why=f"The refused allocation was made while reading data ({frame.function}){_asked(crash)}.",
+            evidence=(crash.root,),
+            stage="data_load",
+        )
+    return None
+
+
+def _asked(crash: Crash) -> str:
+    tried = crash.root.figures("usage").get("tried_bytes")
+    return f" ({show(tried)} asked for)" if isinstance(tried, int) else ""
+
+
+CAUSE = Cause(
+    id="dataset-in-ram",
+    title="Loading, tokenising or caching data fills the memory",
+    pools=("host_ram", "cgroup", "shm"),
+    knobs=("stream-data", "fewer-workers", "smaller-buffers", "smaller-microbatch", "more-host-memory"),
+    judge=judge,
+)

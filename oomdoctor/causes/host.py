@@ -1,0 +1,203 @@
+"""What the causes of the host's memory share: who held it, by what they run.
+
+The process that was killed is the newest or the one that asked last, rarely the one that held the memory: the table of
+memory users decides. Processes of one name count together, and what is in no row is the object store, shared memory or
+somebody whom the table cannot see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oomdoctor.families.event import Event
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
+from oomdoctor.families.ray_schedule import ClusterStatus
+from oomdoctor.families.ray_store import StoreUsage
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.roles import is_outside_ray, role_of, short_name
+from oomdoctor.units import GIB, show
+
+# A process holds the memory where it has this share of what was in use, or so much more than the next.
+HOG: Final = 0.40
+HOG_OF_FEW: Final = 0.25
+TIMES_THE_NEXT: Final = 2.5
+# Processes of one name hold it together.
+TOGETHER: Final = 0.40
+# Nobody in the table holds it where less than this share stands in its rows.
+EXPLAINED: Final = 0.50
+
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The processes of one name."""
+
+    name: str
+    sizes: tuple[int, ...]  # largest first
+    pids: tuple[int | None, ...]
+    role: str | None
+    outside_ray: bool
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def largest(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def who(self) -> str:
+        """The largest process in words."""
+        return f"{self.name} (PID {self.pids[0]})" if self.pids[0] is not None else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """Who held the node's memory when somebody was killed for it."""
+
+    event: Event
+    holders: tuple[Holder, ...]  # largest sum first
+    used_bytes: int | None
+    total_bytes: int | None
+    store_bytes: int | None  # of Ray's object store, inside what is used
+    cut: bool  # the first rows are missing
+
+    @property
+    def listed_bytes(self) -> int:
+        return sum(holder.bytes for holder in self.holders)
+
+    @property
+    def base_bytes(self) -> int:
+        """What shares are shares of: what was in use, or at least what the rows add up to."""
+        return max(self.used_bytes or 0, self.listed_bytes)
+
+    @property
+    def whole(self) -> str:
+        """The base in words."""
+        if self.used_bytes is None:
+            return f"the {show(self.listed_bytes)} that the table lists"
+        total = f" of {show(self.total_bytes)}" if self.total_bytes else ""
+        return f"the {show(self.used_bytes)}{total} in use"
+
+    @property
+    def heaviest(self) -> Holder | None:
+        """The name of the one largest process."""
+        return max(self.holders, key=lambda holder: holder.largest, default=None)
+
+    def share(self, size_bytes: int) -> float:
+        return size_bytes / self.base_bytes if self.base_bytes else 0.0
+
+    def next_to(self, holder: Holder) -> int:
+        """The largest process beside this one."""
+        others = [h.largest for h in self.holders if h is not holder]
+        return max([*others, *holder.sizes[1:2]], default=0)
+
+    def dominates(self, holder: Holder) -> bool:
+        """Whether the holder's largest process alone has the memory."""
+        share = self.share(holder.largest)
+        return share >= HOG or (share >= HOG_OF_FEW and holder.largest >= TIMES_THE_NEXT * self.next_to(holder))
+
+
+def node_memory(crash: Crash) -> NodeMemory | None:
+    """The fullest table of memory users in the crash, None where no table is printed."""
+    tables = [event for event in crash.every(NodeOutOfMemory) if event.rows]
+    if tables:
+        best = max(tables, key=lambda event: (not event.cut, sum(row.bytes or 0 for row in event.rows)))
+        return NodeMemory(
+            best, _of_rows(best.rows), best.used_bytes, best.total_bytes, store_bytes(crash, best), bool(best.cut)
+        )
+    dumps = [event for event in crash.every(KernelKill) if event.tasks]
+    if dumps:
+        dump = max(dumps, key=lambda event: len(event.tasks))
+        named = [(task.name, task.pid, task.rss_bytes) for task in dump.tasks]
+        used = dump.used_bytes  # of the cgroup; the machine's is not printed
+        return NodeMemory(dump, _holders(named), used, dump.limit_bytes or dump.total_bytes, None, cut=False)
+    return None
+
+
+def _of_rows(rows: Sequence[Row]) -> tuple[Holder, ...]:
+    return _holders([(row.command, row.pid, row.bytes) for row in rows if row.bytes is not None])
+
+
+def _holders(processes: Sequence[tuple[str, int | None, int | None]]) -> tuple[Holder, ...]:
+    groups: dict[str, list[tuple[int, int | None, str]]] = {}
+    for title, pid, size_bytes in processes:
+        groups.setdefault(short_name(title), []).append((size_bytes or 0, pid, title))
+    found = []
+    for name, members in groups.items():
+        members.sort(key=lambda member: -member[0])
+        title = members[0][2]
+        found.append(
+            Holder(
+                name=name,
+                sizes=tuple(size for size, _, _ in members),
+                pids=tuple(pid for _, pid, _ in members),
+                role=role_of(title),
+                outside_ray=is_outside_ray(title),
+            )
+        )
+    return tuple(sorted(found, key=lambda holder: -holder.bytes))
+
+
+def store_bytes(crash: Crash, kill: NodeOutOfMemory | None) -> int | None:
+    """What Ray's object store held: the kill says it since 2.55, before that the cluster's tables and statistics do."""
+    if kill is not None and kill.object_store_bytes is not None:
+        return kill.object_store_bytes
+    if kill is not None and kill.shared_bytes is not None:
+        return kill.shared_bytes
+    tables = [int((status.used or {}).get("object_store_memory", 0)) for status in crash.every(ClusterStatus)]
+    statistics = [usage.in_use_bytes or usage.used_bytes or 0 for usage in crash.every(StoreUsage)]
+    return max([*tables, *statistics], default=0) or None
+
+
+def used_bytes(crash: Crash) -> int | None:
+    """What was in use on the node at the kill, where it is printed."""
+    return next((event.used_bytes for event in crash.every(NodeOutOfMemory) if event.used_bytes), None)
+
+
+def total_bytes(crash: Crash) -> int | None:
+    """The memory of the node (or of Ray's limit), where it is printed."""
+    printed = next((event.total_bytes for event in crash.every(NodeOutOfMemory) if event.total_bytes), None)
+    if printed is not None:
+        return printed
+    kernel = next((event.total_bytes for event in crash.every(KernelKill) if event.total_bytes), None)
+    hardware = crash.context.hardware.get("ram_bytes")
+    return kernel or (int(hardware) if isinstance(hardware, (int, float)) else None)
+
+
+def victim(crash: Crash) -> str:
+    """Whom the killer took, in words; empty where nobody was named."""
+    for event in crash.every(NodeOutOfMemory):
+        for one in event.victims:
+            if one.pid is not None:
+                size = f", {show(one.bytes)}" if one.bytes is not None else ""
+                return f"{one.name or 'a worker'} (PID {one.pid}{size})"
+    return ""
+
+
+def killed_another(crash: Crash, holder: Holder) -> str:
+    """A sentence, where the killed process is not one of the holder's."""
+    pids = {one.pid for event in crash.every(NodeOutOfMemory) for one in event.victims if one.pid is not None}
+    if not pids or pids & set(holder.pids):
+        return ""
+    return f" Ray killed {victim(crash)}, which is not what filled the node."
+
+
+def raylet_log(crash: Crash) -> tuple[str, ...]:
+    """The command that shows the table, with the node's address where it is one."""
+    node = next((e.process.node for e in crash.events if e.family == "ray_kill" and e.process.node), "")
+    address = f" -ip {node}" if node and _ADDRESS.fullmatch(node) else ""
+    return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+
+
+def percent(share: float) -> str:
+    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+
+
+LARGE: Final = 1 * GIB

@@ -1,0 +1,73 @@
+"""The node's memory ran out and the log does not say who held it."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes.host import EXPLAINED, node_memory, percent, used_bytes, victim
+from oomdoctor.families.container import NodePressure
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.ray_death import WorkerDeath
+from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+# The killed worker's own share from which it says something about who held the memory.
+TELLING = 0.15
+
+
+def judge(crash: Crash) -> Judgement | None:
+    memory = node_memory(crash)
+    if memory is not None:
+        if memory.used_bytes is None or memory.listed_bytes >= EXPLAINED * memory.used_bytes:
+            return None  # the table says who held it
+        return Finding(
+            weight=0.6,
+            why=f"{show(memory.used_bytes)} were in use, and the processes in the table hold "
+            f"{show(memory.listed_bytes)} of it ({percent(memory.listed_bytes / memory.used_bytes)}): the rest is "
+            "shared memory, the object store, or processes that the table cannot see.",
+            evidence=(memory.event,),
+            against=("the table's first rows are missing",) if memory.cut else (),
+        )
+    kill = crash.first(NodeOutOfMemory)
+    if kill is not None:
+        return _without_table(crash, kill)
+    for kind in (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, KillCount, WorkerDeath):
+        event = crash.first(kind)
+        if event is not None and event.strength >= 2 and event.pool == "host_ram":
+            return Finding(weight=0.35, why=_words(crash), evidence=(event,))
+    return None
+
+
+def _without_table(crash: Crash, kill: NodeOutOfMemory) -> Finding:
+    used = used_bytes(crash)
+    whom = victim(crash)
+    named = f" It killed {whom}; who held the memory only its table says." if whom else ""
+    share = max((one.bytes or 0 for one in kill.victims), default=0) / used if used else 0.0
+    return Finding(
+        weight=0.25 if share >= TELLING else 0.4,
+        why=f"{_words(crash)}{named}",
+        evidence=(kill,),
+        against=(f"the killed worker itself held {percent(share)} of what was in use",) if share >= TELLING else (),
+    )
+
+
+def _words(crash: Crash) -> str:
+    kill = crash.first(NodeOutOfMemory)
+    if kill is not None and kill.used_bytes and kill.total_bytes:
+        return f"Ray found {show(kill.used_bytes)} of {show(kill.total_bytes)} in use and killed for it."
+    count = crash.first(KillCount)
+    if count is not None and count.killed:
+        return f"Ray killed {count.killed} worker(s) because the node ran low on memory; the table is in raylet.out."
+    reading = crash.first(UsageAboveThreshold)
+    if reading is not None and reading.used_bytes and reading.total_bytes:
+        return f"Ray's monitor found {show(reading.used_bytes)} of {show(reading.total_bytes)} in use."
+    return "Something was killed because the node's memory ran out; the log does not say who held it."
+
+
+CAUSE = Cause(
+    id="host-memory-exhausted",
+    title="The node's memory ran out; the log does not say who held it",
+    pools=("host_ram",),
+    knobs=("collect-evidence", "fewer-workers", "more-host-memory", "smaller-object-store", "tune-ray-monitor"),
+    judge=judge,
+)

@@ -1,0 +1,102 @@
+"""The same processes grow step after step until something is killed."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.host import node_memory, percent, total_bytes, used_bytes
+from oomdoctor.incident.model import Crash, Trajectory
+from oomdoctor.units import show
+
+# Growth that explains the kill: this share of what was in use came during the log.
+MUCH = 0.2
+LEAST_POINTS = 3
+HOST_POOLS = ("host_ram", "cgroup", "object_store", "shm")
+
+
+def judge(crash: Crash) -> Judgement | None:
+    trajectory = crash.trajectory
+    if trajectory is None or trajectory.pool not in HOST_POOLS or len(trajectory.points) < LEAST_POINTS:
+        return _mentioned(crash)
+    first, last = trajectory.points[0], trajectory.points[-1]
+    grown = last.bytes - first.bytes
+    if trajectory.growth_bytes is None or grown <= 0:
+        return RuledOut(
+            f"{trajectory.what} is printed {len(trajectory.points)} times and does not grow: "
+            f"{show(first.bytes)} at first, {show(last.bytes)} at the end"
+        )
+    base = used_bytes(crash) or total_bytes(crash) or last.bytes
+    share = grown / base
+    return Finding(
+        weight=0.92 if share >= MUCH else 0.6,
+        why=f"{trajectory.what} grew from {show(first.bytes)} (line {first.line}) to {show(last.bytes)} "
+        f"(line {last.line}){_rate(trajectory)}: {percent(share)} of {_of(crash, base, last.bytes)} "
+        f"came while the job ran.",
+        evidence=(crash.root,),
+        against=_against(crash, share),
+        knobs=_engine_knobs(crash) + CAUSE.knobs,
+    )
+
+
+def _engine_knobs(crash: Crash) -> tuple[str, ...]:
+    """What an engine allocates in host memory again and again: verl's first generation, with vLLM up to 0.6.3, makes
+    its cache anew at each rollout, the page-locked swap space with it."""
+    found = []
+    cache = crash.setting("free_cache_engine")
+    if cache is not None and cache.value is True:
+        found.append("keep-engine-cache")
+    swap = crash.setting("swap_space", "vllm_swap_space")
+    if swap is not None and isinstance(swap.value, (int, float)) and swap.value > 0:
+        found.append("less-swap-space")
+    return tuple(found)
+
+
+def _rate(trajectory: Trajectory) -> str:
+    stepped = all(point.step is not None for point in trajectory.points)
+    per = "step" if stepped else "print"
+    return f", about {show(trajectory.growth_bytes)} per {per}" if trajectory.growth_bytes else ""
+
+
+def _of(crash: Crash, base: int, last: int) -> str:
+    if used_bytes(crash):
+        return f"the {show(base)} in use at the kill"
+    return f"the machine's {show(base)}" if base != last else f"the last {show(base)}"
+
+
+def _against(crash: Crash, share: float) -> tuple[str, ...]:
+    found = []
+    if share < MUCH:
+        found.append("most of the memory was in use before it grew")
+    memory = node_memory(crash)
+    if memory is not None and memory.heaviest is not None and memory.heaviest.role == "reward":
+        found.append(f"{memory.heaviest.who} holds {show(memory.heaviest.largest)}: where it grows matters more")
+    return tuple(found)
+
+
+def _mentioned(crash: Crash) -> Judgement | None:
+    """The name of a known leak, or the log's own words for one, without figures."""
+    words = crash.mentions(r"(?i)memory leak(?:ed|ing|s)?\b.{0,60}(?:detected|suspected|step|worker)")
+    if words is None:
+        return None
+    return Finding(
+        weight=0.35,
+        why="The log itself speaks of a memory leak; no figure in it shows the growth.",
+        evidence=(crash.root,),
+        against=("no memory figure is printed more than once",),
+    )
+
+
+CAUSE = Cause(
+    id="host-memory-leak",
+    title="Host memory grows step after step until something is killed",
+    pools=("host_ram", "cgroup"),
+    knobs=(
+        "restart-periodically",
+        "clear-references",
+        "smaller-buffers",
+        "pin-version",
+        "smaller-microbatch",
+        "shorter-sequences",
+        "more-host-memory",
+    ),
+    judge=judge,
+)

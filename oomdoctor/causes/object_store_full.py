@@ -1,0 +1,116 @@
+"""Ray's object store is full, or it is what fills the node."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.host import node_memory, percent, store_bytes
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreUsage
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+# Of what is in use on the node when Ray kills: from here on the store is what fills it.
+MOST = 0.4
+MUCH = 0.25
+LITTLE = 0.05
+
+
+def judge(crash: Crash) -> Judgement | None:
+    full = crash.first(StoreFull)
+    if full is not None:
+        return _refused(full)
+    if any(not event.warning for event in crash.every(DiskFull)):
+        return _behind_the_disk(crash)
+    stuck = next((usage for usage in crash.every(StoreUsage) if usage.strength), None)
+    if stuck is not None:
+        return _stuck(stuck)
+    return _share_of_the_node(crash)
+
+
+def _refused(event: StoreFull) -> Finding:
+    size = f" of {show(event.object_bytes)}" if event.object_bytes else ""
+    why = f"An object{size} did not fit into Ray's object store"
+    if event.capacity_bytes:
+        larger = event.object_bytes is not None and event.object_bytes > event.capacity_bytes
+        why += f" of {show(event.capacity_bytes)}" + (": it alone is larger than the store" if larger else "")
+    return Finding(weight=0.95, why=why + ".", evidence=(event,), pool="object_store")
+
+
+def _behind_the_disk(crash: Crash) -> Finding:
+    """The store is full, too, where nothing can be spilled; the disk is what to mend."""
+    event = next(event for event in crash.every(DiskFull) if not event.warning)
+    return Finding(
+        weight=0.55,
+        why="The object store was full when the object came; what could have been spilled had no room on the disk.",
+        evidence=(event,),
+        against=("the disk behind the store is full, and a larger store only delays that",),
+        pool="object_store",
+    )
+
+
+def _stuck(event: StoreUsage) -> Finding:
+    used, capacity = event.used_bytes or 0, event.capacity_bytes or 0
+    return Finding(
+        weight=0.9,
+        why=f"The store holds {show(used)} with room for {show(capacity)}, nothing in it can be spilled, and "
+        f"{event.pending_objects} object(s) of {show(event.pending_bytes or 0)} wait.",
+        evidence=(event,),
+        pool="object_store",
+    )
+
+
+def _share_of_the_node(crash: Crash) -> Judgement | None:
+    kill = crash.first(NodeOutOfMemory)
+    if kill is None or not kill.used_bytes:
+        return None
+    held = store_bytes(crash, kill)
+    if held is None:
+        return _unseen(crash, kill)
+    share = held / kill.used_bytes
+    words = f"Ray's object store holds {show(held)} of the {show(kill.used_bytes)} in use ({percent(share)})"
+    if share < LITTLE:
+        return RuledOut(words)
+    if share < MUCH:
+        return None
+    memory = node_memory(crash)
+    # Its pages count for the process that wrote them as long as nobody else has touched them.
+    rows = (
+        "; its pages stand in the rows of those who wrote them"
+        if memory and memory.listed_bytes > kill.used_bytes - held
+        else ""
+    )
+    return Finding(
+        weight=0.92 if share >= MOST else 0.55,
+        why=f"{words}{rows}.",
+        evidence=(kill, *crash.every(StoreUsage)[:1]),
+        pool="object_store",
+        knobs=("stream-data", "smaller-object-store", "clear-references", "fewer-workers", "more-host-memory"),
+    )
+
+
+def _unseen(crash: Crash, kill: NodeOutOfMemory) -> Judgement | None:
+    """Before 2.55 nothing says how full the store is; its pages are in use and may stand in no row."""
+    memory = node_memory(crash)
+    if memory is None or memory.cut or not kill.used_bytes:
+        return None
+    missing = kill.used_bytes - memory.listed_bytes
+    if missing < MOST * kill.used_bytes:
+        return None
+    return Finding(
+        weight=0.35,
+        why=f"{show(missing)} of the {show(kill.used_bytes)} in use stand in no row of the table: shared memory, of "
+        "which Ray's object store is the most usual, or processes that the table cannot see.",
+        evidence=(kill,),
+        against=("how full the object store was is not in the log",),
+        pool="object_store",
+        knobs=("collect-evidence", "smaller-object-store", "clear-references", "more-host-memory"),
+    )
+
+
+CAUSE = Cause(
+    id="object-store-full",
+    title="Ray's object store is full",
+    pools=("object_store", "host_ram", "cgroup"),
+    knobs=("bigger-object-store", "stream-data", "clear-references", "fewer-workers", "free-disk", "more-host-memory"),
+    judge=judge,
+)

@@ -1,0 +1,131 @@
+"""One process, not a reward model, holds most of the node's memory."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
+from oomdoctor.causes.host import (
+    LARGE,
+    NodeMemory,
+    killed_another,
+    node_memory,
+    percent,
+    raylet_log,
+    total_bytes,
+    used_bytes,
+)
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+# The kernel takes the process with the most memory (unless told otherwise): with this share of the machine it is it.
+OF_THE_MACHINE = 0.4
+# A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
+STORE_IN_ROW = 0.8
+
+
+def judge(crash: Crash) -> Judgement | None:
+    memory = node_memory(crash)
+    if memory is not None:
+        return _from_table(crash, memory)
+    return _killed_by_kernel(crash) or _one_allocation(crash) or _without_table(crash)
+
+
+def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
+    top = memory.heaviest
+    if top is None or top.role == "reward":
+        return None
+    share = memory.share(top.largest)
+    words = f"{top.who} holds {show(top.largest)} of {memory.whole}"
+    if not memory.dominates(top):
+        return RuledOut(f"the largest process, {top.who}, has {show(top.largest)}: {percent(share)} of {memory.whole}")
+    against = []
+    weight = 0.9
+    if memory.store_bytes and memory.store_bytes >= STORE_IN_ROW * top.largest:
+        against.append(f"the object store holds {show(memory.store_bytes)}, whose pages count for who touched them")
+        weight = 0.6
+    if memory.cut:
+        against.append("the table's first rows are missing")
+        weight = 0.6
+    if crash.trajectory is not None:
+        weight = min(weight, 0.85)  # it grew: the growth is the cause, the process is where
+    if memory.used_bytes is None:
+        weight = min(weight, 0.8)
+    outside = " It runs outside Ray, which can neither count nor end it." if top.outside_ray and _ray(memory) else ""
+    return Finding(
+        weight=weight,
+        why=f"{words} ({percent(share)}).{outside}{killed_another(crash, top)}",
+        evidence=(memory.event,),
+        against=tuple(against),
+    )
+
+
+def _ray(memory: NodeMemory) -> bool:
+    return isinstance(memory.event, NodeOutOfMemory)
+
+
+def _killed_by_kernel(crash: Crash) -> Judgement | None:
+    kill = crash.first(KernelKill)
+    if kill is None or kill.anon_rss_bytes is None:
+        return None
+    own = kill.anon_rss_bytes + (kill.shmem_rss_bytes or 0)
+    total = kill.limit_bytes or total_bytes(crash)
+    who = f"{kill.process.name or 'A process'} (PID {kill.process.pid})"
+    words = f"{who} held {show(own)} when the kernel killed it"
+    if total is None:
+        if own < LARGE:
+            return None
+        return Finding(weight=0.55, why=f"{words}; how much the machine has is not in the log.", evidence=(kill,))
+    share = own / total
+    if share < OF_THE_MACHINE:
+        return RuledOut(f"{words}: {percent(share)} of {show(total)}")
+    return Finding(weight=0.85, why=f"{words}: {percent(share)} of {show(total)}.", evidence=(kill,))
+
+
+def _one_allocation(crash: Crash) -> Judgement | None:
+    """One array that was refused on the host: the process wanted it in one piece."""
+    refused: list[HostAllocation | ArrayOutOfMemory] = [*crash.every(HostAllocation), *crash.every(ArrayOutOfMemory)]
+    for event in refused:
+        if event.pool == "host_ram" and event.tried_bytes and event.tried_bytes >= LARGE:
+            total = total_bytes(crash)
+            of = f" on a machine with {show(total)}" if total else ""
+            return Finding(
+                weight=0.6 if total and event.tried_bytes >= OF_THE_MACHINE * total else 0.45,
+                why=f"One process asked for {show(event.tried_bytes)} in one piece{of} and was refused.",
+                evidence=(event,),
+            )
+    return None
+
+
+def _without_table(crash: Crash) -> Judgement | None:
+    kill = crash.first(NodeOutOfMemory)
+    used = used_bytes(crash)
+    if kill is None:
+        return None
+    for one in kill.victims:
+        if one.bytes is not None and used and one.bytes >= OF_THE_MACHINE * used:
+            return Finding(
+                weight=0.7,
+                why=f"{one.name or 'The killed worker'} (PID {one.pid}) itself held {show(one.bytes)} of the "
+                f"{show(used)} in use.",
+                evidence=(kill,),
+            )
+    return NotEnough("Ray's table of memory users, which names who held the memory", raylet_log(crash))
+
+
+CAUSE = Cause(
+    id="process-ram-hog",
+    title="One process holds most of the node's memory",
+    pools=("host_ram", "cgroup"),
+    knobs=(
+        "clear-references",
+        "smaller-buffers",
+        "move-process",
+        "restart-periodically",
+        "smaller-microbatch",
+        "more-host-memory",
+    ),
+    judge=judge,
+)

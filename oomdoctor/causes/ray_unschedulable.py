@@ -1,0 +1,164 @@
+"""Ray does not place what was requested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+# Requests that Ray calls impossible, or gave up on, are no matter of waiting.
+_FINAL = ("infeasible", "timeout", "supervisor")
+_ROLES = ("actor", "ref", "critic", "reward")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The GPUs that a launch line asks for, as a sum that can be shown."""
+
+    gpus: int
+    terms: tuple[str, ...]
+
+    @property
+    def sum(self) -> str:
+        return " + ".join(self.terms) + (f" = {self.gpus}" if len(self.terms) > 1 else "")
+
+
+def judge(crash: Crash) -> Judgement | None:
+    requests = [r for r in crash.every(Unschedulable) if r.strength]
+    if not requests:
+        return None
+    request = max(requests, key=lambda r: (r.state in _FINAL, r.available is not None, r.repeats))
+    have = cluster(crash, request)
+    lacking = _lacking(request, have)
+    parts = [_request(request)]
+    if have:
+        parts.append(f"The cluster has {_amounts(have)}")
+    asked = asked_gpus(crash)
+    if asked is not None:
+        parts.append(f"The launch line asks for {asked.sum} GPUs, and every one of these bundles takes a CPU as well")
+        parts.extend(_compared(asked, have))
+    return Finding(
+        weight=0.95 if lacking else 0.9 if request.state in _FINAL or request.repeats > 1 else 0.8,
+        why=". ".join([*parts, *lacking]) + ".",
+        evidence=tuple(requests[:3]),
+        against=() if request.state in _FINAL or lacking else ("it may still have been served after the log's end",),
+    )
+
+
+def cluster(crash: Crash, request: Unschedulable | None = None) -> Mapping[str, float]:
+    """What the cluster has: the request's own words, a table of `ray status`, or what `ray start` was told."""
+    if request is not None and request.available:
+        return request.available
+    status = crash.first(ClusterStatus)
+    if status is not None and status.total:
+        return status.total
+    found: dict[str, float] = {}
+    for started in crash.every(ClusterStarted):
+        for name, amount in (("CPU", started.num_cpus), ("GPU", started.num_gpus)):
+            if amount is not None:
+                found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def asked_gpus(crash: Crash) -> Asked | None:
+    """The sum of GPUs that the launch flags of OpenRLHF or verl ask for; what is not stated is not counted."""
+    if crash.setting("colocate_all_models", "train.colocate_all") is not None and _number(
+        crash, "actor_num_gpus_per_node"
+    ):
+        per_role = _of_role(crash, "actor")
+        return Asked(per_role, (f"{per_role} (all models share the actor's)",)) if per_role else None
+    counts = {role: _of_role(crash, role) for role in _ROLES}
+    if crash.setting("colocate_actor_ref", "train.colocate_actor_ref") is not None:
+        counts["actor"], counts["ref"] = max(counts["actor"], counts["ref"]), 0
+    if crash.setting("colocate_critic_reward", "train.colocate_critic_reward") is not None:
+        counts["critic"], counts["reward"] = max(counts["critic"], counts["reward"]), 0
+    if crash.setting("remote_rm_url", "reward.remote_url") is not None:
+        counts["reward"] = 0
+    engines = _number(crash, "vllm_num_engines", "vllm.num_engines")
+    parallel = _number(crash, "vllm_tensor_parallel_size", "vllm.tensor_parallel_size")
+    terms = [f"{gpus} ({role})" for role, gpus in counts.items() if gpus]
+    total = sum(counts.values())
+    if engines:
+        total += engines * (parallel or 1)
+        terms.append(f"{engines} x {parallel or 1} (engines)")
+    if terms and counts["actor"]:
+        return Asked(total, tuple(terms))
+    nodes, per_node = _number(crash, "trainer.nnodes"), _number(crash, "trainer.n_gpus_per_node")
+    if per_node:
+        return Asked((nodes or 1) * per_node, (f"{nodes or 1} x {per_node}",))
+    return None
+
+
+def _of_role(crash: Crash, role: str) -> int:
+    per_node = _number(crash, f"{role}_num_gpus_per_node", f"{role}.num_gpus_per_node")
+    nodes = _number(crash, f"{role}_num_nodes", f"{role}.num_nodes")
+    return (nodes or 1) * per_node if per_node else 0
+
+
+def _number(crash: Crash, *names: str) -> int | None:
+    setting = crash.setting(*names)
+    if setting is None or isinstance(setting.value, bool):
+        return None
+    return int(setting.value) if isinstance(setting.value, (int, float)) else None
+
+
+def _compared(asked: Asked, have: Mapping[str, float]) -> list[str]:
+    found = []
+    gpus, cpus = have.get("GPU"), have.get("CPU")
+    if gpus is not None and asked.gpus > gpus:
+        found.append(f"That is {asked.gpus - gpus:g} GPU(s) more than there are")
+    if cpus is not None and asked.gpus >= cpus:
+        found.append(f"{cpus:g} CPUs are used up by {asked.gpus} bundles: nothing is left for the driver's own tasks")
+    return found
+
+
+def _lacking(request: Unschedulable, have: Mapping[str, float]) -> list[str]:
+    """What the cluster can never serve."""
+    found: list[str] = []
+    if not have:
+        return found
+    for name, amount in (request.requested or {}).items():
+        wanted = amount * (request.count or 1)
+        there = have.get(name, 0.0)
+        if wanted > there and (name in have or name in ("GPU", "CPU")):
+            found.append(f"{name}: {_amount(name, wanted)} asked, {_amount(name, there)} there")
+    return found
+
+
+def _request(request: Unschedulable) -> str:
+    what = _amounts(request.requested) if request.requested else "what was asked for"
+    times = f" {request.count} times" if request.count and request.count > 1 else ""
+    kind = "a placement group with " if request.placement_group else ""
+    ends = {
+        "infeasible": "no node can serve it",
+        "timeout": "it was given up" + (f" after {request.seconds:g} s" if request.seconds else ""),
+        "supervisor": "not even the job's supervisor could be placed",
+    }
+    still = f"asked for {request.repeats} times" if request.repeats > 1 else "still waits at the end of the log"
+    return f"Ray does not place {kind}{what}{times}: {ends.get(request.state, still)}"
+
+
+def _amounts(amounts: Mapping[str, float] | None) -> str:
+    shown = [
+        f"{_amount(name, amount)} {name}"
+        for name, amount in (amounts or {}).items()
+        if name in ("GPU", "CPU", "memory") or not name.startswith(("node:", "object_store"))
+    ]
+    return ", ".join(shown[:5])
+
+
+def _amount(name: str, amount: float) -> str:
+    return show(amount) if "memory" in name else f"{amount:g}"
+
+
+CAUSE = Cause(
+    id="ray-unschedulable",
+    title="Ray does not place what was requested",
+    pools=("scheduling",),
+    knobs=("fix-resource-request", "add-nodes", "fix-environment", "separate-placement", "more-gpus"),
+    judge=judge,
+)

@@ -1,0 +1,76 @@
+"""A reward model's process holds most of the node's memory."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
+from oomdoctor.causes.host import (
+    HOG_OF_FEW,
+    Holder,
+    NodeMemory,
+    killed_another,
+    node_memory,
+    percent,
+    raylet_log,
+    victim,
+)
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+_REWARD_SETTINGS = ("remote_rm_url", "remote_url", "reward_pretrain", "reward_model.path", "rm_path")
+
+
+def judge(crash: Crash) -> Judgement | None:
+    memory = node_memory(crash)
+    if memory is None:
+        return _without_table(crash)
+    reward = max((h for h in memory.holders if h.role == "reward"), key=lambda h: h.bytes, default=None)
+    if reward is None:
+        return None
+    share = memory.share(reward.bytes)
+    words = f"{_whom(reward)} {'hold' if len(reward.sizes) > 1 else 'holds'} {show(reward.bytes)} of {memory.whole}"
+    if share < HOG_OF_FEW or not _leads(memory, reward):
+        return RuledOut(f"{words}: {percent(share)}")
+    outside = " It runs outside Ray, which can neither count nor end it." if reward.outside_ray else ""
+    return Finding(
+        weight=0.94 if memory.dominates(reward) and not memory.cut else 0.8,
+        why=f"{words} ({percent(share)}).{outside}{killed_another(crash, reward)}",
+        evidence=(memory.event,),
+        against=("the table's first rows are missing",) if memory.cut else (),
+    )
+
+
+def _leads(memory: NodeMemory, reward: Holder) -> bool:
+    """Either its largest process has the memory, or its processes have more of it than those of any other name."""
+    return memory.dominates(reward) or memory.holders[0] is reward
+
+
+def _whom(reward: Holder) -> str:
+    return (
+        f"{len(reward.sizes)} processes {reward.name}" if len(reward.sizes) > 1 else f"The reward model, {reward.who},"
+    )
+
+
+def _without_table(crash: Crash) -> Judgement | None:
+    setting = crash.setting(*_REWARD_SETTINGS)
+    if setting is None or crash.first(NodeOutOfMemory) is None:
+        return None
+    whom = victim(crash)
+    killed = f"Ray names only whom it killed, {whom}" if whom else "Ray's table of memory users is not in the log"
+    return NotEnough(f"a reward model is set ({setting.name}), but {killed}", raylet_log(crash))
+
+
+CAUSE = Cause(
+    id="reward-model-ram-hog",
+    title="The reward model's process holds most of the node's memory",
+    pools=("host_ram", "cgroup"),
+    knobs=(
+        "move-process",
+        "restart-periodically",
+        "raise-container-limit",
+        "more-host-memory",
+        "less-offload",
+        "smaller-object-store",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,50 @@
+"""The disk that Ray spills to, or keeps its session on, is full."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes.host import percent
+from oomdoctor.families.ray_store import DiskFull
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+
+def judge(crash: Crash) -> Judgement | None:
+    events = crash.every(DiskFull)
+    if not events:
+        return None
+    refused = next((event for event in events if not event.warning), None)
+    warned = next((event for event in events if event.warning), None)
+    if refused is not None:
+        room = f" {_room(warned)}" if warned is not None else ""
+        return Finding(
+            weight=0.93,
+            why=f"An object could not be created: the object store is full and so is the disk it spills to.{room}",
+            evidence=tuple(event for event in (refused, warned) if event is not None),
+            pool="object_store",
+        )
+    if warned is None:
+        return None
+    return Finding(
+        weight=0.6,
+        why=f"{_room(warned)} Objects are refused as soon as one has to be spilled.",
+        evidence=(warned,),
+        against=("no object was refused in this log",),
+        pool="object_store",
+    )
+
+
+def _room(event: DiskFull) -> str:
+    limit = f"over {percent(event.fraction)} full" if event.fraction is not None else "nearly full"
+    if event.available_bytes is None or event.total_bytes is None:
+        return f"The disk is {limit}."
+    return f"The disk is {limit}: {show(event.available_bytes)} left of {show(event.total_bytes)}."
+
+
+CAUSE = Cause(
+    id="spill-disk-full",
+    title="The disk that Ray's object store spills to is full",
+    pools=("object_store", "host_ram", "cgroup"),
+    knobs=("free-disk", "bigger-object-store", "stream-data", "clear-references"),
+    judge=judge,
+)

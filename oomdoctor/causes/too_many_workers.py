@@ -1,0 +1,126 @@
+"""Many similar processes fill the memory together; none dominates."""
+
+from __future__ import annotations
+
+import re
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.host import TOGETHER, Holder, NodeMemory, node_memory, percent, used_bytes
+from oomdoctor.families.kill import Kill
+from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+LEAST = 2
+# A share of the memory in one worker of a group (told by its rank) that its sisters multiply to most of it.
+OF_A_RANK = 0.1
+MANY = 16
+_RANKED = re.compile(r"_\d{1,4}:\d{1,4}[:\b]|\brank=?\d|WorkerDict|\bWorker_?\d")
+_WORKER_SETTINGS = (
+    "num_proc",
+    "preprocessing_num_workers",
+    "dataset_num_proc",
+    "dataloader_num_workers",
+    "num_workers",
+    "dataset_processes",
+    "filter_overlong_prompts_workers",
+    "n_parallel_tasks",
+)
+
+
+def judge(crash: Crash) -> Judgement | None:
+    memory = node_memory(crash)
+    if memory is not None:
+        return _from_table(memory)
+    return _ranks(crash) or _many_set(crash) or _many_killed(crash)
+
+
+def _from_table(memory: NodeMemory) -> Judgement | None:
+    groups = [h for h in memory.holders if len(h.sizes) >= LEAST]
+    if not groups:
+        return RuledOut("no two processes of one name are among the largest")
+    group = groups[0]
+    share = memory.share(group.bytes)
+    words = f"{len(group.sizes)} processes {group.name} hold {show(group.bytes)} of {memory.whole}"
+    if memory.dominates(group) and not _alike(group):
+        return RuledOut(f"{words}, but one of them has {show(group.largest)} of it")
+    if share < TOGETHER:
+        return RuledOut(f"{words}: {percent(share)}")
+    heaviest = memory.heaviest
+    other = heaviest if heaviest is not None and heaviest is not group and memory.dominates(heaviest) else None
+    return Finding(
+        weight=_weight(group, memory, share) if other is None else 0.5,
+        why=f"{words} ({percent(share)}), {_each(group)}; none of them alone fills the node.",
+        evidence=(memory.event,),
+        against=(f"{other.who} alone holds {show(other.largest)}",) if other is not None else (),
+    )
+
+
+def _alike(group: Holder) -> bool:
+    """No process of the group is much larger than the next."""
+    return group.sizes[1] >= 0.6 * group.largest
+
+
+def _weight(group: Holder, memory: NodeMemory, share: float) -> float:
+    if memory.cut:
+        return 0.6
+    if len(group.sizes) >= 4 and share >= 0.6:
+        return 0.9
+    return 0.85 if len(group.sizes) > LEAST else 0.75
+
+
+def _each(group: Holder) -> str:
+    if group.sizes[-1] == group.largest:
+        return f"{show(group.largest)} each"
+    return f"{show(group.sizes[-1])} to {show(group.largest)} each"
+
+
+def _ranks(crash: Crash) -> Judgement | None:
+    """Without a table: the killed worker has a rank, so it has sisters of its size."""
+    used = used_bytes(crash)
+    for event in crash.every(NodeOutOfMemory):
+        for one in event.victims:
+            if one.bytes and used and one.bytes >= OF_A_RANK * used and _RANKED.search(one.name or ""):
+                return Finding(
+                    weight=0.45,
+                    why=f"The killed worker, {one.name} (PID {one.pid}), is one rank of several and held "
+                    f"{show(one.bytes)} of the {show(used)} in use: {int(used // one.bytes)} like it fill the node.",
+                    evidence=(event,),
+                    against=("the table of memory users is not in the log",),
+                )
+    return None
+
+
+def _many_set(crash: Crash) -> Judgement | None:
+    """Without a table: a number of processes that the log states."""
+    setting = crash.setting(*_WORKER_SETTINGS)
+    kills = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
+    if setting is None or not isinstance(setting.value, (int, float)) or setting.value < MANY or not kills:
+        return None
+    return Finding(
+        weight=0.45 if setting.value >= 4 * MANY else 0.35,
+        why=f"{setting.name} starts {setting.value:g} processes, and one of them was killed.",
+        evidence=kills[:1],
+        against=("how much each of them held is not in the log",),
+    )
+
+
+def _many_killed(crash: Crash) -> Judgement | None:
+    count = crash.first(KillCount)
+    if count is None or not count.killed or count.killed < 2 or crash.first(NodeOutOfMemory) is not None:
+        return None
+    return Finding(
+        weight=0.3,
+        why=f"Ray killed {count.killed} workers for memory within a minute: several run at a time.",
+        evidence=(count,),
+        against=("who held the memory is not in the log",),
+    )
+
+
+CAUSE = Cause(
+    id="too-many-workers",
+    title="Many similar processes fill the memory together",
+    pools=("host_ram", "cgroup"),
+    knobs=("fewer-workers", "stream-data", "smaller-microbatch", "add-nodes", "more-host-memory"),
+    judge=judge,
+)
