@@ -1,0 +1,97 @@
+"""Sizes: the table is the reader's choice, unknown is None, and what is shown reads like what programs print."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, LARGEST_SIZE, MIB, TIB, show, size
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "expected"),
+    [
+        ("2.00", "GiB", 2 * GIB),
+        ("278.19", "MiB", 291703357),
+        ("12.40", "GB", 13314398618),  # Ray's kill messages print GiB and call it GB
+        ("1,024", "KiB", MIB),
+        ("512", "", 512),
+        ("512", " bytes ", 512),
+        ("-3.5", "KiB", -3584),
+        ("0", "TB", 0),
+        (7, "Mi", 7 * MIB),
+        (0.5, "T", TIB // 2),
+    ],
+)
+def test_binary_sizes(number: str | float, unit: str, expected: int) -> None:
+    assert size(number, unit) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "expected"),
+    [
+        ("7.44959", "GB", 7449590000),  # Ray's plasma store means it
+        ("16", "G", 16_000_000_000),
+        ("16", "Gi", 16 * GIB),
+        ("300", "MiB", 300 * MIB),
+        ("5", "k", 5000),
+    ],
+)
+def test_decimal_sizes(number: str, unit: str, expected: int) -> None:
+    assert size(number, unit, DECIMAL) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "unit"),
+    [
+        ("17179869184.00", "GiB"),  # NVML's "not available"
+        ("nan", "GiB"),
+        ("inf", "B"),
+        ("1e400", "B"),
+        ("", "GiB"),
+        ("1.2.3", "GiB"),
+        ("12", "parsecs"),
+        ("twelve", "GiB"),
+    ],
+)
+def test_what_is_no_size_is_unknown(number: str, unit: str) -> None:
+    assert size(number, unit) is None
+
+
+def test_the_largest_size_is_the_first_that_is_none() -> None:
+    assert size(str(LARGEST_SIZE)) is None
+    assert size(str(LARGEST_SIZE - 1024)) == LARGEST_SIZE - 1024
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "expected"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (10 * KIB, "10 KiB"),
+        (291703357, "278 MiB"),
+        (66.85 * GIB, "66.85 GiB"),
+        (-3 * GIB, "-3.00 GiB"),
+        (-5 * MIB, "-5 MiB"),
+    ],
+)
+def test_showing(bytes_: float, expected: str) -> None:
+    assert show(bytes_) == expected
+
+
+@given(st.integers(0, 900), st.sampled_from(sorted(set(BINARY) - {""})))
+def test_what_a_program_prints_is_read_as_it_meant_it(number: int, unit: str) -> None:
+    assert size(f"{number:,}", unit.upper()) == number * BINARY[unit]
+    decimal = size(number, unit, DECIMAL)
+    assert decimal is not None
+    assert decimal <= number * BINARY[unit]
+    assert ("i" in unit) <= (decimal == number * BINARY[unit]), "KiB is never decimal"
+
+
+@given(st.integers(0, LARGEST_SIZE - GIB))
+def test_what_is_shown_is_read_again(bytes_: int) -> None:
+    number, unit = show(bytes_).split()
+    again = size(number, unit)
+    assert again is not None
+    assert abs(again - bytes_) <= max(0.005 * GIB if unit == "GiB" else 0.5 * BINARY[unit.lower()], 1)
