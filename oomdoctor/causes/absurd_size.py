@@ -5,15 +5,21 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import TIB, show
+from oomdoctor.units import GIB, TIB, show
 
 NO_MACHINE = 8 * TIB  # more than the memory of any card, and of nearly any host
+LARGEST_HOST = 2 * TIB  # what a node with eight cards has
+MANY_HOSTS = 3 * TIB // 4
+USUAL_HOST = 64 * GIB
 MANY_CARDS = 4  # times the card: possible for a tensor over all pairs of tokens, and odd
 
 
 def judge(crash: Crash) -> Judgement | None:
+    if isinstance(crash.root, HostAllocation):
+        return _on_the_host(crash, crash.root)
     event = refusal(crash) or crash.root
     if not isinstance(event, DeviceOutOfMemory | ArrayOutOfMemory) or event.tried_bytes is None:
         return None
@@ -33,10 +39,26 @@ def judge(crash: Crash) -> Judgement | None:
     return RuledOut(f"{show(tried)} of {show(total)} is a size that cards have") if total and tried < total else None
 
 
+def _on_the_host(crash: Crash, event: HostAllocation) -> Judgement | None:
+    tried, total = event.tried_bytes, crash.context.hardware.get("ram_bytes")
+    if tried is None:
+        return None
+    if tried < MANY_HOSTS:
+        return RuledOut(f"{show(tried)} is a size that machines have") if tried < USUAL_HOST else None
+    has = f", {tried / total:.0f} times the machine's memory" if isinstance(total, int) and total else ""
+    shape = f" for an array of shape {event.shape}" if event.shape else ""
+    return Finding(
+        weight=0.95 if tried >= NO_MACHINE else 0.75 if tried >= LARGEST_HOST else 0.6,
+        why=f"{show(tried)} were asked for in one piece{shape}{has}: a shape or a count is wrong.",
+        evidence=(event,),
+        against=() if tried >= LARGEST_HOST else ("the largest machines have as much",),
+    )
+
+
 CAUSE = Cause(
     id="absurd-size",
     title="A size no machine has was asked for",
-    pools=("gpu",),
+    pools=("gpu", "host_ram"),
     knobs=("fix-shape", "smaller-microbatch", "memory-efficient-attention"),
     judge=judge,
 )

@@ -39,8 +39,8 @@ def judge(crash: Crash) -> Judgement | None:
     if said is not None or crash.stage == "data_load":
         worker = " in one of several worker processes" if crash.first(Kill) is not None else ""
         return Finding(
-            weight=0.75 if said is not None else 0.6,
-            why=f"Memory ran out while data was loaded or tokenised{worker}{_asked(crash)}.",
+            weight=_weight(crash, said),
+            why=f"{_ended(crash)} while data was loaded or tokenised{worker}{_asked(crash)}.",
             evidence=(crash.root,),
             stage="data_load",
         )
@@ -52,6 +52,17 @@ def judge(crash: Crash) -> Judgement | None:
             stage="data_load",
         )
     return None
+
+
+def _ended(crash: Crash) -> str:
+    return "Memory ran out" if crash.proven else "A process was killed or vanished"
+
+
+def _weight(crash: Crash, said: str | None) -> float:
+    """A worker that was killed for no printed reason does not show that memory ran out."""
+    if not crash.proven:
+        return 0.45 if said is not None else 0.25
+    return 0.75 if said is not None else 0.6
 
 
 def _asked(crash: Crash) -> str:

@@ -47,7 +47,7 @@ class PinnedAllocation(Event):
     kind = "pinned-allocation"
 
     pool: str = "pinned"
-    strength: int = 2  # 3 where the size is printed
+    strength: int = 2  # 3 where the size is printed, 1 where only the call's frame is
 
     allocator: str  # "cuda", "rdma", "mlock"
     tried_bytes: int | None = usage()
@@ -109,7 +109,7 @@ _PINNED: Final = tuple(
             r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
             # llama.cpp prints this too, and goes on with pageable memory
-            r"^(?![^\n]{0,80}ggml_)[^\n]{0,200}(?i:could not|failed to|unable to) (?:allocate|pin|lock) [^\n]{0,40}pinned",
+            r"^(?!.{0,80}ggml_).{0,200}(?i:could not|failed to|unable to) (?:allocate|pin|lock) .{0,40}pinned",
         ),
         (
             "rdma",
@@ -121,6 +121,10 @@ _PINNED: Final = tuple(
 )
 _PIN_THREAD = re.compile(r"Caught RuntimeError in pin memory thread")
 _DRIVER_REFUSED = re.compile(r"CUDA error: (?:out of memory|invalid argument)")
+# A traceback drawn by rich that ends in a call of pin_memory, and the message was not pasted with it.
+_PIN_FRAME = re.compile(r"❱ ?\d{1,6}[ │]{0,80}[^\n]{0,200}\.pin_memory\(")
+_MESSAGE = re.compile(r"^\W{0,8}(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b")
+MESSAGE_LINES: Final = 30
 # llama.cpp locks the model if it can, and goes on if it cannot.
 _GOES_ON = re.compile(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d")
 
@@ -156,6 +160,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _pinned(page, line, pinned)
     elif _PIN_THREAD.search(text):
         yield from _pin_thread(page, index)
+    elif _PIN_FRAME.search(text):
+        yield from _pin_frame(page, index)
     elif (allocator := _first(_ALLOCATORS, text)) and not _of_the_gpu(page, index, allocator):
         yield _refused(page, index, allocator, text)
 
@@ -209,6 +215,14 @@ def _pin_thread(page: Page, index: int) -> Iterator[Read]:
         first = lines[0]
         at = _place(page, first, end)
         yield PinnedAllocation(at=at, time=first.mark.time, process=process_of(first), allocator="cuda")
+
+
+def _pin_frame(page: Page, index: int) -> Iterator[Read]:
+    lines = page.after(index, MESSAGE_LINES)
+    if not any(_MESSAGE.search(line.text) or _PIN_FRAME.search(line.text) for line in lines[1:]):
+        line = lines[0]
+        at = _place(page, line)
+        yield PinnedAllocation(at=at, time=line.mark.time, process=process_of(line), allocator="cuda", strength=1)
 
 
 def _compiler(page: Page, line: Line, text: str) -> Read:
@@ -287,6 +301,7 @@ FAMILY = Family(
         "cudaMallocHost",
         "page-locked",
         "pin memory thread",
+        "pin_memory()",
         "ibv_",
         "mlock",
         "pinned memory",
@@ -317,6 +332,7 @@ FAMILY = Family(
         "[Errno 12]",
         "unable to mmap",
         "pinned",
+        ".pin_memory(",
         "cudaHost",
         "cudaMallocHost",
         "page-locked",

@@ -1,0 +1,83 @@
+"""Weights, or one copy of them per process, do not fit into RAM while they are loaded."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import Kill
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import GIB, show
+
+_FRAMES = (
+    r"\bfrom_pretrained\b|_load_pretrained_model|load_state_dict|torch\.load|safe_open|load_file|_load_state_dict_into"
+    r"|safetensors|load_checkpoint\b|load_checkpoint_and_dispatch|weight_utils\.py|model_loader"
+)
+_LINES = (
+    r"Loading (?:\w{1,20} )?checkpoint shards|Loading safetensors|Loading model weights|Starting to load model"
+    r"|from_pretrained\(|Loading weights|llama_model_load|load_tensors:|Loading model\b|Loading pipeline components"
+)
+BIG: int = 8 * GIB
+
+
+def judge(crash: Crash) -> Judgement | None:
+    kill = crash.first(KernelKill)
+    frame = crash.in_trace(_FRAMES)
+    line = crash.mentions(_LINES)
+    if kill is not None:
+        return _killed(crash, kill, line)
+    refused = crash.first(HostAllocation)
+    if refused is not None and refused.pool == "host_ram" and frame is not None:
+        return Finding(
+            weight=0.72,
+            why=f"Loading weights ({frame.function}) asked for {_size(refused)} of host memory and was refused.",
+            evidence=(refused,),
+            stage="model_load",
+        )
+    if isinstance(crash.root, Kill) and line is not None and _is_last(crash, crash.root):
+        return Finding(
+            weight=0.42,
+            why="The process was killed while it loaded model weights, which passes through host memory.",
+            evidence=(crash.root,),
+            against=("nothing printed shows how much memory there was",),
+            stage="model_load",
+            next_evidence=("free -h",),
+        )
+    return None
+
+
+def _killed(crash: Crash, kill: KernelKill, line: str | None) -> Judgement | None:
+    loading = line is not None or crash.stage == "model_load"
+    held = kill.anon_rss_bytes
+    words = f"{kill.process.name or 'The process'} (PID {kill.process.pid})"
+    size = f" with {show(held)} of its own" if held is not None else ""
+    if loading:
+        return Finding(
+            weight=0.86,
+            why=f"The kernel killed {words}{size} while model weights were being loaded: they pass through host "
+            f"memory, once per process that loads them.",
+            evidence=(kill,),
+            stage="model_load",
+        )
+    return None
+
+
+def _is_last(crash: Crash, root: Event) -> bool:
+    """Whether loading is the last thing the log speaks of: training may have begun since."""
+    return crash.stage in {"model_load", "unknown", "launch", "engine_init"} and bool(
+        root.around.before or root.at.text
+    )
+
+
+def _size(refused: HostAllocation) -> str:
+    return show(refused.tried_bytes) if refused.tried_bytes else "a piece"
+
+
+CAUSE = Cause(
+    id="host-model-load",
+    title="Model weights do not fit into host memory while they are loaded",
+    pools=("host_ram", "cgroup"),
+    knobs=("low-memory-loading", "fewer-workers", "quantize-weights", "smaller-model", "more-host-memory"),
+    judge=judge,
+)

@@ -1,0 +1,69 @@
+"""A kill that memory would explain, without proof."""
+
+from __future__ import annotations
+
+import re
+
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.container import MemoryLimit
+from oomdoctor.families.data_loader import WorkerDeath
+from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+DMESG = "dmesg -T | grep -i -E 'killed process|oom'"
+JOURNAL = "journalctl -k --since '1 hour ago' | grep -i -E 'killed process|oom'"
+_JOB = re.compile(r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=)(\d{1,12})\b")
+_SLURM = r"srun: |slurmstepd|SLURM_|\bsbatch\b"
+_POD = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
+
+
+def judge(crash: Crash) -> Judgement | None:
+    root = crash.root
+    if crash.proven or root.strength < 1 or root.pool not in {"host_ram", "cgroup", "none", "shm"}:
+        return None
+    limit = next((event for event in crash.every(MemoryLimit) if event.limit_bytes), None)
+    near = f" Its memory limit is {show(limit.limit_bytes)}." if limit is not None and limit.limit_bytes else ""
+    evidence = (root,) if limit is None else (root, limit)
+    return Finding(
+        weight=0.32,
+        why=f"{_what(crash)} Memory is the usual reason for such an end, but nothing printed here proves it.{near}",
+        evidence=evidence,
+        against=("a scheduler, an operator, a time limit or another program can send the same signal",),
+        pool="cgroup" if limit is not None else None,
+        next_evidence=_next(crash),
+    )
+
+
+def _what(crash: Crash) -> str:
+    root = crash.root
+    if isinstance(root, Kill) and root.signal == SIGBUS:
+        return "A process died of a bus error."
+    if isinstance(root, Kill):
+        return "A process vanished from its pool." if root.signal is None else "A process was killed (SIGKILL)."
+    if isinstance(root, WorkerDeath):
+        return "A data loader's worker was killed." if root.signal else "A data loader's worker vanished."
+    return "A process died without a word of its own."
+
+
+def _next(crash: Crash) -> tuple[str, ...]:
+    """Commands that would settle it. An id from the log stands in one only as digits."""
+    found = [DMESG, JOURNAL]
+    job = crash.mentions(_JOB.pattern)
+    if job is not None or crash.mentions(_SLURM) is not None:
+        match = _JOB.search(job) if job else None
+        found.append(f"sacct -j {match[1] if match else '<job id>'} --format=JobID,State,ExitCode,MaxRSS,ReqMem")
+    if crash.mentions(_POD) is not None or crash.first(MemoryLimit) is not None:
+        found.append("kubectl describe pod <pod> | grep -A8 'Last State'")
+    if crash.root.pool == "shm":
+        found.append("df -h /dev/shm")
+    return tuple(found)
+
+
+CAUSE = Cause(
+    id="killed-without-evidence",
+    title="Something was killed; nothing here says why",
+    pools=("host_ram", "cgroup", "shm", "none"),
+    knobs=("collect-evidence", "fewer-workers", "more-host-memory"),
+    judge=judge,
+)

@@ -1,0 +1,96 @@
+"""Page-locked host memory is refused, by the driver or by the limit on locked memory."""
+
+from __future__ import annotations
+
+from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import PinnedAllocation
+from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
+
+_LOCKING = ("rdma", "mlock")
+# What pins host memory. The driver's refusal then says "CUDA error: out of memory", as for the card.
+_PINS = r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost|page-?lock"
+_PINNED_STATES = r"_cpu_memory\b|offload_(?:optimizer|param)|cpu_offload|create_swap_buffers|swap_tensor"
+_WINDOWS_UNDER_LINUX = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard"
+
+
+def judge(crash: Crash) -> Judgement | None:
+    refused = next((event for event in crash.events if event.pool == "pinned" and event.strength >= 1), None)
+    if refused is not None:
+        return _named(crash, refused)
+    return _bare_refusal(crash)
+
+
+def _named(crash: Crash, refused: Event) -> Finding:
+    if isinstance(refused, PinnedAllocation) and refused.allocator in _LOCKING:
+        return Finding(
+            weight=0.85,
+            why="Registering memory for RDMA or locking it was refused with errno 12: the limit on locked memory "
+            "(ulimit -l), not the amount of RAM.",
+            evidence=(refused,),
+            pool="pinned",
+            knobs=("raise-memlock", "fix-environment"),
+            next_evidence=("ulimit -l",),
+        )
+    if refused.strength < 2:
+        return Finding(
+            weight=0.5,
+            why="A traceback ends in a call that pins host memory; the message itself is not in the log.",
+            evidence=(refused,),
+            against=("the call may have failed for another reason",),
+            pool="pinned",
+        )
+    size = refused.figures("usage").get("tried_bytes")
+    asked = f" of {show(size)}" if size else ""
+    return Finding(
+        weight=0.85 if size else 0.78,
+        why=f'Page-locked host memory{asked} was refused. The driver says "out of memory" for host memory as for '
+        f"the card's; the traceback or the message shows that it was the host's.{_platform(crash)}",
+        evidence=(refused,),
+        pool="pinned",
+    )
+
+
+def _bare_refusal(crash: Crash) -> Judgement | None:
+    """A refusal without figures while the log speaks of pinning or of states kept on the host."""
+    root = crash.root
+    if not isinstance(root, DeviceRefusal) or root.layer == "nvml":
+        return None
+    frame = crash.in_trace(_PINS) or crash.in_trace(_PINNED_STATES)
+    line = crash.mentions(_PINS)
+    under = crash.mentions(_WINDOWS_UNDER_LINUX)
+    if frame is None and line is None and under is None:
+        return None
+    if frame is None and _card_was_full(crash):
+        return RuledOut("the card was full, its own figures say so")
+    weight = 0.62 if frame is not None else 0.5 if line is not None else 0.3
+    return Finding(
+        weight=weight,
+        why="The driver refused memory without a figure of the card's, "
+        + ("in code that pins host memory" if frame is not None else "and the log speaks of pinned host memory")
+        + f": page-locked host memory gives the same words.{_platform(crash)}",
+        evidence=(root,),
+        against=("nothing printed says for sure that it was the host's memory",),
+        pool="pinned",
+    )
+
+
+def _card_was_full(crash: Crash) -> bool:
+    return any(event.pool == "gpu" and event.figures("usage").get("free_bytes") is not None for event in crash.events)
+
+
+def _platform(crash: Crash) -> str:
+    if crash.mentions(_WINDOWS_UNDER_LINUX) is None:
+        return ""
+    return " Under WSL only a part of the machine's memory can be pinned."
+
+
+CAUSE = Cause(
+    id="pinned-memory-exhausted",
+    title="Page-locked (pinned) host memory is refused",
+    pools=("pinned", "gpu", "host_ram"),
+    knobs=("unpin-memory", "raise-memlock", "less-offload", "less-swap-space", "more-host-memory"),
+    judge=judge,
+)
