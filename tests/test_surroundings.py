@@ -166,6 +166,36 @@ def test_a_rich_traceback_gives_its_frames() -> None:
     )
 
 
+def test_a_notebook_gives_its_frames_in_both_forms() -> None:
+    text = f"""\
+OutOfMemoryError                          Traceback (most recent call last)
+Cell In[7], line 1
+----> 1 trainer.train()
+File ~/env/site-packages/trl/trainer/grpo_trainer.py:1120, in GRPOTrainer._get_per_token_logps(self, model, x)
+   1119 logits = model(x).logits
+-> 1120 return selective_log_softmax(logits, x)
+~/env/site-packages/torch/tensor.py in backward(self, gradient)
+    182     \"\"\"
+--> 183     torch.autograd.backward(self, gradient)
+{OOM}"""
+    assert trace(text) == (
+        Frame(
+            "~/env/site-packages/trl/trainer/grpo_trainer.py",
+            1120,
+            "_get_per_token_logps",
+            "return selective_log_softmax(logits, x)",
+        ),
+        Frame("~/env/site-packages/torch/tensor.py", 0, "backward", "torch.autograd.backward(self, gradient)"),
+    )
+
+
+def test_source_without_its_frame_is_kept_where_the_paste_begins_below_it() -> None:
+    assert trace(f"    per_token_logps = logits.log_softmax(-1)\n    ^^^^\n{OOM}") == (
+        Frame("", 0, "", "per_token_logps = logits.log_softmax(-1)"),
+    )
+    assert trace(f"  a table\n  indented\n{OOM}") == ()
+
+
 def test_a_logger_may_print_the_exception_before_its_traceback() -> None:
     text = f"""\
 {OOM}

@@ -45,6 +45,7 @@ class Surroundings:
 
     before: tuple[str, ...] = ()  # clean lines of the same writer, nearest last
     after: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()  # the next lines, whoever wrote them
     trace: tuple[Frame, ...] = ()  # the traceback that the event ends, innermost last
 
 

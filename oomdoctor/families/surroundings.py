@@ -18,7 +18,13 @@ MESSAGE = 12
 # The comma is missing where faulthandler prints.
 _FRAME = re.compile(r'\s{0,200}File "([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})')
 _RICH_FRAME = re.compile(r"((?:/|~|\.|[A-Za-z]:\\)[^:\n]{0,400}):(\d{1,7}) in (\S{1,200})")
-_RICH_CODE = re.compile(r"\s{0,8}❱ {0,8}\d{1,7} │?(.{0,400})")
+# "File ~/train.py:20, in Trainer.step(self, batch)", before IPython 8 "~/train.py in step(self, batch)"
+_NOTEBOOK_FRAME = re.compile(
+    r"(?:File (?P<new>[^\s:][^:\n]{0,400}):(?P<line>\d{1,7}), in |(?P<old>(?:~|/|<ipython)\S{0,300}) in )"
+    r"(?P<function>[\w.<>]{1,200})\("
+)
+# the arrow at the line, of rich and of IPython
+_ARROW = re.compile(r"\s{0,8}(?:❱|-{1,10}>) {0,8}\d{1,7} ?│?(.{0,400})")
 # "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Policy.fit() (pid=7, ip=10.0.0.7, ...)"
 _REMOTE = re.compile(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
 _EXCEPTION = re.compile(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
@@ -34,6 +40,7 @@ def around(page: Page, index: int) -> Surroundings:
     return Surroundings(
         before=tuple(line.text for line in before[-BEFORE:]),
         after=tuple(line.text for line in after),
+        below=tuple(line.text for line in page.lines[index + 1 : index + 1 + AFTER]),
         trace=frames(before) or _printed_behind(page.lines[index].text, after),
     )
 
@@ -44,8 +51,8 @@ def frames(before: Sequence[Line]) -> tuple[Frame, ...]:
     A remote call of Ray is a frame of the file "ray", which has no line.
     """
     lines = _of_one_writer(before)
-    found: list[Frame] = []
-    last = -1
+    found = _beheaded(lines)
+    last = len(lines) - 1 if found else -1
     chained = False
     for position, line in enumerate(lines):
         text = line.text
@@ -61,6 +68,15 @@ def frames(before: Sequence[Line]) -> tuple[Frame, ...]:
     return tuple(found) if len(lines) - last <= MESSAGE else ()
 
 
+def _beheaded(lines: Sequence[Line]) -> list[Frame]:
+    """What a paste that begins below a frame's head still shows of it: the source."""
+    first = next(
+        (position for position, line in enumerate(lines) if _is_frame(line.text) or _HEAD in line.text), len(lines)
+    )
+    above = [line.text for line in lines[max(0, first - 3) : first] if line.text and not _CARETS.match(line.text)]
+    return [Frame("", 0, "", above[-1].strip())] if above and above[-1].startswith("    ") else []
+
+
 def _of_one_writer(lines: Sequence[Line]) -> Sequence[Line]:
     """Only the lines of the writer whose traceback is nearest, where those of several stand in one another."""
     if len({line.writer for line in lines}) < 2:
@@ -72,7 +88,7 @@ def _of_one_writer(lines: Sequence[Line]) -> Sequence[Line]:
 
 
 def _is_frame(text: str) -> bool:
-    return _FRAME.match(text) is not None or _RICH_FRAME.match(text) is not None
+    return any(pattern.match(text) for pattern in (_FRAME, _RICH_FRAME, _NOTEBOOK_FRAME))
 
 
 def _frame(lines: Sequence[Line], position: int) -> Frame | None:
@@ -80,7 +96,10 @@ def _frame(lines: Sequence[Line], position: int) -> Frame | None:
     if match := _FRAME.match(text):
         return Frame(match[1], int(match[2]), match[3], _code(lines, position + 1))
     if match := _RICH_FRAME.match(text):
-        return Frame(match[1], int(match[2]), match[3], _rich_code(lines, position + 1))
+        return Frame(match[1], int(match[2]), match[3], _code_at_arrow(lines, position + 1))
+    if match := _NOTEBOOK_FRAME.match(text):
+        file, line = match["new"] or match["old"], int(match["line"] or 0)
+        return Frame(file, line, match["function"].rpartition(".")[2], _code_at_arrow(lines, position + 1))
     if match := _REMOTE.search(text):
         return Frame("ray", 0, match[1], f"ray::{match[1]}()")
     return None
@@ -93,12 +112,12 @@ def _code(lines: Sequence[Line], position: int) -> str:
     return text.strip() if indented and not _is_frame(text) and not _CARETS.match(text) else ""
 
 
-def _rich_code(lines: Sequence[Line], position: int) -> str:
-    """The line with the arrow among those that rich shows of the source."""
+def _code_at_arrow(lines: Sequence[Line], position: int) -> str:
+    """The line with the arrow among those that rich and IPython show of the source."""
     for line in lines[position : position + 12]:
-        if match := _RICH_CODE.match(line.text):
+        if match := _ARROW.match(line.text):
             return match[1].strip(" │")
-        if _RICH_FRAME.match(line.text):
+        if _is_frame(line.text):
             break
     return ""
 
@@ -107,7 +126,8 @@ def _printed_behind(text: str, after: Sequence[Line]) -> tuple[Frame, ...]:
     """The frames where the message comes first: loggers that print the exception before its traceback, faulthandler."""
     if _EXCEPTION.search(text) is None:
         return ()
-    head = next((line.text for line in after[:3] if _HEAD in line.text or _HEAD_REVERSED in line.text), None)
+    heads = (text, *(line.text for line in after[:3]))
+    head = next((line for line in heads if _HEAD in line or _HEAD_REVERSED in line), None)
     if head is None:
         return ()
     found = [frame for position in range(len(after)) if (frame := _frame(after, position)) is not None]

@@ -1,0 +1,341 @@
+"""What the job was doing: told by the frame that says most, then titles, then the last progress line."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoctor.families.event import Event, Frame, Place, Process, Surroundings
+from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
+from oomdoctor.incident.stage import stage_of
+from oomdoctor.report.vocabulary import STAGES
+
+SITE = "/env/lib/python3.11/site-packages"
+
+
+def frame(place: str) -> Frame:
+    """ "torch/_tensor.py backward torch.autograd.backward(self)" """
+    file, function, *code = place.split(" ", 2)
+    return Frame(f"{SITE}/{file}", 1, function, code[0] if code else "")
+
+
+def event(
+    *frames: str, before: tuple[str, ...] = (), below: tuple[str, ...] = (), text: str = "", name: str = ""
+) -> Event:
+    around = Surroundings(before=before, after=below, below=below, trace=tuple(frame(place) for place in frames))
+    return Event(at=Place("a.log", 1, 1, text), around=around, process=Process(name=name or None))
+
+
+TRAIN = "transformers/trainer.py training_step"
+CALL = "torch/nn/modules/module.py _call_impl return forward_call(*args, **kwargs)"
+FORWARD = "transformers/models/llama/modeling_llama.py forward"
+
+
+@pytest.mark.parametrize(
+    ("frames", "stage"),
+    [
+        # training
+        ((TRAIN, CALL, FORWARD), "forward"),
+        ((TRAIN, "accelerate/accelerator.py backward loss.backward(**kwargs)"), "backward"),
+        ((TRAIN, "torch/_tensor.py backward", "torch/autograd/graph.py _engine_run_backward"), "backward"),
+        # checkpointing runs the forward again
+        (("torch/autograd/__init__.py backward", "torch/utils/checkpoint.py recompute_fn", CALL, FORWARD), "backward"),
+        (
+            ("torch/optim/optimizer.py wrapper", "torch/optim/adamw.py step", "torch/optim/adamw.py _init_group"),
+            "optimizer_step",
+        ),
+        (("app/train.py main optimizer.step()",), "optimizer_step"),
+        # DeepSpeed steps inside accelerate's backward
+        (
+            (
+                "accelerate/accelerator.py backward self.deepspeed_engine_wrapped.backward(loss)",
+                "deepspeed/runtime/engine.py _take_model_step",
+                "deepspeed/runtime/zero/stage3.py step",
+            ),
+            "optimizer_step",
+        ),
+        # Lightning computes the loss inside the optimizer's step
+        (
+            (
+                "torch/optim/optimizer.py wrapper return wrapped(*args)",
+                "app/loop.py f optimizer.step(closure)",
+                "lightning/loops/closure.py closure",
+                CALL,
+                FORWARD,
+            ),
+            "forward",
+        ),
+        (
+            (
+                "lightning/loop.py f optimizer.step(closure)",
+                "lightning/closure.py closure",
+                "torch/_tensor.py backward",
+            ),
+            "backward",
+        ),
+        (("app/train.py main", "torch/nn/modules/module.py to", "torch/nn/modules/module.py convert"), "model_load"),
+        (
+            (
+                "transformers/modeling_utils.py from_pretrained",
+                "transformers/modeling_utils.py _load_state_dict_into_meta",
+            ),
+            "model_load",
+        ),
+        (
+            ("deepspeed/__init__.py initialize", "deepspeed/runtime/zero/stage3.py _create_fp16_partitions"),
+            "engine_init",
+        ),
+        (("transformers/trainer.py _save_checkpoint", "torch/serialization.py save"), "checkpoint_save"),
+        (("app/train.py main torch.save(model, path)",), "checkpoint_save"),
+        (("transformers/trainer.py _load_from_checkpoint", "torch/serialization.py load"), "checkpoint_load"),
+        (("transformers/trainer.py evaluate", "transformers/trainer.py prediction_step", CALL, FORWARD), "eval"),
+        (("torch/utils/data/dataloader.py __next__", "torch/utils/data/dataloader.py _try_get_data"), "data_load"),
+        (("datasets/arrow_dataset.py map", "datasets/arrow_dataset.py _map_single"), "data_load"),
+        # vLLM
+        (
+            (
+                "vllm/v1/worker/gpu_worker.py determine_available_memory",
+                "vllm/v1/worker/gpu_model_runner.py profile_run",
+                CALL,
+                FORWARD,
+            ),
+            "memory_profiling",
+        ),
+        (
+            (
+                "vllm/v1/worker/gpu_worker.py compile_or_warm_up_model",
+                "vllm/v1/worker/gpu_model_runner.py _dummy_sampler_run",
+            ),
+            "engine_init",
+        ),
+        (
+            ("vllm/v1/worker/gpu_model_runner.py capture_model", CALL, "vllm/compilation/backends.py __call__"),
+            "cuda_graph_capture",
+        ),
+        (
+            ("vllm/v1/engine/core.py _initialize_kv_caches", "vllm/v1/worker/gpu_model_runner.py initialize_kv_cache"),
+            "kv_cache_init",
+        ),
+        (("vllm/v1/worker/gpu_worker.py load_model", "vllm/model_executor/layers/linear.py __init__"), "model_load"),
+        (
+            ("vllm/v1/engine/core.py run_busy_loop", "vllm/v1/worker/gpu_model_runner.py execute_model", CALL, FORWARD),
+            "serving",
+        ),
+        # reinforcement learning
+        (
+            ("openrlhf/trainer/ray/vllm_engine.py add_requests", "vllm/v1/worker/gpu_model_runner.py execute_model"),
+            "rollout",
+        ),
+        (
+            (
+                "verl/workers/fsdp_workers.py update_actor",
+                "verl/workers/actor/dp_actor.py update_policy",
+                CALL,
+                FORWARD,
+            ),
+            "forward",
+        ),
+        (
+            (
+                "verl/workers/fsdp_workers.py update_actor",
+                "verl/workers/actor/dp_actor.py update_policy",
+                "torch/_tensor.py backward",
+            ),
+            "backward",
+        ),
+        (
+            ("verl/workers/fsdp_workers.py compute_log_prob", "verl/utils/torch_functional.py logprobs_from_logits"),
+            "logprob",
+        ),
+        (("verl/workers/fsdp_workers.py compute_ref_log_prob", CALL, FORWARD), "logprob"),
+        (
+            (
+                "verl/workers/sharding_manager/fsdp_vllm.py __enter__ params = self.module.state_dict()",
+                "torch/nn/modules/module.py state_dict",
+            ),
+            "weight_sync",
+        ),
+        (
+            (
+                "openrlhf/trainer/ray/vllm_worker_wrap.py update_weight",
+                "vllm/model_executor/models/llama.py load_weights",
+            ),
+            "weight_sync",
+        ),
+        (("trl/trainer/grpo_trainer.py _move_model_to_vllm",), "weight_sync"),
+        (("trl/trainer/grpo_trainer.py _calculate_rewards", CALL, FORWARD), "reward"),
+        (
+            (
+                "verl/trainer/ppo/ray_trainer.py fit",
+                "verl/trainer/ppo/ray_trainer.py _save_checkpoint",
+                "ray/_private/worker.py get",
+            ),
+            "checkpoint_save",
+        ),
+        (("verl/trainer/ppo/ray_trainer.py _validate", "verl/single_controller/ray/base.py func"), "eval"),
+        (("torch/distributed/distributed_c10d.py destroy_process_group",), "shutdown"),
+    ],
+)
+def test_the_frame_that_tells_most_decides(frames: tuple[str, ...], stage: str) -> None:
+    assert stage_of(event(*frames)) == stage
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (),
+        ("app/train.py main",),
+        ("ray/_private/worker.py get raise value", "ray/_private/client_mode_hook.py wrapper return func(*args)"),
+        ("app/main.py <module> fire.Fire(main)",),
+        ("torch/_ops.py __call__ return self._op(*args)",),
+        ("app/metrics.py backward_compatible",),
+        ("app/io.py saver", "app/io.py saved_at"),
+        ("app/eval_config.py parse",),
+        ("app/model.py eval_mode model.eval()",),
+        ("app/step.py stepper",),
+        ("app/text.py load_text",),
+        ("app/rollouts.py count",),
+    ],
+)
+def test_frames_that_tell_nothing_leave_it_unknown(frames: tuple[str, ...]) -> None:
+    assert stage_of(event(*frames)) == "unknown"
+
+
+def test_what_the_message_itself_says_stays() -> None:
+    said = Event(at=Place("a", 1, 1, ""), stage="kv_cache_init", around=event("torch/_tensor.py backward").around)
+    assert stage_of(said) == "kv_cache_init"
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("Loading checkpoint shards:  50%|█████     | 2/4 [00:10<00:10,  5.1s/it]", "model_load"),
+        ("Capturing CUDA graph shapes:  40%|████      | 14/35 [00:08<00:12,  1.7it/s]", "cuda_graph_capture"),
+        ("Episode [11/147]:   3%|▎         | 3/100 [10:00<5:00:00, 190s/it]", "rollout"),
+        ("After building vllm rollout, memory allocated (GB): 7.1, memory reserved (GB): 9.0", "engine_init"),
+        ("After init actor from HF AutoModel, memory allocated (GB): 7.1", "model_load"),
+        ("Before state_dict() in sharding manager memory, memory allocated (GB): 7.1", "weight_sync"),
+        ("Map (num_proc=16):  40%|████      | 40000/100000 [00:10<00:15, 4000 examples/s]", "data_load"),
+        ("Saving model checkpoint to /out/checkpoint-500", "checkpoint_save"),
+        ("***** Running Evaluation *****", "eval"),
+        ("Loading model weights took 14.99 GB", "memory_profiling"),
+        ("GPU KV cache size: 178,880 tokens", "kv_cache_init"),
+        ("Resuming training from checkpoint /out/checkpoint-500", "checkpoint_load"),
+        ("Decode batch. #running-req: 12, #token: 5000", "serving"),
+        # past everything that stands above, and somewhere in a step
+        ("Train epoch [1/1]:  20%|██        | 20/100 [01:00<04:00,  3.0s/it]", "unknown"),
+        ("{'loss': 1.234, 'learning_rate': 1e-05, 'epoch': 0.5}", "unknown"),
+        ("step:12 - actor/loss:0.1 - timing_s/gen:30.2", "unknown"),
+        ("2026-03-01 08:15:30 INFO worker.py:1 -- Started a local Ray instance.", "unknown"),
+    ],
+)
+def test_without_frames_the_last_progress_line_tells(line: str, stage: str) -> None:
+    assert stage_of(event(before=("Loading checkpoint shards: 100%|█| 4/4", line, "nothing"))) == stage
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "savings plan of the model railway",
+        "the checkpoint was fine",
+        "a map of 3 examples",
+        "episode 3 was long",
+        "loss of signal",
+        "evaluating the options",
+        "CUDA graphs are on",
+        "memory profile",
+    ],
+)
+def test_a_line_that_only_sounds_like_progress_is_none(line: str) -> None:
+    assert stage_of(event(before=("Loading checkpoint shards: 100%|█| 4/4", line))) == "model_load"
+    assert stage_of(event(before=(line,))) == "unknown"
+
+
+def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
+    line = "Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 300.0 tokens/s"
+    assert stage_of(event(before=(line,))) == "serving"
+    assert stage_of(event(before=("python3 -m openrlhf.cli.train_ppo_ray --pretrain x", line))) == "rollout"
+    assert stage_of(event(before=(line,), name="LLMRayActor")) == "rollout"
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("AsyncLLM output_handler failed.", "serving"),
+        (
+            "Exception in worker VllmWorkerProcess while processing method determine_num_available_blocks.",
+            "memory_profiling",
+        ),
+        ("Exception in worker VllmWorkerProcess while processing method load_model.", "model_load"),
+        ("EngineCore failed to start.", "engine_init"),
+        ("llama_model_load: error loading model: unable to allocate CUDA0 buffer", "model_load"),
+        ("EngineDeadError: EngineCore encountered an issue.", "unknown"),
+    ],
+)
+def test_what_a_failure_sets_off_tells_too(line: str, stage: str) -> None:
+    assert stage_of(event(below=("", line))) == stage
+
+
+def table(*rows: tuple[float, str], trace: tuple[Frame, ...] = ()) -> NodeOutOfMemory:
+    gib = 1024**3
+    return NodeOutOfMemory(
+        at=Place("a.log", 1, 1, ""),
+        rows=tuple(Row(pid=n, bytes=int(size * gib), command=command) for n, (size, command) in enumerate(rows)),
+        around=Surroundings(trace=trace),
+    )
+
+
+def test_the_titles_of_the_table_tell_what_the_workers_ran() -> None:
+    rollout = "ray::WorkerDict.actor_rollout_generate_sequences"
+    assert stage_of(table((11.2, rollout), (11.1, rollout), (0.5, "ray::main_task"))) == "rollout"
+    assert stage_of(table((9.0, "python reward.py"), (8.8, "ray::LLMRayActor.update_weight"))) == "weight_sync"
+    assert stage_of(table((9.0, "ray::CriticModelRayActor.init_model_from_pretrained"))) == "model_load"
+
+
+@pytest.mark.parametrize(
+    ("call", "stage"),
+    [
+        ("LLMRayActor.update_weight", "weight_sync"),
+        ("LLMRayActor.__init__", "engine_init"),
+        ("RewardModelActor.forward", "reward"),
+        ("ReferenceModelRayActor.forward", "logprob"),
+        ("WorkerDict.actor_rollout_generate_sequences", "rollout"),
+        ("PolicyModelActor.fit", "unknown"),
+        ("PolicyModelActor.__init__", "unknown"),
+        ("MyActor.forward", "unknown"),
+    ],
+)
+def test_a_remote_call_that_failed_tells(call: str, stage: str) -> None:
+    around = Surroundings(trace=(Frame("ray", 0, call, f"ray::{call}()"),))
+    assert stage_of(Event(at=Place("a.log", 1, 1, ""), around=around)) == stage
+    assert stage_of(table((9.0, f"ray::{call}"))) == (stage if "__init__" not in call else "unknown")
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Zb4kQ1WorkerDict_0:5:WorkerDict.__init__",  # the creation task, whatever it was doing
+        "ray::PolicyModelActor.__init__",
+        "ray::PolicyModelActor.fit",
+        "ray::PolicyModelActor",
+        "ray::IDLE",
+        "python train.py --save_checkpoint /out",
+        "ray::update_weight",
+    ],
+)
+def test_titles_that_tell_nothing(title: str) -> None:
+    assert stage_of(table((9.0, title))) == "unknown"
+
+
+def test_the_drivers_own_frames_outweigh_the_titles() -> None:
+    saving = (Frame("/verl/trainer/ppo/ray_trainer.py", 1, "_save_checkpoint"), Frame("/ray/worker.py", 2, "get"))
+    assert stage_of(table((9.0, "ray::WorkerDict.actor_rollout_generate_sequences"), trace=saving)) == "checkpoint_save"
+
+
+def test_every_stage_of_the_tables_is_one_of_the_contract() -> None:
+    from oomdoctor.incident import stage as module
+
+    tables = (*module._FUNCTIONS, *module._PLACES)
+    named = {stage for _, stage, _ in tables} | {stage for stage, _ in (*module._PROGRESS, *module._AFTERMATH)}
+    assert named - {module.GENERATION, ""} <= set(STAGES)
+    assert set(module._BY_KIND.values()) <= set(STAGES)
