@@ -22,6 +22,7 @@ KIB = 1024
 BEFORE = 64 * KIB  # of a hit: config dumps stand further off, the head of the log has them
 AFTER = 32 * KIB  # the longest message, a kill with its table of processes in one cluster's banner, needs a tenth
 HEAD = 64 * KIB  # versions, arguments and config dumps
+IN_LINE = 16 * KIB  # of a hit in a line longer than BEFORE: nobody reads lines of any length
 TAIL = 64 * KIB  # exit codes and the last progress lines
 SMALL = 256 * KIB  # a log up to this size is one slice
 LARGEST = 2048 * KIB  # where hits are dense, a window is cut into slices of about this size
@@ -279,17 +280,20 @@ class _Held:
         return 1 + self._breaks
 
 
-def _line_start(data: bytes, limit: int) -> int:
-    """Where the first whole line before the limit begins; in a huge line, the first rewrite or word.
+def _line_start(data: bytes, hit: int) -> int:
+    """Where the first whole line before the hit begins; in a huge line, a rewrite or a word before it.
 
-    The end of a huge line may be the last the progress bar said before the hit.
+    The end of a huge line may be the last that the progress bar said before the hit.
     """
-    limit = min(limit, BEFORE // 2)
-    for border in (b"\n", b"\r", b" "):
-        found = data.find(border, 0, limit)
+    whole = data.find(b"\n", 0, min(hit, BEFORE // 2)) + 1
+    if whole:
+        return whole
+    least = 0 if b"\n" in data[:hit] else max(0, hit - IN_LINE)
+    for border in (b"\r", b" "):
+        found = data.find(border, least, hit)
         if found >= 0:
             return found + 1
-    return 0
+    return least
 
 
 def _line_end(data: bytes, least: int) -> int:
