@@ -108,7 +108,7 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     yield _verdict(report, incident, best)
     if best is not None:
         yield from _diagnosis(best, page)
-    if incident.trajectory and (page.verbose or incident.trajectory.get("growth_bytes")):
+    if incident.trajectory and page.verbose:
         yield _growth(incident.trajectory)
     for ledger in incident.ledger[: page.some(1)]:
         yield Text()
@@ -133,11 +133,9 @@ def _verdict(report: Report, incident: Incident, best: Diagnosis | None) -> Rend
         )
     if best is None:
         return _line(("OUT OF MEMORY", "bold red"), (where, "dim"))
-    stage = STAGES.get(best.stage, "")
-    what = POOLS.get(best.pool, best.pool) if best.pool != "none" else ""
     head = "NOT SCHEDULED" if best.pool == "scheduling" else "OUT OF MEMORY"
-    ran_out = f": {what} ran out" if what else ""
-    return _line((head, "bold red"), ran_out, f" {stage}" if stage else "", (where, "dim"))
+    words = " ".join(part for part in (POOLS.get(best.pool, best.pool), STAGES.get(best.stage, "")) if part)
+    return _line((head, "bold red"), f": {words}" if words else "", (where, "dim"))
 
 
 def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:

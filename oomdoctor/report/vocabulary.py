@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 POOLS: Final[Mapping[str, str]] = {
-    "host_ram": "the node's memory (RAM)",
-    "cgroup": "the container's or job's memory limit",
-    "gpu": "GPU memory",
-    "kv_cache": "room for the KV cache",
-    "object_store": "Ray's object store",
-    "shm": "shared memory (/dev/shm)",
-    "pinned": "page-locked host memory",
-    "scheduling": "resources in the Ray cluster",
-    "none": "no memory pool",
+    "host_ram": "the node's memory (RAM) ran out",
+    "cgroup": "a container's or job's memory limit was hit",
+    "gpu": "GPU memory ran out",
+    "kv_cache": "there was no room for the KV cache",
+    "object_store": "Ray's object store was full",
+    "shm": "shared memory (/dev/shm) ran out",
+    "pinned": "page-locked host memory was refused",
+    "scheduling": "Ray waits for what the cluster does not have",
+    "none": "",
 }
 
 STAGES: Final[Mapping[str, str]] = {
