@@ -16,7 +16,7 @@ from oomdoctor.remedies import Remedy
 from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.vocabulary import POOLS, STAGES
 from oomdoctor.text import sanitize
-from oomdoctor.units import show
+from oomdoctor.units import MIB, show
 
 # How many of each the one screen holds; everything is there with -v.
 REMEDIES = 3
@@ -174,7 +174,7 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
         yield _line(
             (f"and {len(rest)} smaller ones, {show(sum(row.bytes or 0 for row in rest))} together", "dim"), indent=4
         )
-    if ledger.unexplained_bytes:
+    if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= MIB):
         what = "not explained" if ledger.unexplained_bytes > 0 else "more than there is, by"
         yield _line((f"{what} {show(abs(ledger.unexplained_bytes))}", "dim"), indent=4)
 
