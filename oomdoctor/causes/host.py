@@ -189,6 +189,25 @@ def killed_another(crash: Crash, holder: Holder) -> str:
     return f" Ray killed {victim(crash)}, which is not what filled the node."
 
 
+# One process per GPU: their number is the job's shape, not a number of workers to turn down.
+_RANK = re.compile(
+    r"WorkerDict|_\d{1,4}:\d{1,4}\b|Actor(?:RolloutRef)?Worker|Model(?:Ray)?Actor|RayActorBase|PolicyWorker|TrainRayActor"
+)
+TRAINER_KNOBS: Final = (
+    "less-offload",
+    "more-host-memory",
+    "restart-periodically",
+    "add-nodes",
+    "shard-states",
+    "smaller-microbatch",
+    "more-gpus",
+)
+
+
+def is_rank(name: str) -> bool:
+    return _RANK.search(name) is not None and "eward" not in name
+
+
 def raylet_log(crash: Crash) -> tuple[str, ...]:
     """The command that shows the table, with the node's address where it is one."""
     node = next((e.process.node for e in crash.events if e.family == "ray_kill" and e.process.node), "")

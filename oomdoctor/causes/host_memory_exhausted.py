@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
-from oomdoctor.causes.host import EXPLAINED, node_memory, percent, used_bytes, victim
+from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, percent, used_bytes, victim
 from oomdoctor.families.container import NodePressure
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_death import WorkerDeath
@@ -19,7 +19,7 @@ def judge(crash: Crash) -> Judgement | None:
     memory = node_memory(crash)
     if memory is not None:
         if memory.used_bytes is None or memory.listed_bytes >= EXPLAINED * memory.used_bytes:
-            return None  # the table says who held it
+            return _nobody_stands_out(memory)
         return Finding(
             weight=0.6,
             why=f"{show(memory.used_bytes)} were in use, and the processes in the table hold "
@@ -36,6 +36,19 @@ def judge(crash: Crash) -> Judgement | None:
         if event is not None and event.strength >= 2 and event.pool == "host_ram":
             return Finding(weight=0.35, why=_words(crash), evidence=(event,))
     return None
+
+
+def _nobody_stands_out(memory: NodeMemory) -> Finding | None:
+    """The table tells who held the memory: nobody much of it."""
+    heaviest, largest = memory.heaviest, memory.holders[0] if memory.holders else None
+    if heaviest is None or largest is None or memory.dominates(heaviest) or memory.share(largest.bytes) >= TOGETHER:
+        return None
+    return Finding(
+        weight=0.3,
+        why=f"{memory.whole[0].upper()}{memory.whole[1:]} is spread over many: the largest, {heaviest.who}, holds "
+        f"{show(heaviest.largest)}.",
+        evidence=(memory.event,),
+    )
 
 
 def _without_table(crash: Crash, kill: NodeOutOfMemory) -> Finding:

@@ -27,7 +27,7 @@ def judge(crash: Crash) -> Judgement | None:
     base = used_bytes(crash) or total_bytes(crash) or last.bytes
     share = grown / base
     return Finding(
-        weight=0.92 if share >= MUCH else 0.6,
+        weight=_weight(trajectory, share),
         why=f"{trajectory.what} grew from {show(first.bytes)} (line {first.line}) to {show(last.bytes)} "
         f"(line {last.line}){_rate(trajectory)}: {percent(share)} of {_of(crash, base, last.bytes)} "
         f"came while the job ran.",
@@ -48,6 +48,12 @@ def _engine_knobs(crash: Crash) -> tuple[str, ...]:
     if swap is not None and isinstance(swap.value, (int, float)) and swap.value > 0:
         found.append("less-swap-space")
     return tuple(found)
+
+
+def _weight(trajectory: Trajectory, share: float) -> float:
+    if trajectory.what.startswith("PID "):  # from the tables of a few kills: a task's own work looks the same
+        return 0.8 if share >= 2 * MUCH and len(trajectory.points) >= 2 * LEAST_POINTS else 0.55
+    return 0.92 if share >= MUCH else 0.6
 
 
 def _rate(trajectory: Trajectory) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
 from oomdoctor.causes.host import (
     LARGE,
+    TRAINER_KNOBS,
     NodeMemory,
+    is_rank,
     killed_another,
     node_memory,
     percent,
@@ -59,6 +61,7 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
         why=f"{words} ({percent(share)}).{outside}{killed_another(crash, top)}",
         evidence=(memory.event,),
         against=tuple(against),
+        knobs=TRAINER_KNOBS if is_rank(top.name) else (),
     )
 
 

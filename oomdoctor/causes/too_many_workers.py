@@ -5,13 +5,24 @@ from __future__ import annotations
 import re
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.host import TOGETHER, Holder, NodeMemory, node_memory, percent, used_bytes
+from oomdoctor.causes.host import (
+    EXPLAINED,
+    TOGETHER,
+    TRAINER_KNOBS,
+    Holder,
+    NodeMemory,
+    is_rank,
+    node_memory,
+    percent,
+    used_bytes,
+)
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
 
 LEAST = 2
+LEAST_OF_ALL = 4
 # A share of the memory in one worker of a group (told by its rank) that its sisters multiply to most of it.
 OF_A_RANK = 0.1
 MANY = 16
@@ -31,28 +42,56 @@ _WORKER_SETTINGS = (
 def judge(crash: Crash) -> Judgement | None:
     memory = node_memory(crash)
     if memory is not None:
-        return _from_table(memory)
+        return _from_table(crash, memory)
     return _ranks(crash) or _many_set(crash) or _many_killed(crash)
 
 
-def _from_table(memory: NodeMemory) -> Judgement | None:
+def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
     groups = [h for h in memory.holders if len(h.sizes) >= LEAST]
     if not groups:
         return RuledOut("no two processes of one name are among the largest")
     group = groups[0]
+    if memory.share(group.bytes) < TOGETHER and (together := _all_workers(memory)) is not None:
+        return together
     share = memory.share(group.bytes)
     words = f"{len(group.sizes)} processes {group.name} hold {show(group.bytes)} of {memory.whole}"
     if memory.dominates(group) and not _alike(group):
         return RuledOut(f"{words}, but one of them has {show(group.largest)} of it")
     if share < TOGETHER:
         return RuledOut(f"{words}: {percent(share)}")
+    weight = _weight(group, memory, share)
+    against = []
     heaviest = memory.heaviest
-    other = heaviest if heaviest is not None and heaviest is not group and memory.dominates(heaviest) else None
+    if heaviest is not None and heaviest is not group and memory.dominates(heaviest):
+        against.append(f"{heaviest.who} alone holds {show(heaviest.largest)}")
+        weight = 0.5
+    if is_rank(group.name):
+        against.append("there is one of them for each GPU: fewer of them means fewer GPUs")
+        weight = min(weight, 0.75)
+        if crash.trajectory is not None:
+            weight = 0.6
     return Finding(
-        weight=_weight(group, memory, share) if other is None else 0.5,
+        weight=weight,
         why=f"{words} ({percent(share)}), {_each(group)}; none of them alone fills the node.",
         evidence=(memory.event,),
-        against=(f"{other.who} alone holds {show(other.largest)}",) if other is not None else (),
+        against=tuple(against),
+        knobs=TRAINER_KNOBS if is_rank(group.name) else (),
+    )
+
+
+def _all_workers(memory: NodeMemory) -> Finding | None:
+    """Ray's workers of all names together, where no name stands out."""
+    workers = [h for h in memory.holders if not h.outside_ray]
+    count = sum(len(h.sizes) for h in workers)
+    held = sum(h.bytes for h in workers)
+    heaviest = memory.heaviest
+    if count < LEAST_OF_ALL or memory.share(held) < EXPLAINED or heaviest is None or memory.dominates(heaviest):
+        return None
+    return Finding(
+        weight=0.6,
+        why=f"{count} workers of Ray hold {show(held)} of {memory.whole} ({percent(memory.share(held))}), the largest "
+        f"{show(heaviest.largest)}.",
+        evidence=(memory.event,),
     )
 
 
@@ -87,6 +126,7 @@ def _ranks(crash: Crash) -> Judgement | None:
                     f"{show(one.bytes)} of the {show(used)} in use: {int(used // one.bytes)} like it fill the node.",
                     evidence=(event,),
                     against=("the table of memory users is not in the log",),
+                    knobs=TRAINER_KNOBS,
                 )
     return None
 

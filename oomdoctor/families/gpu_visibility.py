@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Process, Read
+from oomdoctor.families.event import Event, Place, Read
+from oomdoctor.families.remote_call import caller
 from oomdoctor.streams import Page
 
 
@@ -66,7 +67,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     yield GpuVisibility(
         at=Place(page.file, line.number, line.end, line.raw),
         time=line.mark.time,
-        process=Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip),
+        process=replace(caller(page, index), rank=line.mark.rank),
         problem=problem,
         asked=_number(found, "raylet_gpus"),
         visible=len([d for d in mask.split(",") if d.strip()]) if contains and mask is not None else None,

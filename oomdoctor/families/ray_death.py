@@ -90,7 +90,7 @@ _CRASH_NAMES: Final = {"Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}
 _OWN_FAULT: Final = frozenset({"SIGSEGV", "SIGILL", "SIGFPE"})
 _SHARED_MEMORY = re.compile(r"shared_memory|/dev/shm|\bshm\b")
 _FACT = re.compile(
-    r"^(?:class_name|actor_id|pid|name|namespace|ip):|^The actor |^Worker exit|^The process receives|^- |^\t|^$"
+    r"^(?:class_name|actor_id|pid|name|namespace|ip):|^The actor |^Worker |^The process receives|^- |^\t|^$"
 )
 
 # What a clause says about the death; the first that stands wins over the later ones.
@@ -109,6 +109,8 @@ _EXPLAINED: Final[Mapping[str, str]] = {
     "intended": "the worker left as it was asked to",
     "sigterm": "the worker ended on SIGTERM or sys.exit, not on a lack of memory",
 }
+# Ray ends the other workers when a driver goes, and its event file calls that a failure of each of them.
+_EVENT_FILE: Final = '"label":"RAY_WORKER_FAILURE"'
 _SECONDARY: Final = frozenset({"creation", "owner", "node"})
 
 
@@ -150,6 +152,9 @@ def _node_death(page: Page, line: Line) -> NodeDeath:
         at=Place(page.file, line.number, line.end, line.raw),
         time=line.mark.time,
         process=Process(node=ip or line.mark.ip),
+        # In the logs of Ray's own agents this is how every session ends.
+        role="cascade" if line.mark.name is None and "raylet_gone" in found else "root",
+        strength=0 if line.mark.name is None and "raylet_gone" in found else 1,
         cause="raylet" if "raylet_gone" in found else "heartbeats",
         node_id=_value(found, "node_id"),
     )
@@ -172,7 +177,7 @@ def _death(page: Page, index: int) -> Read:
     cause = next((told for name, told in _CAUSES.items() if name in found), None)
     if exit_type == "NODE_OUT_OF_MEMORY":
         cause = "out-of-memory"
-    if cause == "unavailable" and "broken" not in found:
+    if (cause == "unavailable" and "broken" not in found) or _EVENT_FILE in first.text:
         role, strength = _cascade()
     else:
         role, strength = _weight(cause)

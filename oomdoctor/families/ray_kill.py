@@ -10,6 +10,7 @@ from typing import Any, Final
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, threshold, usage
+from oomdoctor.families.remote_call import call_of
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
@@ -68,6 +69,7 @@ class NodeOutOfMemory(Event):
     considered: int | None = None  # how many workers the killing policy looked at
     retriable: bool | None = None
     reason: str | None = None
+    call: str | None = None  # what the killed process was called for, where an exception around the message says it
     trigger_bytes: int | None = None  # the usage that made the monitor act, a moment before `used_bytes`
     cut: bool | None = None  # the table's first rows are missing: the largest user may be among them
     rows: tuple[Row, ...] = ()
@@ -128,7 +130,9 @@ class MonitorStarted(Event):
     disabled: bool | None = None
 
 
-_HEAD = re.compile(r"running low on memory|Memory on the node \(|\bMore than \d{1,3}% of the memory on\b")
+_HEAD = re.compile(
+    r"System memory low at node|running low on memory|Memory on the node \(|\bMore than \d{1,3}% of the memory on\b"
+)
 _END = re.compile(r"^(?:Refer to the documentation on how to|In addition, (?:up to |~))")
 _KNOWN = re.compile(
     r"^(?:Memory on the node|OOM kill reason|Object store memory|- \w|\(global lru\)|Eviction Stats|Ray killed"
@@ -156,7 +160,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         if rows:
             yield _table(page, rows)
     else:
-        yield from _short(page, line)
+        yield from _short(page, index)
 
 
 # --- the kill and its table
@@ -244,11 +248,17 @@ def _kill(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
         victims=victims,
         rows=rows,
         node_id=found.node_id,
+        call=_call(page, lines, victims, rows),
         generation=generation,
         retriable=found.retriable if generation in ("G1", "G2", "G3") else None,
         considered=len(found.workers) if len(found.workers) > len(victims) else None,
         **found.figures,
     )
+
+
+def _call(page: Page, lines: Sequence[Line], victims: Sequence[Victim], rows: Sequence[Row]) -> str | None:
+    killed = {victim.pid for victim in victims if victim.pid is not None}
+    return call_of(page, lines, killed or {row.pid for row in rows if row.pid is not None})
 
 
 def _after_table(tail: str) -> str:
@@ -279,7 +289,9 @@ class _Reading:
             self._open(name)
         elif name in _OF_WORKER and values:
             self._tell(name, values[0])
-        elif name == "node_ip" and values:
+        elif name == "killing":
+            self.workers.append(Victim(name=values[0].rsplit(" ", 1)[1]))
+        elif name in ("node_ip", "low_at") and values:
             self.ip = self.ip or values[0]
         elif name == "node_id":
             self.node_id = self.node_id or values[0]
@@ -318,7 +330,7 @@ class _Reading:
             return "G3"
         if any(w.pid for w in self.workers):
             return "G2"
-        return "G1" if "used" in self._words else None
+        return "G1" if self._words & {"used", "used_words"} else None
 
 
 def _number(text: str) -> int | None:
@@ -382,6 +394,8 @@ _FIGURES: Final = {
     "cgroup_bound": lambda _: {"reason": "cgroup"},
     "store_used": _each(("object_store_bytes", _number)),
     "store_capacity": _each(("object_store_capacity_bytes", _number)),
+    "used_words": _each(("used_bytes", _bytes), ("total_bytes", _bytes), ("used_fraction", _fraction)),
+    "exceeds": _each(("fraction", _fraction)),
     "more_than": _each(("fraction", _fraction)),
     "pair": _pair,
     "shared": _each(("shared_bytes", _bytes)),
@@ -449,12 +463,14 @@ def _follows_message(page: Page, index: int) -> bool:
 
 def _table(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
     first = lines[0]
+    rows = _rows("\n".join(line.text for line in lines))
     headed = _HEADER.search(first.text) is not None
     return NodeOutOfMemory(
         at=Place(page.file, first.number, lines[-1].end, first.raw),
         time=first.mark.time,
         process=Process(node=first.mark.ip),
-        rows=_rows("\n".join(line.text for line in lines)),
+        rows=rows,
+        call=_call(page, lines, (), rows),
         cut=None if headed else True,
     )
 
@@ -462,8 +478,9 @@ def _table(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
 # --- the lines of one sentence
 
 
-def _short(page: Page, line: Line) -> Iterator[Read]:
-    found = dict(_clauses(line.text[:2000]))
+def _short(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    found = dict(_clauses(_sentence(page, index)[:2000]))
     at = Place(page.file, line.number, line.end, line.raw)
     node = found.get("node_ip", ())
     process = Process(node=node[0] if node else line.mark.ip)
@@ -504,6 +521,15 @@ def _short(page: Page, line: Line) -> Iterator[Read]:
         )
 
 
+def _sentence(page: Page, index: int) -> str:
+    """The line, with the one above it where it begins in the middle of the sentence."""
+    line = page.lines[index]
+    if "killed due to memory pressure" not in line.text or "Workers (tasks /" in line.text:
+        return line.text
+    above = page.lines[index - 1] if index else None
+    return f"{above.text} {line.text.strip()}" if above is not None else line.text
+
+
 def _first(found: dict[str, tuple[str, ...]], name: str, convert: Any) -> Any:
     values = found.get(name, ())
     return convert(values[0]) if values else None
@@ -512,6 +538,7 @@ def _first(found: dict[str, tuple[str, ...]], name: str, convert: Any) -> Any:
 FAMILY = Family(
     name="ray_kill",
     anchors=(
+        "System memory low at node",
         "running low on memory",
         "Memory on the node (",
         "of the memory on",
@@ -521,6 +548,7 @@ FAMILY = Family(
         "out of memory issue: https",
     ),
     triggers=(
+        "System memory low at node",
         "running low on memory",
         "Memory on the node (",
         "of the memory on",

@@ -36,7 +36,7 @@ class Unschedulable(Event):
     available: Mapping[str, float] | None = None
     count: int | None = None  # how many of these, where it is said
     placement_group: bool | None = None
-    seconds: float | None = None  # since the driver started, or how long was waited
+    seconds: float | None = None  # how long was waited until it was given up
 
     def identity(self) -> str:
         """Repeated every half minute; what counts is how often."""
@@ -100,8 +100,6 @@ _GROUP = re.compile(
     r"placement group (?:requests|requiring|of|creation)|pending placement group|creating a placement group",
     re.IGNORECASE,
 )
-# The autoscaler's stamp is the time since the driver started.
-_SINCE_START = re.compile(r"^\+(?:(\d{1,4})d)?(?:(\d{1,2})h)?(?:(\d{1,2})m)?(?:(\d{1,2})s)?$")
 
 _Amounts = Mapping[str, float]
 _Clauses = Sequence[grammars.Clause]
@@ -158,7 +156,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             available=_available(found),
             count=count,
             placement_group=True if _GROUP.search(line.text) else None,
-            seconds=_seconds(found, line),
+            seconds=_seconds(found),
         )
 
 
@@ -257,15 +255,9 @@ def _float(text: str) -> float | None:
         return None
 
 
-def _seconds(found: _Clauses, line: Line) -> float | None:
+def _seconds(found: _Clauses) -> float | None:
     within = next((values for name, values in found if name == "within" and values), None)
-    if within is not None:
-        return _float(within[0])
-    stamp = _SINCE_START.match(line.mark.time or "")
-    if stamp is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in stamp.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    return _float(within[0]) if within is not None else None
 
 
 # --- the tables

@@ -14,6 +14,7 @@ from typing import Final
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role, threshold, usage
+from oomdoctor.families.remote_call import caller
 from oomdoctor.streams import Line, Page
 
 
@@ -119,6 +120,8 @@ _PART = re.compile(
     r"|The local object store|$)"
 )
 
+_SPILLING = re.compile(r"\b(?:Spilled|Restored) \d")
+
 _Found = Mapping[str, tuple[str, ...]]
 
 
@@ -126,9 +129,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     above = page.lines[max(0, index - 2) : index]
     if "Current usage:" in page.lines[index].text and any("at capacity" in line.text for line in above):
         return  # read with the line above, which alone names its writer
-    lines = _block(page, index)
+    lines = _block(page, index) if not _SPILLING.search(page.lines[index].text) else [page.lines[index]]
     found = _clauses("\n".join(line.text for line in lines))
-    about = _about(page, lines)
+    about = _about(page, index, lines)
     event = (
         _refusal(found, about)
         or _disk(found, about)
@@ -159,14 +162,9 @@ class _About:
     process: Process
 
 
-def _about(page: Page, lines: list[Line]) -> _About:
+def _about(page: Page, index: int, lines: list[Line]) -> _About:
     first = lines[0]
-    mark = first.mark
-    return _About(
-        Place(page.file, first.number, lines[-1].end, first.raw),
-        mark.time,
-        Process(pid=mark.pid, name=mark.name, node=mark.ip),
-    )
+    return _About(Place(page.file, first.number, lines[-1].end, first.raw), first.mark.time, caller(page, index))
 
 
 def _refusal(found: _Found, about: _About) -> Event | None:

@@ -1,0 +1,41 @@
+"""Ray's name for a remote call in an exception: "ray::LLMRayActor.update_weight() (pid=8805, ip=10.0.0.7, ...)"."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from oomdoctor.families.event import NOBODY, Process
+from oomdoctor.streams import Line, Page
+
+LINES_AROUND: Final = 60
+
+# Dask's and Tune's tasks have names with dashes, colons and tuples, and no brackets behind them.
+_CALL = re.compile(r"\b(ray::[^\s(][^\n]{0,200}?)\s?\(pid=(\d{1,9})(?:, ip=(\d{1,3}(?:\.\d{1,3}){3}))?")
+
+
+def caller(page: Page, index: int) -> Process:
+    """The remote call whose exception stands at the index: the nearest above it, of the same writer."""
+    line = page.lines[index]
+    for near in (line, *reversed(page.before(index, LINES_AROUND))):
+        match = _CALL.search(near.text)
+        if match:
+            return Process(pid=int(match[2]), name=match[1], node=match[3] or near.mark.ip)
+        if "Traceback (most recent call last)" in near.text and near is not line:
+            break
+    mark = line.mark
+    return Process(pid=mark.pid, name=mark.name, node=mark.ip) if mark.pid or mark.name else NOBODY
+
+
+def call_of(page: Page, lines: Sequence[Line], pids: Collection[int]) -> str | None:
+    """What one of these processes was called for, in the lines around a message."""
+    begin = bisect_left(page.lines, lines[0].number - LINES_AROUND, key=lambda line: line.number)
+    for line in page.lines[begin:]:
+        if line.number > lines[-1].number + LINES_AROUND:
+            break
+        match = _CALL.search(line.text)
+        if match and int(match[2]) in pids:
+            return match[1]
+    return None
