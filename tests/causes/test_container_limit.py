@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from system_logs import crash_of, quiet
+
+from oomdoctor.causes import Finding, NotEnough, RuledOut
+from oomdoctor.causes.container_limit import judge
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
+
+GLOBAL = """\
+oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=python,pid=71,uid=0
+Out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:60000000kB, file-rss:0kB, shmem-rss:0kB
+"""
+DESCRIBED = """\
+    Last State:     Terminated
+      Reason:       {reason}
+      Exit Code:    137
+    Limits:
+      memory:  48Gi
+"""
+
+
+def test_a_full_machine_is_no_limit() -> None:
+    judgement = judge(crash_of(GLOBAL))
+    assert isinstance(judgement, RuledOut)
+    assert "whole machine" in judgement.why
+
+
+def test_an_eviction_is_the_nodes_shortage() -> None:
+    crash = crash_of("  Warning  Evicted  2m  kubelet  The node was low on resource: memory. Container c was using 9Gi")
+    assert isinstance(judge(crash), RuledOut)
+
+
+def test_exit_code_137_beside_a_limit_proves_nothing_yet() -> None:
+    judgement = judge(crash_of(DESCRIBED.format(reason="Error")))
+    assert isinstance(judgement, NotEnough)
+    assert "48.00 GiB" in judgement.missing
+    assert judgement.next_evidence
+
+
+def test_a_bare_kill_says_nothing_of_a_limit() -> None:
+    assert judge(crash_of("Killed\n")) is None
+
+
+def test_a_limit_on_address_space_is_another_cause() -> None:
+    crash = crash_of("=>> PBS: job killed: vmem 67209216kb exceeded limit 67108864kb\n")
+    assert judge(crash) is None
+
+
+def test_page_cache_at_the_limit_is_quiet() -> None:
+    assert quiet("slurmstepd: error: Exceeded job memory limit at some point.\n")
+
+
+def test_the_kernels_record_names_the_group_and_its_figures() -> None:
+    log = (FIXTURES / "kernel" / "six-loader-workers-one-limit-6.18.log").read_text()
+    crash = crash_of(log)
+    judgement = judge(crash)
+    assert isinstance(judgement, Finding)
+    assert judgement.weight > 0.9
+    assert judgement.pool == crash.pool == "cgroup"
+    assert judgement.why == (
+        "The kernel hit the memory limit of /oomdoctor-test: 1.17 GiB in use, 1.17 GiB allowed; the machine itself may "
+        "have memory left. It killed pt_data_worker (PID 19669 of the host)."
+    )
+
+
+def test_slurm_explains_the_loaders_death() -> None:
+    crash = crash_of(
+        "RuntimeError: DataLoader worker (pid 310) is killed by signal: Killed. \n"
+        "slurmstepd: error: Detected 3 oom_kill events in StepId=812.0. Some of the step tasks have been OOM Killed.\n"
+    )
+    judgement = judge(crash)
+    assert isinstance(judgement, Finding)
+    assert crash.root.kind == "limit-kill"
+    assert "Slurm" in judgement.why
+    assert "job 812.0" in judgement.why
+    assert "3 processes were killed" in judgement.why
+    assert "the job may have gone on" in judgement.against[0]
+
+
+def test_a_pods_limit_is_named() -> None:
+    judgement = judge(crash_of(DESCRIBED.format(reason="OOMKilled")))
+    assert isinstance(judgement, Finding)
+    assert judgement.why == "Kubernetes reports that the memory limit was hit, limit 48.00 GiB."
+
+
+def test_a_usage_below_the_limit_was_measured_at_another_moment() -> None:
+    judgement = judge(
+        crash_of("Restart Reason: OOMKill (memory exceeded)\nMemory Limit: 96Gi\nCurrent Memory Usage: ~12 GiB\n")
+    )
+    assert isinstance(judgement, Finding)
+    assert "12.00 GiB printed as in use were measured at another moment" in judgement.why

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from system_logs import crash_of
+
+from oomdoctor.causes import Finding
+from oomdoctor.causes.host_model_load import judge
+
+SHARDS = "Loading checkpoint shards:  60%|######    | 3/5 [00:09<00:06,  3.01s/it]"
+RECORD = (
+    "Out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:54525952kB, file-rss:0kB, shmem-rss:0kB\n"
+)
+
+
+def test_a_kill_in_training_is_not_loading() -> None:
+    assert judge(crash_of("step 10 loss 0.5\nstep 11 loss 0.4\nKilled\n")) is None
+
+
+def test_the_kernels_record_alone_does_not_say_what_was_done() -> None:
+    assert judge(crash_of(RECORD)) is None
+
+
+def test_a_refusal_elsewhere_is_not_loading() -> None:
+    assert judge(crash_of('  File "/home/u/prep.py", line 3, in tokenize\n    x = y\nMemoryError\n')) is None
+
+
+def test_a_kill_while_shards_load_is_a_hint() -> None:
+    judgement = judge(crash_of(SHARDS + "Killed\n"))
+    assert isinstance(judgement, Finding)
+    assert judgement.weight < 0.5
+    assert judgement.stage == "model_load"
+
+
+def test_with_the_kernels_record_it_is_more() -> None:
+    judgement = judge(crash_of(SHARDS + "Killed\n\n" + RECORD))
+    assert isinstance(judgement, Finding)
+    assert judgement.weight > 0.8
+    assert "python (PID 71) with 52.00 GiB of its own" in judgement.why
+
+
+def test_a_refusal_in_from_pretrained() -> None:
+    judgement = judge(
+        crash_of(
+            "Traceback (most recent call last):\n"
+            '  File "/opt/transformers/modeling_utils.py", line 4000, in from_pretrained\n'
+            "    state_dict = load_state_dict(file)\n"
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+            "you tried to allocate 1073741824 bytes. Error code 12 (Cannot allocate memory)\n"
+        )
+    )
+    assert isinstance(judgement, Finding)
+    assert "from_pretrained" in judgement.why
+    assert "1.00 GiB" in judgement.why

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from system_logs import crash_of, quiet
+
+from oomdoctor.causes import Finding
+from oomdoctor.causes.killed_without_evidence import DMESG, judge
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "+ timeout -s KILL 30 python serve.py\nrun.sh: line 3:  51 Killed   timeout -s KILL 30 python serve.py\n",
+        "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 10 DUE TO PREEMPTION ***\nsrun: error: n1: task 0: Killed\n",
+        "^C\nKeyboardInterrupt\nKilled\n",
+        "run.sh: line 3:  51 Segmentation fault      (core dumped) python train.py\n",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n",
+        "# exit code 137 means that the kernel killed it\n",
+        "Terminated\n",
+    ],
+)
+def test_an_end_that_is_explained_otherwise_is_quiet(log: str) -> None:
+    assert quiet(log)
+
+
+def test_a_proven_kill_needs_no_guess() -> None:
+    crash = crash_of(
+        "Killed\nOut of memory: Killed process 71 (python) total-vm:9kB, anon-rss:8kB, file-rss:0kB, shmem-rss:0kB\n"
+    )
+    assert judge(crash) is None
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Killed\n",
+        "已杀死\n",
+        "trainer-1 exited with code 137\n",
+        "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly\n",
+        "RuntimeError: DataLoader worker (pid 310) is killed by signal: Killed. \n",
+    ],
+)
+def test_a_kill_nobody_explains_is_a_question(log: str) -> None:
+    judgement = judge(crash_of(log))
+    assert isinstance(judgement, Finding)
+    assert judgement.weight < 0.5
+    assert judgement.next_evidence[0] == DMESG
+    assert "nothing printed here proves it" in judgement.why
+
+
+def test_slurms_job_is_asked_for_by_its_number() -> None:
+    judgement = judge(
+        crash_of("srun: job 8812 has been allocated resources\nsrun: error: n1: task 2: Killed\nSLURM_JOB_ID=8812\n")
+    )
+    assert isinstance(judgement, Finding)
+    assert "sacct -j 8812 --format=JobID,State,ExitCode,MaxRSS,ReqMem" in judgement.next_evidence
+
+
+def test_a_job_id_that_is_no_number_never_reaches_a_command() -> None:
+    judgement = judge(crash_of("SLURM_JOB_ID=8812;reboot\nSLURM_JOB_ID=$(reboot)\nsrun: error: n1: task 2: Killed\n"))
+    assert isinstance(judgement, Finding)
+    assert not any("reboot" in command for command in judgement.next_evidence)
+
+
+def test_a_limit_beside_it_names_the_pool() -> None:
+    judgement = judge(
+        crash_of(
+            '"limits": {\n  "memory": "64Mi"\n}\n"lastState": {"terminated": {"exitCode": 137, "reason": "Error"}}\n'
+        )
+    )
+    assert isinstance(judgement, Finding)
+    assert judgement.pool == "cgroup"
+    assert "64 MiB" in judgement.why

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from system_logs import crash_of, quiet
+
+from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.causes.pinned_memory_exhausted import judge
+
+BARE = "RuntimeError: CUDA error: out of memory\n"
+IN_PIN_MEMORY = """\
+Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/deepspeed/accelerator/cuda_accelerator.py", line 217, in pin_memory
+    return tensor.pin_memory()
+RuntimeError: CUDA error: out of memory
+"""
+FULL_CARD = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.14 GiB "
+    "of which 1.00 GiB is free. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by "
+    "PyTorch but unallocated.\n"
+)
+
+
+def test_a_full_card_is_not_the_hosts_memory() -> None:
+    assert judge(crash_of(FULL_CARD)) is None
+
+
+def test_a_bare_refusal_says_nothing_of_pinning() -> None:
+    assert judge(crash_of(BARE)) is None
+
+
+def test_a_refusal_after_a_full_card_is_the_cards() -> None:
+    crash = crash_of("DataLoader: pinned host buffers on\n" + FULL_CARD + BARE)
+    assert not isinstance(judge(crash), Finding)
+
+
+def test_llama_cpp_goes_on_with_pageable_memory() -> None:
+    assert quiet("ggml_cuda_host_malloc: failed to allocate 8192.00 MiB of pinned memory: out of memory\n")
+
+
+def test_the_warning_without_an_accelerator_is_quiet() -> None:
+    assert quiet("UserWarning: 'pin_memory' argument is set as true but no accelerator is found\n")
+
+
+def test_the_traceback_tells() -> None:
+    crash = crash_of(IN_PIN_MEMORY)
+    judgement = judge(crash)
+    assert isinstance(judgement, Finding)
+    assert judgement.pool == crash.pool == "pinned"
+    assert judgement.weight > 0.7
+
+
+def test_pinning_in_the_log_is_a_hint() -> None:
+    judgement = judge(crash_of("Environment: {'pin_shared_memory': True}\n" + BARE))
+    assert isinstance(judgement, Finding)
+    assert judgement.weight <= 0.5
+    assert judgement.against
+
+
+def test_states_kept_on_the_host_are_pinned() -> None:
+    judgement = judge(
+        crash_of(
+            "Traceback (most recent call last):\n"
+            '  File "/opt/deepspeed/runtime/zero/stage3.py", line 543, in _create_param_groups_fp16_flat_cpu_memory\n'
+            "    torch.empty(int(flat_buffer_size),\n" + BARE
+        )
+    )
+    assert isinstance(judgement, Finding)
+    assert 0.5 < judgement.weight < 0.7
+
+
+def test_network_cards_need_another_limit() -> None:
+    judgement = judge(crash_of("n1:7:9 [0] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory\n"))
+    assert isinstance(judgement, Finding)
+    assert judgement.knobs[0] == "raise-memlock"
+    assert "unpin-memory" not in judgement.knobs
+
+
+def test_a_drawn_traceback_without_its_message_is_a_hint() -> None:
+    judgement = judge(crash_of("│ ❱ 217 │   │   return tensor.pin_memory()                     │\n"))
+    assert isinstance(judgement, Finding)
+    assert judgement.weight == 0.5
+
+
+def test_a_drawn_traceback_with_another_message_is_not_it() -> None:
+    assert quiet(
+        "│ ❱ 217 │   │   return tensor.pin_memory()                     │\n"
+        "╰──────────────────────────────────────────────────╯\n"
+        "RuntimeError: Need to provide pin_memory allocator to use pin memory.\n"
+    )
+
+
+def test_the_pool_decides_who_is_asked() -> None:
+    judgement = judge(crash_of("Killed\n"))
+    assert not isinstance(judgement, Finding | RuledOut)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from system_logs import crash_of, quiet
+
+from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.causes.shm_too_small import judge
+
+REFUSED = "RuntimeError: unable to allocate shared memory(shm) for file </torch_7_1_3>: No space left on device (28)\n"
+BUS = "srun: error: n18: task 13: Bus error\n"
+
+
+def test_on_chip_shared_memory_is_quiet() -> None:
+    assert quiet(
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Limit: 101376\n"
+    )
+
+
+def test_a_full_disk_and_file_descriptors_are_quiet() -> None:
+    assert quiet("OSError: [Errno 28] No space left on device: '/data/step-3/model.pt'\n")
+    assert quiet("RuntimeError: received 0 items of ancdata\n")
+
+
+def test_a_bus_error_with_room_in_shm_is_not_it() -> None:
+    judgement = judge(crash_of("tmpfs            16G  4.1G   12G  26% /dev/shm\n" + BUS))
+    assert isinstance(judgement, RuledOut)
+    assert "26%" in judgement.why
+
+
+def test_a_bare_kill_says_nothing_of_shm() -> None:
+    assert judge(crash_of("Killed\n")) is None
+
+
+def test_a_bus_error_alone_is_a_hint() -> None:
+    judgement = judge(crash_of(BUS))
+    assert isinstance(judgement, Finding)
+    assert judgement.weight < 0.5
+    assert judgement.next_evidence == ("df -h /dev/shm",)
+    assert judgement.against
+
+
+def test_a_refused_segment_is_named() -> None:
+    judgement = judge(crash_of(REFUSED))
+    assert isinstance(judgement, Finding)
+    assert judgement.why == "PyTorch's loader workers found no room in /dev/shm."
+    assert judgement.weight > 0.9
+    assert judgement.next_evidence == ("df -h /dev/shm",)
+
+
+def test_dockers_default_is_recognised() -> None:
+    judgement = judge(crash_of("shm              64M   64M     0 100% /dev/shm\n" + REFUSED))
+    assert isinstance(judgement, Finding)
+    assert "It holds 64 MiB, docker's default and was 100% full" in judgement.why
+    assert judgement.next_evidence == ()
+
+
+def test_nccls_segment_comes_with_its_size() -> None:
+    judgement = judge(
+        crash_of("n1:7:9 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a1 (size 33030528)\n")
+    )
+    assert isinstance(judgement, Finding)
+    assert judgement.why.startswith("NCCL asked for 32 MiB and found no room")
