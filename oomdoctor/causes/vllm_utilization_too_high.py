@@ -8,7 +8,7 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.card import Card, card_of
-from oomdoctor.incident.engine_facts import EngineFacts, beside_engine, facts, in_engine, phase
+from oomdoctor.incident.engine_facts import TRAINERS, EngineFacts, beside_engine, facts, in_engine, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, show
 
@@ -28,6 +28,15 @@ _DOING = {
 }
 # Frameworks in which the engine shares the trainer's cards unless they are told otherwise.
 _SHARE_CARDS = ("open-reasoner-zero", "verl", "simplerl-reason", "easyr1", "rllm")
+# Where a trainer shares the card, what the engine does with its requests changes nothing for it.
+_SHARED_CARD_KNOBS = (
+    "lower-engine-reservation",
+    "engine-sleep",
+    "offload-optimizer",
+    "offload-parameters",
+    "separate-placement",
+    "shorter-context",
+)
 _STARTING = ("model_load", "engine_init", "launch", "unknown")
 
 
@@ -53,7 +62,7 @@ def _at_start(crash: Crash, start: NotEnoughFree) -> Judgement | None:
         f"was free when it started. The largest share that this leaves is {fits:.2f}."
     )
     against = []
-    weight = 0.9 if others < SMALL_NEIGHBOUR else 0.6 if others < LARGE_NEIGHBOUR * total else 0.5
+    weight = 0.9 if others < SMALL_NEIGHBOUR else 0.7 if others < 0.15 * total else 0.5
     weights = facts(crash).weights_bytes
     if fits <= 0.05 or (weights is not None and fits * total < weights):
         against.append(f"no share helps: {show(free)} does not hold the model, {show(others)} is in use already")
@@ -72,7 +81,8 @@ def _in_engine(crash: Crash) -> Judgement | None:
     weight = _WEIGHTS.get(doing or "", 0.55)
     against: list[str] = []
     if isinstance(root, DeviceOutOfMemory) and root.total_bytes:
-        weight -= _doubt(card_of(root), doing, against)
+        card = card_of(root)
+        weight = 0.88 if _certain(card, doing) else weight - _doubt(card, doing, against)
     elif doing is None:
         weight = 0.35
     return Finding(
@@ -80,6 +90,7 @@ def _in_engine(crash: Crash) -> Judgement | None:
         why=f"{_share(known)} {_ran_out(root, doing)} Smaller batches do not make the share smaller.",
         evidence=(root,),
         against=tuple(against),
+        knobs=_SHARED_CARD_KNOBS if crash.context.frameworks.keys() & TRAINERS else (),
     )
 
 
@@ -101,6 +112,12 @@ def _ran_out(root: object, doing: str | None) -> str:
         return f"It got no more memory {when}.".replace(" .", ".")
     rest = f" with {show(root.free_bytes)} free" if root.free_bytes is not None else ""
     return f"It asked for {show(root.tried_bytes)}{rest} {when}".rstrip() + "."
+
+
+def _certain(card: Card, doing: str | None) -> bool:
+    """The engine was taking the memory of its share when the card was full, and it holds most of it itself."""
+    held = card.own_bytes or card.allocated_bytes
+    return doing in ("allocating", "waking") and held is not None and held > 0.75 * (card.total_bytes or held)
 
 
 def _doubt(card: Card, doing: str | None, against: list[str]) -> float:
@@ -139,7 +156,7 @@ def _beside_engine(crash: Crash, root: DeviceOutOfMemory) -> Judgement | None:
         weight = 0.3
         seen = f"the trainer on the same card holds or asks for {show(wanted)}; the engine may be asleep by then"
     why = f"{_share(known)} The models of this job share their cards: {seen}, and together that is more than there is."
-    return Finding(weight=weight, why=why, evidence=(root,))
+    return Finding(weight=weight, why=why, evidence=(root,), knobs=_SHARED_CARD_KNOBS)
 
 
 def _shares_cards(crash: Crash) -> bool:

@@ -231,16 +231,21 @@ def _of_the_crash(crash: Crash) -> Iterator[Event]:
 
 def in_engine(crash: Crash) -> bool:
     """Whether it was an engine that asked: its frames, or the name of its process."""
-    if any(_ENGINE_FILE.search(frame.file) for frame in crash.root.around.trace):
+    trace = crash.root.around.trace
+    if any(_ENGINE_FILE.search(frame.file) for frame in trace):
+        return True
+    # The actor that a remote call of Ray was made to, wherever the call came from
+    remote = next((frame.function for frame in reversed(trace) if frame.file == "ray"), None)
+    if remote is not None and _ENGINE_PROCESS.search(remote):
         return True
     process = crash.root.process
     if process.role == "engine" or (process.name is not None and _ENGINE_PROCESS.search(process.name)):
         return True
     # Where neither tells, the log speaks of nothing but an engine, or the lines around do.
-    if any(_TRAINER_FILE.search(frame.file) for frame in crash.root.around.trace):
+    if any(_TRAINER_FILE.search(frame.file) for frame in trace):
         return False
     running = crash.context.frameworks.keys()
-    if running & TRAINERS and crash.root.around.trace:
+    if running & TRAINERS and trace:
         return False
     alone = any(name in running for name in ENGINES) and not running & TRAINERS
     return alone or crash.mentions(_ENGINE_WORDS) is not None

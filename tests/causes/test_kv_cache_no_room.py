@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from engine_logs import NO_BLOCKS, RUNNER, context_too_long, judged, refusal, started, traceback, v0_account, weight
+
+from oomdoctor.causes import Finding
+
+CAUSE = "kv-cache-no-room"
+
+
+def test_a_refused_allocation_is_the_opposite() -> None:
+    assert judged(CAUSE, traceback((RUNNER, "execute_model"), end=refusal("1.00 GiB", 23.5, 0.1, 23, 22))) is None
+
+
+def test_a_cache_that_is_only_too_short() -> None:
+    assert judged(CAUSE, context_too_long(65536, 12.0, 7.47)) is None
+    assert weight(CAUSE, context_too_long(65536, 12.0, -0.47)) >= 0.85
+
+
+def test_the_account_explains_the_room() -> None:
+    finding = judged(CAUSE, v0_account(8.0, 0.75, 5.2, 1.42) + NO_BLOCKS)
+    assert isinstance(finding, Finding)
+    assert finding.weight >= 0.95
+    assert "6.00 GiB" in finding.why
+    assert "-676 MiB" in finding.why
+    assert finding.knobs[0] == "raise-engine-reservation"
+
+
+def test_heavy_activations_come_down_first() -> None:
+    finding = judged(CAUSE, v0_account(23.6, 0.9, 16.0, 6.2) + NO_BLOCKS)
+    assert isinstance(finding, Finding)
+    assert finding.knobs[0] == "smaller-prefill"
+
+
+def test_no_share_helps_where_the_whole_card_would_not_do() -> None:
+    finding = judged(CAUSE, v0_account(23.6, 0.9, 23.2, 0.5) + NO_BLOCKS)
+    assert isinstance(finding, Finding)
+    assert "raise-engine-reservation" not in finding.knobs
+
+
+def test_a_version_that_counts_its_neighbours_is_said_to() -> None:
+    finding = judged(CAUSE, started("0.8.5") + NO_BLOCKS)
+    assert isinstance(finding, Finding)
+    assert "counts the memory of other processes" in finding.against[0]
+    later = judged(CAUSE, started("0.10.2") + NO_BLOCKS)
+    assert isinstance(later, Finding)
+    assert later.against == ()
+
+
+def test_state_blocks_of_mamba_layers() -> None:
+    log = (
+        "(EngineCore pid=1) ValueError: max_num_seqs (256) exceeds available Mamba cache blocks (173). Please lower "
+        "max_num_seqs to at most 173 or increase gpu_memory_utilization.\n"
+    )
+    finding = judged(CAUSE, log)
+    assert isinstance(finding, Finding)
+    assert finding.knobs[0] == "fewer-sequences"

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from engine_logs import ENCODER_ANNOUNCED, RUNNER, judged, refusal, traceback, weight
+
+from oomdoctor.causes import Finding, RuledOut
+
+CAUSE = "multimodal-profiling"
+FULL = refusal("18.00 GiB", 44.53, 1.2, 43.2, 42.0)
+
+
+def test_a_profiling_run_of_a_language_model() -> None:
+    log = traceback((RUNNER, "profile_run"), ("vllm/model_executor/models/llama.py", "forward"), end=FULL)
+    assert judged(CAUSE, log) is None
+
+
+def test_a_vision_model_in_training() -> None:
+    log = traceback(
+        ("transformers/trainer.py", "training_step"), ("transformers/models/vit/modeling.py", "visual"), end=FULL
+    )
+    assert judged(CAUSE, log) is None
+
+
+def test_an_encoder_that_was_profiled_before() -> None:
+    log = ENCODER_ANNOUNCED + traceback((RUNNER, "_allocate_kv_cache_tensors"), end=FULL)
+    assert isinstance(judged(CAUSE, log), RuledOut)
+
+
+@pytest.mark.parametrize(
+    ("log", "at_least"),
+    [
+        (traceback((RUNNER, "profile_run"), (RUNNER, "_process_image_input"), end=FULL), 0.85),
+        (ENCODER_ANNOUNCED + traceback((RUNNER, "profile_run"), end=FULL), 0.6),
+    ],
+)
+def test_profiling_an_encoder(log: str, at_least: float) -> None:
+    assert weight(CAUSE, log) >= at_least
+
+
+def test_what_it_is_profiled_with_is_said() -> None:
+    log = ENCODER_ANNOUNCED + traceback(
+        (RUNNER, "profile_run"), ("vllm/model_executor/models/vision.py", "forward"), end=FULL
+    )
+    finding = judged(CAUSE, log)
+    assert isinstance(finding, Finding)
+    assert "1 video items" in finding.why
+    assert finding.knobs == ()
+
+
+def test_an_encoder_while_serving() -> None:
+    log = traceback((RUNNER, "execute_model"), (RUNNER, "_execute_mm_encoder"), end=FULL)
+    finding = judged(CAUSE, log)
+    assert isinstance(finding, Finding)
+    assert finding.stage == "serving"

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from engine_logs import NO_BLOCKS, judged, not_enough_free, refusal
+
+from oomdoctor.causes import Finding
+
+CAUSE = "profiling-race"
+
+
+def disturbed(initial: str, current: str) -> str:
+    return (
+        f"AssertionError: Error in memory profiling. Initial free memory {initial}, current free memory {current}. "
+        "This happens when other processes sharing the same container release GPU memory while vLLM is profiling.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "log", [not_enough_free(3.22, 4.0, 0.9), NO_BLOCKS, refusal("2.00 GiB", 23.55, 1.0, 22.0, 21.0)]
+)
+def test_failures_for_want_of_memory(log: str) -> None:
+    assert judged(CAUSE, log + "\n") is None
+
+
+def test_a_neighbour_that_freed_memory() -> None:
+    finding = judged(CAUSE, disturbed("14.31488037109375 GiB", "22.7919921875 GiB"))
+    assert isinstance(finding, Finding)
+    assert finding.weight >= 0.9
+    assert "from 14.31 GiB to 22.79 GiB" in finding.why
+    assert "No memory was short" in finding.why
+
+
+def test_equal_figures_are_a_weaker_sign() -> None:
+    finding = judged(CAUSE, disturbed("30.3 GiB", "30.3 GiB"))
+    assert isinstance(finding, Finding)
+    assert finding.weight < 0.9
+    assert finding.against
+
+
+def test_weights_on_another_card() -> None:
+    log = "INFO 08-01 10:00:00 model_runner.py:926] Loading model weights took 0.0000 GB\n"
+    finding = judged(CAUSE, log + disturbed("35180838912", "35316957184"))
+    assert isinstance(finding, Finding)
+    assert "another one" in finding.against[0]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+from engine_logs import NO_BLOCKS, RUNNER, judged, not_enough_free, refusal, traceback, weight
+
+from oomdoctor.causes import Finding, RuledOut
+
+CAUSE = "vllm-utilization-too-high"
+FULL = refusal("96.00 MiB", 23.55, 0.05, 23.4, 22.7)
+
+
+def in_vllm(*functions: str) -> str:
+    frames = (("vllm/v1/engine/core.py", "run_engine_core"), *((RUNNER, function) for function in functions))
+    return traceback(*frames, end=FULL)
+
+
+@pytest.mark.parametrize("function", ["load_model", "profile_run", "determine_available_memory"])
+def test_before_the_share_is_taken_it_is_ruled_out(function: str) -> None:
+    assert isinstance(judged(CAUSE, in_vllm(function, "forward")), RuledOut)
+
+
+def test_a_trainer_alone_has_no_engine() -> None:
+    log = traceback(("transformers/trainer.py", "training_step"), ("torch/autograd/graph.py", "backward"), end=FULL)
+    assert judged(CAUSE, log) is None
+
+
+def test_a_trainer_whose_engine_is_elsewhere() -> None:
+    log = "INFO gpu_memory_utilization=0.85\n" + traceback(("openrlhf/trainer/ppo.py", "training_step"), end=FULL)
+    assert judged(CAUSE, log) is None
+
+
+def test_no_room_for_the_cache_is_the_opposite() -> None:
+    assert judged(CAUSE, NO_BLOCKS) is None
+
+
+def test_where_others_fill_the_card_it_comes_behind() -> None:
+    assert weight(CAUSE, not_enough_free(0.49, 79.32, 0.6)) < 0.5
+    assert weight(CAUSE, not_enough_free(31.44, 47.38, 0.95)) <= 0.5
+
+
+def test_a_share_that_ignores_a_small_neighbour() -> None:
+    finding = judged(CAUSE, not_enough_free(3.22, 4.0, 0.9))
+    assert isinstance(finding, Finding)
+    assert finding.weight >= 0.9
+    assert "0.80" in finding.why
+
+
+def test_the_rank_with_the_least_room_decides() -> None:
+    finding = judged(CAUSE, not_enough_free(70.2, 79.2, 0.92) + not_enough_free(60.1, 79.2, 0.92))
+    assert isinstance(finding, Finding)
+    assert "0.75" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("function", "at_least"),
+    [("_allocate_kv_cache_tensors", 0.85), ("wake_up", 0.85), ("execute_model", 0.7), ("capture_model", 0.5)],
+)
+def test_after_the_share_is_taken(function: str, at_least: float) -> None:
+    assert weight(CAUSE, in_vllm(function, "forward")) >= at_least
+
+
+def test_an_engine_that_holds_little_while_serving() -> None:
+    half = traceback((RUNNER, "execute_model"), end=refusal("16.00 GiB", 79.15, 9.0, 40.0, 39.0))
+    assert 0 < weight(CAUSE, half) < weight(CAUSE, in_vllm("execute_model"))
+
+
+def test_a_trainer_beside_the_engines_process() -> None:
+    refused = refusal("1.50 GiB", 79.15, 0.4, 23.65, 22.0).replace(
+        "Including", "Process 811 has 55.10 GiB memory in use. Including"
+    )
+    log = "INFO gpu_memory_utilization=0.7\n" + traceback(("openrlhf/models/actor.py", "forward"), end=refused)
+    finding = judged(CAUSE, log)
+    assert isinstance(finding, Finding)
+    assert "55.10 GiB" in finding.why
+
+
+def test_the_sleep_allocator_gets_its_memory_back_no_more() -> None:
+    log = traceback(
+        ("vllm/entrypoints/llm.py", "wake_up"),
+        ("vllm/device_allocator/cumem.py", "create_and_map"),
+        end="RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
+    )
+    assert weight(CAUSE, log) >= 0.7
+
+
+def test_what_the_message_asks_for_the_trainers_first_when_they_share_the_card() -> None:
+    alone = judged(CAUSE, in_vllm("_allocate_kv_cache_tensors"))
+    shared = judged(CAUSE, "INFO openrlhf/trainer starts\n" + in_vllm("_allocate_kv_cache_tensors"))
+    assert isinstance(alone, Finding)
+    assert isinstance(shared, Finding)
+    assert alone.knobs == ()
+    assert shared.knobs[:2] == ("lower-engine-reservation", "engine-sleep")
+    assert "smaller-prefill" not in shared.knobs

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from engine_logs import judged, refusal, traceback, weight
+
+from oomdoctor.causes import RuledOut
+
+CAUSE = "weight-sync-spike"
+FULL = refusal("1.20 GiB", 79.15, 0.3, 78.5, 70.1)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (("openrlhf/trainer/ray/ppo_actor.py", "training_step"), ("torch/autograd/graph.py", "backward")),
+        (("deepspeed/runtime/zero/partition_parameters.py", "all_gather"),),
+        (
+            ("transformers/trainer.py", "save_model"),
+            ("deepspeed/runtime/engine.py", "_zero3_consolidated_16bit_state_dict"),
+        ),
+        (("vllm/v1/worker/gpu_model_runner.py", "load_model"), ("vllm/model_executor/models/llama.py", "load_weights")),
+    ],
+)
+def test_other_gathering_and_loading(frames: tuple[tuple[str, str], ...]) -> None:
+    assert weight(CAUSE, traceback(*frames, end=FULL)) == 0
+
+
+def test_waking_up_comes_before() -> None:
+    log = traceback(
+        ("openrlhf/trainer/ray/vllm_engine.py", "wake_up"),
+        ("vllm/device_allocator/cumem.py", "create_and_map"),
+        end="RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
+    )
+    assert isinstance(judged(CAUSE, log), RuledOut)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (
+            ("openrlhf/trainer/ray/ppo_actor.py", "_broadcast_to_vllm"),
+            ("torch/distributed/distributed_c10d.py", "broadcast"),
+        ),
+        (
+            ("verl/workers/sharding_manager/fsdp_vllm.py", "update_params"),
+            ("verl/workers/fsdp_workers.py", "rollout_mode"),
+        ),
+        (("trl/trainer/grpo_trainer.py", "_move_model_to_vllm"), ("torch/distributed/tensor/_api.py", "full_tensor")),
+        (("vllm/worker/worker.py", "update_weight"), ("vllm/model_executor/models/llama.py", "load_weights")),
+    ],
+)
+def test_handing_the_weights_over(frames: tuple[tuple[str, str], ...]) -> None:
+    assert weight(CAUSE, traceback(*frames, end=FULL)) >= 0.7
