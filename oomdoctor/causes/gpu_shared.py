@@ -44,10 +44,10 @@ def judge(crash: Crash) -> Judgement | None:
 def _held(it: Card) -> tuple[int, str, float] | None:
     """What is not this process's: how much, whose, and how much of the card it has to be to count."""
     hidden, listed = it.unaccounted_bytes, it.others_bytes
-    if hidden is not None and listed is not None and hidden > listed:
+    if hidden is not None and listed is not None and hidden > max(listed, LITTLE * (it.total_bytes or 0)):
         return hidden + listed, "Processes that the driver does not list here", HIDDEN
     if listed is not None:
-        return listed + (hidden or 0), _names(it), MUCH
+        return listed, _names(it), MUCH
     if it.beyond_bytes is not None:
         # Older messages do not split it; what is not PyTorch's in this process itself is taken off.
         others = max(it.beyond_bytes - OUTSIDE_PYTORCH // 4, 0)

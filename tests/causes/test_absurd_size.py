@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from gpu_logs import FORWARD, finding, ranking, refused, ruled_out, says, trace
+
+from oomdoctor.causes.absurd_size import CAUSE
+
+
+def test_not_a_size_that_cards_have() -> None:
+    assert "512 MiB of 79.15 GiB" in ruled_out(CAUSE, refused())
+
+
+def test_not_a_little_more_than_the_card() -> None:
+    assert says(CAUSE, refused(tried="96.00 GiB")) is None
+
+
+def test_not_a_refusal_without_figures() -> None:
+    assert says(CAUSE, "RuntimeError: CUDA error: out of memory") is None
+
+
+def test_several_cards_worth_may_be_meant() -> None:
+    found = finding(CAUSE, refused(tried="1141.05 GiB"))
+    assert found.weight <= 0.5
+    assert found.against
+
+
+def test_more_than_any_machine_has() -> None:
+    lines = (*trace(FORWARD), refused(tried="3355443.20 GiB", free="70.00 GiB", own="9.00 GiB", allocated="8.00 GiB"))
+    assert finding(CAUSE, *lines).weight >= 0.9
+    assert ranking(*lines)[0] == "absurd-size"

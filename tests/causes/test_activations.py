@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, LOSS, finding, ranking, refused, ruled_out, says, trace
+
+from oomdoctor.causes.activations import CAUSE
+
+
+def test_not_while_the_weights_are_loaded() -> None:
+    assert "no activations" in ruled_out(CAUSE, *trace(LOADING), refused())
+
+
+def test_not_in_the_optimizers_step() -> None:
+    assert "no activations" in ruled_out(CAUSE, *trace(ADAM), refused())
+
+
+def test_nothing_is_said_of_a_bare_message() -> None:
+    assert says(CAUSE, refused()) is None
+
+
+def test_not_first_when_the_innermost_frames_work_on_the_logits() -> None:
+    assert ranking(*trace(FORWARD, LOSS), refused(tried="9.28 GiB"))[:2] == ["logits-spike", "activations"]
+
+
+def test_weaker_when_this_process_holds_less_than_half_of_the_card() -> None:
+    found = finding(CAUSE, *trace(FORWARD), refused(own="20.00 GiB", allocated="18.00 GiB", others=((4, "58.80 GiB"),)))
+    assert found.weight <= 0.4
+    assert "25% of the card" in found.against[-1]
+
+
+def test_in_an_engine_that_serves_it_is_at_most_one_of_two() -> None:
+    serving = trace(("vllm/v1/worker/gpu_model_runner.py", "execute_model", "model_output = self.model("), FORWARD)
+    found = finding(CAUSE, *serving, refused())
+    assert found.weight <= 0.55
+    assert found.knobs[0] == "lower-engine-reservation"
+
+
+def test_the_backward_pass_of_a_training_step() -> None:
+    found = finding(CAUSE, *trace(BACKWARD), refused(tried="2.47 GiB"))
+    assert found.weight >= 0.7
+    assert "backward pass" in found.why
+    assert ranking(*trace(BACKWARD), refused(tried="2.47 GiB"))[0] == "activations"
+
+
+def test_a_recomputed_forward_pass_is_part_of_the_backward_pass() -> None:
+    checkpoint = ("torch/utils/checkpoint.py", "recompute_fn", "fn(*args, **kwargs)")
+    assert "backward pass" in finding(CAUSE, *trace(BACKWARD, checkpoint, FORWARD), refused()).why
+
+
+def test_tensorflow_names_the_shape() -> None:
+    line = (
+        "ResourceExhaustedError: OOM when allocating tensor with shape[64,512,128,128] and type float on "
+        "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
+    )
+    assert "[64,512,128,128]" in finding(CAUSE, line).why

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from gpu_logs import BACKWARD, finding, ranking, refused, ruled_out, says, trace
+
+from oomdoctor.causes import Finding
+from oomdoctor.causes.allocator_cap import CAUSE
+
+
+def test_not_a_message_without_a_limit() -> None:
+    assert "states no limit" in ruled_out(CAUSE, refused())
+
+
+def test_not_a_limit_that_is_kept() -> None:
+    line = refused(
+        tried="1.00 GiB", own="40.00 GiB", allocated="38.00 GiB", unallocated="1.00 GiB", allowed="60.00 GiB"
+    )
+    assert "within the 60.00 GiB allowed" in ruled_out(CAUSE, line)
+
+
+def test_not_first_when_the_card_is_full_as_well() -> None:
+    found = finding(CAUSE, *trace(BACKWARD), refused(tried="2.00 GiB", allowed="77.80 GiB"))
+    assert found.weight <= 0.6
+    assert found.against
+
+
+def test_not_a_large_request_on_xpu_that_did_not_fit_anyway() -> None:
+    line = refused(tried="5.00 GiB", total="15.11 GiB", free="1.00 GiB", own=None, allocated="13.00 GiB", device="XPU")
+    assert not isinstance(says(CAUSE, line), Finding)
+
+
+def test_a_fraction_with_most_of_the_card_free() -> None:
+    line = refused(
+        tried="20.00 MiB",
+        free="31.40 GiB",
+        own="47.70 GiB",
+        allocated="47.40 GiB",
+        unallocated="58.00 MiB",
+        allowed="47.46 GiB",
+    )
+    assert finding(CAUSE, line).weight >= 0.9
+    assert ranking(line)[0] == "allocator-cap"
+
+
+def test_one_allocation_too_large_for_the_driver() -> None:
+    assert finding(CAUSE, "RuntimeError: Invalid buffer size: 22.75 GB").weight >= 0.8
+    line = refused(
+        tried="4.50 GiB",
+        total="15.11 GiB",
+        free="14.00 GiB",
+        own=None,
+        allocated="0 bytes",
+        unallocated="0 bytes",
+        device="XPU",
+    )
+    assert "limits the size of each" in finding(CAUSE, line).why
+
+
+def test_apples_watermark_counts_what_others_hold() -> None:
+    mps = (
+        "RuntimeError: MPS backend out of memory (MPS allocated: {} GB, other allocations: {} GB, max allowed: "
+        "18.13 GB). Tried to allocate 1.90 GB on private pool."
+    )
+    assert finding(CAUSE, mps.format("4.00", "12.60")).weight > finding(CAUSE, mps.format("14.00", "2.60")).weight

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from gpu_logs import FORWARD, finding, missing, ranking, refused, ruled_out, trace
+
+from oomdoctor.causes.allocator_fragmentation import CAUSE
+
+HINT = (
+    " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to "
+    "avoid fragmentation."
+)
+
+
+def test_not_the_hint_that_is_always_printed() -> None:
+    why = ruled_out(CAUSE, refused(tried="2.00 GiB", allocated="77.90 GiB", unallocated="46.00 MiB") + HINT)
+    assert "46 MiB reserved but unallocated is 0.1% of the card" in why
+
+
+def test_not_a_rest_that_would_not_do_in_one_piece_either() -> None:
+    assert "less than the 8.36 GiB asked for" in ruled_out(
+        CAUSE, refused(tried="8.36 GiB", allocated="40.30 GiB", unallocated="4.91 GiB")
+    )
+
+
+def test_not_an_ordinary_cache() -> None:
+    assert "an ordinary cache" in ruled_out(
+        CAUSE, refused(tried="1.00 GiB", allocated="60.00 GiB", unallocated="2.00 GiB")
+    )
+
+
+def test_not_when_the_card_itself_has_room() -> None:
+    line = refused(
+        tried="2.00 MiB",
+        free="201.75 GiB",
+        total="287.98 GiB",
+        own=None,
+        allocated="69.40 GiB",
+        unallocated="15.62 GiB",
+    )
+    assert "are free beside it" in ruled_out(CAUSE, line)
+
+
+def test_not_when_the_cure_is_set_already() -> None:
+    lines = (
+        "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        refused(tried="3.00 GiB", allocated="31.66 GiB", unallocated="4.11 GiB"),
+    )
+    assert "set already" in ruled_out(CAUSE, *lines)
+
+
+def test_a_cut_message_is_not_enough() -> None:
+    assert "reserved but unallocated" in missing(CAUSE, refused(unallocated=None))
+
+
+def test_graph_pools_of_old_versions_speak_against_it() -> None:
+    graphs = trace(("vllm/worker/model_runner.py", "capture", "with torch.cuda.graph(self._graph):"))
+    found = finding(CAUSE, *graphs, refused(tried="1.00 GiB", allocated="31.00 GiB", unallocated="6.00 GiB"))
+    assert found.weight < 0.5
+    assert found.against
+
+
+def test_more_idle_than_asked_for_decides() -> None:
+    found = finding(CAUSE, *trace(FORWARD), refused(tried="3.15 GiB", allocated="31.66 GiB", unallocated="4.11 GiB"))
+    assert found.weight >= 0.9
+    assert "4.11 GiB" in found.why
+    assert "3.15 GiB" in found.why
+
+
+def test_the_old_messages_reserved_figure_gives_the_idle_part() -> None:
+    line = (
+        "RuntimeError: CUDA out of memory. Tried to allocate 3.25 GiB (GPU 2; 23.69 GiB total capacity; 14.40 GiB "
+        "already allocated; 1.98 GiB free; 20.71 GiB reserved in total by PyTorch)"
+    )
+    assert "6.31 GiB" in finding(CAUSE, line).why
+
+
+def test_it_comes_before_the_pass_that_it_happened_in() -> None:
+    line = refused(tried="3.15 GiB", total="39.39 GiB", own="36.30 GiB", allocated="31.66 GiB", unallocated="4.11 GiB")
+    lines = (*trace(FORWARD), line)
+    assert ranking(*lines)[:2] == ["allocator-fragmentation", "activations"]

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from gpu_logs import BACKWARD, FORWARD, finding, ranking, refused, ruled_out, says, trace
+
+from oomdoctor.causes import Finding
+from oomdoctor.causes.eval_accumulation import CAUSE
+
+EVALUATE = ("transformers/trainer.py", "evaluate", "output = self.prediction_loop(eval_dataloader)")
+JOIN = ("transformers/trainer.py", "prediction_loop", "preds = torch.cat((preds, logits), dim=0)")
+
+
+def test_not_in_the_backward_pass() -> None:
+    assert "backward" in ruled_out(CAUSE, *trace(BACKWARD), refused())
+
+
+def test_not_a_cat_of_the_model_itself() -> None:
+    cat = (
+        "transformers/cache_utils.py",
+        "update",
+        "self.key_cache[i] = torch.cat([self.key_cache[i], key_states], dim=-2)",
+    )
+    assert not isinstance(says(CAUSE, *trace(FORWARD, cat), refused()), Finding)
+
+
+def test_an_evaluation_that_only_computes_is_a_weak_sign() -> None:
+    found = finding(CAUSE, *trace(EVALUATE, FORWARD), refused())
+    assert found.weight <= 0.4
+    assert found.against
+
+
+def test_predictions_that_are_joined_name_it() -> None:
+    lines = (*trace(EVALUATE, JOIN), refused(tried="7.64 GiB"))
+    assert finding(CAUSE, *lines).weight >= 0.8
+    assert ranking(*lines)[0] == "eval-accumulation"
+
+
+def test_the_newer_trainers_function_names_it() -> None:
+    concat = (
+        "transformers/trainer_pt_utils.py",
+        "nested_concat",
+        "return torch_pad_and_concatenate(tensors, new_tensors)",
+    )
+    assert ranking(*trace(EVALUATE, concat), refused(tried="3.20 GiB"))[0] == "eval-accumulation"

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from gpu_logs import finding, ranking, refused, says
+
+from oomdoctor.causes import Finding
+from oomdoctor.causes.framework_preallocation import CAUSE
+
+LEFT = "E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: {} bytes free, {} bytes total."
+HANDLE = "E xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR"
+
+
+def test_not_a_card_with_room() -> None:
+    assert not isinstance(says(CAUSE, HANDLE, LEFT.format(6 * 2**30, 8 * 2**30)), Finding)
+
+
+def test_not_a_job_without_such_a_framework() -> None:
+    assert says(CAUSE, refused(own="4.00 GiB", allocated="3.00 GiB", others=((7, "74.80 GiB"),))) is None
+
+
+def test_not_jax_that_took_little() -> None:
+    lines = ("jax==0.4.35", refused(own="60.00 GiB", allocated="58.00 GiB", others=((7, "18.00 GiB"),)))
+    assert not isinstance(says(CAUSE, *lines), Finding)
+
+
+def test_a_handle_that_finds_three_quarters_taken() -> None:
+    found = finding(CAUSE, HANDLE, LEFT.format(700 * 2**20, 4 * 2**30))
+    assert found.weight >= 0.75
+    assert "700 MiB of 4.00 GiB" in found.why
+    assert ranking(HANDLE, LEFT.format(700 * 2**20, 4 * 2**30))[0] == "framework-preallocation"

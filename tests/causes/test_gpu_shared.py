@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from gpu_logs import finding, ranking, refused, ruled_out, says, trace
+
+from oomdoctor.causes.gpu_shared import CAUSE
+
+
+def test_not_a_process_that_is_this_one_itself() -> None:
+    line = refused(own=None, others=((214, "78.82 GiB"),))
+    assert "Other processes hold" in ruled_out(CAUSE, line)
+
+
+def test_not_a_card_that_this_process_fills() -> None:
+    assert "0.0%" in ruled_out(CAUSE, refused())
+
+
+def test_not_the_context_of_old_messages() -> None:
+    line = (
+        "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 23.69 GiB total capacity; 21.20 GiB "
+        "already allocated; 310.00 MiB free; 22.30 GiB reserved in total by PyTorch)"
+    )
+    assert "GiB" in ruled_out(CAUSE, line)
+
+
+def test_not_what_wsl_makes_up() -> None:
+    line = refused(total="31.84 GiB", free="0 bytes", own="17179869184.00 GiB", allocated="52.93 GiB")
+    assert says(CAUSE, line) is None
+
+
+def test_a_small_neighbour_is_no_more_than_a_hint() -> None:
+    found = finding(CAUSE, refused(own="68.00 GiB", allocated="66.00 GiB", others=((77, "10.60 GiB"),)))
+    assert found.weight <= 0.4
+
+
+def test_listed_processes_that_hold_most_of_it_decide() -> None:
+    found = finding(
+        CAUSE, refused(own="30.00 GiB", allocated="28.00 GiB", others=((51230, "40.10 GiB"), (51988, "8.40 GiB")))
+    )
+    assert found.weight >= 0.9
+    assert "48.50 GiB" in found.why
+    assert "51230, 51988" in found.why
+
+
+def test_processes_of_other_containers_are_found_by_subtraction() -> None:
+    found = finding(CAUSE, refused(own="40.00 GiB", allocated="38.00 GiB"))
+    assert found.weight >= 0.8
+    assert "does not list" in found.why
+
+
+def test_old_messages_show_it_by_subtraction() -> None:
+    line = (
+        "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 23.70 GiB total capacity; 1.21 GiB "
+        "already allocated; 6.69 MiB free; 1.22 GiB reserved in total by PyTorch)"
+    )
+    assert ranking(line)[0] == "gpu-shared"
+
+
+def test_an_engine_that_has_loaded_nothing_finds_the_card_taken() -> None:
+    line = (
+        "ValueError: Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization "
+        "(0.95, 45.01 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+    )
+    found = finding(CAUSE, line)
+    assert "15.94 GiB of 47.38 GiB" in found.why
+
+
+def test_a_refusal_of_the_first_touch_without_figures() -> None:
+    moving = trace(("torch/nn/modules/module.py", "convert", "return t.to(device, dtype, non_blocking)"))
+    assert 0.4 <= finding(CAUSE, *moving, "RuntimeError: CUDA error: out of memory").weight <= 0.6

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from gpu_logs import FORWARD, LOSS, finding, ranking, refused, ruled_out, says, trace
+
+from oomdoctor.causes.logits_spike import CAUSE
+
+
+def test_not_a_small_tensor() -> None:
+    assert "20 MiB were asked for" in ruled_out(CAUSE, *trace(FORWARD), refused(tried="20.00 MiB"))
+
+
+def test_not_attention() -> None:
+    attention = ("torch/nn/functional.py", "softmax", "ret = input.softmax(dim)")
+    assert says(CAUSE, *trace(FORWARD, attention), refused(tried="4.00 GiB")) is None
+
+
+def test_not_predictions_that_an_evaluation_joins() -> None:
+    joining = ("transformers/trainer.py", "prediction_loop", "preds = torch.cat((preds, logits), dim=0)")
+    assert says(CAUSE, *trace(joining), refused(tried="7.64 GiB")) is None
+
+
+def test_not_a_product_that_does_not_give_the_size() -> None:
+    launch = "python sft.py --vocab_size 128256 --per_device_train_batch_size 2 --max_seq_length 4096"
+    assert says(CAUSE, launch, refused(tried="5.10 GiB")) is None
+
+
+def test_a_small_request_in_the_loss_is_weaker() -> None:
+    found = finding(CAUSE, *trace(LOSS), refused(tried="96.00 MiB"))
+    assert found.weight < 0.6
+    assert found.against
+
+
+def test_the_innermost_frame_works_on_the_logits() -> None:
+    found = finding(CAUSE, *trace(FORWARD, LOSS), refused(tried="9.28 GiB"))
+    assert found.weight >= 0.8
+    assert "cross_entropy" in found.why
+
+
+def test_the_source_line_alone_tells_it_where_the_frames_are_lost() -> None:
+    line = "    per_token = torch.gather(logits.log_softmax(-1), 2, ids.unsqueeze(2)).squeeze(2)"
+    assert ranking(line, refused(tried="8.36 GiB"))[0] == "logits-spike"
+
+
+def test_the_product_of_the_printed_sizes_decides() -> None:
+    launch = "python sft.py --vocab_size 128256 --per_device_train_batch_size 4 --max_seq_length 4096"
+    found = finding(CAUSE, launch, refused(tried="7.83 GiB"))
+    assert found.weight >= 0.9
+    assert "4 x 4096 tokens x 128256 words x 4 bytes = 7.83 GiB" in found.why

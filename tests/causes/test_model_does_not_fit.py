@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, finding, ranking, refused, ruled_out, says, trace
+
+from oomdoctor.causes import Finding
+from oomdoctor.causes.model_does_not_fit import CAUSE
+
+
+def test_not_after_the_backward_pass_has_begun() -> None:
+    assert "beyond loading" in ruled_out(CAUSE, *trace(FORWARD, BACKWARD), refused())
+
+
+def test_not_in_the_optimizer() -> None:
+    assert "beyond loading" in ruled_out(CAUSE, *trace(ADAM), refused())
+
+
+def test_not_when_others_hold_the_card_while_it_loads() -> None:
+    lines = (
+        *trace(LOADING),
+        refused(own="12.00 GiB", unallocated="0 bytes", allocated="11.00 GiB", others=((9, "66.80 GiB"),)),
+    )
+    assert says(CAUSE, *lines) is None
+    assert ranking(*lines)[0] == "gpu-shared"
+
+
+def test_not_a_forward_pass_in_a_module_that_moves_a_tensor() -> None:
+    moving = ("app/model.py", "forward", "x = x.to(self.device)")
+    assert not isinstance(says(CAUSE, *trace(FORWARD, moving), refused()), Finding)
+
+
+def test_weights_that_fill_the_card_while_they_are_loaded() -> None:
+    found = finding(CAUSE, *trace(LOADING), refused(tried="224.00 MiB"))
+    assert found.weight >= 0.9
+    assert "while the weights were loaded" in found.why
+
+
+def test_layers_that_are_made_on_the_card() -> None:
+    layer = ("vllm/model_executor/models/llama.py", "__init__", "self.qkv_proj = QKVParallelLinear(")
+    create = ("vllm/model_executor/layers/linear.py", "create_weights", "weight = Parameter(torch.empty(")
+    assert ranking(*trace(layer, create), refused(tried="160.00 MiB"))[0] == "model-does-not-fit"
+
+
+def test_one_request_larger_than_the_card() -> None:
+    found = finding(
+        CAUSE, *trace(LOADING), refused(tried="131.00 GiB", free="78.00 GiB", own="1.00 GiB", allocated="512.00 MiB")
+    )
+    assert found.weight >= 0.9
+
+
+def test_a_compiled_program_whose_arguments_are_larger_than_the_device() -> None:
+    lines = (
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 21.20G of 15.75G hbm.",
+        "Total hbm usage >= 21.70G:",
+        "    reserved        512.00M",
+        "    program           4.01G",
+        "    arguments        17.19G",
+    )
+    assert "17.19 GiB, more than the device alone" in finding(CAUSE, *lines).why
+    assert ranking(*lines)[0] == "model-does-not-fit"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from gpu_logs import finding, ranking, refused, ruled_out, says
+
+from oomdoctor.causes.non_torch_memory import CAUSE
+
+
+def test_not_an_ordinary_context() -> None:
+    assert "usually take as much" in ruled_out(CAUSE, refused())
+
+
+def test_not_other_processes() -> None:
+    line = refused(own="30.00 GiB", allocated="28.00 GiB", unallocated="1.20 GiB", others=((4, "48.80 GiB"),))
+    assert "819 MiB" in ruled_out(CAUSE, line)
+
+
+def test_nothing_is_said_where_the_message_is_cut() -> None:
+    assert says(CAUSE, refused(unallocated=None)) is None
+
+
+def test_not_the_allocators_of_the_program_itself() -> None:
+    line = "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 6,442,450 bytes (allocated so far: 24 bytes)"
+    assert says(CAUSE, line) is None
+
+
+def test_an_ambiguous_state_is_a_hint_only() -> None:
+    found = finding(
+        CAUSE, "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+    )
+    assert found.weight <= 0.5
+    assert found.against
+
+
+def test_nccl_says_it() -> None:
+    lines = (
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3384, unhandled cuda error",
+        "ncclUnhandledCudaError: Call to CUDA function failed.",
+        "Last error:",
+        "Cuda failure 2 'out of memory'",
+    )
+    assert finding(CAUSE, *lines).weight >= 0.8
+    assert ranking(*lines)[0] == "non-torch-memory"
+
+
+def test_cublas_says_it() -> None:
+    line = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    assert "cuBLAS" in finding(CAUSE, line).why
+
+
+def test_much_outside_pytorch_shows_by_subtraction() -> None:
+    found = finding(CAUSE, refused(own="78.60 GiB", allocated="55.00 GiB", unallocated="1.00 GiB"))
+    assert "22.60 GiB" in found.why

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from gpu_logs import FORWARD, finding, ranking, refused, ruled_out, says, trace
+
+from oomdoctor.causes.spurious_device_oom import CAUSE
+
+
+def test_not_when_less_is_free_than_asked_for() -> None:
+    assert "310 MiB were free and 512 MiB asked for" in ruled_out(CAUSE, refused())
+
+
+def test_not_when_a_limit_of_the_process_is_hit() -> None:
+    line = refused(tried="20.00 MiB", free="31.40 GiB", own="47.70 GiB", allocated="47.40 GiB", allowed="47.46 GiB")
+    assert "allowed only 47.46 GiB" in ruled_out(CAUSE, line)
+
+
+def test_a_little_more_free_than_asked_for_is_a_late_reading() -> None:
+    found = finding(CAUSE, refused(tried="258.00 MiB", free="572.50 MiB"))
+    assert found.weight <= 0.2
+    assert found.against
+
+
+def test_not_a_bare_refusal() -> None:
+    assert says(CAUSE, "RuntimeError: CUDA error: out of memory") is None
+
+
+def test_two_mebibytes_refused_with_most_of_the_card_free() -> None:
+    line = refused(
+        tried="2.00 MiB",
+        free="203.10 GiB",
+        total="287.98 GiB",
+        own=None,
+        allocated="69.40 GiB",
+        unallocated="12.00 GiB",
+        device="HIP",
+    )
+    assert finding(CAUSE, line).weight >= 0.9
+    assert ranking(*trace(FORWARD), line)[0] == "spurious-device-oom"
+
+
+def test_a_platform_with_known_quirks_is_a_hint() -> None:
+    found = finding(
+        CAUSE, "Linux dev 6.6.87.2-microsoft-standard-WSL2 x86_64", "RuntimeError: CUDA driver error: out of memory"
+    )
+    assert found.weight <= 0.4
