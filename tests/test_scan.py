@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import random
+import runpy
 import subprocess
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oomdoctor import scan
+from oomdoctor import families, scan
+from oomdoctor.incident import context, trajectory
 
 ANCHORS = (b"out of memory", b"Killed", b"exit code 137", b"\xe5\xb7\xb2\xe6\x9d\x80\xe6\xad\xbb")
 
@@ -207,6 +210,15 @@ def test_more_anchors_than_one_automaton_takes_are_all_found() -> None:
     for anchor in (anchors[0], anchors[70], anchors[149]):
         data = log(40_000, {20_000: anchor})
         assert any(anchor in piece.data for piece in scan.slices([data], anchors))
+
+
+def test_no_anchor_stands_in_a_healthy_log() -> None:
+    """An anchor that is common in healthy logs makes us read them whole: spell it out further ("exit code 137")."""
+    healthy: bytes = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "logs.py"))["healthy"](
+        4 * 1024**2
+    )
+    anchors = {*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}
+    assert {anchor: healthy.count(anchor) for anchor in anchors if anchor in healthy} == {}
 
 
 def test_memory_stays_flat() -> None:
