@@ -7,7 +7,6 @@ nothing more comes off. Every pattern is anchored, bounded and without nested re
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -93,135 +92,174 @@ _LEVEL = "(?:TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL|Info|Warn
 _SOURCE = r"[\w./\\<>-]{1,200}\.[a-z]{1,3}:\d{1,7}(?::\w{1,80})?"
 _HOST = r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}"
 _DIGITS = "0123456789"
+_NUMBER = _DIGITS + " "
 _CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LETTERS = _CAPITALS + _CAPITALS.lower() + "_"
 
 # Fields of a mark that name the writer of a line.
 _WHO = ("name", "pid", "ip", "rank", "host")
+_INNERMOST = frozenset(("name", "rank", "level", "source"))
 
 
-@dataclass(frozen=True, slots=True)
 class _Decoration:
-    """One thing that stands in front of a line. The pattern's groups are fields of the mark."""
+    """One thing that stands in front of a line. The pattern's groups are fields of the mark.
 
-    starts: str  # the characters it can begin with
-    pattern: re.Pattern[str]
-    fields: tuple[str, ...]  # the names of the pattern's groups, in order
-    who: tuple[str, ...] = ()  # those that tell this writer from others
-    name: str | None = None  # where the form itself names the writer
-    stamps: bool = False  # whether it holds a time or a level
-    placed: bool = False  # whether it may hold the place in the source
+    Most logs know a handful of them: a pattern is compiled when a line passes the two cheap looks before it.
+    """
 
-    @classmethod
-    def of(cls, starts: str, pattern: str, *, who: tuple[str, ...] = (), name: str | None = None) -> _Decoration:
-        compiled = re.compile(pattern)
-        fields = tuple(compiled.groupindex)
-        stamps = "time" in fields or "level" in fields
-        return cls(starts, compiled, fields, who, name, stamps, placed="source" in fields)
+    __slots__ = ("_compiled", "_pattern", "fields", "hint", "name", "placed", "second", "stamps", "starts", "who")
+
+    def __init__(
+        self,
+        starts: str,
+        pattern: str,
+        *,
+        who: tuple[str, ...] = (),
+        name: str | None = None,
+        second: str = "",
+        hint: str = "",
+    ) -> None:
+        self.starts = starts  # the characters it can begin with
+        self.second = second  # those that can come next, "" for any
+        self.hint = hint  # what it always holds
+        self.who = who  # the groups that tell this writer from others
+        self.name = name  # where the form itself names the writer
+        self.fields = tuple(re.findall(r"\(\?P<(\w+)>", pattern))
+        self.stamps = "time" in self.fields or "level" in self.fields
+        self.placed = "source" in self.fields
+        self._pattern = pattern
+        self._compiled: re.Pattern[str] | None = None
+
+    def match(self, text: str) -> re.Match[str] | None:
+        if self.second and text[1:2] not in self.second:
+            return None
+        if self.hint and text.find(self.hint, 0, 300) < 0:
+            return None
+        if self._compiled is None:
+            self._compiled = re.compile(self._pattern)
+        return self._compiled.match(text)
 
 
 # At the beginning of a line, or of what other decorations leave.
 _LEADING = (
     # Ray's actors and tasks, vLLM's processes: "(LLMRayActor pid=7, ip=10.0.0.2) ", "(VllmWorker rank=7 pid=240) "
-    _Decoration.of(
+    _Decoration(
         "(",
         r"\((?:(?P<name>[^\s=()][^\n()]{0,200}?(?:\([^()\n]{0,80}\))?) )?(?:rank=(?P<rank>\d{1,6}) )?"
         r"pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
         who=_WHO,
+        hint="pid=",
     ),
-    _Decoration.of(
+    _Decoration(
         "(",
         r"\((?P<name>raylet|gcs_server|autoscaler|scheduler|dashboard|log_monitor)(?:\.exe)?"
         r"(?: (?P<time>\+(?:\d{1,6}[dhms]){1,4}))?(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
         who=("name", "ip"),
+        second="rgasdl",
     ),
     # torchrun
-    _Decoration.of("[", r"\[rank(?P<rank>\d{1,6})\]:? ?", who=_WHO),
-    _Decoration.of("[", r"\[default(?P<rank>\d{1,6})\]:", who=_WHO),
+    _Decoration("[", r"\[rank(?P<rank>\d{1,6})\]:? ?", who=_WHO, second="r"),
+    _Decoration("[", r"\[default(?P<rank>\d{1,6})\]:", who=_WHO, hint="[default"),
     # mpirun --tag-output
-    _Decoration.of("[", r"\[\d{1,6},(?P<rank>\d{1,6})\]<(?:stdout|stderr|stddiag)>:", who=_WHO),
+    _Decoration("[", r"\[\d{1,6},(?P<rank>\d{1,6})\]<(?:stdout|stderr|stddiag)>:", who=_WHO, hint="]<std"),
     # the kernel: dmesg, dmesg -T (in any language)
-    _Decoration.of("[", r"\[ {0,8}(?P<time>\d{1,9}\.\d{6})\](?:\[ {0,8}[TC]\d{1,8}\])? ?", who=_WHO, name="kernel"),
-    _Decoration.of(
+    _Decoration(
+        "[",
+        r"\[ {0,8}(?P<time>\d{1,9}\.\d{6})\](?:\[ {0,8}[TC]\d{1,8}\])? ?",
+        who=_WHO,
+        name="kernel",
+        second=_NUMBER,
+    ),
+    _Decoration(
         "[",
         r"\[(?P<time>\w{1,5}\.? {1,2}\w{1,6}\.? {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})\] ?",
         who=_WHO,
         name="kernel",
+        hint=":",
     ),
     # Ray's C++: "[2024-08-06 21:12:33,764 I 3460 15984] (raylet) local_object_manager.cc:490: "
-    _Decoration.of(
+    _Decoration(
         "[",
         rf"\[(?P<time>{_STAMP}) (?P<level>[DIWEFC]) (?P<pid>\d{{1,10}}) \d{{1,20}}\] "
         r"(?:\((?P<name>[\w-]{1,40})(?:\.exe)?\) )?(?:(?P<source>[\w./-]{1,120}\.(?:cc|h|cpp):\d{1,6}): )?",
         who=("name",),
+        second=_DIGITS,
     ),
     # SGLang: "[2025-07-02 07:41:58 TP0] ", "[2025-07-02 07:41:58 DP1 TP3] "
-    _Decoration.of("[", rf"\[(?P<time>{_STAMP})(?P<name>(?: [A-Z]{{2,6}}\d{{1,4}}){{1,5}})\] ?", who=_WHO),
-    _Decoration.of("[", r"\[(?P<name>(?:TP|DP)\d{1,4}(?: [A-Z]{2,6}\d{1,4}){0,4})\] ?", who=_WHO),
+    _Decoration("[", rf"\[(?P<time>{_STAMP})(?P<name>(?: [A-Z]{{2,6}}\d{{1,4}}){{1,5}})\] ?", who=_WHO, second=_DIGITS, hint="P"),
+    _Decoration("[", r"\[(?P<name>(?:TP|DP)\d{1,4}(?: [A-Z]{2,6}\d{1,4}){0,4})\] ?", who=_WHO, second="TD"),
     # what is left of vLLM's header when its front was cut off
-    _Decoration.of("[", r"\[(?P<source>[\w./]{1,120}\.py:\d{1,6})\] ?"),
+    _Decoration("[", r"\[(?P<source>[\w./]{1,120}\.py:\d{1,6})\] ?", hint=".py:"),
     # PyTorch's C++: "[W1120 08:34:53.204334026 CUDACachingAllocator.cpp:3934] "
-    _Decoration.of(
-        "[", rf"\[(?P<level>[IWEF])(?P<time>\d{{3,4}} \d\d:\d\d:\d\d\.\d{{3,9}}) (?P<source>{_SOURCE})\] ?"
+    _Decoration(
+        "[",
+        rf"\[(?P<level>[IWEF])(?P<time>\d{{3,4}} \d\d:\d\d:\d\d\.\d{{3,9}}) (?P<source>{_SOURCE})\] ?",
+        second="IWEF",
     ),
     # DeepSpeed, hydra, elastic, Kubernetes, GitHub; what follows is in _AFTER_TIME
-    _Decoration.of("[", rf"\[(?P<time>{_STAMP})\][ \t]?"),
+    _Decoration("[", rf"\[(?P<time>{_STAMP})\][ \t]?", second=_DIGITS),
     # transformers: "[INFO|trainer.py:2134] 2024-05-01 10:00:00,123 >> ", LLaMA-Factory's turned about
-    _Decoration.of("[", rf"\[(?P<level>{_LEVEL})\|(?P<time>{_STAMP})\] ?"),
-    _Decoration.of("[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\n]{{1,120}})\] ?"),
-    _Decoration.of("[", rf"\[(?P<level>{_LEVEL}):(?P<source>[a-z][\w.]{{1,60}})\] ?"),
+    _Decoration("[", rf"\[(?P<level>{_LEVEL})\|(?P<time>{_STAMP})\] ?", second=_CAPITALS, hint="|"),
+    _Decoration(
+        "[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\n]{{1,120}})\] ?", second=_CAPITALS, hint="|"
+    ),
+    _Decoration("[", rf"\[(?P<level>{_LEVEL}):(?P<source>[a-z][\w.]{{1,60}})\] ?", second=_CAPITALS, hint=":"),
     # kubectl logs --prefix
-    _Decoration.of("[", r"\[pod/(?P<name>[\w./-]{1,200})\] ?", who=_WHO),
+    _Decoration("[", r"\[pod/(?P<name>[\w./-]{1,200})\] ?", who=_WHO, hint="[pod/"),
     # a collector's tag before a stamped record: "[master-0] [2026-03-30 19:44:50,966] "
-    _Decoration.of("[", rf"\[(?P<host>{_HOST})\] (?=\[?{_DATE}|{_LEVEL} \d\d-\d\d )"),
-    _Decoration.of(_DIGITS, rf"(?P<time>{_STAMP}):?(?: {{1,4}}(?={_LEVEL}\b)|[ \t]|$)"),
+    _Decoration(
+        "[", rf"\[(?P<host>{_HOST})\] (?=\[?{_DATE}|{_LEVEL} \d\d-\d\d )", second=_LETTERS, hint="-"
+    ),
+    _Decoration(_DIGITS, rf"(?P<time>{_STAMP}):?(?: {{1,4}}(?={_LEVEL}\b)|[ \t]|$)", second=_DIGITS, hint=":"),
     # vLLM before 0.8 "ERROR 02-12 12:59:07 engine.py:68] " and since "ERROR 05-21 10:04:35 [core.py:123] "; NIM's year
-    _Decoration.of(
+    _Decoration(
         "DIWECT",
         rf"(?P<level>{_LEVEL}) (?P<time>(?:\d{{4}}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{{1,6}})?) "
         r"\[?(?P<source>[^\]\s]{1,200}:\d{1,6})\] ?",
+        hint="]",
     ),
     # Google Cloud's export
-    _Decoration.of("DINWEC", rf"(?P<level>{_LEVEL}) (?P<time>{_STAMP}) (?:\[resource[^\]\n]{{0,120}}\] )?"),
+    _Decoration("DINWEC", rf"(?P<level>{_LEVEL}) (?P<time>{_STAMP}) (?:\[resource[^\]\n]{{0,120}}\] )?"),
     # glog and absl, torch elastic: the number is a process or a thread
-    _Decoration.of(
+    _Decoration(
         "IWEF",
         r"(?P<level>[IWEF])(?P<time>\d{4} \d\d:\d\d:\d\d\.\d{3,9}) +(?:(?P<pid>\d{1,7})|\d{8,20}) "
         rf"(?P<source>{_SOURCE})\] ?",
+        second=_DIGITS,
     ),
     # logging.basicConfig
-    _Decoration.of("DIWEC", rf"(?P<level>{_LEVEL}):(?P<source>[A-Za-z_][\w.]{{1,120}}):"),
+    _Decoration("DIWEC", rf"(?P<level>{_LEVEL}):(?P<source>[A-Za-z_][\w.]{{1,120}}):"),
     # syslog and journald
-    _Decoration.of(
+    _Decoration(
         "JFMASOND",
         rf"(?P<time>{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?) (?P<host>{_HOST}) "
         r"(?P<name>[\w./@-]{1,60})(?:\[(?P<pid>\d{1,10})\])?: ?",
         who=("host", "name", "pid"),
     ),
     # a quotation in an issue
-    _Decoration.of(">", r">(?: >){0,4}(?: |$)"),
+    _Decoration(">", r">(?: >){0,4}(?: |$)"),
 )  # fmt: skip
 
 # Only behind a time or a level, where they cannot be a message's own words.
 _AFTER_TIME = (
-    _Decoration.of("[", rf"\[(?P<source>{_SOURCE})\]:? ?"),
-    _Decoration.of("[", rf"\[(?P<source>[\w.]{{1,120}})\]\[(?P<level>{_LEVEL})\](?: - )? ?"),
-    _Decoration.of("[", rf"\[(?P<level>{_LEVEL})\]:? ?"),
-    _Decoration.of("(", r"\([A-Z]\w{1,30}\) (?=[\[(])"),
-    _Decoration.of("s", r"std(?:out|err) [FP] "),  # Kubernetes' runtime
+    _Decoration("[", rf"\[(?P<source>{_SOURCE})\]:? ?"),
+    _Decoration("[", rf"\[(?P<source>[\w.]{{1,120}})\]\[(?P<level>{_LEVEL})\](?: - )? ?"),
+    _Decoration("[", rf"\[(?P<level>{_LEVEL})\]:? ?"),
+    _Decoration("(", r"\([A-Z]\w{1,30}\) (?=[\[(])"),
+    _Decoration("s", r"std(?:out|err) [FP] "),  # Kubernetes' runtime
     # Ray's Python "INFO worker.py:1986 -- ", tracing's "INFO text_generation_launcher: "
-    _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL})[ \t]{{1,5}}(?P<source>{_SOURCE})(?: --|\]|:| -)? "),
-    _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL}) {{1,5}}(?P<source>[a-z][\w.]{{1,60}}(?:::\w{{1,60}}){{0,6}}): "),
-    _Decoration.of("DTINWEC", rf"(?P<level>{_LEVEL})(?::| -| \|)? {{1,5}}"),
-    _Decoration.of("IWEF", rf"(?P<level>[IWEF]) (?P<source>{_SOURCE})\] ?"),  # TensorFlow, XLA
-    _Decoration.of("-", rf"- (?:(?P<source>[\w.:-]{{1,80}}) - )?(?P<level>{_LEVEL}) - (?:__main__ - )?"),
-    _Decoration.of(
+    _Decoration("DTINWEC", rf"(?P<level>{_LEVEL})[ \t]{{1,5}}(?P<source>{_SOURCE})(?: --|\]|:| -)? "),
+    _Decoration("DTINWEC", rf"(?P<level>{_LEVEL}) {{1,5}}(?P<source>[a-z][\w.]{{1,60}}(?:::\w{{1,60}}){{0,6}}): "),
+    _Decoration("DTINWEC", rf"(?P<level>{_LEVEL})(?::| -| \|)? {{1,5}}"),
+    _Decoration("IWEF", rf"(?P<level>[IWEF]) (?P<source>{_SOURCE})\] ?"),  # TensorFlow, XLA
+    _Decoration("-", rf"- (?:(?P<source>[\w.:-]{{1,80}}) - )?(?P<level>{_LEVEL}) - (?:__main__ - )?"),
+    _Decoration(
         "|", rf"\| (?P<level>{_LEVEL}) {{1,5}}\| (?:(?P<source>[\w.<>]{{1,100}}:[\w<>]{{1,80}}:\d{{1,6}}) - )?"
     ),
-    _Decoration.of(">", ">> "),
-    _Decoration.of(_LETTERS, r"(?P<source>[A-Za-z_][\w.]{1,120}:\d{1,6}) >> "),
-    _Decoration.of(_LETTERS, rf"(?P<source>[A-Za-z_][\w.]{{2,120}}): \[(?P<level>{_LEVEL})\] ?"),
-    _Decoration.of(
+    _Decoration(">", ">> "),
+    _Decoration(_LETTERS, r"(?P<source>[A-Za-z_][\w.]{1,120}:\d{1,6}) >> "),
+    _Decoration(_LETTERS, rf"(?P<source>[A-Za-z_][\w.]{{2,120}}): \[(?P<level>{_LEVEL})\] ?"),
+    _Decoration(
         _LETTERS + _DIGITS,
         rf"(?P<host>{_HOST}) (?P<name>kernel|systemd(?:-oomd)?|earlyoom|slurmstepd|slurmd|dockerd|containerd|kubelet)"
         r"(?:\[(?P<pid>\d{1,10})\])?: ?",
@@ -243,7 +281,7 @@ _AFTER_TIME_BY = _by_first_character(_AFTER_TIME)
 _NONE: tuple[_Decoration, ...] = ()
 
 # docker-compose numbers the containers and pads their names; one that was given its name has just two blanks
-_COMPOSE = _Decoration.of(
+_COMPOSE = _Decoration(
     "", r"(?P<name>[A-Za-z0-9][\w.-]{0,62}[-_]\d{1,4}(?= )|[A-Za-z0-9][\w.-]{0,62}(?=  \|)) {1,40}\| ?", who=_WHO
 )
 # Python 3.11 draws a margin along exception groups
@@ -255,24 +293,27 @@ _BOX_SIDES = "│┃║"
 _BOX_CORNERS = "╭╰┏┗╔╚┌└"
 
 
-@dataclass(slots=True)
 class _Dress:
     """What came off a line so far."""
 
-    facts: dict[str, str]
-    who: dict[str, None]  # an ordered set
+    __slots__ = ("facts", "who")
+
+    def __init__(self, facts: dict[str, str], who: dict[str, None]) -> None:
+        self.facts = facts
+        self.who = who  # an ordered set
 
     def wear(self, decoration: _Decoration, match: re.Match[str]) -> None:
         facts, who = self.facts, decoration.who
         if decoration.name:
             facts["name"] = decoration.name
             self.who[decoration.name] = None
+        inner = "pid" in who
         for key, value in zip(decoration.fields, match.groups(), strict=True):
             if value is None:
                 continue
             # Of two times the outer one has the date; of two processes the inner one wrote the line.
-            if key not in facts or key in ("name", "rank", "level", "source") or (key == "pid" and "pid" in who):
-                facts[key] = value.strip()
+            if key not in facts or key in _INNERMOST or (inner and key == "pid"):
+                facts[key] = value.strip() if key == "name" else value
             if key in who:
                 self.who[f"rank {value}" if key == "rank" else value.strip()] = None
 
@@ -284,20 +325,20 @@ class _Dress:
         facts = self.facts
         if not facts:
             return NO_MARK
-        level, name = facts.get("level"), facts.get("name")
-        rank = facts.get("rank")
+        get = facts.get
+        level, name, rank, pid, repeated = get("level"), get("name"), get("rank"), get("pid"), get("repeated")
         if rank is None and name is not None and (tensor := _TENSOR_RANK.search(name)):
             rank = tensor[1]
         return Mark(
-            time=facts.get("time"),
-            level=_SHORT_LEVELS.get(level, level.upper()) if level else None,
-            name=name,
-            pid=int(facts["pid"]) if "pid" in facts else None,
-            ip=facts.get("ip"),
-            rank=int(rank) if rank is not None else None,
-            source=facts.get("source"),
-            repeated=int(facts["repeated"]) if "repeated" in facts else None,
-            host=facts.get("host"),
+            get("time"),
+            (_SHORT_LEVELS.get(level) or level.upper()) if level else None,
+            name,
+            int(pid) if pid else None,
+            get("ip"),
+            int(rank) if rank else None,
+            get("source"),
+            int(repeated) if repeated else None,
+            get("host"),
         )
 
 
@@ -307,11 +348,11 @@ def _undress(text: str, dress: _Dress) -> str:
     while text:
         match = None
         for decoration in _LEADING_BY.get(text[0], _NONE):
-            if match := decoration.pattern.match(text):
+            if match := decoration.match(text):
                 break
         if match is None and timed:
             for decoration in _AFTER_TIME_BY.get(text[0], _NONE):
-                if match := decoration.pattern.match(text):
+                if match := decoration.match(text):
                     break
         if match is None:
             break
@@ -359,14 +400,14 @@ def _inside_of_box(text: str) -> str:
     return text[1:].removeprefix(" ").rstrip("│┃║ ")
 
 
-@dataclass(slots=True)
 class _Sheet:
     """The clean lines so far, with what joining needs to know of them."""
 
-    holds: tuple[str, ...]  # the signs of progress bars and the like that stand anywhere in this slice
-    lines: list[Line]
-    widths: list[int]  # of the lines on the screen they were written to
-    boxed: set[int]  # indexes of those from inside a box
+    def __init__(self, holds: tuple[str, ...]) -> None:
+        self.holds = holds  # the signs of progress bars and the like that stand anywhere in this slice
+        self.lines: list[Line] = []
+        self.widths: list[int] = []  # of the lines on the screen they were written to
+        self.boxed: set[int] = set()  # indexes of those from inside a box
 
     def write(self, number: int, physical: str) -> None:
         """Put the clean lines of one physical line."""
@@ -411,7 +452,7 @@ def _take_off(text: str, dress: _Dress) -> str:
     first = text[:1]
     if first == " ":
         return _undress_indented(text, dress)
-    if " |" in text[:110] and (match := _COMPOSE.pattern.match(text)):
+    if text.find(" |", 0, 110) > 0 and (match := _COMPOSE.match(text)):
         dress.wear(_COMPOSE, match)
         text = text[match.end() :]
     if text.startswith("```"):
@@ -590,9 +631,10 @@ _WRITTEN_ESCAPE = re.compile(
     r"|\[[01];(?:0|3[0-79]|9[0-7])m"
 )
 _WRITTEN_SIGNS = ("^[[", "#033[", "\\x1b[", "\\x1B[", "\\033[", "\\u001b[", "\\e[", "[0m", "[3", "[1m", ";0m", "[9")
-_ENTITY = re.compile(r"&(?:gt|lt|amp|quot|apos|nbsp|#\d{2,5}|#x[0-9A-Fa-f]{1,4});")
-_NUMBERED = _Decoration.of("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
-_NAMED_HOST = _Decoration.of("", rf"(?P<host>(?!{_DATE})(?=[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
+_ENTITY = re.compile(r"&(?:(gt|lt|amp|quot|apos|nbsp)|#(\d{2,5})|#x([0-9A-Fa-f]{2,4}));")
+_NAMED = {"gt": ">", "lt": "<", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
+_NUMBERED = _Decoration("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
+_NAMED_HOST = _Decoration("", rf"(?P<host>(?!{_DATE})(?=[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
 _SAMPLE = 200
 
 
@@ -614,12 +656,17 @@ def _as_shown(data: bytes) -> str:
     return text.replace("\r\n", "\n") if "\r" in text else text
 
 
+def _character(entity: re.Match[str]) -> str:
+    name, decimal, hexadecimal = entity.groups()
+    return _NAMED[name] if name else chr(int(decimal) if decimal else int(hexadecimal, 16))
+
+
 def _as_meant(text: str) -> str:
     """The text without what a pager, a collector or a browser made of it."""
     if any(sign in text for sign in _WRITTEN_SIGNS):
         text = _WRITTEN_ESCAPE.sub("", text)
     if "&" in text:
-        text = disarm(_ENTITY.sub(lambda match: html.unescape(match[0]), text))
+        text = disarm(_ENTITY.sub(_character, text))
     return text
 
 
@@ -627,13 +674,13 @@ def _common_prefix(physicals: Sequence[str]) -> _Decoration | None:
     """The launcher's prefix, where (nearly) every line has it: "3: " of srun -l, "host: " of pdsh."""
     sample = [line for line in physicals[:_SAMPLE] if line.strip()]
     for prefix in (_NUMBERED, _NAMED_HOST):
-        if len(sample) >= 3 and sum(1 for line in sample if prefix.pattern.match(line)) >= 0.9 * len(sample):
+        if len(sample) >= 3 and sum(1 for line in sample if prefix.match(line)) >= 0.9 * len(sample):
             return prefix
     return None
 
 
 def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str) -> None:
-    match = prefix.pattern.match(physical)
+    match = prefix.match(physical)
     if match is None:
         sheet.write(number, physical)
         return
@@ -659,7 +706,7 @@ def page(file: str, first_line: int, data: bytes) -> Page:
     text = _as_meant(shown)
     physicals = text.split("\n")
     prefix = _common_prefix(physicals)
-    sheet = _Sheet(tuple(sign for sign in _MAY_HOLD if sign in text), [], [], set())
+    sheet = _Sheet(tuple(sign for sign in _MAY_HOLD if sign in text))
     for number, physical in enumerate(physicals, first_line):
         if prefix is None:
             sheet.write(number, physical)
