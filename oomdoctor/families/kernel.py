@@ -20,6 +20,7 @@ from oomdoctor.streams import Line, Page
 from oomdoctor.units import KIB
 
 DUMP_LINES: Final = 8000  # a machine with thousands of tasks lists them all
+SILENT_LINES: Final = 300  # of call traces, zones and statistics between the telling lines of a dump
 MOST_TASKS: Final = 64
 PAGE: Final = 4 * KIB
 PAGES: Final = (4 * KIB, 16 * KIB, 64 * KIB)  # x86, and what some ARM and POWER kernels use
@@ -192,6 +193,8 @@ def _dump(page: Page, index: int) -> list[Line]:
     for position, line in enumerate(lines):
         if position and (_INVOKED in line.text or (_HEADER.search(line.text) and _HEADER.search(lines[0].text))):
             break
+        if position - last > SILENT_LINES:
+            break
         if _TELLING.search(line.text) or _ROW.search(line.text):
             last = position
         if _VICTIM.search(line.text) or _REAPED.search(line.text):
@@ -274,12 +277,10 @@ _OF_THE_VICTIM: Final = {"uid", "score_adj"}
 
 def _rows_above(page: Page, index: int) -> list[Line]:
     """The rows that lead up to a kill line, where the head of the dump was cut off."""
-    above: list[Line] = []
-    for line in reversed(page.before(index, DUMP_LINES)):
-        if not (_ROW.search(line.text) or _HEADER.search(line.text)):
-            break
-        above.append(line)
-    return above[::-1]
+    start = index
+    while start > 0 and (_ROW.search(page.lines[start - 1].text) or _HEADER.search(page.lines[start - 1].text)):
+        start -= 1
+    return page.lines[start:index]
 
 
 def _rows(lines: Sequence[Line]) -> list[dict[str, Any]]:

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from oomdoctor import families, streams
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "kernel"
+LINE = "Killed process {} (python3) total-vm:9000000kB, anon-rss:6000000kB, file-rss:0kB, shmem-rss:0kB"
+
+
+def kills(text: str) -> list[KernelKill]:
+    page = streams.page("kern.log", 1, text.encode())
+    return [found for found in families.read(page) if isinstance(found, KernelKill)]
+
+
+@pytest.mark.parametrize(
+    ("name", "pool"),
+    [
+        ("limit-hit-6.18", "cgroup"),
+        ("two-line-kill-3.10", "cgroup"),
+        ("group-kill-of-a-pod", "cgroup"),
+        ("machine-full-5.15", "host_ram"),
+        ("table-without-head", "host_ram"),
+        ("arm-64k-pages", "host_ram"),
+        ("reaper-alone", "host_ram"),
+    ],
+)
+def test_the_pool_is_the_groups_only_where_a_limit_was_hit(name: str, pool: str) -> None:
+    found = kills((FIXTURES / f"{name}.log").read_text())
+    assert found
+    assert {kill.pool for kill in found} == {pool}
+
+
+def test_who_asked_is_not_who_was_killed() -> None:
+    (kill,) = kills((FIXTURES / "machine-full-5.15.log").read_text())
+    assert kill.invoker == "ray::IDLE"
+    assert kill.process.name == "ray::LLMRayAc"
+    assert kill.tasks[0].name == "ray::RewardMode"
+
+
+def test_a_full_machine_with_a_group_in_its_trace_stays_a_full_machine() -> None:
+    (kill,) = kills(
+        "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
+        "task_memcg=/kubepods/pod1,task=python3,pid=7,uid=0\nOut of memory: " + LINE.format(7)
+    )
+    assert kill.pool == "host_ram"
+    assert kill.task_cgroup == "/kubepods/pod1"
+    assert kill.cgroup is None
+
+
+def test_a_limit_that_means_none_is_none() -> None:
+    (kill,) = kills(
+        "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+        "memory: usage 4096kB, limit 9007199254740988kB, failcnt 0\nMemory cgroup out of memory: " + LINE.format(7)
+    )
+    assert kill.used_bytes == 4 * 1024**2
+    assert kill.limit_bytes is None
+
+
+def test_a_record_that_was_cut_holds_what_it_says() -> None:
+    (kill,) = kills("Out of memory: Killed process 7 (python3) total-vm:9000000kB, anon-r")
+    assert kill.process.pid == 7
+    assert kill.total_vm_bytes == 9000000 * 1024
+    assert kill.anon_rss_bytes is None
+
+
+def test_the_killer_of_another_day_is_another_kill() -> None:
+    silence = "usb 1-1: new device\n" * 400
+    first, second = kills(
+        "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+        + silence
+        + "Out of memory: "
+        + LINE.format(9)
+    )
+    assert first.process.pid is None
+    assert second.process.pid == 9
+
+
+def test_the_reaper_confirms_and_adds_no_kill() -> None:
+    reaped = "oom_reaper: reaped process 7 (python3), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB"
+    assert len(kills(f"Out of memory: {LINE.format(7)}\n{reaped}\n")) == 1
+
+
+def test_the_dump_and_its_quotation_are_one_happening() -> None:
+    dump, quoted = kills(
+        f"Out of memory: {LINE.format(7)}\nsome line\nWarning OOMKilling kernel-monitor {LINE.format(7)}\n"
+    )
+    assert dump.identity() == quoted.identity()
+
+
+def test_pressure_is_a_share() -> None:
+    page = streams.page("j.log", 1, (FIXTURES / "systemd-oomd-pressure.log").read_bytes())
+    first, second = (found for found in families.read(page) if isinstance(found, UserspaceKill))
+    assert (first.pressure_fraction, first.limit_fraction) == (0.6112, 0.5)
+    assert (second.pressure_fraction, second.limit_fraction) == (None, 0.9)
+
+
+def test_a_long_row_of_kills_is_read_in_linear_time() -> None:
+    text = "\n".join(f"Memory cgroup out of memory: {LINE.format(pid)}" for pid in range(1, 1001))
+    start = time.perf_counter()
+    assert len(kills(text)) == 1000
+    assert time.perf_counter() - start < 15
