@@ -10,6 +10,8 @@ For a class with an instance per line of the log, take the original.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +29,24 @@ else:
             if name not in cls.__dict__:
                 setattr(cls, name, method)
         cls.__doc__ = cls.__doc__ or cls.__name__  # or the original puts together a signature nobody reads
-        return dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+        with _unfrozen(cls.__mro__[1:]):
+            made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+        made.__dataclass_params__.frozen = True
+        return made
+
+
+@contextmanager
+def _unfrozen(bases: Iterable[Any]) -> Iterator[None]:
+    """The original lets no class that it does not freeze itself inherit from a frozen one. These are frozen by us, and
+    say so outside of this block, so that its frozen classes may inherit from ours and ours from them."""
+    frozen = [params for base in bases if (params := getattr(base, "__dataclass_params__", None)) and params.frozen]
+    for params in frozen:
+        params.frozen = False
+    try:
+        yield
+    finally:
+        for params in frozen:
+            params.frozen = True
 
 
 @cache

@@ -90,6 +90,23 @@ def test_nothing_can_be_set_or_added() -> None:
         assert not hasattr(pair, "__dict__")
 
 
+def test_the_original_inherits_from_ours_and_ours_from_the_original() -> None:
+    @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+    class Below(Ours):
+        more: int = 1
+
+    @records.dataclass(frozen=True, slots=True)
+    class OnTop(Original):
+        third: int = 3
+
+    assert Below(at=3).role == "cascade"
+    assert Below(at=3, more=2) == dataclasses.replace(Below(at=3), more=2)
+    assert OnTop(1, third=5) == OnTop(1, 2, 5)
+    for frozen in (Below(at=3), OnTop(1), Original(1), Ours(at=3)):
+        with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
+            setattr(frozen, dataclasses.fields(frozen)[0].name, 9)
+
+
 def test_keyword_only_means_it() -> None:
     with pytest.raises(TypeError):
         Ours(3)  # type: ignore[call-arg]
