@@ -97,9 +97,11 @@ def slices(
     for (chunk, hits), late in _with_late(_searched(chain([first], chunks), anchors)):
         held.add(chunk)
         for near in around.hits(hits, late=late):
+            near.start = max(near.start, held.given)
             if window is None:
                 window = near
             elif near.start <= window.end:
+                window.start = min(window.start, near.start)  # less is read before some hits than before others
                 window.end, window.last = max(window.end, near.end), max(window.last, near.last)
             else:
                 yield from held.pieces(window)
@@ -209,6 +211,7 @@ class _Held:
         self._chunks: deque[tuple[int, int, bytes]] = deque()  # offset, line breaks before it, bytes
         self._breaks = 0  # line breaks in all chunks so far
         self.end = 0
+        self.given = 0  # up to where slices were cut
 
     def add(self, chunk: bytes) -> None:
         self._chunks.append((self.end, self._breaks, chunk))
@@ -263,6 +266,7 @@ class _Held:
         data = self._bytes(start, end)
         skipped = _line_start(data, window.first - start) if start else 0
         kept = _line_end(data, max(window.last - start, skipped)) if end < self.end else len(data)
+        self.given = start + kept
         return Slice(self._line(start + skipped), data[skipped:kept], window.own_from, own_to)
 
     def _bytes(self, start: int, end: int) -> bytes:

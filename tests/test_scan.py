@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import runpy
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def log(lines: int, hits: dict[int, bytes]) -> bytes:
 
 def check_lines(data: bytes, pieces: list[scan.Slice]) -> None:
     """Each slice is a stretch of the log, in order, and says truly which line it begins with."""
-    starts = [0, *(at + 1 for at, byte in enumerate(data) if byte == 10)]
+    starts = [0, *(found.end() for found in re.finditer(b"\n", data))]
     least = 0
     for piece in pieces:
         at = data.find(piece.data, max(least, starts[piece.first_line - 1]))
@@ -153,6 +154,22 @@ def test_every_hit_is_read_once(data: bytes, size: int, ends: bool) -> None:
         if len(line) <= 32:  # a line longer than the windows may be cut, and then has two owners
             assert sum(line in piece.data.split(b"\n") for piece in owners) == 1
         assert any(anchor in piece.data for piece in owners for anchor in ANCHORS)
+
+
+@pytest.mark.usefixtures("small_windows")
+@settings(max_examples=150, deadline=None)
+@given(data=logs(), size=st.integers(1, 600))
+def test_nothing_is_read_twice_where_hits_are_thinned_out(data: bytes, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"PLENTY": 200, "NEAR": 12, "HITS_PER_DISTANCE": 2, "LARGEST": 10**6}.items():
+            patch.setattr(scan, name, value)
+        pieces = list(scan.slices(cut(data, size), ANCHORS))
+    check_lines(data, pieces)
+    end = 0
+    for piece in pieces:
+        at = data.find(piece.data, end)
+        assert at >= 0, "it overlaps the one before"
+        end = at + len(piece.data)
 
 
 @pytest.mark.usefixtures("no_thinning")
