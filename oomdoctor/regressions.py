@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Final
 
-_NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,4}")
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+
+_NUMBERS = late(r"\d{1,9}(?:\.\d{1,9}){0,4}")
 Version = tuple[int, ...]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from oomdoctor.patterns import late
 
 # CSI, then OSC/DCS/SOS/PM/APC up to their terminator, then the two-byte escapes. None crosses a line's end, and each
 # run stops at the next ESC, so a text made of beginnings only is still read once.
-_SEQUENCE = re.compile(
+_SEQUENCE = late(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"
     r"|\x9b[0-?]*[ -/]*[@-~]"
     r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
@@ -15,19 +15,19 @@ _SEQUENCE = re.compile(
 )
 
 # Other ways to end a line, for some readers.
-_BREAK = re.compile("[\x0b\x0c\x85\u2028\u2029]")
+_BREAK = late("[\x0b\x0c\x85\u2028\u2029]")
 
 # What is left of C0 and C1 but tab, line feed and carriage return; soft hyphen, bidirectional and zero-width signs,
 # interlinear anchors, tags. Single surrogates cannot be encoded.
-_INVISIBLE = re.compile(
+_INVISIBLE = late(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = late("[\ud800-\udfff]")
 
 # One look decides for most text that there is nothing to do.
-_UNSAFE_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_UNSAFE = re.compile(
+_UNSAFE_ASCII = late("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_UNSAFE = late(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import CompilerKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 
-COMPILER = re.compile(
-    r"^(?:cc1(?:plus)?|cicc|ptxas|nvcc|cudafe\+\+|ld(?:\.\w{2,5})?|collect2|clang\S{0,6}|rustc|g\+\+)$"
-)
+COMPILER = late(r"^(?:cc1(?:plus)?|cicc|ptxas|nvcc|cudafe\+\+|ld(?:\.\w{2,5})?|collect2|clang\S{0,6}|rustc|g\+\+)$")
 _BUILDS = (
     r"Building wheel|building '[\w.]{1,80}' extension|\bMAX_JOBS\b|ninja: |\bninja -|setup\.py (?:install|bdist|build)"
     r"|Building CXX object|Building CUDA object|running build_ext|\bnvcc\b|cmake --build|\bmake(?:\[\d\])?: "

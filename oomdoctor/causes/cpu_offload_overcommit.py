@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.host import TOGETHER, node_memory, percent, total_bytes, used_bytes
@@ -11,6 +10,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, show
 
 # vLLM's own default: a setting of this size is no decision of the job.

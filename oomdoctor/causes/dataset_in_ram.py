@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.units import show, size
 
 _FRAMES: Final = (
@@ -21,7 +21,7 @@ _SAID: Final = (
     r"|filter \(num_proc|packing dataset|grouping texts|converting format of dataset|preprocessing dataset"
     r"|abruptly died during map"
 )
-_CACHED: Final = re.compile(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
+_CACHED: Final = late(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
 
 
 def judge(crash: Crash) -> Judgement | None:

@@ -9,6 +9,7 @@ from typing import Final
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.units import MIB, show
 
 # Frames by what they do. A pattern is searched in "file function code" of each frame, the innermost first.
@@ -47,8 +48,8 @@ ENGINE_STAGES: Final = frozenset({"engine_init", "memory_profiling", "kv_cache_i
 TRAINING_STAGES: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward"})
 LATER_THAN_LOADING: Final = TRAINING_STAGES | {"rollout", "eval", "checkpoint_save", "serving", "weight_sync"}
 
-_PHASES = tuple((n, re.compile(p)) for n, p in (("optimizer", OPTIMIZER), ("backward", BACKWARD), ("load", LOAD)))
-_FORWARD = re.compile(FORWARD)
+_PHASES = tuple((n, late(p)) for n, p in (("optimizer", OPTIMIZER), ("backward", BACKWARD), ("load", LOAD)))
+_FORWARD = late(FORWARD)
 SOURCE_LINES: Final = 3
 
 # The allocator asks the driver for 2 and 20 MiB on behalf of small tensors: the straw, not the load.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.container import MemoryLimit
 from oomdoctor.families.data_loader import WorkerDeath
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.units import show
 
 DMESG = "dmesg -T | grep -i -E 'killed process|oom'"
 JOURNAL = "journalctl -k --since '1 hour ago' | grep -i -E 'killed process|oom'"
-_JOB = re.compile(r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=)(\d{1,12})\b")
+_JOB = late(r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=)(\d{1,12})\b")
 _SLURM = r"srun: |slurmstepd|SLURM_|\bsbatch\b"
 _POD = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import (
     ENGINE,
@@ -20,12 +18,13 @@ from oomdoctor.causes.gpu import (
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.units import show, size
 
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
 OWN_PART = 0.5
 
-_ARGUMENTS = re.compile(r"\barguments\s{1,20}([\d.]{1,10})([KMGT])\b")
+_ARGUMENTS = late(r"\barguments\s{1,20}([\d.]{1,10})([KMGT])\b")
 
 
 def judge(crash: Crash) -> Judgement | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
 from oomdoctor.incident.model import Crash
+from oomdoctor.records import dataclass
 from oomdoctor.units import show
 
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.host import (
     EXPLAINED,
@@ -19,6 +17,7 @@ from oomdoctor.causes.host import (
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.units import show
 
 LEAST = 2
@@ -26,7 +25,7 @@ LEAST_OF_ALL = 4
 # A share of the memory in one worker of a group (told by its rank) that its sisters multiply to most of it.
 OF_A_RANK = 0.1
 MANY = 16
-_RANKED = re.compile(r"_\d{1,4}:\d{1,4}[:\b]|\brank=?\d|WorkerDict|\bWorker_?\d")
+_RANKED = late(r"_\d{1,4}:\d{1,4}[:\b]|\brank=?\d|WorkerDict|\bWorker_?\d")
 _WORKER_SETTINGS = (
     "num_proc",
     "preprocessing_num_workers",

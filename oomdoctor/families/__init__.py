@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import ahocorasick_rs
 
 from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.families.surroundings import around
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 

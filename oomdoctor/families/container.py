@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, threshold, usage
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, MIB, size
 
@@ -81,31 +82,37 @@ class MemoryLimit(Event):
 # Slurm printed KiB before 17.11 and bytes since, both without a unit: nothing below 2 GiB is a job's limit in bytes.
 _SMALLEST_LIMIT_IN_BYTES: Final = 2 * GIB
 
-_SLURM_KILL = re.compile(r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in ")
-_SLURM_TASK = re.compile(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
-_SLURM_POLL = re.compile(r"exceeded (virtual )?memory limit \(\d")
-_SACCT = re.compile(
+_SLURM_KILL = late(r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in ")
+_SLURM_TASK = late(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
+_SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
+_SACCT = late(
     r"\bOUT_OF_ME\+|\bState[=:]\s{0,4}OUT_OF_MEMORY\b|\bRun time [^\n]{0,80}OUT_OF_MEMORY\b"
     r"|^\s{0,20}\d{1,12}[\w.]{0,20}\s[^\n]{0,200}\bOUT_OF_MEMORY\b"
 )
-_CACHE = re.compile(r"Exceeded (?:job|step) memory limit at some point|hit memory limit at least once")
-_KUBERNETES = re.compile(r"\bOOMKill(?:ed)?\b|\bTaskOOM\b|\bcontainer oom\b")
-_ENGINE_EVENT = re.compile(r"\bTaskOOM\b|\bcontainer oom\b")
-_NOT_KILLED = re.compile(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
-_EVICTED = re.compile(r"low on resource: memory|System OOM encountered")
-_DISK = re.compile(r"low on resource: (?:ephemeral-storage|inodes|pids)")
-_WAITS = re.compile(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)")
-_LSF = re.compile(r"TERM_MEMLIMIT")
-_PBS = re.compile(r"PBS: job killed: (p?v?mem)\b")
-_SGE = re.compile(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
-_CONDOR = re.compile(r"gone over memory limit of \d")
-_YARN = re.compile(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
-_NOTEBOOK = re.compile(r"crashed after using all available RAM|tried to allocate more memory than is available")
-_STATED = re.compile(
+_CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory limit at least once")
+_KUBERNETES = late(r"\bOOMKill(?:ed)?\b|\bTaskOOM\b|\bcontainer oom\b")
+_ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b")
+_NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
+_EVICTED = late(r"low on resource: memory|System OOM encountered")
+_DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
+_WAITS = late(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)")
+_LSF = late(r"TERM_MEMLIMIT")
+_PBS = late(r"PBS: job killed: (p?v?mem)\b")
+_SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
+_CGROUP = re.compile(r"[Cc]group mem(?:ory)? limit exceeded")
+_CLOUD = re.compile(
+    r"OutOfMemoryError: Container killed due to memory usage|replica \S{1,80} ran out-of-memory and exited"
+    r"|Replicas low on memory:"
+)
+_SEFF = re.compile(r"^\s{0,8}State: OUT_OF_MEMORY\b")
+_CONDOR = late(r"gone over memory limit of \d")
+_YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
+_NOTEBOOK = late(r"crashed after using all available RAM|tried to allocate more memory than is available")
+_STATED = late(
     r"^\s{0,40}\"?[Ll]imits\"?:\s{0,4}\{?\s{0,4}$|\b[Mm]emory [Ll]imit:|hierarchical_memory_limit \d|mem_limit:"
     r"|\bmemory\.(?:max|limit_in_bytes)\b"
 )
-_OPTION = re.compile(
+_OPTION = late(
     r"(?:\b(?:docker|podman) run\b[^\n]{0,400}\s(?:--memory[= ]|-m ?)|#SBATCH[^\n]{0,100}--mem=|\bs(?:run|batch)\b"
     r"[^\n]{0,200}--mem=)(\d{1,12}(?:\.\d{1,3})?[KMGTkmgt]?[Bb]?)\b"
 )
@@ -320,11 +327,48 @@ def _stated(page: Page, index: int) -> Event:
     return MemoryLimit(at=_place(page, [line]), time=line.mark.time, limit_bytes=limit)
 
 
+def _cgroup(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    return _over(page, line, "pbs", None, None, virtual=False)
+
+
+def _cloud(page: Page, index: int) -> Event:
+    """AWS Batch and ECS, Vertex AI."""
+    line = page.lines[index]
+    manager = "aws" if "Container killed" in line.text else "vertex"
+    code = re.search(r"status of (\d{1,3})\b", line.text)
+    return LimitKill(
+        at=_place(page, [line]), time=line.mark.time, manager=manager, exit_code=int(code[1]) if code else None
+    )
+
+
+def _seff(page: Page, index: int) -> Event:
+    """Slurm's `seff`: the sampled peak, and what was asked for."""
+    lines = page.after(index, 12)
+    figures = _figures("\n".join(line.text for line in lines))
+    last = next((n for n, line in enumerate(lines) if "Memory Efficiency" in line.text), 0)
+    job = next(
+        (m[1] for line in page.before(index, 6) if (m := re.match(r"\s{0,8}Job ID: (\d{1,12})", line.text))), None
+    )
+    return LimitKill(
+        at=_place(page, lines[: last + 1]),
+        time=lines[0].mark.time,
+        manager="slurm",
+        job=job,
+        reason="OUT_OF_MEMORY",
+        peak_bytes=_size(figures.get("utilized"), BINARY),
+        requested_bytes=_size(figures.get("efficiency"), BINARY),
+    )
+
+
 _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]] = (
     (_SLURM_KILL, _slurm),
     (_SLURM_TASK, _slurm),
     (_SLURM_POLL, _slurm_poll),
+    (_SEFF, _seff),
     (_SACCT, _sacct),
+    (_CGROUP, _cgroup),
+    (_CLOUD, _cloud),
     (_EVICTED, _pressure),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
@@ -362,7 +406,7 @@ def _reason(figures: Mapping[str, tuple[str, ...]]) -> str | None:
     return figures["reason"][0] if "reason" in figures else None
 
 
-_QUANTITY = re.compile(r"(-?\d{1,20}(?:\.\d{1,12})?)\s?([A-Za-z]*)")
+_QUANTITY = late(r"(-?\d{1,20}(?:\.\d{1,12})?)\s?([A-Za-z]*)")
 
 
 def _size(values: tuple[str, ...] | None, table: Mapping[str, int]) -> int | None:
@@ -409,6 +453,11 @@ FAMILY = Family(
         "gone over memory limit",
         "memory limits",
         "all available RAM",
+        "mem limit exceeded",
+        "memory limit exceeded",
+        "due to memory usage",
+        "ran out-of-memory and exited",
+        "Replicas low on memory",
         "more memory than is available",
     ),
     triggers=(
@@ -429,6 +478,11 @@ FAMILY = Family(
         "PBS: job killed",
         "exceeds job",
         "all available RAM",
+        "mem limit exceeded",
+        "memory limit exceeded",
+        "due to memory usage",
+        "ran out-of-memory and exited",
+        "Replicas low on memory",
         "more memory than is available",
         "imits:",
         'imits":',

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
@@ -86,7 +87,7 @@ _FIELDS = {
     "mps_other": "other_allocations_bytes",
 }  # fmt: skip
 
-_HEAD = re.compile(
+_HEAD = late(
     r"\b(?P<device>CUDA|HIP|XPU|NPU|MUSA|MLU|DPCPP|HPU|MPS) (?:backend )?out of memory\b"
     r"|(?P<async>\bAllocation on device(?: \d{1,4})? would exceed allowed memory|(?<=Error: )Allocation on device\b)"
     r"|(?P<block>Current platform can NOT allocate memory block with size larger than)"
@@ -94,11 +95,11 @@ _HEAD = re.compile(
     r"|(?P<gaudi>\bAllocation failed for size::)"
 )
 _LIMITS = (
-    (re.compile(r"memory block with size larger than|^Invalid buffer size"), "per-allocation"),
-    (re.compile(r"would exceed per_process_memory_fraction limit"), "fraction"),
-    (re.compile(r"\bmax allowed:"), "watermark"),
+    (late(r"memory block with size larger than|^Invalid buffer size"), "per-allocation"),
+    (late(r"would exceed per_process_memory_fraction limit"), "fraction"),
+    (late(r"\bmax allowed:"), "watermark"),
 )
-_ADVICE = re.compile(
+_ADVICE = late(
     r"(?P<split>max_split_size_mb)|(?P<segments>expandable_segments(?::True)?)|(?P<empty>empty_cache)"
     r"|(?P<watermark>PYTORCH_MPS_HIGH_WATERMARK_RATIO=0\.0)"
 )
@@ -109,10 +110,10 @@ _ADVISES = {
     "watermark": "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
 }
 
-_SIZE = re.compile(r"(-?[\d,.]{1,40})\s{0,4}(\w+)")
-_BYTES = re.compile(r"size::(\d{1,20})\b")
+_SIZE = late(r"(-?[\d,.]{1,40})\s{0,4}(\w+)")
+_BYTES = late(r"size::(\d{1,20})\b")
 # MLU glues "GiBis free"; NPU glues "MiB(NPU 0"; a repr keeps "\n" as two characters.
-_GLUED = re.compile(r"(?<=[KMGT]iB)(?=is\b|\()|\\n")
+_GLUED = late(r"(?<=[KMGT]iB)(?=is\b|\()|\\n")
 
 # What the sentence consists of: a line that is mostly made of these words goes on with it.
 _WORDS = """
@@ -125,28 +126,28 @@ set user supplied fraction mib gib kib bytes please empty_cache release all unoc
 pytorch_mps_high_watermark_ratio may cause allocations pool on
 """
 _VOCABULARY = frozenset(_WORDS.split())
-_LETTERS = re.compile(r"[A-Za-z_]{1,60}")
-_RECORD = re.compile(r"^\s*(?:Traceback \(|File \"|During handling|The above exception)")
+_LETTERS = late(r"[A-Za-z_]{1,60}")
+_RECORD = late(r"^\s*(?:Traceback \(|File \"|During handling|The above exception)")
 
 # An exception's or a logger's own words stand directly before the sentence, or nothing does.
-_SAID = re.compile(
+_SAID = late(
     r"(?:^[\s|>!\[\]()\"'*-]*|(?:Error|Exception)['\"]?\s?[:(]\s?\(?['\"]?\s?|!!!\s|\bERROR\b.{0,120}[:\]]\s?)$"
 )
 
-_SAID_SO_FAR = re.compile(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)\b|device\b|would\b)")
+_SAID_SO_FAR = late(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)\b|device\b|would\b)")
 
 _TAKEN_ANOTHER_WAY = (
-    (re.compile(r"Plan failed with an? \w{0,20}OutOfMemoryError"), "cuDNN tries a plan and takes another one"),
-    (re.compile(r"ran out of memory with exception"), "caught: the batch is skipped and training goes on"),
+    (late(r"Plan failed with an? \w{0,20}OutOfMemoryError"), "cuDNN tries a plan and takes another one"),
+    (late(r"ran out of memory with exception"), "caught: the batch is skipped and training goes on"),
     (
-        re.compile(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU)\b"),
+        late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU)\b"),
         "caught: the program says that it goes on another way",
     ),
 )
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
-_GOES_ON_BROKEN = re.compile(r"Failed to clone\(\) tensor|Please check clone implementation")
-_PROGRESS = re.compile(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
-_DEATH = re.compile(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:Killed|Aborted)\b")
+_GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implementation")
+_PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
+_DEATH = late(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:Killed|Aborted)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read
 from oomdoctor.families.surroundings import frames
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
@@ -33,7 +33,7 @@ class DeviceRefusal(Event):
 
 _SOURCE = r"(?:.{0,200}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|h|cuh):\d{1,6}))?"
 _REFUSALS = tuple(
-    (layer, re.compile(pattern))
+    (layer, late(pattern))
     for layer, pattern in (
         ("thc", r"cuda runtime error \(2\) : out of memory" + _SOURCE),
         ("cumem", r"CUDA Error: out of memory at" + _SOURCE),
@@ -62,9 +62,9 @@ _REFUSALS = tuple(
     )
 )
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
-_PINNING = re.compile(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
-_OTHERS = re.compile(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc")
-_TOLD = re.compile(r"out of memory|running low on memory|Allocation on device|out of resource")
+_PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
+_OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc")
+_TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
 TRACEBACK_LINES = 60
 
 

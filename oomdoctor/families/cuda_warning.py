@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
@@ -35,7 +35,7 @@ class AllocatorPressure(Event):
 _SIZES = {"tried": "tried_bytes", "free": "free_bytes", "total": "total_bytes"}
 _COUNTS = {"retries": "retries", "flushes": "cache_flushes", "thrown": "oom_errors"}
 _CHARACTERS = 600
-_NUMBER = re.compile(r"(\d{1,30})\b")
+_NUMBER = late(r"(\d{1,30})\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoctor import grammars
@@ -12,6 +11,8 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
 
@@ -67,28 +68,28 @@ class ShmUsage(Event):
     available_bytes: int | None = usage()
 
 
-_KILLED = re.compile(r"DataLoader worker \(pid \d{1,9}\) is killed by signal: (\w[\w ]{1,30})")
-_EXITED = re.compile(
+_KILLED = late(r"DataLoader worker \(pid \d{1,9}\) is killed by signal: (\w[\w ]{1,30})")
+_EXITED = late(
     r"DataLoader worker \(pid\(s\) \d[\d, ]{0,2000}\) exited unexpectedly|Pin memory thread exited unexpectedly"
 )
-_RESET = re.compile(r"^\s{0,8}(?:ConnectionResetError: \[Errno 104\]|EOFError\s{0,4}$)")
-_LOADER_FRAMES = re.compile(r"rebuild_storage_fd|resource_sharer\.py|torch/utils/data/")
-_SEGMENT = re.compile(
+_RESET = late(r"^\s{0,8}(?:ConnectionResetError: \[Errno 104\]|EOFError\s{0,4}$)")
+_LOADER_FRAMES = late(r"rebuild_storage_fd|resource_sharer\.py|torch/utils/data/")
+_SEGMENT = late(
     r"unable to (?:allocate|resize|write to) (?:shared memory|file|a)[^<\n]{0,60}<[^>\n]{1,200}>[^\n]{0,20}: No space"
-    r"|Unexpected bus error encountered in worker"
+    r"|Unexpected bus error encountered in worker|unable to write to file </torch_\d"
 )
-_NCCL_SEGMENT = re.compile(
+_NCCL_SEGMENT = late(
     r"failed to extend /dev/shm/nccl-|Error while creating shared memory segment"
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
 )
-_NO_SPACE = re.compile(r"No space left on device")
-_SHM_PATH = re.compile(r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-")  # noqa: S108
-_SHM_FRAME = re.compile(r"multiprocessing/(?:shared_memory|heap)\.py|torch/multiprocessing/reductions\.py")
-_NAMES_A_PATH = re.compile(r"['\"<]/|: /")
-_RAY_DISK = re.compile(r"\bray\b|plasma|spill", re.IGNORECASE)
-_DESCRIPTORS = re.compile(r"Too many open files|received 0 items of ancdata")
+_NO_SPACE = late(r"No space left on device")
+_SHM_PATH = late(r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-")  # noqa: S108
+_SHM_FRAME = late(r"multiprocessing/(?:shared_memory|heap|synchronize)\.py|torch/multiprocessing/reductions\.py")
+_NAMES_A_PATH = late(r"['\"<]/|: /")
+_RAY_DISK = late(r"\bray\b|plasma|spill", re.IGNORECASE)
+_DESCRIPTORS = late(r"Too many open files|received 0 items of ancdata")
 _SIZE = r"(\d[\d.]{0,12}[KMGT]?)"
-_DF = re.compile(
+_DF = late(
     rf"^\s{{0,4}}\S{{1,60}}\s{{1,40}}{_SIZE}\s{{1,20}}{_SIZE}\s{{1,20}}{_SIZE}\s{{1,20}}\d{{1,3}}%\s{{1,8}}/dev/shm\s{{0,4}}$"
 )
 
@@ -246,6 +247,7 @@ FAMILY = Family(
         "shared memory",
         "Unexpected bus error",
         "/nccl-",
+        "unable to write to file",
         "No space left on device",
     ),
     triggers=(
@@ -254,6 +256,7 @@ FAMILY = Family(
         "ConnectionResetError",
         "EOFError",
         "shared memory",
+        "unable to write to file",
         "Unexpected bus error",
         "dev/shm",
         "No space left on device",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from oomdoctor.patterns import late
 
 SOURCE = "a line of source code that a traceback or a dump shows"
 COMMENT = "a comment in source code"
@@ -21,7 +21,7 @@ _ADVISING = (
     r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|help with|tip:|hint:|note:)"
 )
 _ECHOES = tuple(
-    (re.compile(pattern), why)
+    (late(pattern), why)
     for pattern, why in (
         (r"^[\s\d|>:+-]{0,20}(?:#|//|/\*)", COMMENT),
         (_STATEMENT, SOURCE),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
 BEFORE: Final = 60
@@ -12,7 +12,7 @@ AFTER: Final = 12
 CHARACTERS: Final = 600
 
 _ENDINGS = tuple(
-    (re.compile("|".join(patterns)), why)
+    (late("|".join(patterns)), why)
     for why, *patterns in (
         (
             "the `timeout` command ended it",
@@ -62,6 +62,7 @@ _ENDINGS = tuple(
             r"forcefully exiting via Signals\.SIGKILL",
             r"Caught signal (?:SIGUSR|SIGTERM)|[Rr]eceived (?:signal )?SIGTERM",
         ),
+        ("its supervisor's time limit ended it", r"\bWORKER TIMEOUT\b", r"\bHeartbeat .{0,40}timed? ?out\b"),
         ("the test's own time limit ended it", r"\bTimeout >\s?\d|Failed: Timeout"),
     )
 )

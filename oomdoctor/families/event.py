@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar, Literal
+
+from oomdoctor.records import dataclass
 
 Role = Literal["root", "cascade", "confirmation", "advice", "context"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, usage
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 from oomdoctor.units import size
 
@@ -53,7 +54,7 @@ _CUPY = (
     rf"(?:, limit set to: (?P<limit>{_DIGITS}) bytes)?"
 )
 _OUT_OF_MEMORY = tuple(
-    (library, re.compile(pattern))
+    (library, late(pattern))
     for library, pattern in (
         ("cuBLAS", r"(?P<status>CUBLAS_STATUS_ALLOC_FAILED)"),
         ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
@@ -74,7 +75,7 @@ _OUT_OF_MEMORY = tuple(
     )
 )
 _TROUBLE = tuple(
-    (library, re.compile(pattern))
+    (library, late(pattern))
     for library, pattern in (
         ("cuBLAS", r"(?P<status>CUBLAS_STATUS_NOT_INITIALIZED)"),
         ("cuDNN", r"(?P<status>CUDNN_STATUS_(?:INTERNAL_ERROR|NOT_INITIALIZED)\w{0,60})"),
@@ -84,7 +85,7 @@ _TROUBLE = tuple(
     )
 )
 _HARMLESS = tuple(
-    (re.compile(pattern), why)
+    (late(pattern), why)
     for pattern, why in (
         (r"NCCL INFO .{0,400}out of memory", "an INFO line: NCCL tries another way"),
         (r"Plan failed with a cudnnException", "cuDNN tries a plan and takes another one"),
@@ -94,8 +95,8 @@ _HARMLESS = tuple(
         ),
     )
 )
-_GOES_ON = re.compile(r"(?i)\bretrying|\bfalling back")
-_ASSERTED = re.compile(r"device-side assert|: block: \[\d{1,9},\d{1,9},\d{1,9}\], thread: .{0,60}Assertion `")
+_GOES_ON = late(r"(?i)\bretrying|\bfalling back")
+_ASSERTED = late(r"device-side assert|: block: \[\d{1,9},\d{1,9},\d{1,9}\], thread: .{0,60}Assertion `")
 _GOES_ON_LINES = 12
 
 

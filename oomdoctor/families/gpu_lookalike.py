@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Lookalike, Place, Read
+from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
 ON_CHIP = "on-chip memory of one kernel, not the card's memory: the kernel's blocks are too large for this card"
@@ -16,7 +16,7 @@ HARDWARE = "the driver's report of a fault of the card or of the program, not a 
 
 # The first that fits says why. "out of memory" sentences with figures are other families'.
 _LOOKALIKES = tuple(
-    (re.compile(pattern), why)
+    (late(pattern), why)
     for pattern, why in (
         (r"\bout of resource: ", ON_CHIP),
         (r"(?:in|of) memory space (?:vmem|smem|cmem|sflag)\b", ON_CHIP),
@@ -32,10 +32,10 @@ _LOOKALIKES = tuple(
         (r"CUDA OOMs: {1,20}0\b", "a counter that stands at zero"),
     )
 )
-_GPU_WORDS = re.compile(r"(?i)\b(?:cuda|hip|gpu|torch|vram|nccl|device)\b")
-_MEMORY_WORDS = re.compile(r"OutOfMemoryError|out of memory|\bOOMs?\b")
+_GPU_WORDS = late(r"(?i)\b(?:cuda|hip|gpu|torch|vram|nccl|device)\b")
+_MEMORY_WORDS = late(r"OutOfMemoryError|out of memory|\bOOMs?\b")
 # A printed exception and the allocator's own figures are never echoes.
-_FAILURE = re.compile(r"(?:Error|Exception): |[Tt]ried to allocate|failed|\bERROR\b")
+_FAILURE = late(r"(?:Error|Exception): |[Tt]ried to allocate|failed|\bERROR\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Read
 from oomdoctor.families.remote_call import caller
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
@@ -40,11 +41,11 @@ class GpuVisibility(Event):
 # How far from the error the mask may have been printed.
 LINES_BEFORE: Final = 200
 # A line of advice or of documentation holds the same words without an error class or a raised exception.
-_RAISED = re.compile(
+_RAISED = late(
     r"(?:Error|Exception)\b.{0,120}(?:No CUDA GPUs are available|nvalid device (?:ordinal|id)|-capable device is)"
     r"|Attempting to start raylet with|^\s*(?:CUDA error: )?(?:invalid device ordinal|no CUDA-capable device)"
 )
-_MASK = re.compile(r"CUDA_VISIBLE_DEVICES['\"]?\s{0,2}[=:]\s{0,2}['\"]?(\d{1,3}(?:,\d{1,3}){0,63}|)(?=['\"\s,;]|$)")
+_MASK = late(r"CUDA_VISIBLE_DEVICES['\"]?\s{0,2}[=:]\s{0,2}['\"]?(\d{1,3}(?:,\d{1,3}){0,63}|)(?=['\"\s,;]|$)")
 _PROBLEMS: Final = {
     "raylet_gpus": "more-than-visible",
     "ordinal": "invalid-ordinal",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoctor import grammars
@@ -13,6 +12,8 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Place, Read, usage
 from oomdoctor.families.sentences import process_of
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, GIB, size
 
@@ -71,25 +72,31 @@ class CompilerKill(Event):
 
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 _ALLOCATORS: Final = tuple(
-    (allocator, re.compile("|".join(patterns)))
+    (allocator, late("|".join(patterns)))
     for allocator, *patterns in (
         (
             "torch",
             r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)",
             r"Torch: not enough memory: you",
+            r"enforce fail at CPUAllocator\.cpp:\d{1,5}\] posix_memalign",  # 1.0, without the size
         ),
-        ("numpy", r"Unable to allocate \d[\d.]{0,12} ?[KMGTPE]?i?B(?:ytes)? for an array with shape"),
+        (
+            "numpy",
+            r"Unable to allocate \d[\d.]{0,12} ?[KMGTPE]?i?B(?:ytes)? for an array with shape",
+            r"Unable to allocate array with shape",  # 1.17.0
+        ),
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
         ("c++", r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$"),
-        ("windows", r"WinError 1455\b|\(os error 1455\)|\(1455\)"),
+        ("windows", r"WinError 1455\b|\(os error 1455\)|\(1455\)|error code: <1455>"),
         (
             "java",
             r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Requested array|Direct buffer)",
             r"os::commit_memory\(.{0,200}Cannot allocate memory",
         ),
         ("node", r"JavaScript heap out of memory"),
+        ("go", r"fatal error: runtime: (?:out of memory|cannot allocate memory)"),
         (
             "os",
             r"\[Errno 12\]",
@@ -102,7 +109,7 @@ _ALLOCATORS: Final = tuple(
 )
 
 _PINNED: Final = tuple(
-    (allocator, re.compile("|".join(patterns)))
+    (allocator, late("|".join(patterns)))
     for allocator, *patterns in (
         (
             "cuda",
@@ -119,30 +126,30 @@ _PINNED: Final = tuple(
         ("mlock", r"\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)"),
     )
 )
-_PIN_THREAD = re.compile(r"Caught RuntimeError in pin memory thread")
-_DRIVER_REFUSED = re.compile(r"CUDA error: (?:out of memory|invalid argument)")
+_PIN_THREAD = late(r"Caught RuntimeError in pin memory thread")
+_DRIVER_REFUSED = late(r"CUDA error: (?:out of memory|invalid argument)")
 # A traceback drawn by rich that ends in a call of pin_memory, and the message was not pasted with it.
-_PIN_FRAME = re.compile(r"❱ ?\d{1,6}[ │]{0,80}[^\n]{0,200}\.pin_memory\(")
-_MESSAGE = re.compile(r"^\W{0,8}(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b")
+_PIN_FRAME = late(r"❱ ?\d{1,6}[ │]{0,80}[^\n]{0,200}\.pin_memory\(")
+_MESSAGE = late(r"^\W{0,8}(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b")
 MESSAGE_LINES: Final = 30
 # llama.cpp locks the model if it can, and goes on if it cannot.
-_GOES_ON = re.compile(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d")
+_GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d")
 
-_COMPILERS = re.compile(
+_COMPILERS = late(
     r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
     r"|(?:ld|collect2|cc1plus|clang\S{0,6}) terminated with signal 9|unable to execute command: Killed"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory"
 )
-_CRASHED = re.compile(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
+_CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
-_THREADS = re.compile(
+_THREADS = late(
     r"can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
     r"|failed to create (?:new )?(?:OS )?thread"
 )
-_GPU = re.compile(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
-_HANDLED = re.compile(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
+_GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
+_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -249,7 +256,7 @@ def _figures(text: str) -> dict[str, Any]:
     return {key: value for key, value in figures.items() if value is not None}
 
 
-_SIZE = re.compile(r"(\d[\d.]*) ?([A-Za-z]*)")
+_SIZE = late(r"(\d[\d.]*) ?([A-Za-z]*)")
 
 
 def _bytes(text: str) -> int | None:
@@ -293,6 +300,9 @@ FAMILY = Family(
         "os error 1455",
         "(1455)",
         "heap out of memory",
+        "runtime: out of memory",
+        "runtime: cannot allocate",
+        "posix_memalign",
         "os::commit_memory",
         "annot allocate memory",
         "[Errno 12]",
@@ -327,6 +337,9 @@ FAMILY = Family(
         "Insufficient memory",
         "1455",
         "heap out of memory",
+        "runtime: out of memory",
+        "runtime: cannot allocate",
+        "posix_memalign",
         "os::commit_memory",
         "annot allocate memory",
         "[Errno 12]",

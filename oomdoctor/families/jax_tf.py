@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, usage
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 from oomdoctor.units import BINARY, size
 
@@ -64,7 +65,7 @@ _TENSOR = (
 )
 _BFC = rf"Allocator \((?P<allocator>\w{{1,60}})\) ran out of memory trying to allocate (?P<tried>{_AMOUNT})"
 _FAILURES = tuple(
-    (framework, re.compile(pattern))
+    (framework, late(pattern))
     for framework, pattern in (
         ("jax", _HBM),
         ("jax", rf"Attempting to (?:reserve|allocate) (?P<tried>{_AMOUNT}).{{0,60}}That was not possible"),
@@ -78,14 +79,14 @@ _FAILURES = tuple(
     )
 )
 _PROBES = (
-    re.compile(
+    late(
         rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{_AMOUNT})\) from device: (?:CUDA_ERROR_OUT|hipError)"
     ),
-    re.compile(rf"Memory usage: (?P<free>{_AMOUNT}) free, (?P<total>{_AMOUNT}) total"),
+    late(rf"Memory usage: (?P<free>{_AMOUNT}) free, (?P<total>{_AMOUNT}) total"),
 )
-_HARMLESS = re.compile(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
-_CPU = re.compile(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
-_SIZE = re.compile(r"([\d.]{1,40})\s?(\w{0,5})")
+_HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
+_CPU = late(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
+_SIZE = late(r"([\d.]{1,40})\s?(\w{0,5})")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

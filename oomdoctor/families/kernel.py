@@ -7,15 +7,15 @@ whole machine, biggest first, in bytes: group them by name to tell one hog from 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, threshold, usage
 from oomdoctor.families.sentences import bytes_of
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import KIB
 
@@ -96,8 +96,8 @@ class UserspaceKill(Event):
     unit: str | None = None  # the unit or cgroup
 
 
-_ROW = re.compile(r"\[\s{0,9}(\d{1,9})\]((?:[ \t]{1,24}-?\d{1,20}){5,12})[ \t]{1,24}(\S[^\n]{0,60})$")
-_HEADER = re.compile(r"\[\s{0,6}pid\s{0,6}\]\s{1,6}uid\s{1,6}tgid\s{1,6}total_vm\s[a-z_ ]{10,200}")
+_ROW = late(r"\[\s{0,9}(\d{1,9})\]((?:[ \t]{1,24}-?\d{1,20}){5,12})[ \t]{1,24}(\S[^\n]{0,60})$")
+_HEADER = late(r"\[\s{0,6}pid\s{0,6}\]\s{1,6}uid\s{1,6}tgid\s{1,6}total_vm\s[a-z_ ]{10,200}")
 # The columns of a row whose header is not there, told from their number.
 _COLUMNS: Final = {
     7: ("uid", "tgid", "total_vm", "rss", "pgtables_bytes", "swapents", "oom_score_adj"),
@@ -107,25 +107,25 @@ _COLUMNS: Final = {
 }  # fmt: skip
 
 _INVOKED = " invoked oom-killer"
-_VICTIM = re.compile(r"\bKill(?:ed)? process (\d{1,9}) \(")
-_SACRIFICE = re.compile(r"\bKill process \d{1,9} \(")
-_REAPED = re.compile(r"\boom_reaper: reaped process (\d{1,9}) \(")
-_TELLING = re.compile(
+_VICTIM = late(r"\bKill(?:ed)? process (\d{1,9}) \(")
+_SACRIFICE = late(r"\bKill process \d{1,9} \(")
+_REAPED = late(r"\boom_reaper: reaped process (\d{1,9}) \(")
+_TELLING = late(
     r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
     r"|as a result of limit of|no killable processes|Kill(?:ed)? process \d|reaped process \d"
 )
 _LEFT = ("anon_rss_bytes", "file_rss_bytes", "shmem_rss_bytes")
 _TRACE_OF_A_LIMIT = ("mem_cgroup_out_of_memory", "try_charge_memcg", "Memory cgroup stats for")
-_PREFIX = re.compile(r"^.{0,120}(?:kernel: |\]\s)")
+_PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)")
 
-_OOMD = re.compile(r"\b(?:Killed|Marked) /?\S{1,400} (?:for killing )?due to memory (?:pressure|used)")
-_EARLYOOM = re.compile(r"sending SIG(?:TERM|KILL) to process \d{1,9} |Killing process '[^'\n]{1,40}' with signal")
-_SYSTEMD = re.compile(
+_OOMD = late(r"\b(?:Killed|Marked) /?\S{1,400} (?:for killing )?due to memory (?:pressure|used)")
+_EARLYOOM = late(r"sending SIG(?:TERM|KILL) to process \d{1,9} |Killing process '[^'\n]{1,40}' with signal")
+_SYSTEMD = late(
     r"has been killed by the OOM killer|OOM killer killed some processes in this unit|Failed with result 'oom-kill'"
     r"|systemd-oomd killed \d{1,6} process"
 )
 _SAME_UNIT_LINES = 8
-_FRAGMENTED = re.compile(r"page allocation (?:failure|stalls)\b.{0,40}order[:=]\s?\d")
+_FRAGMENTED = late(r"page allocation (?:failure|stalls)\b.{0,40}order[:=]\s?\d")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

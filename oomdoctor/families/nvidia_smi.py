@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
 
@@ -44,17 +45,17 @@ class GpuTable(Event):
 
 
 _MIB = r"(?P<{}>\d{{1,9}})\s{{0,3}}MiB"
-_CELL = re.compile(r"^\s*" + _MIB.format("used") + r"\s{0,3}/\s{0,3}" + _MIB.format("total") + r"\s*$")
-_CARD_HEAD = re.compile(r"^\s{0,4}(?P<gpu>\d{1,3})\s{1,4}\S")
-_CARD_ROW = re.compile(r"^\|\s{1,4}(?:N/A|ERR!|\d{1,3}%)\s")
-_PROCESS = re.compile(
+_CELL = late(r"^\s*" + _MIB.format("used") + r"\s{0,3}/\s{0,3}" + _MIB.format("total") + r"\s*$")
+_CARD_HEAD = late(r"^\s{0,4}(?P<gpu>\d{1,3})\s{1,4}\S")
+_CARD_ROW = late(r"^\|\s{1,4}(?:N/A|ERR!|\d{1,3}%)\s")
+_PROCESS = late(
     r"^\|\s{1,8}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+(?:C|G|M\+C|C\+G)\s+"
     r"(?P<name>\S.{0,200}?)\s+(?:(?P<used>\d{1,9})MiB|N/A)\s*\|"
 )
 _NONE_RUNNING = "No running processes found"
-_PROCESS_HEAD = re.compile(r"^\|\s{1,4}GPU\s.{0,60}\bPID\b")
-_QUERY_CARD = re.compile(r"^\s*(?P<gpu>\d{1,3}), (?P<used>\d{1,9}) MiB, (?P<total>\d{1,9}) MiB\s*$")
-_QUERY_APP = re.compile(r"^\s*(?P<pid>\d{1,10}), (?P<name>[^,]{1,200}), (?P<used>\d{1,9}) MiB\s*$")
+_PROCESS_HEAD = late(r"^\|\s{1,4}GPU\s.{0,60}\bPID\b")
+_QUERY_CARD = late(r"^\s*(?P<gpu>\d{1,3}), (?P<used>\d{1,9}) MiB, (?P<total>\d{1,9}) MiB\s*$")
+_QUERY_APP = late(r"^\s*(?P<pid>\d{1,10}), (?P<name>[^,]{1,200}), (?P<used>\d{1,9}) MiB\s*$")
 TABLE_LINES = 400
 
 

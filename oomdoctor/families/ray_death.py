@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 
@@ -79,19 +80,17 @@ BLOCK_LINES: Final = 12
 # A death's block ends where its writer says something else; nothing longer was ever seen.
 BLOCK_CHARACTERS: Final = 3000
 
-_TRIGGER = re.compile(
+_TRIGGER = late(
     r"The actor (?:died|is dead)|actor [0-9a-f]{8,64} is unavailable|The worker died unexpectedly"
     r"|A worker died or was killed|exits, type=NODE_OUT_OF_MEMORY|exit_type: NODE_OUT_OF_MEMORY"
 )
-_NODE = re.compile(r"has been marked dead because|Raylet is terminated")
-_CRASH = re.compile(r"\*\*\* (SIG[A-Z]{3,5}) received at|Fatal Python error: (Segmentation fault|Bus error)")
+_NODE = late(r"has been marked dead because|Raylet is terminated")
+_CRASH = late(r"\*\*\* (SIG[A-Z]{3,5}) received at|Fatal Python error: (Segmentation fault|Bus error)")
 _CRASH_NAMES: Final = {"Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}
 # SIGABRT and SIGTERM are how other failures end a process: they explain nothing.
 _OWN_FAULT: Final = frozenset({"SIGSEGV", "SIGILL", "SIGFPE"})
-_SHARED_MEMORY = re.compile(r"shared_memory|/dev/shm|\bshm\b")
-_FACT = re.compile(
-    r"^(?:class_name|actor_id|pid|name|namespace|ip):|^The actor |^Worker |^The process receives|^- |^\t|^$"
-)
+_SHARED_MEMORY = late(r"shared_memory|/dev/shm|\bshm\b")
+_FACT = late(r"^(?:class_name|actor_id|pid|name|namespace|ip):|^The actor |^Worker |^The process receives|^- |^\t|^$")
 
 # What a clause says about the death; the first that stands wins over the later ones.
 _CAUSES: Final[Mapping[str, str]] = {

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 
@@ -82,21 +83,21 @@ LARGEST_AMOUNT: Final = 1000
 LARGEST_MEMORY: Final = 10**14
 FIXED_POINT: Final = 10_000
 
-_TABLE = re.compile(r"^={4,} Autoscaler status")
-_ROW = re.compile(
+_TABLE = late(r"^={4,} Autoscaler status")
+_ROW = late(
     r"^(?:[\d.]+[KMGT]?i?B?/[\d.]+|\{|\(no |-{4,}|Active:|Pending:|Recent failures:|Resources|Node status|\d+ node_)"
 )
-_SECTION = re.compile(r"^(?:Total )?(?:Usage|Demands|Constraints|From request_resources|Pending Demands):")
-_START = re.compile(r"\bray start\b|\bray\.init\(")
-_FLAG = re.compile(r"--?(num[-_]cpus|num[-_]gpus|memory|object[-_]store[-_]memory)[= ]{1,3}(\d{1,18}(?:\.\d{1,4})?)")
-_ARGUMENT = re.compile(r"\b(num_cpus|num_gpus|object_store_memory)\s?=\s?(\d{1,18}(?:\.\d{1,4})?)")
+_SECTION = late(r"^(?:Total )?(?:Usage|Demands|Constraints|From request_resources|Pending Demands):")
+_START = late(r"\bray start\b|\bray\.init\(")
+_FLAG = late(r"--?(num[-_]cpus|num[-_]gpus|memory|object[-_]store[-_]memory)[= ]{1,3}(\d{1,18}(?:\.\d{1,4})?)")
+_ARGUMENT = late(r"\b(num_cpus|num_gpus|object_store_memory)\s?=\s?(\d{1,18}(?:\.\d{1,4})?)")
 _OURSELVES: Final = ("raylet", "autoscaler")
-_PROGRESS = re.compile(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]teration)\b[ :=\[]{1,3}\d")
-_PAIR = re.compile(r"'?([A-Za-z_][\w.:\-]{0,100})'?\s*:\s*([\d.eE+]{1,24})")
-_PAIR_BACKWARDS = re.compile(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
+_PROGRESS = late(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]teration)\b[ :=\[]{1,3}\d")
+_PAIR = late(r"'?([A-Za-z_][\w.:\-]{0,100})'?\s*:\s*([\d.eE+]{1,24})")
+_PAIR_BACKWARDS = late(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
 # Up to 1.13 the unit stands apart: "0.00/6.294 GiB memory".
-_SHARE = re.compile(r"([\d.]+)([KMGT]?i?B)?/([\d.]+) ?([KMGT]?i?B)? (\S+)")
-_GROUP = re.compile(
+_SHARE = late(r"([\d.]+)([KMGT]?i?B)?/([\d.]+) ?([KMGT]?i?B)? (\S+)")
+_GROUP = late(
     r"placement group (?:requests|requiring|of|creation)|pending placement group|creating a placement group",
     re.IGNORECASE,
 )

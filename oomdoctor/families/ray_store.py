@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role, threshold, usage
 from oomdoctor.families.remote_call import caller
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 
@@ -114,13 +115,13 @@ class StoreTooLarge(Event):
 BLOCK_LINES: Final = 40
 
 # Web consoles and `grep -A` leave "| " and "--" between the lines.
-_PART = re.compile(
+_PART = late(
     r"^(?:\|\s{0,4})?(?:\(\w{1,60} pid=\d{1,9}\)\s{0,4})?(?:={4,}|--$|Plasma store"
     r"|Current usage:|- [a-z]|\d+ pending objects|\(global lru\)|Eviction Stats|The object cannot"
     r"|The local object store|$)"
 )
 
-_SPILLING = re.compile(r"\b(?:Spilled|Restored) \d")
+_SPILLING = late(r"\b(?:Spilled|Restored) \d")
 
 _Found = Mapping[str, tuple[str, ...]]
 

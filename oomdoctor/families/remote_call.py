@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from oomdoctor.families.event import NOBODY, Process
+from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
 LINES_AROUND: Final = 60
 
 # Dask's and Tune's tasks have names with dashes, colons and tuples, and no brackets behind them.
-_CALL = re.compile(r"\b(ray::[^\s(][^\n]{0,200}?)\s?\(pid=(\d{1,9})(?:, ip=(\d{1,3}(?:\.\d{1,3}){3}))?")
+_CALL = late(r"\b(ray::[^\s(][^\n]{0,200}?)\s?\(pid=(\d{1,9})(?:, ip=(\d{1,3}(?:\.\d{1,3}){3}))?")
 
 
 def caller(page: Page, index: int) -> Process:

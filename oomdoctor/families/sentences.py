@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families.event import Event, Place, Process, Read
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
@@ -16,8 +18,8 @@ LONGEST = 2000  # characters
 
 Clause = Callable[[tuple[str, ...]], dict[str, Any]]
 
-_OPENS_A_STRING = re.compile(r"(?:^|[(,=]) {0,80}f?[\"']$")  # not after a colon: that is JSON
-_SIZE = re.compile(r"(-?[\d,.]+)\s*([A-Za-z]*)")
+_OPENS_A_STRING = late(r"(?:^|[(,=]) {0,80}f?[\"']$")  # not after a colon: that is JSON
+_SIZE = late(r"(-?[\d,.]+)\s*([A-Za-z]*)")
 
 
 @dataclass(frozen=True, slots=True)

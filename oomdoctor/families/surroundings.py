@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from oomdoctor.families.event import Frame, Surroundings
+from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
 BEFORE = 60
@@ -16,19 +16,19 @@ TRACEBACK = 240
 MESSAGE = 12
 
 # The comma is missing where faulthandler prints.
-_FRAME = re.compile(r'\s{0,200}File "([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})')
-_RICH_FRAME = re.compile(r"((?:/|~|\.|[A-Za-z]:\\)[^:\n]{0,400}):(\d{1,7}) in (\S{1,200})")
+_FRAME = late(r'\s{0,200}File "([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})')
+_RICH_FRAME = late(r"((?:/|~|\.|[A-Za-z]:\\)[^:\n]{0,400}):(\d{1,7}) in (\S{1,200})")
 # "File ~/train.py:20, in Trainer.step(self, batch)", before IPython 8 "~/train.py in step(self, batch)"
-_NOTEBOOK_FRAME = re.compile(
+_NOTEBOOK_FRAME = late(
     r"(?:File (?P<new>[^\s:][^:\n]{0,400}):(?P<line>\d{1,7}), in |(?P<old>(?:~|/|<ipython)\S{0,300}) in )"
     r"(?P<function>[\w.<>]{1,200})\("
 )
 # the arrow at the line, of rich and of IPython
-_ARROW = re.compile(r"\s{0,8}(?:❱|-{1,10}>) {0,8}\d{1,7} ?│?(.{0,400})")
+_ARROW = late(r"\s{0,8}(?:❱|-{1,10}>) {0,8}\d{1,7} ?│?(.{0,400})")
 # "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Policy.fit() (pid=7, ip=10.0.0.7, ...)"
-_REMOTE = re.compile(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
-_EXCEPTION = re.compile(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
-_CARETS = re.compile(r"[\s~^]{1,400}$")
+_REMOTE = late(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
+_EXCEPTION = late(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
+_CARETS = late(r"[\s~^]{1,400}$")
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _HEAD = "(most recent call last)"
 _HEAD_REVERSED = "(most recent call first)"

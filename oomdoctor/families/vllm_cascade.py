@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Read, Role
 from oomdoctor.families.sentences import Sentence, count_of, reader, values
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 KILLED = (-9, 137)  # SIGKILL, as Python and as a shell count it
@@ -43,7 +44,7 @@ class EngineFailed(Event):
         return self.exit_code in KILLED or any(process.exit_code in KILLED for process in self.failed)
 
 
-_PROCESS = re.compile(r"'([\w.\-]{1,60})': (-?\d{1,4}|None)")
+_PROCESS = late(r"'([\w.\-]{1,60})': (-?\d{1,4}|None)")
 
 
 def _failed(braces: str) -> tuple[FailedProcess, ...] | None:

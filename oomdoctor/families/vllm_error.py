@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Place, Read, threshold, usage
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Role, threshold, usage
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
+from oomdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
 from oomdoctor.families.sentences import Sentence, count_of, number_of, reader, values
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 FULL = 0.99

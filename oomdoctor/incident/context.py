@@ -13,6 +13,7 @@ import ahocorasick_rs
 from oomdoctor.incident import dumps, launch, recognition
 from oomdoctor.incident.dumps import Here, Stated
 from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 from oomdoctor.units import KIB, size
 
@@ -32,16 +33,16 @@ MOST_SETTINGS: Final = 3000
 MOST_MODELS: Final = 16
 LINE_CHARACTERS: Final = 64_000
 
-_NCCL: Final = re.compile(r"NCCL[ _](?:version|VERSION)[ =:]{1,3}(\d+\.\d+\.\d+)")
-_SHM: Final = re.compile(r"\s([\d.]{1,12})([KMGT])\s+\S+\s+\S+\s+\d+%\s+/dev/shm\b")
-_FREE: Final = re.compile(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s")
-_MEMTOTAL: Final = re.compile(r"MemTotal:\s+(\d+) kB")
+_NCCL: Final = late(r"NCCL[ _](?:version|VERSION)[ =:]{1,3}(\d+\.\d+\.\d+)")
+_SHM: Final = late(r"\s([\d.]{1,12})([KMGT])\s+\S+\s+\S+\s+\d+%\s+/dev/shm\b")
+_FREE: Final = late(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s")
+_MEMTOTAL: Final = late(r"MemTotal:\s+(\d+) kB")
 
 # Keys and tokens never travel into a report.
-_SECRET_NAME: Final = re.compile(
+_SECRET_NAME: Final = late(
     r"(?:^|[._])(?:\w{0,40}(?:api_?key|token|secret|password|passwd|credentials?)|wandb_?key|auth)\Z", re.IGNORECASE
 )
-_SECRET_VALUE: Final = re.compile(r"(?:[0-9a-f]{32,}|(?:hf|sk|ghp|glpat|xox\w)[_\-]\w{16,})\Z")
+_SECRET_VALUE: Final = late(r"(?:[0-9a-f]{32,}|(?:hf|sk|ghp|glpat|xox\w)[_\-]\w{16,})\Z")
 _TOKENS_OF_TEXT: Final = frozenset({"eos_token", "pad_token", "bos_token", "unk_token", "image_token"})
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from oomdoctor.incident import launch
 from oomdoctor.incident.literals import Entry, entries, strings, typed
 from oomdoctor.incident.model import Value
+from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
@@ -36,33 +37,33 @@ KNOWN: Final = (
     "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "VLLM_USE_V1",
 )  # fmt: skip
 _KNOWN_NAMES: Final = "|".join(name.replace("_", "[_-]") for name in KNOWN)
-_KNOWN_STATED: Final = re.compile(
+_KNOWN_STATED: Final = late(
     rf"(?P<quote>[\"'`]?)(?P<name>(?<![\w.\-])[\w.\-]{{0,60}}?(?:{_KNOWN_NAMES}))(?P=quote)\s?[=:]\s?"
     r"(?P<value>\"[^\"]{0,200}\"|'[^']{0,200}'|[+-]?\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,3})?(?!\.?\d|\w)"
     r"|True\b|False\b|None\b|true\b|false\b|null\b|(?<=[A-Z]=)[\w:,.]{1,100})"
 )
 # "try setting X=...", "(e.g., X=0.8)": printed advice states no setting.
-_ADVICE: Final = re.compile(
+_ADVICE: Final = late(
     r"\b(?:try|trying|consider|recommend\w*|suggest\w*|should|please|instead|e\.g\.|for example|default(?:s|ed)? to"
     r"|setting PYTORCH|equivalent to|avoid fragmentation)\b",
     re.IGNORECASE,
 )
 
-_DUMP: Final = re.compile(r"\s*(?:[\w .\-]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
-_RENDERED: Final = re.compile(r"\b(?:[A-Z]\w{0,60}(?:Args|Arguments|Config)|(?:argparse\.)?Namespace)\(")
-_DOTTED: Final = re.compile(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,300})$")
-_TWO_COLUMNS: Final = re.compile(r"\s*([A-Za-z_]\w{0,80})\s{2,80}(\S.{0,300})$")
-_YAML: Final = re.compile(r"(\s{0,40})(?:- )?([A-Za-z_][\w.\-]{0,80}):(?:\s+(\S.{0,200}))?\s{0,4}$")
-_OVERRIDE: Final = re.compile(
+_DUMP: Final = late(r"\s*(?:[\w .\-]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
+_RENDERED: Final = late(r"\b(?:[A-Z]\w{0,60}(?:Args|Arguments|Config)|(?:argparse\.)?Namespace)\(")
+_DOTTED: Final = late(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,300})$")
+_TWO_COLUMNS: Final = late(r"\s*([A-Za-z_]\w{0,80})\s{2,80}(\S.{0,300})$")
+_YAML: Final = late(r"(\s{0,40})(?:- )?([A-Za-z_][\w.\-]{0,80}):(?:\s+(\S.{0,200}))?\s{0,4}$")
+_OVERRIDE: Final = late(
     r"\b(?:Override|Set args\.|Overriding) ?(\w{1,80})(?: from \S{1,80})?(?: with \w+=| to )(\S{1,100})"
 )
-_BANNER: Final = re.compile(
+_BANNER: Final = late(
     r"(Num examples|Num Epochs|Instantaneous batch size per device|Gradient Accumulation steps|Total optimization steps"
     r"|Total (?:training )?steps|Using max model len)\s?[=:]?\s?([\d,]{1,15})"
 )
 
 # A dict is a metric, an event or a state, unless it names something that is configured.
-_CONFIGURES: Final = re.compile(
+_CONFIGURES: Final = late(
     rf"(?:{_KNOWN_NAMES}|actor_rollout_ref|zero_optimization|train_micro_batch_size_per_gpu|model_name_or_path|env_vars"
     r"|learning_rate|['\"]lr['\"])['\"]"
 )

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Iterator
 
 from oomdoctor.incident.literals import TEXT_CAP, entries, typed
 from oomdoctor.incident.model import Value
+from oomdoctor.patterns import late
 
 Found = tuple[str, Value]
 
 LINE_CAP = 32_000
 
-_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\])+""")
-_QUOTED = re.compile(r"""\"([^"]*)\"|'([^']*)'|\\(.)""")
-_ASSIGNMENT = re.compile(r"\+{0,2}~?([A-Za-z_][\w.]{0,150})=(.*)\Z", re.DOTALL)
-_FLAG = re.compile(r"--?([A-Za-z][\w.\-]{0,100})(?:=(.*))?\Z", re.DOTALL)
-_NEGATIVE = re.compile(r"-\d")
+_WORD = late(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\])+""")
+_QUOTED = late(r"""\"([^"]*)\"|'([^']*)'|\\(.)""")
+_ASSIGNMENT = late(r"\+{0,2}~?([A-Za-z_][\w.]{0,150})=(.*)\Z", re.DOTALL)
+_FLAG = late(r"--?([A-Za-z][\w.\-]{0,100})(?:=(.*))?\Z", re.DOTALL)
+_NEGATIVE = late(r"-\d")
 
 # The programs whose flags are settings of a job, by the last part of their path.
 _HEADS = frozenset({
@@ -25,7 +26,7 @@ _HEADS = frozenset({
     "horovodrun", "lmdeploy", "trtllm-serve", "text-generation-launcher", "uv", "nohup", "singularity", "apptainer",
     "bash", "sh", "env", "export", "set", "#SBATCH", "FORCE_TORCHRUN=1", "llama-server", "llama-cli",
 })  # fmt: skip
-_PYTHON = re.compile(r"python\d?(?:\.\d+)?\Z")
+_PYTHON = late(r"python\d?(?:\.\d+)?\Z")
 
 # Words before the program that a shell, a prompt or a launcher's echo puts there; anything else there is prose.
 _WORDS_BEFORE_HEAD = 4

@@ -11,18 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from oomdoctor.incident.model import Value
+from oomdoctor.patterns import late
 
 TEXT_CAP = 200
 LIST_CAP = 80
 DEPTH = 24
 
-_TOKEN = re.compile(
+_TOKEN = late(
     r"""(?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
     r"""|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<sign>[,:=])|(?P<word>[^\s'"()\[\]{},:=]+)|(?P<quote>['"])""",
     re.DOTALL,
 )
-_INT = re.compile(r"[+-]?\d{1,18}\Z")
-_FLOAT = re.compile(r"[+-]?(?:\d{1,30}\.\d{0,30}|\.\d{1,30}|\d{1,30})(?:[eE][+-]?\d{1,3})?\Z")
+_INT = late(r"[+-]?\d{1,18}\Z")
+_FLOAT = late(r"[+-]?(?:\d{1,30}\.\d{0,30}|\.\d{1,30}|\d{1,30})(?:[eE][+-]?\d{1,3})?\Z")
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None, "null": None}
 _UNREAD = object()
 

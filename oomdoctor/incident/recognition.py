@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from oomdoctor.patterns import late
+
 # What only this framework prints, or a path or module that only it has. Case counts.
 FINGERPRINTS: Final[Mapping[str, tuple[str, ...]]] = {
     "simplerl-reason": ("simpleRL-reason", "simpleRL_reason", "train_grpo_math_tune_ray"),
@@ -129,34 +131,34 @@ _NAMES: Final = "|".join(sorted((re.escape(name) for name in PACKAGES), key=len,
 _VERSION: Final = r"v?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:[.+\-]?[A-Za-z0-9][\w.+\-]{0,40})?)"
 
 # `[pip3] torch==2.6.0`, `vllm  0.8.3`, `| vllm | 0.8.3 |`, `- transformers version: 4.50.0`, `torch: 2.6.0`
-_LISTED: Final = re.compile(
+_LISTED: Final = late(
     rf"^[\W_]{{0,8}}(?:\[(?:pip3|conda)\]\s*)?[`\"']?(?P<name>{_NAMES})(?:\[[\w,]{{1,40}}\])?[`\"']?"
     rf"(?:\s{{0,4}}(?:version|info|Version))?\s{{0,60}}[.]{{0,60}}[\s=:@|,]{{1,60}}[\"']?{_VERSION}(?![\w%]|\s?[KMGT]i?B)",
     re.IGNORECASE,
 )
-_PINNED: Final = re.compile(rf"(?<![\w\-.])(?P<name>{_NAMES})(?:\[[\w,]{{1,40}}\])?==\s?{_VERSION}", re.IGNORECASE)
-_METADATA: Final = re.compile(rf"(?:site|dist)-packages/(?P<name>{_NAMES})-{_VERSION}\.dist-info", re.IGNORECASE)
+_PINNED: Final = late(rf"(?<![\w\-.])(?P<name>{_NAMES})(?:\[[\w,]{{1,40}}\])?==\s?{_VERSION}", re.IGNORECASE)
+_METADATA: Final = late(rf"(?:site|dist)-packages/(?P<name>{_NAMES})-{_VERSION}\.dist-info", re.IGNORECASE)
 _BANNERS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    ("vllm", re.compile(rf"vLLM API server version:? {_VERSION}")),
-    ("vllm", re.compile(rf"LLM engine \({_VERSION}\)")),
-    ("vllm", re.compile(rf"\bvLLM (?:[Vv]ersion|server version)[ :]+{_VERSION}")),
-    ("deepspeed", re.compile(rf"DeepSpeed info: version={_VERSION}")),
-    ("deepspeed", re.compile(rf"(?i:deepspeed) (?:info|version)[ .:=]{{1,60}}{_VERSION}")),
-    ("torch", re.compile(rf"PyTorch (?:version|v)?[ :]{{0,4}}{_VERSION}")),
-    ("torch", re.compile(rf"\btorch (?:version|cuda version)?[ .:]{{1,60}}{_VERSION}")),
-    ("ray", re.compile(rf"\bRay version[ :]{{1,4}}{_VERSION}")),
-    ("ray", re.compile(rf"\bray, version {_VERSION}")),
-    ("ray", re.compile(rf"[\"']?ray_version[\"']?\s?[:=]\s?[\"']?{_VERSION}")),
-    ("unsloth", re.compile(rf"==\(\(====\)\)==\s+Unsloth {_VERSION}")),
-    ("transformers", re.compile(rf"Transformers: {_VERSION}")),
-    ("transformers", re.compile(rf"\"transformers_version\": \"{_VERSION}")),
-    ("python", re.compile(rf"(?:^|\b)[Pp]ython (?:version)?[ :=]{{0,4}}{_VERSION}")),
+    ("vllm", late(rf"vLLM API server version:? {_VERSION}")),
+    ("vllm", late(rf"LLM engine \({_VERSION}\)")),
+    ("vllm", late(rf"\bvLLM (?:[Vv]ersion|server version)[ :]+{_VERSION}")),
+    ("deepspeed", late(rf"DeepSpeed info: version={_VERSION}")),
+    ("deepspeed", late(rf"(?i:deepspeed) (?:info|version)[ .:=]{{1,60}}{_VERSION}")),
+    ("torch", late(rf"PyTorch (?:version|v)?[ :]{{0,4}}{_VERSION}")),
+    ("torch", late(rf"\btorch (?:version|cuda version)?[ .:]{{1,60}}{_VERSION}")),
+    ("ray", late(rf"\bRay version[ :]{{1,4}}{_VERSION}")),
+    ("ray", late(rf"\bray, version {_VERSION}")),
+    ("ray", late(rf"[\"']?ray_version[\"']?\s?[:=]\s?[\"']?{_VERSION}")),
+    ("unsloth", late(rf"==\(\(====\)\)==\s+Unsloth {_VERSION}")),
+    ("transformers", late(rf"Transformers: {_VERSION}")),
+    ("transformers", late(rf"\"transformers_version\": \"{_VERSION}")),
+    ("python", late(rf"(?:^|\b)[Pp]ython (?:version)?[ :=]{{0,4}}{_VERSION}")),
 )
-_CONDITION: Final = re.compile(
+_CONDITION: Final = late(
     r"pip install|requires|require |>=|<=|you have|please (?:install|upgrade)|incompatible|should be", re.IGNORECASE
 )
 
-PYTHON_PATH: Final = re.compile(r"/python(3\.\d{1,2})/")
+PYTHON_PATH: Final = late(r"/python(3\.\d{1,2})/")
 
 VERSION_WORDS: Final = (
     "ersion", "==", "LLM engine (v", "dist-info", "Python 3", "PyTorch ", "Transformers:",
@@ -209,7 +211,7 @@ _FAMILY: Final = (
     r"(?:Qwen|QwQ|[Ll]lama|LLaMA|LLAMA|DeepSeek|deepseek|Mi[sx]tral|mi[sx]tral|[Gg]emma|GLM|glm|Phi|phi|Yi|InternLM"
     r"|internlm|InternVL|Baichuan|OPT|opt|bloom|falcon|gpt-oss|SmolLM)"
 )
-_MODEL: Final = re.compile(
+_MODEL: Final = late(
     rf"(?:(?<![\w.\-/])[A-Za-z0-9][\w.\-]{{0,60}}/|(?<![\w.\-]))"
     rf"[\w.\-]{{0,40}}?{_FAMILY}[\w.\-]{{0,40}}?\d+(?:\.\d+)?x?\d*[bBmM](?![a-zA-Z])[\w.\-]{{0,60}}"
 )
@@ -252,7 +254,7 @@ def model_names(text: str) -> Iterator[str]:
         yield match[0].rstrip(".-")
 
 
-_CARD: Final = re.compile(
+_CARD: Final = late(
     r"(?:(?P<count>\d{1,3})\s?(?:x|X|×|\*)\s?)?(?:NVIDIA[ \-]|Tesla |Nvidia )?(?P<card>"
     r"(?:A100|A800|H100|H800|H200|H20|B200|B100|GB200|V100|P100|L40S|L40|L20|L4|A40|A10G|A10|A30|A6000|A5000|A4000|T4"
     r"|K80|MI\d{3}X?)"
@@ -264,7 +266,7 @@ CARD_WORDS: Final = (
     "RTX", "GTX", "Tesla",
     "MI300", "MI250",
 )  # fmt: skip
-_CARD_ROW: Final = re.compile(r"^\W{0,6}(?:GPU\s+)?(\d{1,2})\s*:?\s+(?:NVIDIA|Tesla|GeForce|AMD)")
+_CARD_ROW: Final = late(r"^\W{0,6}(?:GPU\s+)?(\d{1,2})\s*:?\s+(?:NVIDIA|Tesla|GeForce|AMD)")
 
 
 def card(text: str) -> tuple[str, int | None, int | None] | None:

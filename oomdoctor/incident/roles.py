@@ -7,15 +7,16 @@ it was doing.
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import Final
+
+from oomdoctor.patterns import late
 
 CHARACTERS: Final = 400  # of a title or command line that are looked at
 SHORT: Final = 48
 
 # Workers of verl hold several models in one process; the method tells which one is at work.
-_FUSED = re.compile(r"\b(?:WorkerDict|FusedWorker|ActorRolloutRefWorker|AsyncActorRolloutRefWorker)\b")
+_FUSED = late(r"\b(?:WorkerDict|FusedWorker|ActorRolloutRefWorker|AsyncActorRolloutRefWorker)\b")
 _FUSED_METHODS: Final = (
     (r"(?:\w{1,40}_)?(?:generate_sequences|generate|rollout_mode|wake_up|sleep)$", "engine"),
     (r"(?:actor_rollout_ref_|ref_)?(?:compute_ref_log_prob)$|ref_", "ref"),
@@ -86,17 +87,17 @@ _COMMANDS: Final = {
     ),
 }
 
-_CLASS_ROLES = [(re.compile(rf"(?:{pattern})$"), role) for role, rows in _CLASSES.items() for pattern in rows]
-_COMMAND_ROLES = [(re.compile(pattern), role) for role, rows in _COMMANDS.items() for pattern in rows]
-_METHOD_ROLES = [(re.compile(pattern), role) for pattern, role in _FUSED_METHODS]
+_CLASS_ROLES = [(late(rf"(?:{pattern})$"), role) for role, rows in _CLASSES.items() for pattern in rows]
+_COMMAND_ROLES = [(late(pattern), role) for role, rows in _COMMANDS.items() for pattern in rows]
+_METHOD_ROLES = [(late(pattern), role) for pattern, role in _FUSED_METHODS]
 
 # "ray::Class.method", the creation task "name:Class.__init__", and the "ray_Class:method()" of 2018
-_TITLE = re.compile(r"(?:ray::|ray_(?=[A-Z]))(?P<name>[^\s()]{1,200})")
-_CREATION = re.compile(r"(?:[^\s:]{0,120}:){0,3}(?P<name>[A-Za-z_]\w{0,80})\.__init__$")
+_TITLE = late(r"(?:ray::|ray_(?=[A-Z]))(?P<name>[^\s()]{1,200})")
+_CREATION = late(r"(?:[^\s:]{0,120}:){0,3}(?P<name>[A-Za-z_]\w{0,80})\.__init__$")
 # verl puts six random characters before and the node and rank behind a colocated worker's class
-_SPAWNED = re.compile(r"[0-9A-Za-z]{6}(?=(?:WorkerDict|FusedWorker)_\d)|_\d{1,5}:\d{1,5}$")
-_INTERPRETER = re.compile(r"(?:.*/)?(?:python[\d.]*|pypy\d?|uv|bash|sh)(?:\.exe)?$")
-_PLAIN = re.compile(r"[A-Za-z_][\w:.<>-]{0,80}$")
+_SPAWNED = late(r"[0-9A-Za-z]{6}(?=(?:WorkerDict|FusedWorker)_\d)|_\d{1,5}:\d{1,5}$")
+_INTERPRETER = late(r"(?:.*/)?(?:python[\d.]*|pypy\d?|uv|bash|sh)(?:\.exe)?$")
+_PLAIN = late(r"[A-Za-z_][\w:.<>-]{0,80}$")
 
 
 def role_of(process_name: str) -> str | None:

@@ -11,460 +11,439 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.incident.roles import class_and_method, role_of
+from oomdoctor.patterns import late
 
 UNKNOWN: Final = "unknown"
 CHARACTERS: Final = 400  # of a line that are looked at
 # An engine's work is the rollout of a trainer or somebody's service: decided by what else the log shows.
 GENERATION: Final = "generation"
 
-# Functions, whole names. The first number says how much they tell: 3 is one step of a stage, 2 the stage's own
-# function, 1 something that many stages do.
+# Functions by name, underscores in front left out; "*" stands for any ending. The number says how much they tell:
+# 3 is one step of a stage, 2 the stage's own function, 1 something that many stages do.
 _FUNCTIONS: Final = (
-    # --- inference engines
-    (3, "memory_profiling", r"""
+    # inference engines
+    (3, "memory_profiling", """
         profile_run determine_available_memory determine_num_available_blocks profile_num_available_blocks
-        _profile_(?:multimodal|run)\w{0,20} warmup_and_profile
+        profile_multimodal* warmup_and_profile
     """),
-    (3, "cuda_graph_capture", r"""
-        capture_model _?capture(?:_(?:model|graph|one_batch_size|cudagraphs?|cuda_graphs?))?
-        capture_(?:begin|end) init_(?:device|cuda)_graphs _capture_\w{0,30}
+    (3, "cuda_graph_capture", """
+        capture capture_model capture_graph* capture_cudagraph* capture_cuda_graph* capture_one_batch_size
+        capture_begin capture_end init_device_graphs init_cuda_graphs
     """),
-    (2, "engine_init", r"""
-        _?dummy_run _?dummy_forward
+    (3, "engine_init", """
+        dummy_sampler_run compile_or_warm_up_model kernel_warmup warmup_model
     """),
-    (3, "engine_init", r"""
-        _dummy_sampler_run compile_or_warm_up_model kernel_warmup _warmup_\w{0,40} warmup_model
+    (3, "kv_cache_init", """
+        initialize_cache initialize_kv_cache* initialize_from_config init_memory_pool init_cache init_cache_engine
+        allocate_gpu_cache allocate_kv_cache* create_buffers create_kv_* get_kv_cache_config*
+        check_enough_kv_cache_memory raise_if_cache_size_invalid
     """),
-    (3, "kv_cache_init", r"""
-        initialize_(?:kv_)?caches? initialize_from_config _?initialize_kv_cache\w{0,20} init_memory_pool
-        _?allocate_(?:gpu_cache|kv_cache\w{0,20}) _create_buffers _?init_cache(?:_engine)?
-        check_enough_kv_cache_memory raise_if_cache_size_invalid get_kv_cache_configs? _create_kv_\w{0,20}
+    (2, "engine_init", """
+        init_device request_memory init_workers* init_executor* init_engine* create_vllm_engine* build_rollout
+        init_torch_distributed from_engine_args run_engine_core setup_vllm* dummy_run dummy_forward
     """),
-    (2, "engine_init", r"""
-        init_device request_memory _init_(?:workers|executor|engine)\w{0,20} create_vllm_engines? _build_rollout
-        init_torch_distributed from_engine_args run_engine_core _setup_vllm\w{0,10}
+    (2, GENERATION, """
+        execute_model run_busy_loop process_engine_step step_with_batch_queue event_loop_* run_batch prefill
+        forward_batch_generation forward_decode forward_extend decode_token generate_token model_generate
     """),
-    (2, GENERATION, r"""
-        execute_model run_busy_loop _process_engine_step step_with_batch_queue event_loop_\w{1,20} run_batch
-        forward_(?:batch_generation|decode|extend) prefill decode_token generate_token model_generate
+    # weights between trainer and engine, offload and reload
+    (3, "weight_sync", """
+        broadcast_to_vllm update_weight update_weight_* update_weights update_weights_* sync_weight* sync_model_weights
+        move_model_to_vllm refit_policy_generation transfer_and_update_weights update_params_for_*
+        wake_up onload_weights resume_memory_occupation backload_* reload_to_gpu reload_states offload_states
+        load_fsdp_* offload_fsdp_* rollout_mode trainer_mode
     """),
-    # --- weights between trainer and engine, offload and reload
-    (3, "weight_sync", r"""
-        _?broadcast_to_vllm update_weights?(?:_\w{1,40})? sync_weights?\w{0,30} _move_model_to_vllm
-        refit_policy_generation transfer_and_update_weights sync_model_weights update_params_for_\w{1,20}
-        wake_up onload_weights _?backload_\w{1,30} reload_to_gpu reload_states offload_states
-        resume_memory_occupation (?:load|offload)_fsdp_(?:model|optimizer|param|grad)\w{0,30} rollout_mode
-        trainer_mode
-    """),
-    # --- states on disk
-    (3, "checkpoint_save", r"""
-        _?save_checkpoints?(?:_\w{1,30})? _?save_(?:model|pretrained|state_dict|optimizer\w{0,20})
-        save_logs_and_checkpoints _?save_to_state_dict _?save _?save_zero_checkpoint dist_save
-        _zero3_consolidated_\w{1,30} get_fsdp_full_state_dict zero_to_fp32 convert_zero_checkpoint\w{0,40}
+    # states on disk
+    (3, "checkpoint_save", """
+        save save_checkpoint save_checkpoints save_checkpoint_* save_model save_pretrained save_state_dict
+        save_optimizer* save_logs_and_checkpoints save_to_state_dict save_zero_checkpoint dist_save
+        zero3_consolidated_* get_fsdp_full_state_dict zero_to_fp32 convert_zero_checkpoint*
     """),
     # also on the way to an engine, which weighs more
-    (2, "checkpoint_save", r"""
-        _\w{0,20}state_dict_hook _full_state_dict\w{0,30} state_dict _gather_state_dict full_tensor
+    (2, "checkpoint_save", """
+        state_dict full_state_dict* gather_state_dict full_tensor post_state_dict_hook pre_state_dict_hook
+        full_post_state_dict_hook unshard_params_for_state_dict*
     """),
-    (3, "checkpoint_load", r"""
-        _?load_checkpoint _load_from_checkpoint resume_from_checkpoint _?load_optimizer\w{0,20}
+    (3, "checkpoint_load", """
+        load_checkpoint load_from_checkpoint resume_from_checkpoint load_optimizer*
     """),
-    (2, "checkpoint_load", r"""
-        default_restore_location _cuda_deserialize _legacy_load restore_location _?load_zero_checkpoint
+    (2, "checkpoint_load", """
+        default_restore_location cuda_deserialize legacy_load restore_location load_zero_checkpoint
     """),
-    # --- one step of training
-    (3, "optimizer_step", r"""
-        _init_group _multi_tensor_\w{1,20} _single_tensor_\w{1,20} _fused_\w{1,20} _take_model_step
-        _?optimizer_step _lazy_init_optimizer\w{0,20} initialize_optimizer_states _foreach_step clip_grad_norm_?
-        _clip_grads_with_norm_? unscale_(?:grads_?)? unscale_and_clip_grads _step_supports_\w{1,20}
+    # one step of training
+    (3, "optimizer_step", """
+        init_group multi_tensor_* single_tensor_* fused_adam* fused_sgd* take_model_step optimizer_step
+        lazy_init_optimizer* initialize_optimizer_states foreach_step step_supports_amp_scaling
+        clip_grad_norm clip_grad_norm_ clip_grads_with_norm_ unscale_ unscale_grads_ unscale_and_clip_grads
     """),
-    (2, "backward", r"""
-        _?backward(?:_(?:step|pass|hook|prologue|epilogue|and_\w{1,20}))? _engine_run_backward run_backward
+    (2, "backward", """
+        backward backward_step backward_pass backward_hook backward_prologue backward_epilogue
+        engine_run_backward run_backward
     """),
-    (2, "forward", r"""
-        closure _?closure_\w{1,20} optimizer_closure
+    (2, "forward", """
+        closure optimizer_closure update_actor update_policy update_critic ppo_train* training_step train_step
+        policy_loss policy_train policy_training compute_loss
     """),
-    # --- reinforcement learning
-    (3, "logprob", r"""
-        compute_(?:ref_|old_)?log_probs? _get_per_token_logps\w{0,20} ref_per_token_logps
-        policy_and_reference_logprobs fwd_logprobs_values_reward cal_(?:old|ref)_log_probs\w{0,20} get_logprobs
+    # reinforcement learning
+    (3, "logprob", """
+        compute_log_prob compute_log_probs compute_ref_log_prob compute_old_log_prob get_per_token_logps*
+        ref_per_token_logps policy_and_reference_logprobs fwd_logprobs_values_reward
+        cal_old_log_probs* cal_ref_log_probs* get_logprobs
     """),
-    (1.5, "logprob", r"""
-        logprobs_from_logits\w{0,20} log_probs_from_logits selective_log_softmax entropy_from_logits
+    (1.5, "logprob", """
+        logprobs_from_logits* log_probs_from_logits selective_log_softmax entropy_from_logits
     """),
-    (2, "reward", r"""
-        compute_reward\w{0,20} compute_rm_score _?calculate_rewards? get_rewards? reward_(?:fn|func|calculation)
-        remote_rm\w{0,20}
+    (2, "reward", """
+        compute_reward* compute_rm_score calculate_reward calculate_rewards get_reward get_rewards
+        reward_fn reward_func reward_calculation remote_rm*
     """),
-    (2, "rollout", r"""
-        generate_sequences _generate_and_score_completions _generate_single_turn _generate_vllm generate_vllm
-        generate_samples\w{0,20} make_experience\w{0,20} add_requests get_responses collect_rollouts
-        do_rollouts? rollout _?rollout_\w{1,30} sample_from_env\w{0,20} step_env\w{0,20} env_step
-        synchronous_parallel_sample step_generate
+    (2, "rollout", """
+        generate_sequences generate_and_score_completions generate_single_turn generate_vllm generate_samples*
+        make_experience* add_requests get_responses collect_rollouts do_rollout* rollout rollout_* sample_from_env*
+        step_env* env_step synchronous_parallel_sample step_generate
     """),
-    (2, "forward", r"""
-        update_(?:actor|policy|critic) ppo_train\w{0,10} training_step policy_(?:loss|training|train)
-        compute_loss train_step
+    (3, "eval", """
+        evaluate evaluate_* evaluation_loop prediction_step prediction_loop validate validation_step validation_loop
+        validation_epoch val_step run_validation run_eval* eval_step eval_epoch eval_model eval_loop do_eval
+        nested_concat pad_across_processes
     """),
-    # --- evaluation
-    (3, "eval", r"""
-        _?evaluate(?:_\w{1,20})? evaluation_loop prediction_(?:step|loop) _?validate
-        validation_(?:step|loop|epoch) val_step _?run_(?:validation|eval\w{0,20}) nested_concat
-        pad_across_processes eval_(?:step|epoch|model|loop) do_eval
+    # data, weights into memory, the two ends
+    (2, "data_load", """
+        load_dataset* map_single tokenize tokenize_* try_get_data try_get_batch default_collate collate collate_*
+        prepare_dataset* prepare_data prepare_module_dataset build_dataset* get_dataset worker_loop
+        read_csv read_parquet read_json read_table preprocess_dataset*
     """),
-    # --- data
-    (2, "data_load", r"""
-        _?load_dataset\w{0,30} _map_single _?tokenize\w{0,30} _try_get_(?:data|batch) default_collate
-        collate\w{0,20} _?prepare_(?:module_)?(?:dataset|data)\w{0,20} build_dataset\w{0,20} get_dataset
-        as_completed_\w{0,10} _worker_loop read_(?:csv|parquet|json|table|pandas)
-        preprocess_\w{0,20}dataset\w{0,10}
+    (2, "model_load", """
+        load_model load_weights load_pretrained* load_state_dict* load_shard* load_file init_model* init_weights
+        from_pretrained create_model_from_path build_model_optimizer get_model materialize* set_module_tensor_to_device
+        dispatch_model partition_parameters sync_params_and_buffers
     """),
-    # --- weights into memory
-    (2, "model_load", r"""
-        _?load_(?:model|weights?|pretrained\w{0,20}|state_dict\w{0,30}|shard\w{0,20}|file) init_model\w{0,30}
-        _?from_pretrained create_model_from_path _build_model_optimizer get_model init_weights
-        _materialize\w{0,20} _load_pretrained_model\w{0,20} _load_state_dict_into_\w{1,30}
-        set_module_tensor_to_device dispatch_model partition_parameters _sync_params_and_buffers
-        quantize\w{0,20} convert_\w{0,20}checkpoint\w{0,20}
+    (2, "launch", """
+        lazy_init set_device init_process_group init_distributed check_placement_group
     """),
-    # --- the two ends
-    (2, "launch", r"""
-        _lazy_init set_device init_process_group _check_placement_group init_distributed
+    (2, "shutdown", """
+        destroy_process_group destroy_model_parallel shutdown shutdown_backend exit_function del__
     """),
-    (2, "shutdown", r"""
-        destroy_(?:process_group|model_parallel) _shutdown_backend _exit_function __del__ atexit_\w{1,20}
-        shutdown
-    """),
-    # --- what every stage does
-    (1, "forward", r"""
-        forward(?:_\w{1,30})? _?forward_\w{1,30} _forward _call_impl _conv_forward scaled_dot_product_attention
-        softmax conversion_helper float_conversion fp\d+_to_float float16_to_fp32 _update_causal_mask attention
-        mlp logits? cross_entropy\w{0,20} embedding linear matmul
+    # what every stage does
+    (1, "forward", """
+        forward forward_* call_impl conv_forward scaled_dot_product_attention softmax update_causal_mask attention mlp
+        logits cross_entropy* embedding linear matmul conversion_helper float_conversion fp16_to_fp32 float16_to_fp32
     """),
 )  # fmt: skip
 
-# The same of the frame's file and code, for names that say too little alone.
-_PLACES: Final = (
-    (3, "optimizer_step", r"""
-        /optim/(?!lr_scheduler|optimizer\.py)\w{1,40}\.py (?:step|update|\w*adam\w*|\w*sgd\w*)\b
-        state\[.exp_avg
-        \bexp_avg(?:_sq)?\b
-    """),
-    (3, "optimizer_step", r"""
-        /(?:stage_1_and_2|stage3|fused_optimizer|unfused_optimizer|bf16_optimizer)\.py (?:_?step|sub_group_\w+)\b
-        /bf16_optimizer\.py update_lp_params\b
-    """),
-    (3, "optimizer_step", r"""
-        /(?:bitsandbytes/optim|apex/optimizers|ops/adam|megatron/core/optimizer)/\S{1,60} (?:step|update_step)\b
-        /bitsandbytes/optim/\S{1,60} (?:init|prefetch)_state\b
-    """),
-    (2, "optimizer_step", r"""
-        \b(?:optimizer|optim|opt|scaler)\w{0,20}\.step\(
-    """),
-    (2, "backward", r"""
-        \.backward\(
-        /torch/autograd/(?:__init__|function|graph)\.py (?:backward|apply|_engine_run_backward|grad)\b
-    """),
-    (3, "checkpoint_save", r"""
-        /torch/serialization\.py (?:save|_save|_legacy_save|__exit__)\b
-        \btorch\.save\(
-        save_file\(
-    """),
-    # also on the way to an engine, which weighs more
-    (2, "checkpoint_save", r"""
-        \.state_dict\(\)
-    """),
-    (2, "checkpoint_load", r"""
-        \btorch\.load\(
-        /torch/serialization\.py (?:load|_load|persistent_load)\b
-    """),
-    (2, "model_load", r"""
-        /(?:model_loader|modeling_utils|convert_pytorch|weight_utils)\b\S{0,40}\.py\s
-        \.from_pretrained\(
-        \bload_checkpoint_and_dispatch\(
-    """),
-    (1.5, "model_load", r"""
-        /torch/nn/modules/module\.py (?:to|cuda|convert|_apply|half|bfloat16)\b
-        \bmodel\w{0,20}\.(?:to|cuda|half)\(
-    """),
-    (1.5, "model_load", r"""
-        \s__init__ self\.\w{1,40} ?= ?(?:nn\.)?(?:Parameter|Linear|Embedding|Conv\dd)\w{0,20}\(
-    """),
-    (1.5, "model_load", r"""
-        /model\w{0,40}\.py __init__\b
-    """),
-    (3, "weight_sync", r"""
-        /sharding_manager/\S{1,60} (?:__enter__|__exit__|update_params)\b
-    """),
-    (2, "engine_init", r"""
-        \bdummy_metadata\b
-        _dummy_(?:sampler_)?run\(
-    """),
-    (2, "engine_init", r"""
-        /vllm/(?:v1/)?(?:engine|worker|executor|entrypoints)/\S{0,60} __init__\b
-        /sglang/\S{0,80} __init__\b
-    """),
-    (2, "engine_init", r"""
-        /deepspeed/__init__\.py initialize\b
-        /deepspeed/runtime/(?:engine|zero/\w{1,40})\.py (?:__init__|_(?:configure|create|convert|initialize)_\w+)\b
-    """),
-    (2, "engine_init", r"""
-        /deepspeed/accelerator/\S{1,60} pin_memory\b
-    """),
-    (2, "launch", r"""
-        /torch/cuda/__init__\.py (?:_lazy_init|set_device)\b
-        \btorch\.cuda\.set_device\(
-    """),
-    (2, GENERATION, r"""
-        /transformers/generation/\S{1,40}\s
-        \.generate\(
-        /vllm/(?:v1/)?engine/\S{1,60} step\b
-        /text_generation\w{0,20}\.py\s
-    """),
-    (2, "eval", r"""
-        /evaluation/
-        /(?:evaluate|validate|eval|test_\w{1,30}|inference_eval)\.py\s
-    """),
-    (2, "data_load", r"""
-        /torch/utils/data/
-        /datasets/(?:arrow|builder|load|iterable|table|features|utils|packaged)\w{0,20}\b
-        \bDataLoader\(
-        /webdataset/
-        /pyarrow/
-    """),
-    (2, "reward", r"""
-        /(?:\w{0,30}reward\w{0,30})\.py (?:forward|score|compute|get)\w{0,20}\b
-    """),
-    (2, "rollout", r"""
-        /ray/rllib/(?:evaluation|env|offline)/\S{1,60}\s
-        /(?:rollout_worker|env_runner)\.py\s
-    """),
-    (1.5, "logprob", r"""
-        \bper_token_logps\b
-        \.log_softmax\(
-        \blog_probs? ?=
-    """),
-    (1, "forward", r"""
-        \bF\.\w{1,40}\(
-        /torch/nn/(?:functional|modules/(?!module))
-    """),
-)  # fmt: skip
-
-
-def _one_of(lines: str) -> re.Pattern[str]:
-    """Whichever of the lines' patterns; blanks at a line's ends are not part of it."""
-    return re.compile("|".join(line.strip() for line in lines.strip().splitlines()))
-
-
-_BY_FUNCTION: Final = tuple(
-    (weight, stage, re.compile(rf"(?:{'|'.join(names.split())})$")) for weight, stage, names in _FUNCTIONS
+# Functions that say too little without the file they stand in.
+_FILES: Final = (
+    (3, "optimizer_step", "/optim/adam /optim/adamw /optim/sgd /optim/rmsprop /optim/adafactor", "step adam adamw sgd"),
+    (3, "optimizer_step", "/zero/stage_1_and_2 /zero/stage3 /fused_optimizer /bf16_optimizer", "step sub_group_*"),
+    (3, "optimizer_step", "/bitsandbytes/optim /apex/optimizers /ops/adam /core/optimizer", "step update_step *_state"),
+    (3, "weight_sync", "/sharding_manager/", "__enter__ __exit__ update_params"),
+    (2, "backward", "/torch/autograd/", "backward apply grad"),
+    (3, "checkpoint_save", "/torch/serialization.py", "save legacy_save __exit__"),
+    (2, "checkpoint_load", "/torch/serialization.py", "load persistent_load"),
+    (2, "model_load", "/model_loader/ /modeling_utils.py /weight_utils.py", "*"),
+    (1.5, "model_load", "/torch/nn/modules/module.py", "to cuda convert apply half bfloat16"),
+    (1.5, "model_load", "/model.py /modeling_ /models/ /model_executor/", "__init__"),
+    (2, "engine_init", "/vllm/engine/ /vllm/v1/engine/ /vllm/worker/ /vllm/v1/worker/ /vllm/entrypoints/", "__init__"),
+    (2, "engine_init", "/vllm/executor/ /vllm/v1/executor/ /sglang/srt/managers/", "__init__"),
+    (2, "engine_init", "/deepspeed/__init__.py", "initialize"),
+    (2, "engine_init", "/deepspeed/runtime/", "__init__ configure_* create_* convert_* initialize_*"),
+    (2, "engine_init", "/deepspeed/accelerator/", "pin_memory"),
+    (2, GENERATION, "/vllm/engine/ /vllm/v1/engine/", "step"),
+    (2, GENERATION, "/transformers/generation/ /text_generation", "*"),
+    (2, "eval", "/evaluation/ /evaluate.py /validate.py /eval.py", "*"),
+    (2, "data_load", "/torch/utils/data/ /datasets/arrow /datasets/builder /datasets/load /datasets/iterable", "*"),
+    (2, "data_load", "/datasets/table /datasets/features /webdataset/ /pyarrow/", "*"),
+    (2, "reward", "reward.py reward_model.py reward_fn.py", "forward score compute_score"),
+    (2, "rollout", "/ray/rllib/evaluation/ /ray/rllib/env/ /rollout_worker.py /env_runner.py", "*"),
+    (1, "forward", "/torch/nn/functional.py", "*"),
 )
-_BY_PLACE: Final = tuple((weight, stage, _one_of(places)) for weight, stage, places in _PLACES)
+
+# Source that tells, one piece a line.
+_CODE: Final = (
+    (3, "optimizer_step", """
+        state["exp_avg
+        state['exp_avg
+    """),
+    (2, "optimizer_step", """
+        optimizer.step(
+        optim.step(
+        opt.step(
+        scaler.step(
+    """),
+    (2, "backward", ".backward("),
+    (3, "checkpoint_save", """
+        torch.save(
+        save_file(
+    """),
+    (2, "checkpoint_save", ".state_dict()"),
+    (2, "checkpoint_load", "torch.load("),
+    (2, "model_load", """
+        .from_pretrained(
+        load_checkpoint_and_dispatch(
+    """),
+    (1.5, "model_load", """
+        model.to(
+        model.cuda(
+        model.half(
+        Parameter(torch.empty(
+    """),
+    (2, "engine_init", """
+        dummy_metadata
+        dummy_run(
+        dummy_sampler_run(
+    """),
+    (2, "launch", "torch.cuda.set_device("),
+    (2, GENERATION, ".generate("),
+    (2, "data_load", "DataLoader("),
+    (1.5, "logprob", """
+        per_token_logps
+        .log_softmax(
+        log_probs =
+        log_prob =
+    """),
+    (1, "forward", "F.linear("),
+)  # fmt: skip
 
 # XLA names the operation it could not place.
 _OPERATION: Final = (
-    (GENERATION, r"op_name=\"p?jit\((?:_?generate|decode|sample)"),
-    ("backward", r"op_name=\"[^\"]{1,300}transpose\(jvp"),
-    ("forward", r"op_name=\"p?jit\("),
-)
+    (GENERATION, """
+        op_name="pjit(generate)
+        op_name="jit(generate)
+        op_name="jit(_generate)
+        op_name="jit(decode
+        op_name="jit(sample
+    """),
+    ("backward", 'op_name="*transpose(jvp'),
+    ("forward", """
+        op_name="jit(
+        op_name="pjit(
+    """),
+)  # fmt: skip
 
-# Progress lines, the nearest one above the event; what stands first in this list wins within a line.
-# An empty stage closes the search: the job is past what stands above, and this line does not say where.
+# Progress lines, the nearest one above the event; what stands first in this list wins within a line. One line's
+# beginning a row, in any case; "*" stands for anything between. An empty stage closes the search: the job is past
+# what stands above, and this line does not say where.
 _PROGRESS: Final = (
     # verl's memory heads
-    ("model_load", r"""
-        (?:Before|After) init (?:actor|ref|critic|model|rm)? ?\w{0,10} ?from HF AutoModel
-        After \w{1,12} (?:FSDP|optimizer)\b
-        Before FSDP
-        After FSDP
+    ("model_load", """
+        before init *from hf automodel
+        after init *from hf automodel
+        after actor fsdp init
+        after ref fsdp init
+        after critic fsdp
+        after actor optimizer init
+        before fsdp, memory
+        after fsdp, memory
     """),
-    ("engine_init", r"""
-        Before building \w{1,10} rollout
-        After building \w{1,10} rollout
-        After building sharding manager
+    ("engine_init", """
+        before building vllm rollout
+        before building sglang rollout
+        after building vllm rollout
+        after building sglang rollout
+        after building sharding manager
     """),
-    ("weight_sync", r"""
-        state_dict\(\) in sharding manager
-        After sync model weights
-        (?:Before|After) resume (?:weights|kv_cache)
-        After update_weights
-        After switch to rollout mode
+    ("weight_sync", """
+        state_dict() in sharding manager
+        after sync model weights
+        before resume weights
+        after resume weights
+        after resume kv_cache
+        after update_weights
+        after switch to rollout mode
     """),
-    ("rollout", r"""
-        After entering rollout sharding manager
-        After rollout generation
+    ("rollout", """
+        after entering rollout sharding manager
+        after rollout generation
     """),
-    ("logprob", r"""
-        during compute_(?:ref_)?log_prob
+    ("logprob", """
+        during compute_log_prob
+        during compute_ref_log_prob
     """),
-    ("optimizer_step", r"""
-        Before optimizer step
-        After optimizer step
+    ("optimizer_step", """
+        before optimizer step
+        after optimizer step
     """),
-    ("checkpoint_load", r"""
-        during load_checkpoint
-    """),
+    ("checkpoint_load", "during load_checkpoint"),
     # engines
-    ("cuda_graph_capture", r"""
-        Capturing (?:the model for )?CUDA ?[Gg]raphs?
-        Capturing cudagraphs?
-        Capture cuda graph (?:begin|failed)
-        Capturing batches
+    ("cuda_graph_capture", """
+        capturing cuda graph
+        capturing cudagraph
+        capturing the model for cuda graphs
+        capture cuda graph begin
+        capture cuda graph failed
+        capturing batches
     """),
-    (GENERATION, r"""
-        Graph capturing finished
-        init engine \(
-        Application startup complete
-        Uvicorn running on
+    (GENERATION, """
+        graph capturing finished
+        capture cuda graph end
+        init engine (
+        application startup complete
+        uvicorn running on
         fired up and ready to roll
-        Capture cuda graph end
+        avg prompt throughput
+        processed prompts:
+        prefill batch
+        decode batch
+        added request
+        received request
+        "post /v1/
+        "post /generate
     """),
-    (GENERATION, r"""
-        Avg prompt throughput
-        Processed prompts:
-        (?:Prefill|Decode) batch
-        Added request
-        Received request
-        POST /(?:v1/|generate)
+    ("kv_cache_init", """
+        memory profiling takes
+        gpu kv cache size
+        # gpu blocks
+        # cuda blocks
+        available kv cache memory
+        kv cache is allocated
+        memory pool end
     """),
-    ("kv_cache_init", r"""
-        Memory profiling takes
-        GPU KV cache size
-        # (?:GPU|cuda) blocks
-        Available KV cache memory
-        KV Cache is allocated
-        Memory pool end
+    ("memory_profiling", """
+        loading model weights took
+        model loading took
+        loading weights took
+        load weight end
+        warming up model
     """),
-    ("memory_profiling", r"""
-        [Ll]oading model weights took
-        Model loading took
-        Loading weights took
-        Load weight end
-        Warming up model
-    """),
-    ("model_load", r"""
-        Starting to load model
-        Load weight begin
-        Loading (?:\w{1,20} )?checkpoint shards
-        Loading \w{1,20} using
-        Loading model weights
-        Loading weights
-    """),
-    ("model_load", r"""
+    ("model_load", """
+        starting to load model
+        load weight begin
+        loading checkpoint shards
+        loading * checkpoint shards
+        loading model weights
+        loading weights
+        loading pipeline components
+        loading model from
         llm_load_tensors
         llama_model_load
-        load_tensors:\s
-        ^load_model
-        Loading pipeline components
-        Loading model from
-        model weights from
+        load_tensors:
     """),
-    ("engine_init", r"""
-        Initializing (?:an?|a V\d) LLM engine
-        Enabling memory saver
-        Init torch distributed
-        Creating \w{0,10} ?optimizer stage
-        Create vllm engine
+    ("engine_init", """
+        initializing an llm engine
+        initializing a v0 llm engine
+        initializing a v1 llm engine
+        init torch distributed
+        optimizer stage
+        create vllm engine
     """),
     # reinforcement learning, training
-    ("rollout", r"""
-        \bEpisode \[
-        Generate [Ss]amples
+    ("rollout", """
+        episode [
+        generate samples
         start generation
         generate local rollout
         generating sequences
-        Collecting rollouts
+        collecting rollouts
     """),
-    ("", r"""
-        Train epoch \[
-        \bEpoch[ :]
-        \bepoch[ :=]
-        Training Progress:
-        step:\s?\d+ -
+    ("", """
+        epoch [
+        epoch:
+        epoch=
+        epoch =
+        'epoch':
+        training progress:
+        step:* - 
         'loss':
-        \bloss[\"']?(?: ?[:=]| \d)
-        \*{5} Running training
+        "loss":
+        loss:
+        loss=
+        loss =
+        ***** running training
         global_step
-        \biteration +\d
+        iteration *loss
+        started a local ray instance
+        connected to ray cluster
+        ray runtime started
     """),
     *_OPERATION,
     # states, data
-    ("checkpoint_save", r"""
-        returning from state_dict\(\) call
+    ("checkpoint_save", """
+        returning from state_dict() call
+        saving model
+        saving the model
+        saving * checkpoint
+        saving checkpoint
+        saving latest
+        saving state dict
+        saving optimizer
+        saved model
+        saved checkpoint
+        [torch] saving
     """),
-    ("checkpoint_load", r"""
-        (?i)\b(?:loading|resuming|restoring)\b.{0,30}\bcheckpoint\b(?! shards)
+    ("checkpoint_load", """
+        loading * from checkpoint
+        loading checkpoint
+        loading * checkpoint from
+        resuming * checkpoint
+        resuming from
+        restoring * checkpoint
     """),
-    ("checkpoint_save", r"""
-        (?i)\bsav(?:ing|e|ed)\b.{0,60}(?:checkpoint|model|state dict|optimizer|weights|\.pt\b|\.safetensors)
+    ("eval", """
+        ***** running evaluation
+        ***** running prediction
+        running evaluation
+        evaluating: 
+        validating: 
+        validation: 
     """),
-    ("eval", r"""
-        Running [Ee]valuation
-        \*{5} Running (?:Evaluation|Prediction)
-        ^Evaluating
-        ^Validati(?:ng|on)\b
-    """),
-    ("data_load", r"""
-        \b(?:Map|Filter|Tokenizing|Grouping|Packing|Running tokenizer)\b.{0,60}(?:num_proc|%\||examples|dataset)
-        Generating \w{1,20} split
-    """),
-    ("data_load", r"""
-        [Cc]aching images
-        Saving the dataset
-        Loading (?:the )?dataset
-        Converting format of dataset
-    """),
-    ("data_load", r"""
-        DataLoader worker
+    ("data_load", """
+        dataloader worker
         bus error encountered in worker
-    """),
-    ("", r"""
-        Started a local Ray instance
-        Connected to Ray cluster
-        Ray runtime started
+        map (num_proc
+        map: *%|
+        filter (num_proc
+        filter: *%|
+        tokenizing *%|
+        running tokenizer on
+        grouping texts
+        generating * split
+        caching images
+        saving the dataset
+        loading dataset
+        converting format of dataset
     """),
 )  # fmt: skip
-_BY_PROGRESS: Final = tuple((stage, _one_of(lines)) for stage, lines in _PROGRESS)
 
 # What engines print when a failure reaches them, below the event.
 _AFTERMATH: Final = (
-    (GENERATION, r"""
+    (GENERATION, """
         output_handler failed
         _log_task_completion
         run_busy_loop
         _process_engine_step
-        Dumping input data for
-        Background loop
+        dumping input data for
+        background loop
+        error in chat completion stream
+        exception in asgi application
+        unhandled error in exec_llm_loop
     """),
-    (GENERATION, r"""
-        Error in chat completion stream
-        Exception in ASGI application
-        Unhandled error in exec_llm_loop
+    ("memory_profiling", """
+        unable to warmup model
+        not enough memory to handle
+        determine_available_memory
+        determine_num_available
     """),
-    ("memory_profiling", r"""
-        Unable to warmup model
-        Not enough memory to handle
-        determine_(?:available_memory|num_available)
-    """),
-    ("cuda_graph_capture", r"""
-        Capture cuda graph failed
+    ("cuda_graph_capture", """
+        capture cuda graph failed
         cuda_graph_runner
         capture_model
     """),
-    ("model_load", r"""
-        (?:error|failed to|unable to) load(?:ing)? (?:the )?model\b
-        load_model\(
+    ("model_load", """
+        error loading model
+        failed to load model
+        unable to load model
+        failed to load the model
+        load_model(
     """),
     *_OPERATION,
 )  # fmt: skip
-_BY_AFTERMATH: Final = tuple((stage, _one_of(lines)) for stage, lines in _AFTERMATH)
-_METHOD_FAILED: Final = re.compile(r"while processing method '?(\w{1,80})")
-_START_FAILED: Final = re.compile(r"[Ee]ngine core initialization failed|EngineCore failed to start|init engine failed")
+_METHOD_FAILED: Final = late(r"while processing method '?(\w{1,80})")
+_START_FAILED: Final = late(r"[Ee]ngine core initialization failed|EngineCore failed to start|init engine failed")
 # How far below an event its aftermath is looked for
 _NEAR: Final = 25
 
@@ -477,12 +456,12 @@ _BY_KIND: Final = {
 }
 
 # Workers that step through environments, whatever their method
-_SIMULATORS: Final = re.compile(r"PolicyEvaluator|RolloutWorker|(?:Single|Multi)AgentEnvRunner|SelfPlay\b")
+_SIMULATORS: Final = late(r"PolicyEvaluator|RolloutWorker|(?:Single|Multi)AgentEnvRunner|SelfPlay\b")
 
 # What a model's forward is for, where the worker holds only that model
 _FORWARDS: Final = {"reward": "reward", "ref": "logprob", "policy": "logprob", "critic": "forward"}
 
-_LEARNING: Final = re.compile(
+_LEARNING: Final = late(
     r"(?i)openrlhf|\bverl\b|/verl/|/trl/|grpo|\bppo\b|_ppo|skyrl|nemo_rl|/orz/|\bslime/|/roll/|areal|WorkerDict|LLMRayActor"
     r"|RolloutRayActor|generate_sequences|RayActor\b|rlhf|reinforce"
 )
@@ -516,10 +495,44 @@ def _of_frame(frame: Frame) -> tuple[float, str]:
     if frame.file == "ray":
         return _of_remote_call(frame.function)
     function = frame.function.rpartition(".")[2]
-    place = f"{frame.file.replace(chr(92), '/')} {function} {frame.code}"
-    named = [(weight, stage) for weight, stage, names in _BY_FUNCTION if names.match(function)]
-    placed = [(weight, stage) for weight, stage, places in _BY_PLACE if places.search(place)]
-    return max((*named, *placed), default=(0, ""), key=lambda one: one[0])
+    told = [_of_function(function), (0.0, "")]
+    file = "/" + frame.file.replace("\\", "/")
+    for weight, stage, places, names in _FILES:
+        if any(place in file for place in places.split()) and _Names(names).hold(function):
+            told.append((weight, stage))
+    for weight, stage, pieces in _CODE:
+        if any(piece.strip() in frame.code for piece in pieces.strip().splitlines()):
+            told.append((weight, stage))
+    return max(told, key=lambda one: one[0])
+
+
+class _Names:
+    """Names of functions, "*" at a name's end or beginning standing for anything."""
+
+    def __init__(self, names: str) -> None:
+        words = [word if word.startswith("__") else word.lstrip("_") for word in names.split()]
+        self.whole = frozenset(word for word in words if "*" not in word)
+        self.beginnings = tuple(word[:-1] for word in words if word.endswith("*"))
+        self.endings = tuple(word[1:] for word in words if word.startswith("*") and len(word) > 1)
+
+    def hold(self, function: str) -> bool:
+        bare = function.lstrip("_")
+        return (
+            function in self.whole
+            or bare in self.whole
+            or bare.startswith(self.beginnings)
+            or bare.endswith(self.endings)
+        )
+
+
+@cache
+def _functions() -> tuple[tuple[float, str, _Names], ...]:
+    """By how much they tell, most first."""
+    return tuple((weight, stage, _Names(names)) for weight, stage, names in sorted(_FUNCTIONS, key=lambda row: -row[0]))
+
+
+def _of_function(function: str) -> tuple[float, str]:
+    return next(((weight, stage) for weight, stage, names in _functions() if names.hold(function)), (0.0, ""))
 
 
 def _of_titles(event: Event) -> str:
@@ -560,10 +573,8 @@ def _of_call(name: str, method: str) -> str:
 def _of_method(method: str) -> str:
     # verl puts the model's role before the method of a worker that holds several
     bare = re.sub(r"^(?:actor_rollout_ref_|actor_rollout_|actor_|critic_|ref_|rm_)", "", method)
-    for weight, stage, names in _BY_FUNCTION:
-        if weight >= _TELLING and (names.match(bare) or names.match(method)):
-            return stage
-    return ""
+    told = max(_of_function(bare), _of_function(method))
+    return told[1] if told[0] >= _TELLING else ""
 
 
 def _of_progress(event: Event) -> str:
@@ -575,16 +586,52 @@ def _of_progress(event: Event) -> str:
 
 @lru_cache(maxsize=4096)  # events stand near one another
 def _progress(line: str) -> str | None:
-    return next((stage for stage, lines in _BY_PROGRESS if lines.search(line)), None)
+    return _first(_progress_rows(), line)
+
+
+Rows = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # each stage with its texts, cut at the stars
+
+
+@cache
+def _progress_rows() -> Rows:
+    return _rows(_PROGRESS)
+
+
+@cache
+def _aftermath_rows() -> Rows:
+    return _rows(_AFTERMATH)
+
+
+def _rows(table: Sequence[tuple[str, str]]) -> Rows:
+    return tuple(
+        (stage, tuple(tuple(line.removeprefix(" " * 8).split("*")) if "*****" not in line else (line.strip(),)
+                      for line in lines.strip("\n").splitlines() if line.strip()))
+        for stage, lines in table
+    )  # fmt: skip
+
+
+def _first(rows: Rows, line: str) -> str | None:
+    text = line[:CHARACTERS].lower()
+    return next((stage for stage, texts in rows if any(_holds(text, pieces) for pieces in texts)), None)
+
+
+def _holds(text: str, pieces: tuple[str, ...]) -> bool:
+    """Whether the text holds the pieces, one behind the other."""
+    position = 0
+    for piece in pieces:
+        position = text.find(piece, position)
+        if position < 0:
+            return False
+        position += len(piece)
+    return True
 
 
 def _of_aftermath(event: Event) -> str:
     for line in (event.at.text, *event.around.below[:_NEAR]):
         if (method := _METHOD_FAILED.search(line)) and (stage := _of_method(method[1])):
             return stage
-        for stage, pattern in _BY_AFTERMATH:
-            if pattern.search(line[:CHARACTERS]):
-                return stage
+        if told := _first(_aftermath_rows(), line):
+            return told
     return ""
 
 

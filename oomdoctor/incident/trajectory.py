@@ -17,6 +17,7 @@ from typing import Final
 import ahocorasick_rs
 
 from oomdoctor.incident.model import Point, Trajectory
+from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import MIB, size
 
@@ -144,27 +145,27 @@ def _levelled(points: list[Point]) -> bool:
 _NODE: Final = "memory used on the node"
 
 _Figure = tuple[str, str, int | None, int | None]  # what, pool, bytes, step
-_STEP: Final = re.compile(r"(?:\bstep|global_step|\biteration|\biter|\bepoch)[ :=\[]{1,3}(\d{1,9})", re.IGNORECASE)
-_METRIC: Final = re.compile(
+_STEP: Final = late(r"(?:\bstep|global_step|\biteration|\biter|\bepoch)[ :=\[]{1,3}(\d{1,9})", re.IGNORECASE)
+_METRIC: Final = late(
     r"perf/(cpu_memory_used_gb|max_memory_allocated_gb|max_memory_reserved_gb)[:=]\s?(?:np\.float64\()?(\d+(?:\.\d+)?)"
 )
-_DEEPSPEED_HOST: Final = re.compile(r"CPU Virtual Memory:\s+used = (\d+(?:\.\d+)?) GB")
-_DEEPSPEED_GPU: Final = re.compile(r"\bMA (\d+(?:\.\d+)?) GB")
-_MEGATRON: Final = re.compile(r"memory \(MB\) \| allocated: (\d+(?:\.\d+)?)")
-_RAY: Final = re.compile(
+_DEEPSPEED_HOST: Final = late(r"CPU Virtual Memory:\s+used = (\d+(?:\.\d+)?) GB")
+_DEEPSPEED_GPU: Final = late(r"\bMA (\d+(?:\.\d+)?) GB")
+_MEGATRON: Final = late(r"memory \(MB\) \| allocated: (\d+(?:\.\d+)?)")
+_RAY: Final = late(
     r"Memory on the node \(IP: ([\d.:a-f]{1,45})[^)]{0,200}\)[^/]{0,400}?was (\d+(?:\.\d+)?)GB(?: used)? /"
 )
-_ROW: Final = re.compile(r"\s{0,8}(\d{1,10})\t(\d{1,6}\.\d\d)\t(\S.{0,79})")
-_TUNE: Final = re.compile(r"Memory usage on this node: (\d+(?:\.\d+)?)/\d+(?:\.\d+)? GiB")
-_SLEEP: Final = re.compile(r"Sleep mode freed [\d.]+ GiB memory, (\d+(?:\.\d+)?) GiB memory is still in use")
-_HOST_USED: Final = re.compile(r"'?host_used_GB'?[:=]\s?(\d+(?:\.\d+)?)")
-_OWN_PRINT: Final = re.compile(
+_ROW: Final = late(r"\s{0,8}(\d{1,10})\t(\d{1,6}\.\d\d)\t(\S.{0,79})")
+_TUNE: Final = late(r"Memory usage on this node: (\d+(?:\.\d+)?)/\d+(?:\.\d+)? GiB")
+_SLEEP: Final = late(r"Sleep mode freed [\d.]+ GiB memory, (\d+(?:\.\d+)?) GiB memory is still in use")
+_HOST_USED: Final = late(r"'?host_used_GB'?[:=]\s?(\d+(?:\.\d+)?)")
+_OWN_PRINT: Final = late(
     r"(?<![\w\-])(?P<what>RSS|rss|memory usage|Memory usage|mem usage|memory used|Memory used|CPU RAM|RAM usage"
     r"|RAM used|ram|cpu memory|CPU memory|host memory|memory_used|mem_used|Current memory|current memory)"
     r"(?: is| of \w{1,20}| \([^)]{1,20}\))?"
     r"\s{0,3}[:=]?\s{0,3}(?P<number>\d{1,9}(?:\.\d{1,6})?)\s?(?P<unit>GiB|GB|MiB|MB|KiB|kB|KB|G|M)(?!\w)(?!\s?/s)"
 )
-_GPU_PRINT: Final = re.compile(
+_GPU_PRINT: Final = late(
     r"(?P<what>max_memory_allocated|memory_allocated|max_memory_reserved|memory_reserved"
     r"|GPU memory(?: allocated| used| usage)?"
     r"|gpu_mem|memory allocated|allocated memory|cuda memory|CUDA memory)"

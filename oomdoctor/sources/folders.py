@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
+from oomdoctor.patterns import late
 from oomdoctor.sources import text, unpack
 from oomdoctor.sources.trouble import Trouble, UnreadableError, shown
 
@@ -28,23 +29,23 @@ _SKIPPED_SUFFIXES = frozenset(
     ]
 )
 
-_SKIPPED_NAMES = re.compile(r"debug_state.*\.txt(?:\.\d+)?|event_EXPORT_.*|.*\.tfevents\..*|\..*")
+_SKIPPED_NAMES = late(r"debug_state.*\.txt(?:\.\d+)?|event_EXPORT_.*|.*\.tfevents\..*|\..*")
 
 # Ray's own plumbing: one or more per process, read only where an anchor stands in it.
-_BACKGROUND = re.compile(
+_BACKGROUND = late(
     r"(?:python-core-|io-worker|dashboard|log_monitor|monitor\.|runtime_env|agent-|ray_client_server|redis"
     r"|plasma_store).*"
 )
 
 # The driver tells the story, the raylet knows who was killed, workers are many and say little.
 _RANKS = tuple(
-    re.compile(pattern)
+    late(pattern)
     for pattern in (r"(?:job-)?driver.*", r"raylet.*", r"gcs_server.*", r"event_.*", r"worker-.*", _BACKGROUND.pattern)
 )
 _ANY_OTHER = 0.5  # a log of the user's own, after the driver's
 
-_ROTATED = re.compile(r"(.+)\.(\d{1,4})", re.ASCII)  # raylet.out.1 is older than raylet.out
-_NUMBERS = re.compile(r"(\d{1,18})", re.ASCII)
+_ROTATED = late(r"(.+)\.(\d{1,4})", re.ASCII)  # raylet.out.1 is older than raylet.out
+_NUMBERS = late(r"(\d{1,18})", re.ASCII)
 
 
 def background(path: Path) -> bool:

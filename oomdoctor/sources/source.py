@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from oomdoctor.patterns import late
 from oomdoctor.sources import text, unpack
 from oomdoctor.sources.folders import why
 from oomdoctor.sources.trouble import Trouble, UnreadableError
@@ -19,7 +19,7 @@ from oomdoctor.sources.trouble import Trouble, UnreadableError
 BLOCK = 1024 * 1024  # stays in the processor's cache between reading, scanning and counting
 
 # `ray logs` shows the last 1,000 lines unless told otherwise, and says so in its first line (Ray 2.0 and later).
-_CUT_BY_RAY = re.compile(rb"(?:\A|\n)--- Log has been truncated to last (\d{1,12}) lines\.")
+_CUT_BY_RAY = late(rb"(?:\A|\n)--- Log has been truncated to last (\d{1,12}) lines\.")
 
 
 @dataclass(slots=True)

@@ -6,12 +6,13 @@ import codecs
 import re
 from collections.abc import Iterator
 
+from oomdoctor.patterns import late
 from oomdoctor.sources.trouble import UnreadableError
 
 SAMPLE = 64 * 1024
 
 BINARIES: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
-    (re.compile(magic, re.DOTALL), what)
+    (late(magic, re.DOTALL), what)
     for magic, what in (
         (rb"PK\x03\x04", "a zip archive or a PyTorch checkpoint"),
         (rb".{257}ustar", "a tar archive: unpack it and give the folder"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
 
+from oomdoctor.patterns import late
 from oomdoctor.sources.trouble import UnreadableError
 
 PACKED = 64 * 1024  # bytes fed at a time
@@ -108,10 +109,10 @@ def _zstd() -> Opened:
 
 
 FORMATS: tuple[tuple[str, re.Pattern[bytes], Callable[[], Opened]], ...] = (
-    ("gzip", re.compile(rb"\x1f\x8b\x08"), _gzip),
-    ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
-    ("xz", re.compile(rb"\xfd7zXZ\x00"), _xz),
-    ("zstd", re.compile(rb"\x28\xb5\x2f\xfd"), _zstd),
+    ("gzip", late(rb"\x1f\x8b\x08"), _gzip),
+    ("bzip2", late(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
+    ("xz", late(rb"\xfd7zXZ\x00"), _xz),
+    ("zstd", late(rb"\x28\xb5\x2f\xfd"), _zstd),
 )
 
 
