@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_figures import GraphCapture
 from oomdoctor.incident.engine_facts import facts, phase
 from oomdoctor.incident.model import Crash
@@ -20,7 +21,7 @@ def judge(crash: Crash) -> Judgement | None:
     if eager is not None and eager.value is True:
         return RuledOut("enforce_eager is set: no graphs are captured")
     return Finding(
-        weight=0.85 if crash.in_trace(r"captur|cuda/graphs\.py|cuda_?graph") else 0.65,
+        weight=0.85 if crash.first(CaptureFailed) or crash.in_trace(r"captur|cuda/graphs\.py|cuda_?graph") else 0.65,
         why=f"The card ran out while CUDA graphs were captured. {_where_they_count(crash)} {_asked(crash)}".strip(),
         evidence=(crash.root,),
         stage="cuda_graph_capture",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.sglang import NoPool
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, SequencesExceedState
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.engine_facts import EngineFacts, facts
@@ -23,6 +24,9 @@ def judge(crash: Crash) -> Judgement | None:
             against=_against(known),
             knobs=_knobs(known),
         )
+    pool = crash.first(NoPool)
+    if pool is not None:
+        return _no_pool(pool)
     state = crash.first(SequencesExceedState)
     if state is not None:
         return Finding(
@@ -44,6 +48,17 @@ def judge(crash: Crash) -> Judgement | None:
             knobs=_knobs(known),
         )
     return None
+
+
+def _no_pool(pool: NoPool) -> Finding:
+    """SGLang's fraction is one of what was free before the weights were loaded."""
+    fraction = f" of {pool.fraction:g}" if pool.fraction is not None else ""
+    answer = f" It needs more than {pool.smallest_fraction:g}." if pool.smallest_fraction is not None else ""
+    return Finding(
+        weight=0.95 if pool.smallest_fraction is not None else 0.88,
+        why=f"The weights alone take more than the fraction{fraction} that the engine may use.{answer}",
+        evidence=(pool,),
+    )
 
 
 def _budget(known: EngineFacts) -> str:

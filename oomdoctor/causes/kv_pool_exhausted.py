@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.sglang import PoolExhausted
 from oomdoctor.families.vllm_error import SwapSpaceExhausted
 from oomdoctor.families.vllm_pressure import Preemption
 from oomdoctor.incident.model import Crash
 
 
 def judge(crash: Crash) -> Judgement | None:
+    pool = crash.first(PoolExhausted)
+    if pool is not None:
+        return _of_tokens(pool)
     swapped = crash.first(SwapSpaceExhausted)
     if swapped is None:
         return None
@@ -22,6 +26,28 @@ def judge(crash: Crash) -> Judgement | None:
         ),
         evidence=(swapped,),
     )
+
+
+def _of_tokens(pool: PoolExhausted) -> Finding:
+    """SGLang takes requests back as long as it can; what it cannot take back kills its scheduler."""
+    if pool.tried_tokens is None or pool.free_tokens is None:
+        return Finding(
+            weight=0.88,
+            why=f"A {pool.batch} batch found no tokens in the KV pool, and none could be taken back.",
+            evidence=(pool,),
+        )
+    words = (
+        f"A {pool.batch} batch needed {pool.tried_tokens:,} tokens of the KV pool and {pool.free_tokens:,} were there"
+    )
+    if pool.free_tokens >= pool.tried_tokens:
+        # Tokens that can be evicted are counted as available; the engine failed to evict them.
+        return Finding(
+            weight=0.92,
+            why=f"{words}: enough by the engine's own count, so the count is wrong or they could not be evicted.",
+            evidence=(pool,),
+            knobs=("pin-version", *(knob for knob in CAUSE.knobs if knob != "pin-version")),
+        )
+    return Finding(weight=0.95, why=f"{words}.", evidence=(pool,))
 
 
 CAUSE = Cause(

@@ -10,6 +10,7 @@ from typing import Any, Final
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
+from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, WarmupOutOfMemory, WeightsDoNotFit
 from oomdoctor.families.vllm_figures import GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident import engine_budget
@@ -18,6 +19,8 @@ from oomdoctor.records import dataclass
 
 # Every framework's name for vLLM's share of the card.
 SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util")
+# SGLang's is a share of what was free at start.
+FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
 ENGINES: Final = ("vllm", "vllm-ascend", "sglang", "lmdeploy", "tensorrt-llm", "tgi")
 # What trains beside an engine: with one of these in the log, a bare refusal may be the trainer's.
 TRAINERS: Final = frozenset({
@@ -26,6 +29,7 @@ TRAINERS: Final = frozenset({
     "accelerate",
 })  # fmt: skip
 
+_REMOTE = re.compile(r"\bray::([\w.]{1,120})\(\)")
 _WORD = re.compile(r"\w{1,80}")
 _ENGINE_FILE = re.compile(r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server)/")
 _TRAINER_FILE = re.compile(
@@ -210,6 +214,8 @@ def phase(crash: Crash) -> str | None:
     "serving"; None where neither frames nor the stage tell."""
     if any(isinstance(event, WarmupOutOfMemory) for event in _of_the_crash(crash)):
         return "warming"
+    if any(isinstance(event, CaptureFailed) for event in _of_the_crash(crash)):
+        return "capturing"
     if isinstance(crash.root, DeviceRefusal) and crash.root.layer == "cumem":
         return "waking"
     if any(isinstance(event, WeightsDoNotFit) for event in _of_the_crash(crash)):
@@ -219,6 +225,7 @@ def phase(crash: Crash) -> str | None:
     ):
         return "loading"
     called = {word for frame in crash.root.around.trace for word in _WORD.findall(frame.function)}
+    called.update(_WORD.findall(_remote_call(crash) or ""))
     for name, functions in _PHASES:
         if called & functions:
             return name
@@ -229,13 +236,21 @@ def _of_the_crash(crash: Crash) -> Iterator[Event]:
     return (event for event in crash.events if event.role in ("root", "confirmation", "cascade"))
 
 
+def _remote_call(crash: Crash) -> str | None:
+    """The innermost remote call of Ray that failed: of the message itself, or in its traceback."""
+    own = _REMOTE.search(crash.root.at.text)
+    if own:
+        return own[1]
+    return next((frame.function for frame in crash.frames() if frame.file == "ray"), None)
+
+
 def in_engine(crash: Crash) -> bool:
     """Whether it was an engine that asked: its frames, or the name of its process."""
     trace = crash.root.around.trace
     if any(_ENGINE_FILE.search(frame.file) for frame in trace):
         return True
     # The actor that a remote call of Ray was made to, wherever the call came from
-    remote = next((frame.function for frame in reversed(trace) if frame.file == "ray"), None)
+    remote = _remote_call(crash)
     if remote is not None and _ENGINE_PROCESS.search(remote):
         return True
     process = crash.root.process
@@ -253,4 +268,5 @@ def in_engine(crash: Crash) -> bool:
 
 def beside_engine(crash: Crash) -> bool:
     """Whether the job runs an engine at all: then the card may be shared with it."""
-    return any(name in crash.context.frameworks for name in ENGINES) or crash.setting(*SHARE_SETTINGS) is not None
+    names = (*SHARE_SETTINGS, *FRACTION_SETTINGS)
+    return any(name in crash.context.frameworks for name in ENGINES) or crash.setting(*names) is not None

@@ -53,3 +53,8 @@ def test_pytorchs_own_capture() -> None:
         end="RuntimeError: CUDA error: out of memory",
     )
     assert weight(CAUSE, log) >= 0.8
+
+
+def test_sglang_names_the_capture() -> None:
+    log = "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 530.00 MiB.\n"
+    assert weight(CAUSE, log) >= 0.8

@@ -54,3 +54,27 @@ def test_state_blocks_of_mamba_layers() -> None:
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
     assert finding.knobs[0] == "fewer-sequences"
+
+
+def test_sglang_without_a_pool() -> None:
+    finding = judged(CAUSE, "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n")
+    assert isinstance(finding, Finding)
+    assert finding.weight >= 0.85
+
+
+def test_sglang_computes_the_fraction_itself() -> None:
+    log = (
+        "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.83. Raise "
+        "--mem-fraction-static above 0.912 (minimum viable = 1 - available/pre = 0.9112).\n"
+    )
+    finding = judged(CAUSE, log)
+    assert isinstance(finding, Finding)
+    assert "more than 0.912" in finding.why
+
+
+def test_a_pool_that_is_cut_to_size_is_one() -> None:
+    log = (
+        "[2025-08-11 13:05:41 TP0] max_total_tokens=600000 is larger than the profiled value 401920. Use the profiled "
+        "value instead.\n" + refusal("2.00 GiB", 23.55, 1.0, 22.0, 21.0) + "\n"
+    )
+    assert judged(CAUSE, log) is None

@@ -19,3 +19,30 @@ def test_a_pool_and_a_swap_space_that_are_full() -> None:
     assert finding.weight >= 0.85
     assert "51 sequences" in finding.why
     assert isinstance(judged(CAUSE, ABORTED), Finding)
+
+
+def sglang(batch: str, asked: int, available: int) -> str:
+    return (
+        f"RuntimeError: {batch} out of memory. Try to lower your batch size.\nTry to allocate {asked} tokens.\n"
+        f"Available tokens: {available}\n"
+    )
+
+
+def test_retraction_is_no_failure() -> None:
+    retracted = "[2025-08-11 13:01:20 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 3\n"
+    log = retracted + refusal("2.00 GiB", 23.55, 1.0, 22.0, 21.0) + "\n"
+    assert not isinstance(judged(CAUSE, log), Finding)
+
+
+def test_sglangs_pool_in_tokens() -> None:
+    finding = judged(CAUSE, sglang("Prefill", 8192, 4410))
+    assert isinstance(finding, Finding)
+    assert finding.weight >= 0.9
+    assert "8,192" in finding.why
+    assert finding.knobs == ()
+
+
+def test_a_pool_that_counts_more_than_it_can_give_wants_another_version() -> None:
+    finding = judged(CAUSE, sglang("Prefill", 4096, 612000))
+    assert isinstance(finding, Finding)
+    assert finding.knobs[0] == "pin-version"
