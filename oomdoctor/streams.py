@@ -186,7 +186,13 @@ _LEADING = (
         second=_DIGITS,
     ),
     # SGLang: "[2025-07-02 07:41:58 TP0] ", "[2025-07-02 07:41:58 DP1 TP3] "
-    _Decoration("[", rf"\[(?P<time>{_STAMP})(?P<name>(?: [A-Z]{{2,6}}\d{{1,4}}){{1,5}})\] ?", who=_WHO, second=_DIGITS, hint="P"),
+    _Decoration(
+        "[",
+        rf"\[(?P<time>{_STAMP})(?P<name>(?: [A-Z]{{2,6}}\d{{1,4}}){{1,5}})\] ?",
+        who=_WHO,
+        second=_DIGITS,
+        hint="P",
+    ),
     _Decoration("[", r"\[(?P<name>(?:TP|DP)\d{1,4}(?: [A-Z]{2,6}\d{1,4}){0,4})\] ?", who=_WHO, second="TD"),
     # what is left of vLLM's header when its front was cut off
     _Decoration("[", r"\[(?P<source>[\w./]{1,120}\.py:\d{1,6})\] ?", hint=".py:"),

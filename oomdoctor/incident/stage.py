@@ -206,7 +206,15 @@ _CODE: Final = (
         log_probs =
         log_prob =
     """),
-    (1, "forward", "F.linear("),
+    (1, "forward", """
+        F.linear(
+        F.conv
+        F.embedding(
+        F.softmax(
+        F.layer_norm(
+        F.cross_entropy(
+        F.scaled_dot_product_attention(
+    """),
 )  # fmt: skip
 
 # XLA names the operation it could not place.
@@ -225,8 +233,8 @@ _OPERATION: Final = (
     """),
 )  # fmt: skip
 
-# Progress lines, the nearest one above the event; what stands first in this list wins within a line. One line's
-# beginning a row, in any case; "*" stands for anything between. An empty stage closes the search: the job is past
+# Progress lines, the nearest one above the event; what stands first in this list wins within a line. One
+# text a row, in small letters; "*" stands for anything between. An empty stage closes the search: the job is past
 # what stands above, and this line does not say where.
 _PROGRESS: Final = (
     # verl's memory heads
@@ -347,13 +355,13 @@ _PROGRESS: Final = (
         epoch =
         'epoch':
         training progress:
-        step:* - 
+        step:* -
         'loss':
         "loss":
         loss:
         loss=
         loss =
-        ***** running training
+        running training
         global_step
         iteration *loss
         started a local ray instance
@@ -384,12 +392,11 @@ _PROGRESS: Final = (
         restoring * checkpoint
     """),
     ("eval", """
-        ***** running evaluation
-        ***** running prediction
+        running prediction
         running evaluation
-        evaluating: 
-        validating: 
-        validation: 
+        evaluating:
+        validating:
+        validation:
     """),
     ("data_load", """
         dataloader worker
@@ -442,6 +449,8 @@ _AFTERMATH: Final = (
     """),
     *_OPERATION,
 )  # fmt: skip
+Rows = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # each stage with its texts, cut at the stars
+
 _METHOD_FAILED: Final = late(r"while processing method '?(\w{1,80})")
 _START_FAILED: Final = late(r"[Ee]ngine core initialization failed|EngineCore failed to start|init engine failed")
 # How far below an event its aftermath is looked for
@@ -500,8 +509,8 @@ def _of_frame(frame: Frame) -> tuple[float, str]:
     for weight, stage, places, names in _FILES:
         if any(place in file for place in places.split()) and _Names(names).hold(function):
             told.append((weight, stage))
-    for weight, stage, pieces in _CODE:
-        if any(piece.strip() in frame.code for piece in pieces.strip().splitlines()):
+    for weight, stage, texts in _CODE:
+        if any(text in frame.code for text in _texts(texts)):
             told.append((weight, stage))
     return max(told, key=lambda one: one[0])
 
@@ -589,9 +598,6 @@ def _progress(line: str) -> str | None:
     return _first(_progress_rows(), line)
 
 
-Rows = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # each stage with its texts, cut at the stars
-
-
 @cache
 def _progress_rows() -> Rows:
     return _rows(_PROGRESS)
@@ -603,11 +609,12 @@ def _aftermath_rows() -> Rows:
 
 
 def _rows(table: Sequence[tuple[str, str]]) -> Rows:
-    return tuple(
-        (stage, tuple(tuple(line.removeprefix(" " * 8).split("*")) if "*****" not in line else (line.strip(),)
-                      for line in lines.strip("\n").splitlines() if line.strip()))
-        for stage, lines in table
-    )  # fmt: skip
+    return tuple((stage, tuple(tuple(text.split("*")) for text in _texts(texts))) for stage, texts in table)
+
+
+def _texts(block: str) -> list[str]:
+    """The texts of a table's row, one a line."""
+    return [line.strip() for line in block.strip().splitlines()]
 
 
 def _first(rows: Rows, line: str) -> str | None:

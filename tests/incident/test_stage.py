@@ -335,7 +335,8 @@ def test_the_drivers_own_frames_outweigh_the_titles() -> None:
 def test_every_stage_of_the_tables_is_one_of_the_contract() -> None:
     from oomdoctor.incident import stage as module
 
-    tables = (*module._FUNCTIONS, *module._PLACES)
-    named = {stage for _, stage, _ in tables} | {stage for stage, _ in (*module._PROGRESS, *module._AFTERMATH)}
+    tables = (*module._FUNCTIONS, *module._CODE)
+    named = {stage for _, stage, _ in tables} | {stage for _, stage, _, _ in module._FILES}
+    named |= {stage for stage, _ in (*module._PROGRESS, *module._AFTERMATH)}
     assert named - {module.GENERATION, ""} <= set(STAGES)
     assert set(module._BY_KIND.values()) <= set(STAGES)
