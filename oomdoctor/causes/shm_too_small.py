@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.ray_death import FatalSignal
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import MIB, show
 
@@ -24,10 +25,8 @@ def judge(crash: Crash) -> Judgement | None:
     full = crash.first(SharedMemoryFull)
     if full is not None:
         return _refused(crash, full, size)
-    crashed = next((kill for kill in crash.every(Kill) if kill.signal == SIGBUS), None)
-    if crashed is not None:
-        return _bus_error(crash, crashed, size)
-    return None
+    crashed = next((kill for kill in crash.every(Kill) if kill.signal == SIGBUS), None) or crash.first(FatalSignal)
+    return None if crashed is None else _bus_error(crash, crashed, size)
 
 
 def _refused(crash: Crash, full: SharedMemoryFull, size: int | None) -> Judgement:
@@ -47,15 +46,16 @@ def _refused(crash: Crash, full: SharedMemoryFull, size: int | None) -> Judgemen
     )
 
 
-def _bus_error(crash: Crash, kill: Kill, size: int | None) -> Judgement:
+def _bus_error(crash: Crash, crashed: Kill | FatalSignal, size: int | None) -> Judgement:
     """SIGBUS is what a page of a full /dev/shm answers; a truncated file or a bad disk answers it too."""
     share = _highest_share(crash)
+    spoken_of = isinstance(crashed, FatalSignal) and crashed.shared_memory
     if size is not None and 0 < share < ROOM:
         return RuledOut(f"shared memory was at most {share:.0%} full")
     return Finding(
-        weight=0.85 if share >= FULL else 0.45,
+        weight=0.85 if share >= FULL else 0.7 if spoken_of else 0.45,
         why=f"A process died of a bus error, which is what a full /dev/shm looks like.{_holds(crash, size)}",
-        evidence=(kill, *crash.every(ShmUsage)[-2:]),
+        evidence=(crashed, *crash.every(ShmUsage)[-2:]),
         against=() if share >= FULL else ("a truncated mapped file or a failing disk gives a bus error too",),
         pool="shm",
         next_evidence=("df -h /dev/shm",),

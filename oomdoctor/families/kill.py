@@ -66,6 +66,9 @@ class RankFailure(Event):
     subprocesses: tuple[int, ...] = ()
 
 
+# Of SIGKILL, SIGBUS, SIGSEGV, SIGABRT and SIGTERM, as Python and as shells count them.
+_CODES: Final = r"(?:-9|137|-7|135|-11|139|-6|134|-15|143)\b(?!\.\d)"
+
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
     (reporter, re.compile("|".join(patterns)))
@@ -80,6 +83,14 @@ _REPORTERS: Final = tuple(
             r"srun: error: \S{1,200}: tasks? [\d,\-\[\]]{1,80}: (?:Terminated|Exited with exit code (?:137|135))",
         ),
         ("spawn", r"terminated with signal SIG[A-Z]{3,5}"),
+        ("celery", r"Worker exited prematurely: signal \d"),
+        ("gunicorn", r"Worker \(pid:\d{1,9}\) was sent SIG[A-Z]{3,5}!"),
+        ("airflow", r"return code Negsignal\.SIG[A-Z]{3,5}"),
+        (
+            "notebook",
+            r"[Kk]ernel (?:appears to have |has )?died\b",
+            r"The Kernel crashed while executing code|[Kk]ernel .{0,60} has died unexpectedly",
+        ),
         ("systemd", r"code=killed, status=\d"),
         (
             "shell",
@@ -88,6 +99,9 @@ _REPORTERS: Final = tuple(
             r"^\s{0,4}\[\d{1,4}\][+-]?\s{1,6}(?:\d{1,9}\s{1,4})?Killed\b",
             r"^zsh: killed\b",
             r"^Killed: 9\b",
+            r"^\[\d{1,4}\]\s{1,8}(?:[+-]\s{1,4})?\d{1,9} killed\s",  # zsh
+            r"^fish: Job \d{1,4}, .{1,400} terminated by signal SIG[A-Z]{3,5}",
+            r"^make(?:\[\d{1,3}\])?: \*\*\* \[[^\]\n]{1,200}\] (?:Killed|Error 137)",
             r"(?:it/s|s/it|\bit|\d%|[\])|])\s{0,4}Killed\s{0,4}$",  # glued to a progress bar
             # zh, zh-TW, de, fr, es, pt, ru, ja, ko: the words of bash's message catalogues
             r"(?:^|[:：]\s{0,9}\d{1,9} |\]\s{0,4}[+-]?\s{1,4})(?:已杀死|已砍掉|Getötet|Tué|Processus arrêté)(?:\s|$)",
@@ -97,9 +111,10 @@ _REPORTERS: Final = tuple(
         ),
         (
             "exit",
-            r"(?:\b[Ee]xit ?[Cc]ode|\bexit_code|\bexit status)\"?\s{0,8}(?:[:=]|is)?\s{0,8}(?:-9|137|-7|135)\b(?!\.\d)",
-            r"(?:\breturn ?code|\brc)\s{0,4}[:=]?\s{0,4}(?:-9|137|-7|135)\b(?!\.\d)",
-            r"[Ee]xited with (?:exit )?(?:code|status):? (?:-9|137|-7|135)\b",
+            rf"(?:\b[Ee]xit ?[Cc]ode|\bexit_code|\bexit status)\"?\s{{0,8}}(?:[:=]|is)?\s{{0,8}}{_CODES}",
+            rf"(?:\breturn ?code|\brc|\bstatus code|\bnon-zero (?:code|status)):?\s{{0,4}}=?\s{{0,4}}{_CODES}",
+            rf"[Ee]xited with (?:exit )?(?:code|status):? {_CODES}",
+            r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d",
             r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
         ),
     )
@@ -134,7 +149,7 @@ _EXIT = re.compile(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    text = page.lines[index].text[:CHARACTERS]
+    text = page.lines[index].text[:CHARACTERS].removeprefix("##[error]")  # of CI systems; not a comment
     if "ChildFailedError" in text:
         yield from _table(page, index)
     elif "BrokenProcessPool" in text or "abruptly died" in text:
@@ -161,6 +176,9 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
     figures = _figures(" ".join(line.text for line in lines)[:CHARACTERS])
     if reporter in {"shell", "slurm"}:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
+    if reporter == "notebook":
+        yield from _vanished(page, index, reporter)
+        return
     yield from _death(page, index, reporter, figures, lines)
 
 
@@ -307,11 +325,15 @@ def _pool(page: Page, index: int, text: str) -> Iterator[Read]:
         r"terminated abruptly|abruptly died|BrokenProcessPool(?::|$)", text
     ):
         return
+    yield from _vanished(page, index, "datasets" if "abruptly died" in text else "pool")
+
+
+def _vanished(page: Page, index: int, reporter: str) -> Iterator[Read]:
+    """A process is gone, and the report does not even know of which signal."""
     first = page.lines[index]
-    reporter = "datasets" if "abruptly died" in text else "pool"
     at = _place(page, first)
     if reason := explained(page, index):
-        yield Lookalike(at, f"a worker ended, but {reason}")
+        yield Lookalike(at, f"a process ended, but {reason}")
         return
     yield Kill(at=at, time=first.mark.time, process=process_of(first), reporter=reporter)
 
@@ -384,6 +406,12 @@ FAMILY = Family(
         "exited on signal",
         "KILLED BY SIGNAL",
         "Bus error",
+        "ernel appears to have died",
+        "ernel died",
+        "ernel crashed",
+        "Exit Code:",
+        "rematurely: signal",
+        "was sent SIG",
         "BrokenProcessPool",
         "TerminatedWorkerError",
         "abruptly died",
@@ -404,11 +432,17 @@ FAMILY = Family(
         "SIG",
         "signal",
         "SIGNAL",
-        "137",
-        "135",
+        "Error 137",
         "exitcode",
-        "exit code -",
-        "exit code: -",
+        "xit code",
+        "xitCode",
+        "xit Code",
+        "status code",
+        "non-zero",
+        "with status",
+        "exited with",
+        " died",
+        "crashed while",
         "return code",
         "returncode",
         "exit status",
