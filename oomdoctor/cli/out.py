@@ -124,18 +124,16 @@ class Progress:
     PAUSE_S = 0.1
 
     def __init__(self) -> None:
-        self._bytes = 0
         self._next = time.monotonic() + self.PATIENCE_S
         self._shown = False
 
     def __call__(self, read_bytes: int) -> None:
-        """So many bytes more."""
-        self._bytes += read_bytes
+        """So many bytes of all inputs are read."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + self.PAUSE_S
             self._shown = True
-            sys.stderr.write(f"\rread {show(self._bytes):<12}")
+            sys.stderr.write(f"\rread {show(read_bytes):<12}")
             sys.stderr.flush()
 
     def done(self) -> None:
