@@ -15,15 +15,16 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """In the test itself: pytest puts its own streams in place after the fixtures."""
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
     return screen
 
 
-def test_short_work_shows_no_progress(terminal: Terminal) -> None:
+def test_short_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
     progress = out.progress()
     assert progress is not None
     for _ in range(1000):
@@ -32,7 +33,8 @@ def test_short_work_shows_no_progress(terminal: Terminal) -> None:
     assert terminal.getvalue() == ""
 
 
-def test_long_work_shows_progress_and_leaves_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_shows_progress_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
     monkeypatch.setattr(out.Progress, "PATIENCE_S", 0.0)
     progress = out.progress()
     assert progress is not None
@@ -63,8 +65,9 @@ def test_no_progress_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_the_look_of_a_terminal(
-    terminal: Terminal, choice: str, environ: dict[str, str], color: bool, unicode: bool
+    monkeypatch: pytest.MonkeyPatch, choice: str, environ: dict[str, str], color: bool, unicode: bool
 ) -> None:
+    a_terminal(monkeypatch)
     look = out.style(choice, environ=environ)
     assert (look.color, look.unicode) == (color, unicode)
     in_a_file = out.style(choice, to_file=True, environ=environ)
