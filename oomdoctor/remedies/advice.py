@@ -2,10 +2,65 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
 from oomdoctor.families.event import Event
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
 from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import engine
+from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.device import no_fragmentation
+
+_THRESHOLD: Final = re.compile(r"adjust the kill threshold")
 
 
 def rejected_advice(crash: Crash) -> list[tuple[Event, str]]:
-    del crash
-    return []
+    """Each piece of printed advice that the figures speak against."""
+    return [*_of_the_allocator(crash), *_of_the_engine(crash), *_of_ray(crash)]
+
+
+def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
+    """ "If reserved but unallocated memory is large try ..." is printed always."""
+    refusals = crash.every(DeviceOutOfMemory)
+    for advice in crash.every(AllocatorAdvice):
+        if "WATERMARK" in advice.advises:
+            continue
+        refusal = next(
+            (r for r in refusals if r.at.file == advice.at.file and r.at.line <= advice.at.line <= r.at.end_line), None
+        )
+        refusal = refusal or (refusals[0] if refusals else None)
+        why = _not_fragmented(crash, advice, refusal)
+        if why is not None:
+            yield advice, why
+
+
+def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfMemory | None) -> str | None:
+    stated = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+    if stated is not None and advice.advises.split(":")[0] in str(stated.value):
+        return f"it is set already: {stated.name} at line {stated.line}"
+    if "expandable" in advice.advises and engine.sleeps(crash):
+        return "the engine's sleep mode needs memory pools, which expandable segments do not support"
+    return no_fragmentation(refusal) if refusal is not None else None
+
+
+def _of_the_engine(crash: Crash) -> Iterator[tuple[Event, str]]:
+    """ "Try increasing `gpu_memory_utilization`" where the card has no more to give."""
+    for event in crash.events:
+        if not isinstance(event, ContextDoesNotFit | NoCacheBlocks):
+            continue
+        refused = next((r for r in remedies("", ("raise-engine-reservation",), crash)[1]), None)
+        if refused is not None and refused.knob == "raise-engine-reservation":
+            yield event, f"raising gpu_memory_utilization: {refused.why}"
+            return
+
+
+def _of_ray(crash: Crash) -> Iterator[tuple[Event, str]]:
+    """ "To adjust the kill threshold, set `RAY_memory_usage_threshold`" stands under every kill."""
+    for event in crash.every(NodeOutOfMemory):
+        if event.generation is not None and any(_THRESHOLD.search(text) for text in event.around.after):
+            yield event, "raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel"
+            return

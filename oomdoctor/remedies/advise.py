@@ -1,13 +1,190 @@
-"""Which remedies to print for a cause, with their values, and which to reject."""
+"""Which remedies to print for a cause, with their values, and which to reject and why."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from oomdoctor.incident.model import Crash
-from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.incident.model import Crash, Value
+from oomdoctor.remedies import Rejected, Remedy, device, engine, host, training
+from oomdoctor.remedies.knobs import KNOBS, Knob
+from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.spellings import Spelling, current, spelling, spelling_assumptions
+
+_COMPUTE: Final[Mapping[str, Compute]] = {
+    **engine.FUNCTIONS,
+    **training.FUNCTIONS,
+    **host.FUNCTIONS,
+    **device.FUNCTIONS,
+}
+
+# Pools that are the host's memory, and those on the card.
+_HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"})
+_CARD: Final = frozenset({"gpu", "kv_cache"})
+_ENGINES: Final = ("vllm", "sglang")
+_RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
+
+# What people reach for when host memory runs out, although it is meant for the card.
+_MEANT_FOR_THE_CARD: Final = ("offload-optimizer", "engine-sleep", "shard-states")
+_TRAINERS: Final = (
+    "openrlhf",
+    "verl",
+    "open-reasoner-zero",
+    "simplerl-reason",
+    "easyr1",
+    "deepspeed",
+    "trl",
+    "ms-swift",
+)
 
 
 def remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
-    del cause, crash
-    return [Remedy(knob=knob, action=knob) for knob in knobs], []
+    """The remedies for a cause, in the order of its knobs, and what must not be tried, with the reason."""
+    chosen: list[Remedy] = []
+    rejected: dict[str, Rejected] = {}
+    for name in knobs:
+        answer = _one(cause, KNOBS[name], crash)
+        if isinstance(answer, Rejected):
+            rejected[name] = answer
+        elif answer is not None:
+            chosen.append(answer)
+    for refused in _often_tried(cause, crash):
+        if refused.knob not in rejected and all(remedy.knob != refused.knob for remedy in chosen):
+            rejected[refused.knob] = refused
+    return chosen, [*rejected.values(), *_other_versions(cause, crash)]
+
+
+def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
+    wrong = _wrong_sign(knob, crash)
+    if wrong is not None:
+        return Rejected(knob.id, wrong)
+    if not _relieves(knob, crash.pool):
+        return None
+    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash)
+    case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
+    compute = _COMPUTE.get(knob.id)
+    answer = compute(case) if compute is not None else None
+    if answer is None:
+        answer = _plain(case)
+    if isinstance(answer, Skip):
+        return None
+    if isinstance(answer, Refusal):
+        return Rejected(knob.id, answer.why)
+    return _remedy(knob, case, answer)
+
+
+def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
+    """vLLM's spelling where the cause or the traceback is vLLM's and no framework is named."""
+    if cause.startswith("vllm") or crash.in_trace(r"\bvllm\b"):
+        return spelling(knob.id, crash.context, "vllm")
+    return None
+
+
+def _wrong_sign(knob: Knob, crash: Crash) -> str | None:
+    """Why the knob would make it worse, or is meant for the other memory."""
+    pool = crash.pool
+    spent = _RAM if pool in _RAM else {pool}
+    if spent & set(knob.spends):
+        return f"it spends {_words(pool)}, which is what ran out"
+    if pool in _HOST and not _relieves(knob, pool):
+        return f"it relieves {_words(knob.relieves[0])}, and {_words(pool)} ran out"
+    return None
+
+
+def _relieves(knob: Knob, pool: str) -> bool:
+    side = _HOST if pool in _HOST else _CARD if pool in _CARD else None
+    return side is None or not knob.relieves or bool(side & set(knob.relieves))
+
+
+def _words(pool: str) -> str:
+    return {
+        "host_ram": "host RAM", "cgroup": "the memory of the container", "gpu": "GPU memory",
+        "kv_cache": "the KV cache",
+        "pinned": "page-locked host memory", "object_store": "the object store", "shm": "shared memory",
+        "scheduling": "cluster resources",
+    }.get(pool, pool)  # fmt: skip
+
+
+def _plain(case: Case) -> Proposal | Refusal:
+    """A switch or a fixed value, unless it is set already."""
+    row, now = case.row, case.now
+    if row is None:
+        return Proposal()
+    if now is not None and (now.value is True if row.is_switch else _same(now.value, row.value)):
+        return Refusal(f"{now.name} is {now.value} already (line {now.line})")
+    value: Value = True if row.is_switch else row.value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Proposal(suggested=value, derivation="a usual value to begin with, not computed")
+    return Proposal(suggested=value)
+
+
+def _same(now: Value, then: Value) -> bool:
+    if then is None or now is None:
+        return False
+    return now == then or str(now).lower() == str(then).lower()
+
+
+def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
+    row = case.row
+    stated = case.now.value if case.now is not None else None
+    snippet = answer.snippet
+    if snippet is None and row is not None and answer.setting is None and answer.suggested is not None:
+        snippet = row.snippet(answer.suggested)
+    inner = row is not None and row.framework in _ENGINES and engine.colocated(case.crash)
+    if inner and snippet is not None and answer.snippet is None:
+        snippet = None  # an engine's flag is no option of the framework that starts it
+    return Remedy(
+        knob=knob.id,
+        action=answer.action or knob.action,
+        setting=answer.setting or _setting(row, inner),
+        current=answer.current if answer.current is not None else stated,
+        suggested=answer.suggested,
+        snippet=snippet,
+        derivation=answer.derivation,
+        assumes=(*answer.assumes, *_assumed(row, inner, case.crash)),
+        relieves=knob.relieves,
+        spends=knob.spends,
+        cost=knob.cost,
+    )
+
+
+def _setting(row: Spelling | None, inner: bool) -> str | None:
+    if row is None:
+        return None
+    return row.key if inner else row.setting
+
+
+def _assumed(row: Spelling | None, inner: bool, crash: Crash) -> tuple[str, ...]:
+    if row is None:
+        return ()
+    if inner:
+        return (f"{row.key} is passed on as an argument of the engine, where the framework has no option for it",)
+    return spelling_assumptions(row, crash.context)
+
+
+def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
+    """What is often advised for such a crash and would not help."""
+    if crash.pool in _RAM:
+        trains = any(name in crash.context.frameworks for name in _TRAINERS)
+        for name in _MEANT_FOR_THE_CARD if trains else ():
+            why = _wrong_sign(KNOBS[name], crash)
+            if why is not None:
+                yield Rejected(name, why)
+        if crash.first(NodeOutOfMemory) is not None:
+            yield Rejected(
+                "tune-ray-monitor",
+                "raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel",
+            )
+    if cause == "vllm-utilization-too-high" and crash.stage in training.NO_ACTIVATIONS:
+        yield Rejected("smaller-microbatch", training.SMALLER_BATCHES)
+
+
+def _other_versions(cause: str, crash: Crash) -> Iterator[Rejected]:
+    """Versions that were advised once and are the worse answer now."""
+    if cause == "framework-regression" and crash.setting("zero_stage", "ds.zero_stage", "zero_optimization_stage"):
+        yield Rejected(
+            "pin-version",
+            "DeepSpeed 0.15.0, the pin of the day, avoids it too, but lacks what engine sleep needs (offload_states "
+            "came with 0.15.2)",
+        )

@@ -1,0 +1,354 @@
+"""The knobs of devices, clusters and versions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from oomdoctor.causes.ray_unschedulable import asked_gpus, cluster
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.gpu_visibility import GpuVisibility
+from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.ray_schedule import Unschedulable
+from oomdoctor.incident.card import card_of
+from oomdoctor.incident.engine_budget import version_of
+from oomdoctor.incident.model import Crash
+from oomdoctor.regressions import REGRESSIONS, Regression, version
+from oomdoctor.remedies import arithmetic, engine
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
+from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.units import show
+
+_WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
+DRIVER_CPUS: Final = 1
+
+
+def free_the_gpu(case: Case) -> Answer:
+    pids = dict(_others(case.crash))
+    if not pids:
+        return Proposal(snippet=_WHO)
+    held = ", ".join(f"PID {pid} holds {show(size)}" if size else f"PID {pid}" for pid, size in list(pids.items())[:4])
+    numbers = ",".join(str(pid) for pid in list(pids)[:8])
+    return Proposal(
+        action=f"See who the others on the card are ({held}) and end what is yours and left over; in a container "
+        "these numbers may be the host's",
+        snippet=f"ps -o pid,user,etime,args -p {numbers}",
+    )
+
+
+def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
+    for event in crash.every(DeviceOutOfMemory):
+        yield from ((other.pid, other.bytes) for other in card_of(event).others)
+    for table in crash.every(GpuTable):
+        yield from ((process.pid, process.used_bytes) for process in table.processes)
+
+
+def fix_placement(case: Case) -> Answer:
+    masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
+    seen = f" (CUDA_VISIBLE_DEVICES is {masks.value} at line {masks.line})" if masks is not None else ""
+    return Proposal(
+        action=f"Give every rank its own card{seen}: set the device from LOCAL_RANK before the first CUDA call",
+        snippet='torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))',
+    )
+
+
+def allocator_config(case: Case) -> Answer:
+    crash = case.crash
+    if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
+        return Refusal(f"expandable_segments is set already (line {case.now.line})")
+    if engine.sleeps(crash):
+        return Refusal("the engine's sleep mode needs memory pools, which expandable segments do not support")
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory):
+        return None
+    why = no_fragmentation(root)
+    if why is not None:
+        return Refusal(why)
+    unused, tried = card_of(root).unallocated_bytes, root.tried_bytes
+    torch = version_of(crash.context.frameworks.get("torch"))
+    assumes = ["no engine sleep mode in this process"]
+    if torch is None or torch[:2] == (2, 9):
+        assumes.append("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one")
+    return Proposal(
+        suggested="expandable_segments:True",
+        derivation=f"{show(unused)} reserved and unused against {show(tried)} asked for" if unused and tried else None,
+        assumes=tuple(assumes),
+    )
+
+
+def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
+    """Why the allocator's settings do not matter here, None where they may."""
+    card = card_of(event)
+    unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
+    if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
+        return None
+    of = f", {unused / total:.1%} of the card" if total else ""
+    return f"only {show(unused)} is reserved but unused{of}, and {show(tried)} were asked for"
+
+
+def cap_preallocation(case: Case) -> Answer:
+    if case.row is not None and case.now is not None and str(case.now.value).lower() == str(case.row.value):
+        return Refusal(f"{case.now.name} is {case.now.value} already (line {case.now.line})")
+    return Proposal(suggested=case.row.value if case.row is not None else None)
+
+
+def raise_cap(case: Case) -> Answer:
+    root = case.crash.root
+    if isinstance(root, DeviceOutOfMemory) and root.limit == "watermark":
+        if case.now is not None and case.number() == 0:
+            return Refusal(f"{case.now.name} is 0.0 already (line {case.now.line})")
+        return Proposal(
+            action="Lift the limit on the Mac's unified memory; what then runs out is the system",
+            setting="PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+            snippet="export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+            suggested=0.0,
+            derivation="0.0 means no limit",
+        )
+    allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
+    if allowed:
+        return Proposal(
+            action=f"Raise the process's memory fraction: it may use {show(allowed)}",
+            setting="torch.cuda.set_per_process_memory_fraction",
+        )
+    return None
+
+
+def more_gpus(case: Case) -> Answer:
+    """As many as the model's states need."""
+    crash = case.crash
+    size, total = size_of_model(crash), engine.card_total(crash)
+    cards = engine.cards_of_trainer(crash)
+    if size is None or total is None:
+        return None
+    needed = math.ceil(arithmetic.STATES_BYTES * size.parameters / (0.8 * total))
+    if cards is not None and needed <= cards:
+        return None  # the states fit; what else is missing cannot be computed
+    return Proposal(
+        action=f"Train on at least {needed} cards",
+        current=cards,
+        suggested=needed,
+        derivation=f"ceil(18 bytes x {size.billions} / 80 % of {show(total)}) = {needed}",
+        assumes=(size.source, "all states are sharded", "a fifth of the card is for activations"),
+    )
+
+
+# versions
+
+
+def pin_version(case: Case) -> Answer:
+    known = _regression(case.crash)
+    if known is None:
+        return None
+    package = known.affected.package
+    now = case.crash.context.frameworks.get(package)
+    more = "; ".join(known.references[:2])
+    carriers = [f", or {c.package} {c.fixed} or later, which pins a sound one" for c in known.carriers if c.fixed]
+    return Proposal(
+        action=f"Use {known.cure}{''.join(carriers)}: {known.what}",
+        setting=package,
+        current=now,
+        suggested=known.affected.fixed,
+        derivation=f"affected: {package} {_affected(known)} ({more})",
+        snippet=f"pip install '{known.cure}'" if re.fullmatch(r"[\w\-]+[=><]=[\d.]+(?:post\d+)?", known.cure) else None,
+        assumes=_printed(case.crash, known),
+    )
+
+
+def _affected(known: Regression) -> str:
+    since = f"from {known.affected.first}" if known.affected.first else "all"
+    return f"{since} before {known.affected.fixed}" if known.affected.fixed else since
+
+
+def _printed(crash: Crash, known: Regression) -> tuple[str, ...]:
+    package = known.affected.package
+    return () if crash.context.frameworks.get(package) else (f"{package} is an affected version: it is not printed",)
+
+
+def _regression(crash: Crash) -> Regression | None:
+    """The known case that fits the pool, and the version where it is printed."""
+    fitting = [known for known in REGRESSIONS if crash.pool in known.pools and _possible(crash, known)]
+    return max(fitting, key=lambda known: len(_tells(crash, known)), default=None)
+
+
+def _possible(crash: Crash, known: Regression) -> bool:
+    found = version(crash.context.frameworks.get(known.affected.package))
+    if found is not None:
+        return known.affected.holds(found)
+    if known.stages and crash.stage not in known.stages:
+        return False
+    return bool(_tells(crash, known)) or any(c.package in crash.context.frameworks for c in known.carriers)
+
+
+def _tells(crash: Crash, known: Regression) -> list[str]:
+    signs = [name for names in known.settings for name in names if (s := crash.setting(name)) and s.value]
+    if known.tell_tale and crash.mentions(known.tell_tale):
+        signs.append(known.tell_tale)
+    if known.trace and crash.in_trace(known.trace):
+        signs.append(known.trace)
+    return signs
+
+
+# clusters
+
+
+def fix_request(case: Case) -> Answer:
+    crash = case.crash
+    visible = crash.first(GpuVisibility)
+    if visible is not None and visible.asked is not None and visible.visible is not None:
+        return Proposal(
+            action=f"Tell Ray of the {visible.visible} GPUs that CUDA_VISIBLE_DEVICES shows, not {visible.asked}",
+            setting="--num-gpus",
+            current=visible.asked,
+            suggested=visible.visible,
+            derivation=f"{visible.visible} in the mask {visible.mask or ''}".strip(),
+            snippet=f"ray start --head --num-gpus={visible.visible}",
+        )
+    have, asked = _cluster(crash), asked_gpus(crash)
+    if asked is not None:
+        return _launch(asked.gpus, asked.sum, have)
+    request = next((r for r in crash.every(Unschedulable) if r.requested), None)
+    if request is None or not request.requested or not have:
+        return None
+    short = [
+        f"{name} {amount:g} against {have.get(name, 0):g}"
+        for name, amount in request.requested.items()
+        if name in ("CPU", "GPU")
+    ]
+    return Proposal(
+        action="Ask for what the cluster has, or free what other jobs hold; CUDA_VISIBLE_DEVICES and --num-gpus must "
+        "agree",
+        derivation=f"one request wants {', '.join(short)} in the cluster" if short else None,
+        snippet="ray status -v",
+    )
+
+
+def _cluster(crash: Crash) -> Mapping[str, float]:
+    request = crash.first(Unschedulable)
+    have = dict(cluster(crash, request))
+    for kind, name in (("GPU", "num_gpus"), ("CPU", "num_cpus")):
+        stated = crash.setting(name)
+        if kind not in have and stated is not None and isinstance(stated.value, int):
+            have[kind] = stated.value
+    return have
+
+
+def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
+    """Every bundle of a GPU takes a CPU too, and the driver one more."""
+    cpus = gpus + DRIVER_CPUS
+    said = f"{terms} GPUs and as many CPUs for their bundles + {DRIVER_CPUS} for the driver = {cpus} CPUs"
+    cluster_gpus, cluster_cpus = have.get("GPU"), have.get("CPU")
+    if cluster_gpus is not None and cluster_gpus < gpus:
+        return Proposal(
+            action=f"Make the launch ask for at most the {cluster_gpus:g} GPUs there are (fewer GPUs per role, fewer "
+            f"engines, or colocated roles): it asks for {gpus}",
+            current=gpus,
+            suggested=int(cluster_gpus),
+            derivation=f"{said}; the cluster has {cluster_gpus:g} GPUs",
+            setting="the sum of the launch flags",
+        )
+    if cluster_cpus is not None and cluster_cpus < cpus:
+        return Proposal(
+            action=f"Give Ray at least {cpus} CPUs: it was told of {cluster_cpus:g}, which the bundles alone use up; "
+            "CUDA_VISIBLE_DEVICES and --num-gpus must agree as well",
+            setting="--num-cpus",
+            current=cluster_cpus,
+            suggested=cpus,
+            derivation=f"{said}; the cluster has {cluster_cpus:g}",
+            snippet=f"ray start --head --num-cpus={cpus}" + (f" --num-gpus={cluster_gpus:g}" if cluster_gpus else ""),
+        )
+    return Proposal(
+        action=f"See what holds the cluster: the launch asks for {gpus} GPUs and {cpus} CPUs; jobs or actors of an "
+        "earlier run may still have theirs, and CUDA_VISIBLE_DEVICES and --num-gpus must agree",
+        derivation=said,
+        setting="--num-gpus",
+        snippet="ray status -v",
+    )
+
+
+def add_nodes(case: Case) -> Answer:
+    crash = case.crash
+    have, asked = _cluster(crash).get("GPU"), asked_gpus(crash)
+    if asked is None or not have or asked.gpus <= have:
+        return None
+    return Proposal(
+        action=f"Add GPUs to the cluster: {asked.gpus} are asked for and {have:g} are there",
+        derivation=f"{asked.sum} GPUs - {have:g} = {asked.gpus - have:g} missing",
+    )
+
+
+# what the log does not hold
+
+
+def collect(case: Case) -> Answer:
+    crash = case.crash
+    if crash.pool in ("gpu", "kv_cache"):
+        return Proposal(
+            action="Record what holds the card just before it fails",
+            snippet="torch.cuda.memory._record_memory_history() ... torch.cuda.memory._dump_snapshot('oom.pickle')",
+        )
+    node = next((e.process.node for e in crash.every(NodeOutOfMemory) if e.process.node), None)
+    if "ray" in crash.context.frameworks:
+        address = f" -ip {node}" if node and _ADDRESS.fullmatch(node) else ""
+        return Proposal(
+            action="Look at what the node's raylet and kernel logged",
+            snippet=f"ray logs raylet.out{address} --tail -1 | grep -i -A 15 -E 'memory|killed'; "
+            "dmesg -T | grep -i -E 'killed process|out of memory'",
+        )
+    return Proposal(
+        action="Ask the node's kernel whether it killed for memory",
+        snippet="dmesg -T | grep -i -E 'killed process|out of memory'",
+    )
+
+
+def fix_environment(case: Case) -> Answer:
+    masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
+    if case.crash.pool == "scheduling":
+        seen = f" (it is {masks.value} at line {masks.line})" if masks is not None else ""
+        return Proposal(
+            action=f"Let CUDA_VISIBLE_DEVICES{seen}, Ray's --num-gpus and the cards of the node agree",
+            snippet='echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status',
+        )
+    return None
+
+
+def fewer_jobs(case: Case) -> Answer:
+    return (
+        Proposal(
+            action="Compile with one job, then go up as far as the memory allows",
+            suggested=1,
+            derivation="1 is the least",
+            snippet="export MAX_JOBS=1",
+            setting="MAX_JOBS",
+        )
+        if case.number() != 1
+        else Refusal("MAX_JOBS is 1 already")
+    )
+
+
+def fix_shape(case: Case) -> Answer:
+    shape = getattr(case.crash.root, "shape", None)
+    if not shape:
+        return None
+    return Proposal(action=f"Look at the shape that was asked for, {shape}: a dimension is wrong")
+
+
+FUNCTIONS: Final[Mapping[str, Compute]] = {
+    "free-the-gpu": free_the_gpu,
+    "fix-placement": fix_placement,
+    "allocator-config": allocator_config,
+    "cap-preallocation": cap_preallocation,
+    "raise-allocator-cap": raise_cap,
+    "more-gpus": more_gpus,
+    "pin-version": pin_version,
+    "fix-resource-request": fix_request,
+    "add-nodes": add_nodes,
+    "collect-evidence": collect,
+    "fix-environment": fix_environment,
+    "fewer-build-jobs": fewer_jobs,
+    "fix-shape": fix_shape,
+}

@@ -1,0 +1,544 @@
+"""The knobs of the inference engine, computed with the arithmetic of its version."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SequencesExceedState, WarmupOutOfMemory
+from oomdoctor.families.vllm_figures import (
+    EncoderProfile,
+    GraphCapture,
+    KvCacheSize,
+    MemoryProfile,
+    Sleep,
+    WeightsLoaded,
+)
+from oomdoctor.incident import engine_budget as budget
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import arithmetic, models
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
+from oomdoctor.units import show
+
+# Frameworks whose trainer and engine share the cards, and the share they give the engine where nobody says.
+COLOCATED: Final[Mapping[str, tuple[float | None, str]]] = {
+    "open-reasoner-zero": (0.85, "Open-Reasoner-Zero's base configuration"),
+    "openrlhf": (0.9, "OpenRLHF's default"),
+    "verl": (0.5, "verl's default"),
+    "nemo-rl": (0.6, "NeMo-RL's examples"),
+    "skyrl": (0.8, "SkyRL's default"),
+    "slime": (None, ""),
+    "areal": (None, ""),
+    "roll": (None, ""),
+    "trl": (None, ""),
+    "ms-swift": (0.9, "ms-swift's default"),
+    "unsloth": (0.5, "unsloth's default"),
+}
+_ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
+LEAST_SHARE: Final = 0.1  # below it no engine starts
+_SGLANG_NAMES: Final = ("mem_fraction_static", "sglang_mem_fraction_static")
+
+
+def engine_version(crash: Crash) -> budget.Version | None:
+    return budget.version_of(crash.context.frameworks.get("vllm"))
+
+
+def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
+    """The engine's share of the card, and what had to be assumed for it."""
+    stated = crash.setting(
+        "gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm.gpu_memory_utilization", *_SGLANG_NAMES
+    )
+    if stated is not None and isinstance(stated.value, float | int) and 0 < stated.value <= 1:
+        return float(stated.value), ()
+    for event in crash.events:
+        printed = getattr(event, "utilization", None)
+        if isinstance(event, NotEnoughFree | MemoryProfile | GraphCapture) and printed:
+            return printed, ()
+    return _default_share(crash)
+
+
+def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
+    for name, (default, source) in COLOCATED.items():
+        if name in crash.context.frameworks:
+            return (default, (f"{default} is {source}: the log does not say",)) if default else None
+    version = engine_version(crash)
+    default = budget.default_share(version)
+    if default is None:
+        return None
+    number = crash.context.frameworks["vllm"]
+    return default, (f"{default} is the default of vLLM {number}: the log does not say",)
+
+
+def card_total(crash: Crash) -> int | None:
+    """The size of the card, from whatever line prints it."""
+    for event in crash.events:
+        if isinstance(event, DeviceOutOfMemory | NotEnoughFree | MemoryProfile) and event.total_bytes:
+            return event.total_bytes
+    for table in crash.every(GpuTable):
+        for card in table.cards:
+            if card.total_bytes:
+                return card.total_bytes
+    return None
+
+
+def free_at_start(crash: Crash) -> int | None:
+    for event in crash.events:
+        if isinstance(event, NotEnoughFree | MemoryProfile) and event.free_bytes:
+            return event.free_bytes
+    return None
+
+
+def weights_bytes(crash: Crash) -> tuple[int, str] | None:
+    """The weights on one card: printed, else from the model's size."""
+    for event in crash.events:
+        if isinstance(event, WeightsLoaded | MemoryProfile) and event.weights_bytes:
+            return event.weights_bytes, "printed"
+    size = size_of_model(crash)
+    return None if size is None else (arithmetic.weights(size.parameters, tensor_parallel(crash)), size.source)
+
+
+def token_bytes(crash: Crash) -> tuple[float, str] | None:
+    """KV-cache bytes per token on one card, and where they come from."""
+    for error in crash.every(ContextDoesNotFit):
+        if error.needed_bytes and error.max_model_len:
+            return budget.token_bytes_of_need(error.needed_bytes, error.max_model_len), "needed / length"
+    for cache in crash.every(KvCacheSize):
+        if cache.cpu_blocks:
+            return budget.token_bytes_of_cpu_blocks(cache.cpu_blocks), "4 GiB of swap space / CPU blocks"
+    model = models.known(crash.context.models)
+    if model is not None:
+        return model.kv_bytes_per_token(tensor_parallel(crash)), f"{model.name}'s layers and heads"
+    return None
+
+
+def sleeps(crash: Crash) -> bool:
+    """Whether the engine's sleep mode is in use."""
+    stated = crash.setting("vllm_enable_sleep", "vllm.enable_sleep", "enable_sleep_mode", "vllm_enable_sleep_mode")
+    return bool(stated and stated.value is True) or crash.first(Sleep) is not None
+
+
+def colocated(crash: Crash) -> bool:
+    return any(name in crash.context.frameworks for name in COLOCATED)
+
+
+# lower
+
+
+def lower(case: Case) -> Answer:
+    crash = case.crash
+    refused = crash.first(NotEnoughFree)
+    if refused is not None and refused.free_bytes is not None and refused.total_bytes:
+        return _from_free(crash, refused.free_bytes, refused.total_bytes, refused.utilization)
+    known = share(crash)
+    oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
+    if oom is None or oom.total_bytes is None or oom.tried_bytes is None:
+        return _step_down(known)
+    if known is None:
+        return _by_so_much(oom.total_bytes, oom.tried_bytes, oom.free_bytes or 0)
+    now, assumed = known
+    return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer:
+    fits = budget.largest_share(free, total)
+    weights = weights_bytes(crash)
+    if fits < LEAST_SHARE:
+        return Refusal(f"only {show(free)} of {show(total)} is free: no share fits, the card has to be freed first")
+    if weights is not None and weights[0] > fits * total:
+        return Refusal(
+            f"the weights take {show(weights[0])}, and {fits:.2f} of the card (what is free) is {show(fits * total)}: "
+            "the card has to be freed first"
+        )
+    reckoning = budget.era(engine_version(crash), _engine_of(crash))
+    assumes: tuple[str, ...] = ()
+    if reckoning is None or not reckoning.graphs_inside:
+        assumes = ("before vLLM 0.20 CUDA graphs (0.1 to 3 GiB) come on top of the share: go lower if capturing fails",)
+    return Proposal(
+        action=_from_to("Lower", "the engine's share of the card", now, fits),
+        current=now,
+        suggested=fits,
+        derivation=f"floor({show(free)} free at start / {show(total)} total, 2 digits) = {fits:.2f}",
+        assumes=assumes,
+    )
+
+
+def _from_refusal(
+    crash: Crash, oom: DeviceOutOfMemory, total: int, tried: int, now: float, assumed: tuple[str, ...]
+) -> Answer:
+    """What was refused must fit, and with a colocated trainer what it has yet to allocate as well."""
+    free = min(oom.free_bytes or 0, tried)
+    slack = 0 if colocated(crash) else budget.CAPTURE_SLACK_BYTES
+    fits = budget.lowered_share(now, tried - free + slack, total)
+    spare = f" + {show(slack)} to spare" if slack else ""
+    derivation = (
+        f"{now:.2f} - ({show(tried)} asked for - {show(free)} free{spare}) / {show(total)} = {fits:.2f} at most"
+    )
+    assumes = list(assumed)
+    states = _trainer_states(crash)
+    if states is not None:
+        amount, source = states
+        with_trainer = budget.lowered_share(fits, amount, total)
+        if with_trainer >= LEAST_SHARE:
+            derivation += f"; - {show(amount)} of model states still to come / {show(total)} = {with_trainer:.2f}"
+            assumes += [source, "none of the trainer's states were on the card yet"]
+            fits = with_trainer
+    if not LEAST_SHARE <= fits < now:
+        return Refusal(f"{show(tried)} were asked for: no lower share makes that room ({derivation})")
+    return Proposal(
+        action=_from_to("Lower", "the engine's share of the card", now, fits),
+        current=None if assumed else now,
+        suggested=fits,
+        derivation=derivation,
+        assumes=tuple(assumes),
+    )
+
+
+def _trainer_states(crash: Crash) -> tuple[int, str] | None:
+    """What the colocated trainer puts on each card: weights, gradients and optimizer states of what it trains."""
+    size, cards = size_of_model(crash), cards_of_trainer(crash)
+    if not colocated(crash) or is_update(crash) or size is None or cards is None:
+        return None
+    critic = crash.setting("critic_pretrain", "critic.model.path", "critic_num_nodes")
+    trained = 2 if (critic is not None and critic.value) or crash.mentions(r"CriticRayActor|CriticModel") else 1
+    stage = crash.setting("zero_stage", "ds.zero_stage", "zero_optimization_stage")
+    level = stage.value if stage is not None and isinstance(stage.value, int) else 3
+    offload = crash.setting("adam_offload", "optimizer_offload")
+    offloaded = offload is not None and offload.value is True
+    amount = trained * arithmetic.states_on_gpu(size.parameters, cards, level, optimizer_offloaded=offloaded)
+    rate = arithmetic.WEIGHT_BYTES if offloaded else arithmetic.STATES_BYTES
+    return amount, (
+        f"{trained} trained model{'s' * (trained > 1)} of {size.billions} at {rate} bytes over {cards} cards "
+        f"(ZeRO-{level}); {size.source}"
+    )
+
+
+def cards_of_trainer(crash: Crash) -> int | None:
+    for names in (("actor_num_gpus_per_node", "actor.num_gpus_per_node"), ("n_gpus_per_node",), ("nproc_per_node",)):
+        per_node = crash.setting(*names)
+        if per_node is not None and isinstance(per_node.value, int) and per_node.value > 0:
+            nodes = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
+            return per_node.value * (nodes.value if nodes is not None and isinstance(nodes.value, int) else 1)
+    for name in ("total_num_nodes", "actor_num_nodes", "num_gpus", "world_size"):  # ORZ's nodes are one-card bundles
+        stated = crash.setting(name)
+        if stated is not None and isinstance(stated.value, int) and stated.value > 0:
+            return stated.value
+    count = crash.context.hardware.get("gpu_count")
+    return count if isinstance(count, int) and count > 0 else None
+
+
+def is_update(crash: Crash) -> bool:
+    """Whether training had begun, so that the states were there already."""
+    return crash.stage in ("forward", "backward", "optimizer_step", "weight_sync", "logprob", "rollout", "eval")
+
+
+def _by_so_much(total: int, tried: int, free: int) -> Answer:
+    step = budget.ceil_share(max(tried - free + budget.CAPTURE_SLACK_BYTES, 0) / total)
+    return Proposal(
+        action=f"Lower the engine's share of the card by at least {step:.2f} (the log does not say what it is)",
+        derivation=f"({show(tried)} asked for - {show(free)} free + {show(budget.CAPTURE_SLACK_BYTES)} to spare) / "
+        f"{show(total)} = {step:.2f}",
+    )
+
+
+def sleep(case: Case) -> Answer:
+    """Only where a trainer shares the cards has an engine somebody to sleep for."""
+    crash = case.crash
+    if "open-reasoner-zero" in crash.context.frameworks:
+        return Refusal("Open-Reasoner-Zero's engines give their memory back by themselves where all is colocated")
+    if sleeps(crash):
+        return Refusal("the engine sleeps already")
+    if not colocated(crash):
+        return Skip()
+    return None
+
+
+def separate(case: Case) -> Answer:
+    return None if colocated(case.crash) else Skip()
+
+
+def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
+    if known is None:
+        return None
+    now, assumed = known
+    return Proposal(
+        action=f"Lower the engine's share of the card from {now:.2f} in steps of 0.05 until the rest fits beside it",
+        current=None if assumed else now,
+        assumes=assumed,
+    )
+
+
+def _from_to(verb: str, what: str, now: float | None, then: float) -> str:
+    return f"{verb} {what} from {now:.2f} to {then:.2f}" if now is not None else f"{verb} {what} to {then:.2f}"
+
+
+def _engine_of(crash: Crash) -> str | None:
+    line = crash.mentions(r"\bV[01] LLM engine")
+    if line is not None:
+        return "V0" if "V0 LLM" in line else "V1"
+    frame = crash.in_trace(r"vllm/v1/")
+    return "V1" if frame is not None else None
+
+
+# raise
+
+
+def raise_share(case: Case) -> Answer:
+    crash = case.crash
+    known = share(crash)
+    total = card_total(crash)
+    missing = _missing_cache(crash)
+    if known is None or total is None or missing is None:
+        return None
+    now, assumed = known
+    amount, why = missing
+    wanted = budget.raised_share(now, amount, total)
+    free = free_at_start(crash)
+    most = min(budget.LARGEST_SHARE, budget.largest_share(free, total) if free else budget.LARGEST_SHARE)
+    if wanted > most:
+        return Refusal(
+            f"{show(amount)} more would take {wanted:.2f} of the card, and at most {most:.2f} can be given: "
+            "the rest has to come from elsewhere"
+        )
+    if wanted <= now:
+        return None
+    return Proposal(
+        action=_from_to("Raise", "the engine's share of the card", now, wanted),
+        current=None if assumed else now,
+        suggested=wanted,
+        derivation=f"ceil({now:.2f} + {why} / {show(total)} total, 2 digits) = {wanted:.2f}",
+        assumes=(*assumed, "nothing else on the card needs that room"),
+    )
+
+
+def _missing_cache(crash: Crash) -> tuple[int, str] | None:
+    """The KV cache that is missing, and how that was reckoned."""
+    for error in crash.every(ContextDoesNotFit):
+        if error.needed_bytes and error.kv_bytes is not None:
+            return error.needed_bytes - error.kv_bytes, f"({show(error.needed_bytes)} - {show(error.kv_bytes)})"
+        per_token = token_bytes(crash)
+        if error.kv_tokens and error.max_model_len and per_token:
+            tokens = error.max_model_len - error.kv_tokens
+            return round(tokens * per_token[0]), f"{tokens} tokens x {per_token[0]:.0f} bytes ({per_token[1]})"
+    for event in crash.events:
+        if isinstance(event, KvCacheSize | MemoryProfile) and event.kv_bytes is not None and event.kv_bytes < 0:
+            need = _one_request(crash)
+            if need is None:
+                return -event.kv_bytes, f"{show(-event.kv_bytes)} that are missing before the first block"
+            return need[0] - event.kv_bytes, f"({show(-event.kv_bytes)} short + {need[1]})"
+    return None
+
+
+def _one_request(crash: Crash) -> tuple[int, str] | None:
+    per_token = token_bytes(crash)
+    length = crash.setting("max_model_len", "max_seq_len")
+    if per_token is None or length is None or not isinstance(length.value, int) or length.value <= 0:
+        return None
+    need = budget.cache_need(per_token[0], length.value)
+    return need, f"{show(need)} for {length.value} tokens ({per_token[1]})"
+
+
+# the rest
+
+
+def shorter_context(case: Case) -> Answer:
+    for error in case.crash.every(ContextDoesNotFit):
+        if error.kv_tokens:
+            return _context(error, error.kv_tokens, f"the cache holds {error.kv_tokens} tokens", ())
+        if error.max_model_len and error.needed_bytes and error.kv_bytes is not None:
+            longest = budget.longest_context(
+                error.max_model_len, error.needed_bytes, error.kv_bytes, error.estimated_tokens
+            )
+            if longest is None:
+                return Refusal("no context fits: there is no room for a single block of KV cache")
+            if error.estimated_tokens:
+                return _context(error, longest, f"the engine's own estimate: {longest}", _pipeline(case.crash))
+            share = f"{show(error.kv_bytes)} / {show(error.needed_bytes)}"
+            derivation = f"floor({error.max_model_len} tokens x {share}, to 16) = {longest}"
+            return _context(error, longest, derivation, ("every layer attends to the whole context",))
+    return half(case)
+
+
+def _context(error: ContextDoesNotFit, longest: int, derivation: str, assumes: tuple[str, ...]) -> Proposal:
+    was = f" from {error.max_model_len}" if error.max_model_len else ""
+    return Proposal(
+        action=f"Set the engine's longest context down{was} to {longest} tokens",
+        current=error.max_model_len,
+        suggested=longest,
+        derivation=derivation,
+        assumes=assumes,
+    )
+
+
+def _pipeline(crash: Crash) -> tuple[str, ...]:
+    stages = crash.setting("pipeline_parallel_size")
+    version = engine_version(crash)
+    if stages is None or not isinstance(stages.value, int) or stages.value < 2:
+        return ()
+    if version is not None and not (0, 14) <= version < (0, 17):
+        return ()
+    return ("vLLM 0.14 to 0.16 counts all layers against one pipeline stage's cache: more may fit than it says",)
+
+
+def half(case: Case) -> Answer:
+    """Half of what it is now."""
+    now = case.number()
+    if now is None:
+        return None
+    if now <= 1:
+        return Refusal(f"{case.name} is {now:g} already (line {case.now.line})" if case.now else "it is 1 already")
+    then = int(now) // 2
+    return Proposal(
+        action=f"Halve {case.now.name if case.now else case.name} from {now:g} to {then}",
+        suggested=then,
+        derivation=f"{now:g} / 2 = {then}",
+    )
+
+
+def fewer_sequences(case: Case) -> Answer:
+    state = case.crash.first(SequencesExceedState)
+    if state is not None and state.state_blocks:
+        return Proposal(
+            action=f"Serve at most {state.state_blocks} sequences at once",
+            current=state.max_num_seqs,
+            suggested=state.state_blocks,
+            derivation=f"there are {state.state_blocks} blocks for the state of sequences",
+        )
+    warmup = case.crash.first(WarmupOutOfMemory)
+    if warmup is not None and warmup.requests and case.number() is None:
+        then = warmup.requests // 2
+        return Proposal(
+            action=f"Serve half as many sequences at once: {then}",
+            current=warmup.requests,
+            suggested=then,
+            derivation=f"half of the {warmup.requests} dummy requests of the warm-up",
+        )
+    return half(case)
+
+
+def quantize_cache(case: Case) -> Answer:
+    if case.now is not None and str(case.now.value).startswith(("fp8", "int8", "q8", "q4")):
+        return Refusal(f"the KV cache is {case.now.value} already (line {case.now.line})")
+    error = case.crash.first(ContextDoesNotFit)
+    row = case.row
+    if error is None or row is None or not error.needed_bytes:
+        return _fixed(case)
+    halved = error.needed_bytes // 2
+    if error.kv_bytes is not None and halved > error.kv_bytes:
+        longest = 2 * (error.estimated_tokens or 0)
+        note = f"; about {longest} tokens would fit" if longest else ""
+        return Proposal(
+            suggested=row.value,
+            action=f"Keep the KV cache in {row.value}: {show(halved)} instead of {show(error.needed_bytes)}{note}",
+            derivation=f"{show(error.needed_bytes)} / 2 = {show(halved)}, and {show(error.kv_bytes)} are there",
+        )
+    return Proposal(
+        suggested=row.value,
+        derivation=f"{show(error.needed_bytes)} / 2 = {show(halved)}",
+    )
+
+
+def _fixed(case: Case) -> Answer:
+    return Proposal(suggested=case.row.value if case.row and not isinstance(case.row.value, int | float) else None)
+
+
+def split(case: Case) -> Answer:
+    """Over twice as many cards, or as many as the weights need."""
+    crash = case.crash
+    now = tensor_parallel(crash)
+    count = crash.context.hardware.get("gpu_count")
+    if isinstance(count, int) and now >= count:
+        return Refusal(f"it is split over {now} of {count} cards already")
+    then, derivation = 2 * now, f"2 x {now} = {2 * now}"
+    total = card_total(crash)
+    weights = weights_bytes(crash)
+    if weights is not None:
+        derivation += f": {show(weights[0])} of weights on a card become {show(weights[0] * now / then)}"
+        if total is not None and weights[0] * now > budget.LARGEST_SHARE * total * then:
+            needed = weights[0] * now / (budget.LARGEST_SHARE * total)
+            then = 1 << math.ceil(math.log2(needed))
+            derivation = f"{show(weights[0] * now)} of weights / {show(total)} a card, up to a power of two = {then}"
+    stated = case.now is not None
+    return Proposal(
+        action=f"Split the model over {then} cards instead of {now}",
+        suggested=then,
+        derivation=derivation,
+        assumes=() if stated else ("it runs on one card now (no tensor parallel size is printed)",),
+    )
+
+
+def keep_cache(case: Case) -> Answer:
+    """Only the first generation of verl, with vLLM 0.6.3, builds its caches again at every rollout."""
+    version = engine_version(case.crash)
+    fork = "simplerl-reason" in case.crash.context.frameworks
+    if not fork and (version is None or version >= (0, 7)):
+        return Refusal(
+            "free_cache_engine is sleep mode in this verl: off, the engine keeps its memory on the card for good"
+        )
+    if case.now is not None and case.now.value is False:
+        return Refusal(f"{case.now.name} is False already (line {case.now.line})")
+    return Proposal(
+        action="Keep the engine's caches between rollouts (free_cache_engine=False), as this fork's maintainers advise",
+        suggested=False,
+        assumes=("this generation of the fork (vLLM 0.6.3) builds its caches, swap space included, anew each rollout",),
+    )
+
+
+def smaller_weights(case: Case) -> Answer:
+    size = size_of_model(case.crash)
+    total = card_total(case.crash)
+    if size is None:
+        return Proposal()
+    beside = f", on a card of {show(total)}" if total else ""
+    return Proposal(
+        derivation=f"{size.billions} x 2 bytes = {show(arithmetic.weights(size.parameters))}{beside}; half of it in 8 "
+        "bits, a quarter in 4",
+        assumes=(size.source,),
+    )
+
+
+def _sees(crash: Crash) -> bool:
+    return any(re.search(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)", name) for name in crash.context.models)
+
+
+def limit_multimodal(case: Case) -> Answer:
+    """Only where something sees or hears."""
+    crash = case.crash
+    profiled = crash.first(EncoderProfile)
+    if (
+        profiled is None
+        and case.now is None
+        and crash.in_trace(_ENCODERS) is None
+        and crash.mentions(_ENCODERS) is None
+    ):
+        return Skip()
+    if profiled is not None and profiled.items and profiled.items > 1 and profiled.modality:
+        return Proposal(
+            action=f"Allow one {profiled.modality} per prompt: the engine profiles {profiled.items} of the largest",
+            current=profiled.items,
+            suggested=1,
+            derivation=f"1 is the least that still serves a {profiled.modality}",
+            snippet=f"--limit-mm-per-prompt '{{\"{profiled.modality}\": 1}}'" if profiled.modality.isalpha() else None,
+        )
+    return Proposal()
+
+
+FUNCTIONS: Final[Mapping[str, Compute]] = {
+    "lower-engine-reservation": lower,
+    "raise-engine-reservation": raise_share,
+    "shorter-context": shorter_context,
+    "fewer-sequences": fewer_sequences,
+    "smaller-prefill": half,
+    "quantize-kv-cache": quantize_cache,
+    "tensor-parallel": split,
+    "keep-engine-cache": keep_cache,
+    "engine-sleep": sleep,
+    "limit-multimodal": limit_multimodal,
+    "separate-placement": separate,
+    "quantize-weights": smaller_weights,
+    "smaller-model": smaller_weights,
+}

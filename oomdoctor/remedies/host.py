@@ -1,0 +1,397 @@
+"""The knobs of the host's memory, computed from what the kill, the table of users and the settings print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
+from oomdoctor.causes.host import Holder, node_memory, total_bytes, used_bytes
+from oomdoctor.families.container import LimitKill, MemoryLimit
+from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
+from oomdoctor.families.vllm_error import SwapSpaceTooLarge
+from oomdoctor.incident.engine_budget import SWAP_SPACE_BYTES
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import arithmetic, engine, models
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.remedies.spellings import spelling
+from oomdoctor.units import GIB, MIB, show
+
+# Switches that put GPU memory into host memory, by the names under which they are stated.
+OFFLOADS: Final = (
+    "adam_offload", "ds.adam_offload", "optimizer_offload", "param_offload", "offload_optimizer.device",
+    "offload_param.device", "cpu_offload_gb", "ref_reward_offload", "ref.offload", "vllm_enable_sleep",
+    "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
+)  # fmt: skip
+OFF: Final = (False, None, 0, 0.0, "none", "None", "")
+ROOM: Final = 0.8  # of a limit, to come to rest below it
+MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
+RAY_STORE_SHARE: Final = 0.3  # of the node's memory, Ray's default
+
+
+def threshold_bytes(crash: Crash) -> int | None:
+    """Where the killer strikes: Ray's threshold, or the limit itself."""
+    for kill in crash.every(NodeOutOfMemory):
+        if kill.bytes:
+            return kill.bytes
+        if kill.fraction and kill.total_bytes:
+            return round(kill.fraction * kill.total_bytes)
+    return limit_bytes(crash)
+
+
+def limit_bytes(crash: Crash) -> int | None:
+    """The limit of the container or job."""
+    for event in crash.events:
+        if isinstance(event, LimitKill | KernelKill | MemoryLimit) and event.limit_bytes:
+            return event.limit_bytes
+    return None
+
+
+# who holds it
+
+
+def move_process(case: Case) -> Answer:
+    crash = case.crash
+    memory = node_memory(crash)
+    holder = memory.heaviest if memory is not None else None
+    if memory is None or holder is None:
+        return None
+    limit, used = threshold_bytes(crash), memory.used_bytes
+    derivation = f"{holder.who} holds {show(holder.largest)} of {memory.whole}"
+    cap = ""
+    if limit is not None and used is not None and used - limit < holder.largest:
+        over = max(used - limit, 0)
+        derivation += (
+            f"; {show(used)} in use - {show(limit)} at the threshold = {show(over)} to give back at least, "
+            f"so below {show(holder.largest - over)}"
+        )
+        cap = f", or cap it (ulimit, cgroup, smaller batches, restart) below {show(holder.largest - over)}"
+    outside = " Ray does not own it and will never kill it." if holder.outside_ray else ""
+    return Proposal(
+        action=f"Move {holder.who} to another node{cap}; see why it grows (cache without bound, results kept, "
+        f"gradients recorded).{outside}",
+        derivation=derivation,
+        snippet=_reward_url(case, holder),
+        setting=case.row.setting if case.row is not None and holder.role == "reward" else None,
+    )
+
+
+def _reward_url(case: Case, holder: Holder) -> str | None:
+    if holder.role != "reward" or case.row is None:
+        return None
+    return case.row.snippet(case.row.value)
+
+
+def fewer_workers(case: Case) -> Answer:
+    """As many as fit below the threshold, from what one of them holds."""
+    memory = node_memory(case.crash)
+    limit = threshold_bytes(case.crash)
+    group = (
+        max((h for h in memory.holders if len(h.sizes) > 1), key=lambda h: h.bytes, default=None) if memory else None
+    )
+    if memory is None or group is None or limit is None or memory.used_bytes is None:
+        return engine.half(case)
+    one = group.bytes // len(group.sizes)
+    others = memory.listed_bytes - group.bytes
+    fit = math.floor((ROOM * limit - others) / one) if one else 0
+    if fit < 1:
+        return Refusal(f"one {group.name} holds {show(one)}, and the others {show(others)}: none fits beside them")
+    return Proposal(
+        action=f"Run at most {fit} of {group.name} on this node at once",
+        suggested=fit,
+        derivation=(
+            f"floor(({ROOM:.0%} of {show(limit)} at the threshold - {show(others)} of others) / {show(one)} each) "
+            f"= {fit}"
+        ),
+        assumes=("what stands in no row of the table (it has ten) is more of the same",),
+        snippet=None if case.row is None or case.row.framework == "ray" else case.row.snippet(fit),
+    )
+
+
+# offload, swap, store
+
+
+def less_offload(case: Case) -> Answer:
+    crash = case.crash
+    stated = [s for s in (crash.setting(name) for name in OFFLOADS) if s is not None]
+    switched_on = [s for s in stated if s.value not in OFF]
+    if not switched_on:
+        if stated:
+            return Refusal(f"{stated[0].name} is off already (line {stated[0].line})")
+        return Skip()
+    one = switched_on[0]
+    names = ", ".join(s.name for s in switched_on)
+    row = case.row if case.row is not None and case.row.key == one.name else None
+    derivation, assumes = _adam(crash) if "adam" in one.name or "optimizer" in one.name else (None, ())
+    return Proposal(
+        action=f"Take back what puts GPU memory into host RAM: {names}",
+        current=one.value,
+        suggested=False if one.value is True else None,
+        setting=one.name if row is None else None,
+        snippet=row.snippet(row.value) if row is not None else None,
+        derivation=derivation,
+        assumes=assumes,
+    )
+
+
+def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
+    size = size_of_model(crash)
+    if size is None:
+        return None, ()
+    nodes = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
+    count = nodes.value if nodes is not None and isinstance(nodes.value, int) and nodes.value > 0 else 1
+    amount = arithmetic.adam_in_host(size.parameters, count)
+    over = f" / {count} nodes" if count > 1 else ""
+    total = total_bytes(crash)
+    of = f" of the node's {show(total)}" if total else ""
+    return (
+        f"12 bytes x {size.billions}{over} = {show(amount)}{of} for each trained model",
+        (size.source,),
+    )
+
+
+def less_swap_space(case: Case) -> Answer:
+    crash = case.crash
+    refused = crash.first(SwapSpaceTooLarge)
+    now = case.number()
+    if now == 0:
+        return Refusal(f"{case.name} is 0 already")
+    if refused is not None and refused.swap_bytes and refused.host_total_bytes:
+        return Proposal(
+            suggested=0,
+            derivation=f"{show(refused.swap_bytes)} asked for / {show(refused.host_total_bytes)} of RAM = "
+            f"{refused.swap_bytes / refused.host_total_bytes:.0%}; 70 % is refused, 40 % warned of",
+        )
+    if now is None:
+        return _default_swap(case)
+    gpus = gpus_per_node(crash)
+    model = models.known(crash.context.models)
+    total = total_bytes(crash) or used_bytes(crash)
+    of = f" of the node's {show(total)}" if total else ""
+    if model is None:
+        nominal = now * GIB * (gpus or 1)
+        derivation = (
+            f"{now:g} GiB x {gpus or 1} GPUs = {show(nominal)}{of}, and up to twice that by pinned rounding; 0 with 0"
+        )
+        return Proposal(action=_from_swap(now, case), suggested=0, derivation=derivation)
+    layer = now * GIB / model.layers
+    taken = arithmetic.swap_space(now, model.layers, gpus or 1)
+    derivation = (
+        f"{now:g} GiB / {model.layers} layers = {show(layer)} each, page-locked in {show(arithmetic.pinned(layer))}: "
+        f"x {model.layers} layers x {gpus or 1} GPUs = {show(taken)}{of}; 0 with 0"
+    )
+    assumes = [f"the engine serves a {model.name} ({model.layers} layers)", "page-locked buffers are powers of two"]
+    if gpus is None:
+        assumes.append("one GPU: how many a node has is not printed")
+    return Proposal(action=_from_swap(now, case), suggested=0, derivation=derivation, assumes=tuple(assumes))
+
+
+def _from_swap(now: float, case: Case) -> str:
+    return f"Lower {case.now.name if case.now else case.name} from {now:g} to 0"
+
+
+def _default_swap(case: Case) -> Answer:
+    """vLLM's default, up to the version that removed the option."""
+    version = engine.engine_version(case.crash)
+    if version is None or version >= (0, 18):
+        return Refusal("no swap space is set, and newer vLLM has none")
+    gpus = gpus_per_node(case.crash) or 1
+    return Proposal(
+        suggested=0,
+        derivation=f"{show(SWAP_SPACE_BYTES)} x {gpus} GPUs = {show(SWAP_SPACE_BYTES * gpus)}; 0 with 0",
+        assumes=("4 GiB per GPU is vLLM's default: the log does not say",),
+    )
+
+
+def smaller_store(case: Case) -> Answer:
+    total = total_bytes(case.crash)
+    if total is None:
+        return None
+    now = case.number()
+    share = 0.1
+    then = int(share * total)
+    if now is not None and now <= then:
+        return Refusal(f"{case.name} is {now:g} already")
+    return Proposal(
+        action=f"Cap Ray's object store at {show(then)}",
+        suggested=then,
+        derivation=f"{share:.0%} of the node's {show(total)} = {then} bytes",
+        assumes=() if now is not None else ("it has 30 % of the node now, Ray's default: the log does not say",),
+    )
+
+
+def bigger_store(case: Case) -> Answer:
+    crash = case.crash
+    full = crash.first(StoreFull)
+    stores = [e.capacity_bytes for e in crash.events if isinstance(e, StoreFull | StoreUsage) and e.capacity_bytes]
+    capacity = stores[0] if stores else None
+    if full is not None and full.object_bytes and capacity:
+        then = max(capacity, full.used_bytes or 0) + full.object_bytes
+        total = total_bytes(crash)
+        if total and then > total:
+            return Refusal(f"an object of {show(full.object_bytes)} needs more than the node has: pass it in parts")
+        return Proposal(
+            action=f"Give Ray's object store {show(then)}",
+            current=capacity,
+            suggested=then,
+            derivation=f"{show(capacity)} now + {show(full.object_bytes)} that did not fit = {then} bytes",
+        )
+    if capacity:
+        return Proposal(
+            action=f"Give Ray's object store twice its {show(capacity)}, if /dev/shm and the node have that",
+            current=capacity,
+            suggested=2 * capacity,
+            derivation=f"2 x {show(capacity)} = {2 * capacity} bytes",
+        )
+    return None
+
+
+# limits
+
+
+def bigger_shm(case: Case) -> Answer:
+    crash = case.crash
+    wanted = crash.first(StoreTooLarge)
+    if wanted is not None and wanted.requested_bytes:
+        return _shm(wanted.shm_bytes, wanted.requested_bytes, f"{show(wanted.requested_bytes)} asked for")
+    seen = [e.total_bytes for e in crash.every(ShmUsage) if e.total_bytes]
+    known = crash.context.hardware.get("shm_bytes")
+    now = seen[-1] if seen else (known if isinstance(known, int) else None)
+    asked = crash.first(SharedMemoryFull)
+    tried = asked.tried_bytes if asked is not None else None
+    if now is None:
+        return Proposal(
+            snippet="docker run --ipc=host",
+            setting="--shm-size",
+            assumes=("in Docker /dev/shm has 64 MiB unless --shm-size or --ipc=host says otherwise",),
+        )
+    return _shm(now, 2 * now + (tried or 0), f"2 x {show(now)}" + (f" + {show(tried)} refused" if tried else ""))
+
+
+def _shm(now: int | None, needed: int, why: str) -> Proposal:
+    then = _gib_up(needed)
+    return Proposal(
+        action=f"Give the container {then} GiB of /dev/shm (or --ipc=host)",
+        current=now,
+        suggested=f"{then}g",
+        derivation=f"{why}, up to whole GiB = {then}",
+        snippet=f"docker run --shm-size={then}g",
+        setting="--shm-size",
+    )
+
+
+def raise_limit(case: Case) -> Answer:
+    crash = case.crash
+    limit = limit_bytes(crash)
+    manager = _manager(crash)
+    if limit is None:
+        return None
+    then = max(_gib_up(MORE * limit), _gib_up(limit) + 1) if limit >= GIB else None
+    amount = f"{then}G" if then is not None else f"{math.ceil(MORE * limit / MIB)}M"
+    unit = {"kubernetes": "i", "docker": ""}.get(manager or "", "")
+    row = spelling(case.knob, crash.context, manager) if manager else None
+    written = amount.lower() if manager == "docker" else amount + unit
+    return Proposal(
+        action=f"Raise the limit from {show(limit)} to {written}",
+        current=limit,
+        suggested=written,
+        derivation=f"{show(limit)} x {MORE} = {show(MORE * limit)}, rounded up",
+        assumes=("a quarter more is a guess: the kill cut off what would have been needed",),
+        snippet=row.snippet(written) if row is not None else None,
+        setting=row.setting if row is not None else None,
+    )
+
+
+def _manager(crash: Crash) -> str | None:
+    for event in crash.every(LimitKill):
+        if event.manager in ("slurm", "kubernetes", "docker"):
+            return event.manager
+    for kill in crash.every(KernelKill):
+        group = kill.cgroup or kill.task_cgroup or ""
+        for word, manager in (("kubepods", "kubernetes"), ("docker", "docker"), ("slurm", "slurm")):
+            if word in group:
+                return manager
+    return None
+
+
+def _gib_up(size_bytes: float) -> int:
+    return math.ceil(size_bytes / GIB)
+
+
+def more_host_memory(case: Case) -> Answer:
+    crash = case.crash
+    total, used = total_bytes(crash), used_bytes(crash)
+    if total is None:
+        return None
+    at = f", and {show(used)} were in use" if used else ""
+    return Proposal(action=f"Use a node with more than {show(total)} of memory (this one has {show(total)}{at})")
+
+
+def restart(case: Case) -> Answer:
+    """How many steps fit between two restarts."""
+    crash = case.crash
+    grows = crash.trajectory
+    if grows is None or not grows.growth_bytes:
+        return None
+    first = grows.points[0].bytes
+    limit = threshold_bytes(crash) or total_bytes(crash)
+    if limit is None or limit <= first:
+        return None
+    steps = math.floor(ROOM * (limit - first) / grows.growth_bytes)
+    if steps < 1:
+        return Refusal(f"it grows by {show(grows.growth_bytes)} a step: not even one step fits between two restarts")
+    return Proposal(
+        action=f"Save and restart every {steps} steps, until the leak is found",
+        suggested=steps,
+        derivation=(
+            f"floor({ROOM:.0%} of ({show(limit)} - {show(first)} at first) / {show(grows.growth_bytes)} a step) "
+            f"= {steps}"
+        ),
+    )
+
+
+def tune_monitor(case: Case) -> Answer:
+    crash = case.crash
+    kill = crash.first(NodeOutOfMemory)
+    if kill is None or kill.fraction is None:
+        return Refusal("Ray's monitor killed nobody here")
+    now = f"it is {kill.fraction:g} now" if kill.fraction else ""
+    return Proposal(
+        action=f"Raising RAY_memory_usage_threshold ({now}) only delays the kill, or leaves it to the kernel, which "
+        "does not spare the raylet; set it before `ray start` on every node if you need the delay to look",
+        current=kill.fraction,
+    )
+
+
+def free_disk(case: Case) -> Answer:
+    full = case.crash.first(DiskFull)
+    if full is None:
+        return None
+    left = f"{show(full.available_bytes)} are left" if full.available_bytes is not None else "it is full"
+    of = f" of {show(full.total_bytes)}" if full.total_bytes else ""
+    return Proposal(
+        action=f"Free the disk under Ray's session folder ({left}{of}), or start Ray with --temp-dir (or "
+        "object_spilling_directory) on a larger one",
+        snippet="ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK",
+    )
+
+
+FUNCTIONS: Final[Mapping[str, Compute]] = {
+    "move-process": move_process,
+    "fewer-workers": fewer_workers,
+    "less-offload": less_offload,
+    "less-swap-space": less_swap_space,
+    "smaller-object-store": smaller_store,
+    "bigger-object-store": bigger_store,
+    "bigger-shm": bigger_shm,
+    "raise-container-limit": raise_limit,
+    "more-host-memory": more_host_memory,
+    "restart-periodically": restart,
+    "tune-ray-monitor": tune_monitor,
+    "free-disk": free_disk,
+}

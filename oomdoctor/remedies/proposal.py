@@ -1,0 +1,60 @@
+"""What a knob's arithmetic hands back: a value with its derivation, or why the knob is not for this crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from oomdoctor.incident.model import Crash, Setting, Value
+from oomdoctor.remedies.spellings import Spelling
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One knob for one crash: how it is spelled here and what it is set to."""
+
+    knob: str
+    cause: str
+    crash: Crash
+    row: Spelling | None
+    now: Setting | None
+
+    @property
+    def name(self) -> str:
+        """What to call the option: as the log does, else as the framework does."""
+        if self.row is not None:
+            return self.row.setting
+        return self.now.name if self.now is not None else self.knob
+
+    def number(self) -> float | None:
+        value = self.now.value if self.now is not None else None
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """None everywhere: the knob's own sentence is all there is to say."""
+
+    action: str | None = None
+    suggested: Value = None
+    derivation: str | None = None
+    current: Value = None  # where an event prints it and no setting does
+    assumes: tuple[str, ...] = field(default=())
+    snippet: str | None = None
+    setting: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The knob does not help here, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The knob has nothing to turn here: neither a remedy nor worth a warning."""
+
+
+Answer = Proposal | Refusal | Skip | None
+Compute = Callable[[Case], Answer]

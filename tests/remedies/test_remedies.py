@@ -1,0 +1,389 @@
+"""The remedies for whole logs: what seeds and arithmetic demand, and what must never be printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oomdoctor import families, streams
+from oomdoctor.incident.assemble import Gathered, crashes
+from oomdoctor.incident.context import ContextBuilder
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies.advice import rejected_advice
+from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.knobs import KNOBS
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
+LOGS = sorted(p for p in FIXTURES.rglob("*") if p.suffix in {".log", ".txt"} and "lab" not in p.parts)
+
+
+def crashes_of(text: str) -> tuple[Crash, ...]:
+    page = streams.page("job.log", 1, text.encode())
+    gathered, job, memory = Gathered(), ContextBuilder(), TrajectoryBuilder()
+    job.add(page)
+    memory.add(page)
+    for found in families.read(page):
+        gathered.add(found)
+    return crashes(gathered, job.build(), memory.build())
+
+
+def advise(text: str, *knobs: str, cause: str = "") -> tuple[dict[str, Remedy], dict[str, Rejected]]:
+    chosen, rejected = remedies(cause, knobs, crashes_of(text)[0])
+    return {r.knob: r for r in chosen}, {r.knob: r for r in rejected}
+
+
+CUDA = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {tried}. GPU 0 has a total capacity of {total} of "
+    "which {free} is free. Including non-PyTorch memory, this process has {own} memory in use. Of the allocated memory "
+    "{own} is allocated by PyTorch, and {unused} is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
+    "large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n"
+)
+
+
+def cuda(
+    tried: str = "2.00 GiB",
+    total: str = "79.15 GiB",
+    free: str = "1.00 GiB",
+    own: str = "70.00 GiB",
+    unused: str = "100.00 MiB",
+) -> str:
+    return CUDA.format(tried=tried, total=total, free=free, own=own, unused=unused)
+
+
+def kill(used: float, total: float, rows: str, threshold: str = "0.95") -> str:
+    return (
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+        f"Memory on the node (IP: 10.1.2.3, ID: {'ab' * 28}) where the task (actor ID: {'cd' * 16}, "
+        f"name=LLMRayActor.__init__, pid=8805, memory used=8.80GB) was running was {used:.2f}GB / {total:.2f}GB "
+        f"({used / total:.6f}), which exceeds the memory usage threshold of {threshold}. Ray killed this worker "
+        f"(ID: {'ef' * 28}) because it was the most recently scheduled task; to see more information about memory "
+        "usage on this node, use `ray logs raylet.out -ip 10.1.2.3`. Top 10 memory users:\n"
+        f"PID\tMEM(GB)\tCOMMAND\n{rows}"
+        "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/x. To adjust the "
+        "kill threshold, set the environment variable `RAY_memory_usage_threshold` when starting Ray. To disable worker "
+        "killing, set the environment variable `RAY_memory_monitor_refresh_ms` to zero.\n"
+    )
+
+
+HOG = kill(
+    239.02,
+    251.56,
+    "14\t176.97\tpython train/reward_server.py --reward_pretrain /m/rm\n8805\t8.80\tray::LLMRayActor.update_weight\n"
+    "9529\t8.30\tray::RayWorkerWrapper\n",
+)
+OPENRLHF = (
+    "python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 4 --zero_stage 2 "
+    "--remote_rm_url http://localhost:5000/get_reward --pretrain Qwen/Qwen2.5-7B-Instruct {}\n"
+)
+
+
+# the share of the card
+
+
+def test_the_largest_share_that_what_is_free_allows() -> None:
+    log = (
+        "vllm serve m --gpu-memory-utilization 0.95\nValueError: Free memory on device (31.44/47.38 GiB) on startup is "
+        "less than desired GPU memory utilization (0.95, 45.01 GiB). Decrease GPU memory utilization or reduce GPU "
+        "memory used by other processes.\n"
+    )
+    chosen, _ = advise(log, "lower-engine-reservation")
+    remedy = chosen["lower-engine-reservation"]
+    assert (remedy.current, remedy.suggested) == (0.95, 0.66)
+    assert remedy.snippet == "--gpu-memory-utilization 0.66"
+    assert remedy.derivation == "floor(31.44 GiB free at start / 47.38 GiB total, 2 digits) = 0.66"
+
+
+def test_no_share_fits_a_card_that_is_full() -> None:
+    log = (
+        "ValueError: Free memory on device (0.49/79.32 GiB) on startup is less than desired GPU memory utilization "
+        "(0.6, 47.59 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.\n"
+    )
+    chosen, rejected = advise(log, "lower-engine-reservation", "free-the-gpu")
+    assert list(chosen) == ["free-the-gpu"]
+    assert "0.49 GiB" not in rejected["lower-engine-reservation"].why  # it is shown as a person would: 502 MiB
+    assert "502 MiB" in rejected["lower-engine-reservation"].why
+
+
+def test_a_colocated_trainer_gets_room_for_its_states() -> None:
+    log = (
+        "--------- config key ---------        ------ value ------\n"
+        "pretrain                                  Qwen/Qwen2.5-1.5B\n"
+        "critic_pretrain                           Qwen/Qwen2.5-1.5B\n"
+        "actor_num_nodes                           4\n"
+        "gpu_memory_utilization                    0.70\n"
+        "zero_stage                                3\n"
+        "----------------------------------------------------------\n"
+        "(CriticRayActorBase pid=7) init\n" + cuda(tried="1.50 GiB", free="278.19 MiB", own="66.85 GiB")
+    )
+    remedy = advise(log, "lower-engine-reservation", cause="vllm-utilization-too-high")[0]["lower-engine-reservation"]
+    assert remedy.setting == "exp.gpu_memory_utilization"
+    assert remedy.current == 0.7
+    # 0.70 - (1.50 - 0.27) / 79.15 = 0.68; 2 x 18 bytes x 1.54 B / 4 cards = 12.94 GiB; 0.68 - 12.94 / 79.15 = 0.51
+    assert remedy.suggested == 0.51
+    assert remedy.derivation is not None
+    assert "278 MiB" in remedy.derivation
+    assert "12.94 GiB" in remedy.derivation
+    assert any("Qwen2.5-1.5B" in text for text in remedy.assumes)
+
+
+def test_an_unknown_share_is_lowered_by_so_much() -> None:
+    log = '  File "/x/site-packages/vllm/worker/worker.py", line 1, in x\n' + cuda()
+    remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
+    assert (remedy.current, remedy.suggested) == (None, None)
+    assert remedy.derivation == "(2.00 GiB asked for - 1.00 GiB free + 512 MiB to spare) / 79.15 GiB = 0.02"
+
+
+def test_a_default_share_is_an_assumption() -> None:
+    log = "INFO vLLM API server version 0.8.3\n" + cuda()
+    remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
+    assert remedy.current is None
+    assert remedy.suggested == 0.88
+    assert "0.9 is the default of vLLM 0.8.3: the log does not say" in remedy.assumes
+
+
+CONTEXT = (
+    "vllm serve m --gpu-memory-utilization {}\n{}ValueError: To serve at least one request with the models's max seq "
+    "len (40960), (5.00 GiB KV cache is needed, which is larger than the available KV cache memory (3.00 GiB). Try "
+    "increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.\n"
+)
+PROFILE = (
+    "INFO worker.py:267] the current vLLM instance can use total_gpu_memory (40.00GiB) x gpu_memory_utilization (0.80) "
+    "= 32.00GiB\n"
+)
+
+
+def test_the_longest_context_and_the_smallest_share_that_serves_it() -> None:
+    chosen, _ = advise(
+        CONTEXT.format("0.8", PROFILE), "shorter-context", "raise-engine-reservation", "quantize-kv-cache"
+    )
+    assert chosen["shorter-context"].suggested == 24576  # 40960 x 3 / 5
+    assert chosen["raise-engine-reservation"].suggested == 0.85  # 0.80 + 2 / 40
+    assert chosen["quantize-kv-cache"].suggested == "fp8"
+
+
+def test_a_share_that_cannot_be_given_is_no_remedy() -> None:
+    log = CONTEXT.format("0.95", PROFILE.replace("0.80", "0.95"))
+    chosen, rejected = advise(log, "raise-engine-reservation")
+    assert not chosen
+    assert "0.98" in rejected["raise-engine-reservation"].why
+    quoted = rejected_advice(crashes_of(log)[0])
+    assert any("gpu_memory_utilization" in why for _, why in quoted)
+
+
+def test_sequences_are_halved_from_the_warm_up() -> None:
+    log = (
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try "
+        "lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine.\n"
+    )
+    remedy = advise(log, "fewer-sequences", cause="sampler-warmup")[0]["fewer-sequences"]
+    assert (remedy.current, remedy.suggested) == (1024, 512)
+
+
+# the host
+
+
+def test_a_hog_outside_ray_is_moved_and_what_spends_host_memory_is_refused() -> None:
+    knobs = ("move-process", "more-host-memory", "less-offload", "offload-optimizer", "engine-sleep", "shard-states")
+    chosen, rejected = advise(OPENRLHF.format("") + HOG, *knobs, cause="reward-model-ram-hog")
+    move = chosen["move-process"]
+    assert "PID 14" in move.action
+    assert "Ray does not own it" in move.action
+    assert move.setting == "--remote_rm_url"
+    assert move.current == "http://localhost:5000/get_reward"
+    assert move.derivation is not None
+    assert "176.97 GiB" in move.derivation
+    assert {"offload-optimizer", "engine-sleep", "shard-states", "tune-ray-monitor"} <= rejected.keys()
+    assert "less-offload" not in chosen  # nothing is offloaded
+    assert "only delays" in rejected["tune-ray-monitor"].why
+
+
+def test_the_printed_threshold_advice_is_rejected() -> None:
+    assert any("only delays" in why for _, why in rejected_advice(crashes_of(HOG)[0]))
+
+
+def test_offload_that_is_on_is_taken_back() -> None:
+    chosen, _ = advise(OPENRLHF.format("--adam_offload") + HOG, "less-offload")
+    remedy = chosen["less-offload"]
+    assert remedy.current is True
+    assert remedy.suggested is False
+    assert remedy.setting == "adam_offload"
+    assert remedy.derivation is not None
+    assert "12 bytes x 7.62 B parameters" in remedy.derivation
+
+
+def test_swap_space_in_a_hydra_dump() -> None:
+    log = (
+        "{'actor_rollout_ref': {'model': {'path': '/m/Qwen2.5-7B'},\n"
+        "  'rollout': {'free_cache_engine': True, 'swap_space': 40}},\n"
+        " 'trainer': {'n_gpus_per_node': 8, 'nnodes': 1}}\n"
+        "  File '/w/simpleRL-reason/verl/trainer/main_ppo.py', line 1\n"
+        + kill(960.1, 1007.0, "1\t90.00\tray::WorkerDict\n")
+    )
+    chosen, _ = advise(log, "keep-engine-cache", "less-swap-space")
+    swap = chosen["less-swap-space"]
+    assert (swap.setting, swap.current, swap.suggested) == ("actor_rollout_ref.rollout.swap_space", 40, 0)
+    assert swap.derivation is not None
+    assert "1.43 GiB each" in swap.derivation
+    assert "448.00 GiB of the node's 1007.00 GiB" in swap.derivation
+    keep = chosen["keep-engine-cache"]
+    assert keep.snippet == "actor_rollout_ref.rollout.free_cache_engine=False"
+    assert keep.spends == ("gpu",)
+
+
+def test_the_cache_is_kept_only_in_the_fork_that_builds_it_anew() -> None:
+    log = "{'actor_rollout_ref': {'rollout': {'free_cache_engine': True}}}\nvLLM API server version 0.8.5\n" + HOG
+    chosen, rejected = advise(log, "keep-engine-cache")
+    assert not chosen
+    assert "sleep mode" in rejected["keep-engine-cache"].why
+
+
+def test_workers_that_fit() -> None:
+    rows = "".join(f"{100 + i}\t5.00\tray::SimEnv.step\n" for i in range(10))
+    remedy = advise(kill(60.0, 62.0, rows), "fewer-workers")[0]["fewer-workers"]
+    # 80 % of 58.9 GiB / 5 GiB
+    assert remedy.suggested == 9
+
+
+def test_restarts_from_the_growth() -> None:
+    steps = "".join(
+        f"(main_task pid=1) step:{i} - perf/cpu_memory_used_gb:{100 + 20 * i}.0 - x:1\n" for i in range(1, 8)
+    )
+    remedy = advise(steps + HOG, "restart-periodically")[0]["restart-periodically"]
+    # 80 % of (238.98 - 120) / 20
+    assert remedy.suggested == 4
+
+
+# the device
+
+
+def test_allocator_settings_only_where_memory_lies_idle() -> None:
+    chosen, _ = advise(cuda(tried="864.00 MiB", unused="6.12 GiB"), "allocator-config")
+    assert chosen["allocator-config"].snippet == "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    chosen, rejected = advise(cuda(), "allocator-config")
+    assert not chosen
+    assert "100 MiB" in rejected["allocator-config"].why
+    assert rejected_advice(crashes_of(cuda())[0])
+    assert not rejected_advice(crashes_of(cuda(tried="864.00 MiB", unused="6.12 GiB"))[0])
+
+
+@pytest.mark.parametrize(
+    "setting", ["export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n", "vllm serve m --enable-sleep-mode\n"]
+)
+def test_allocator_settings_not_twice_and_not_with_sleep(setting: str) -> None:
+    log = setting + cuda(tried="864.00 MiB", unused="6.12 GiB")
+    chosen, rejected = advise(log, "allocator-config")
+    assert not chosen
+    assert "allocator-config" in rejected
+    assert rejected_advice(crashes_of(log)[0])
+
+
+def test_nothing_is_killed_blindly() -> None:
+    log = cuda().replace("Including", "Process 4711 has 8.00 GiB memory in use. Including")
+    remedy = advise(log, "free-the-gpu")[0]["free-the-gpu"]
+    assert remedy.snippet == "ps -o pid,user,etime,args -p 4711"
+    assert "8.00 GiB" in remedy.action
+
+
+def test_batches_are_halved_until_they_are_one() -> None:
+    chosen, _ = advise("python -m openrlhf.cli.x --micro_train_batch_size 4\n" + cuda(), "smaller-microbatch")
+    assert chosen["smaller-microbatch"].snippet == "--micro_train_batch_size 2"
+    chosen, rejected = advise("python -m openrlhf.cli.x --micro_train_batch_size 1\n" + cuda(), "smaller-microbatch")
+    assert not chosen
+    assert "already" in rejected["smaller-microbatch"].why
+
+
+@pytest.mark.parametrize(
+    ("flags", "knob"),
+    [
+        ("--gradient_checkpointing", "gradient-checkpointing"),
+        ("--zero_stage 3", "shard-states"),
+        ("--adam_offload", "offload-optimizer"),
+        ("--packing_samples", "packing"),
+        ("--flash_attn", "memory-efficient-attention"),
+    ],
+)
+def test_what_is_set_already_is_no_remedy(flags: str, knob: str) -> None:
+    chosen, rejected = advise(f"python -m openrlhf.cli.train_ppo_ray {flags} --bf16\n" + cuda(), knob)
+    assert not chosen
+    assert "already" in rejected[knob].why
+
+
+# clusters and versions
+
+PENDING = (
+    "Warning: The following resource request cannot be scheduled right now: {'GPU': 1.0, 'CPU': 1.0}. This is likely "
+    "due to all cluster resources being claimed by actors. Consider creating fewer actors or adding more nodes to this Ray "
+    "cluster.\n"
+) * 3
+
+
+def test_the_launch_against_the_cluster() -> None:
+    start = "ray start --head --num-cpus={} --num-gpus={}\n"
+    launch = (
+        "python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 1 --ref_num_nodes 1 "
+        "--ref_num_gpus_per_node 1 --reward_num_nodes 1 --reward_num_gpus_per_node 1 --vllm_num_engines 1 "
+        "--vllm_tensor_parallel_size 1\n"
+    )
+    cpus = advise(start.format(4, 4) + launch + PENDING, "fix-resource-request")[0]["fix-resource-request"]
+    assert (cpus.setting, cpus.current, cpus.suggested) == ("--num-cpus", 4, 5)
+    assert cpus.derivation is not None
+    assert "1 (actor) + 1 (ref) + 1 (reward) + 1 x 1 (engines) = 4" in cpus.derivation
+    gpus, _ = advise(start.format(64, 3) + launch + PENDING, "fix-resource-request", "add-nodes", "more-gpus")
+    assert (gpus["fix-resource-request"].current, gpus["fix-resource-request"].suggested) == (4, 3)
+    assert "1 missing" in (gpus["add-nodes"].derivation or "")
+
+
+def test_the_sound_version_and_not_the_old_pin() -> None:
+    log = (
+        "DeepSpeed info: version=0.16.3, git-hash=unknown\npython -m openrlhf.cli.train_ppo_ray --zero_stage 3 "
+        "--gradient_checkpointing --pretrain /m/llama3_70b\n"
+        '  File "/x/torch/autograd/graph.py", line 1, in _engine_run_backward\n' + cuda()
+    )
+    chosen, rejected = advise(log, "pin-version", cause="framework-regression")
+    remedy = chosen["pin-version"]
+    assert (remedy.setting, remedy.current, remedy.suggested) == ("deepspeed", "0.16.3", "0.16.8")
+    assert remedy.snippet == "pip install 'deepspeed>=0.16.8'"
+    assert "0.15.0" in rejected["pin-version"].why
+
+
+# what must hold for every crash that the fixtures tell of
+
+
+def every_crash() -> Iterator[tuple[str, Crash]]:
+    for path in LOGS:
+        text = path.read_bytes().decode("utf-8", "replace")
+        for number, crash in enumerate(crashes_of(text)):
+            yield f"{path.relative_to(FIXTURES)}#{number}", crash
+
+
+CRASHES = list(every_crash())
+RAM = {"host_ram", "cgroup", "pinned"}
+
+
+@pytest.mark.parametrize("crash", [c for _, c in CRASHES], ids=[name for name, _ in CRASHES])
+def test_no_knob_is_ever_harmful_unfounded_or_dangerous(crash: Crash) -> None:
+    chosen, rejected = remedies("", tuple(KNOBS), crash)
+    spent = RAM if crash.pool in RAM else {crash.pool}
+    for remedy in chosen:
+        assert not spent & set(remedy.spends), remedy.knob
+        if isinstance(remedy.suggested, int | float) and not isinstance(remedy.suggested, bool):
+            assert remedy.derivation, remedy.knob
+        if remedy.current is not None and remedy.suggested is not None:
+            assert remedy.current != remedy.suggested, remedy.knob
+        assert remedy.action, remedy.knob
+        text = f"{remedy.action} {remedy.snippet or ''}"
+        assert not re.search(r"\bkill -9\b|\bkill \$|pkill|max_split_size_mb|redis-max-memory|0\.15\.0", text), (
+            remedy.knob
+        )
+    assert all(r.why for r in rejected)
+    assert not {r.knob for r in chosen} & {r.knob for r in rejected}
+    rejected_advice(crash)
+
+
+def test_there_are_crashes_to_look_at() -> None:
+    assert len(CRASHES) > 50
