@@ -82,8 +82,8 @@ class NodeMemory:
         """The base in words."""
         if self.used_bytes is None:
             return f"the {show(self.listed_bytes)} that the table lists"
-        total = f" of {show(self.total_bytes)}" if self.total_bytes else ""
-        return f"the {show(self.used_bytes)}{total} in use"
+        total = f" (of {show(self.total_bytes)})" if self.total_bytes else ""
+        return f"the {show(self.used_bytes)} in use{total}"
 
     @property
     def heaviest(self) -> Holder | None:

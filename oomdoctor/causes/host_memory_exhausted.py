@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
-from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, percent, used_bytes, victim
+from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, percent, raylet_log, used_bytes, victim
 from oomdoctor.families.container import NodePressure
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_death import WorkerDeath
@@ -27,6 +27,7 @@ def judge(crash: Crash) -> Judgement | None:
             "shared memory, the object store, or processes that the table cannot see.",
             evidence=(memory.event,),
             against=("the table's first rows are missing",) if memory.cut else (),
+            next_evidence=("ray memory --stats-only", "df -h /dev/shm"),
         )
     kill = crash.first(NodeOutOfMemory)
     if kill is not None:
@@ -34,7 +35,7 @@ def judge(crash: Crash) -> Judgement | None:
     for kind in (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, KillCount, WorkerDeath):
         event = crash.first(kind)
         if event is not None and event.strength >= 2 and event.pool == "host_ram":
-            return Finding(weight=0.35, why=_words(crash), evidence=(event,))
+            return Finding(weight=0.35, why=_words(crash), evidence=(event,), next_evidence=raylet_log(crash))
     return None
 
 
@@ -61,6 +62,7 @@ def _without_table(crash: Crash, kill: NodeOutOfMemory) -> Finding:
         why=f"{_words(crash)}{named}",
         evidence=(kill,),
         against=(f"the killed worker itself held {percent(share)} of what was in use",) if share >= TELLING else (),
+        next_evidence=raylet_log(crash),
     )
 
 

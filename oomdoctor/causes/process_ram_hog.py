@@ -58,7 +58,7 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
     outside = " It runs outside Ray, which can neither count nor end it." if top.outside_ray and _ray(memory) else ""
     return Finding(
         weight=weight,
-        why=f"{words} ({percent(share)}).{outside}{killed_another(crash, top)}",
+        why=f"{words}: {percent(share)}.{outside}{killed_another(crash, top)}",
         evidence=(memory.event,),
         against=tuple(against),
         knobs=TRAINER_KNOBS if is_rank(top.name) else (),

@@ -38,14 +38,17 @@ def judge(crash: Crash) -> Judgement | None:
     if have:
         parts.append(f"The cluster has {_amounts(have)}")
     asked = asked_gpus(crash)
+    too_much = _compared(asked, have) if asked is not None else []
     if asked is not None:
         parts.append(f"The launch line asks for {asked.sum} GPUs, and every one of these bundles takes a CPU as well")
-        parts.extend(_compared(asked, have))
+        parts.extend(too_much)
     return Finding(
-        weight=0.95 if lacking else 0.9 if request.state in _FINAL or request.repeats > 1 else 0.8,
+        weight=0.95 if lacking or too_much else 0.9 if request.state in _FINAL or request.repeats > 1 else 0.8,
         why=". ".join([*parts, *lacking]) + ".",
         evidence=tuple(requests[:3]),
-        against=() if request.state in _FINAL or lacking else ("it may still have been served after the log's end",),
+        against=()
+        if request.state in _FINAL or lacking or too_much
+        else ("it may still have been served after the log's end",),
     )
 
 

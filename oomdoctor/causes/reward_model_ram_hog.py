@@ -34,9 +34,10 @@ def judge(crash: Crash) -> Judgement | None:
     outside = " It runs outside Ray, which can neither count nor end it." if reward.outside_ray else ""
     return Finding(
         weight=0.94 if memory.dominates(reward) and not memory.cut else 0.8,
-        why=f"{words} ({percent(share)}).{outside}{killed_another(crash, reward)}",
+        why=f"{words}: {percent(share)}.{outside}{killed_another(crash, reward)}",
         evidence=(memory.event,),
         against=("the table's first rows are missing",) if memory.cut else (),
+        knobs=("move-process", "restart-periodically", "raise-container-limit") if crash.pool == "cgroup" else (),
     )
 
 
@@ -64,13 +65,6 @@ CAUSE = Cause(
     id="reward-model-ram-hog",
     title="The reward model's process holds most of the node's memory",
     pools=("host_ram", "cgroup"),
-    knobs=(
-        "move-process",
-        "restart-periodically",
-        "raise-container-limit",
-        "more-host-memory",
-        "less-offload",
-        "smaller-object-store",
-    ),
+    knobs=("move-process", "restart-periodically", "more-host-memory", "less-offload", "smaller-object-store"),
     judge=judge,
 )

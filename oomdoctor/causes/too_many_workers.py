@@ -71,7 +71,7 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
             weight = 0.6
     return Finding(
         weight=weight,
-        why=f"{words} ({percent(share)}), {_each(group)}; none of them alone fills the node.",
+        why=f"{words}: {percent(share)}, {_each(group)}; none of them alone fills the node.",
         evidence=(memory.event,),
         against=tuple(against),
         knobs=TRAINER_KNOBS if is_rank(group.name) else (),
@@ -88,7 +88,7 @@ def _all_workers(memory: NodeMemory) -> Finding | None:
         return None
     return Finding(
         weight=0.6,
-        why=f"{count} workers of Ray hold {show(held)} of {memory.whole} ({percent(memory.share(held))}), the largest "
+        why=f"{count} workers of Ray hold {show(held)} of {memory.whole}: {percent(memory.share(held))}, the largest "
         f"{show(heaviest.largest)}.",
         evidence=(memory.event,),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from oomdoctor import grammars
@@ -266,9 +267,11 @@ def _after_table(tail: str) -> str:
     return tail[match.start() :][:2000] if match else ""
 
 
-def _clauses(text: str) -> list[grammars.Clause]:
+# A session folder holds every kill three times and more, and the same advice behind each.
+@lru_cache(maxsize=512)
+def _clauses(text: str) -> tuple[grammars.Clause, ...]:
     tree = grammars.parse("ray_kill", text) if text else None
-    return grammars.clauses(tree) if tree is not None else []
+    return tuple(grammars.clauses(tree)) if tree is not None else ()
 
 
 class _Reading:

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from gpu_logs import FORWARD, finding, frame, ranking, refused, says, trace
+from host_logs import TRAINERS, kill
+
+from oomdoctor.causes.checkpoint_spike import CAUSE
+
+SAVING = ("verl/trainer/ppo/ray_trainer.py", "_save_checkpoint", "self.actor_rollout_wg.save_checkpoint(")
+GATHER = ("torch/distributed/fsdp/_state_dict_utils.py", "_full_post_state_dict_hook", "tensor = tensor.cpu()")
+
+
+def test_not_a_forward_pass() -> None:
+    assert says(CAUSE, *trace(FORWARD), refused()) is None
+
+
+def test_not_a_checkpoint_that_was_saved_long_before() -> None:
+    later = [f"step {n} loss 0.7" for n in range(80)]
+    assert says(CAUSE, "Saving model checkpoint to /ckpt/step_20", *later, *kill(*TRAINERS)) is None
+
+
+def test_not_loading_weights_into_an_engine() -> None:
+    engine = frame("vllm/model_executor/model_loader/loader.py", "load_weights", "model.load_weights(")
+    assert says(CAUSE, "Traceback (most recent call last):", *engine, refused()) is None
+
+
+def test_the_trainer_was_saving() -> None:
+    lines = (*trace(SAVING), *kill(*TRAINERS))
+    found = finding(CAUSE, *lines)
+    assert found.stage == "checkpoint_save"
+    assert "_save_checkpoint" in found.why
+
+
+def test_a_full_state_is_gathered_on_a_card() -> None:
+    lines = (*trace(GATHER), refused(tried="982.00 MiB"))
+    assert "982 MiB asked for" in finding(CAUSE, *lines).why
+    assert ranking(*lines)[0] == "checkpoint-spike"
+
+
+def test_words_alone_weigh_little() -> None:
+    assert finding(CAUSE, "Saving model checkpoint to /ckpt/step_20", *kill()).weight <= 0.7

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from gpu_logs import finding, frame, ranking, says
+from host_logs import REWARD_SERVER, kill
+
+from oomdoctor.causes.cpu_offload_overcommit import CAUSE
+
+TRAINERS = tuple((5300 + n, 52.0, "ray::PolicyModelActor.fit") for n in range(4))
+
+
+def test_not_without_a_word_of_offloading() -> None:
+    assert says(CAUSE, *kill(*TRAINERS)) is None
+
+
+def test_not_where_it_is_switched_off() -> None:
+    assert says(CAUSE, "Namespace(adam_offload=False, zero_stage=2)", *kill(*TRAINERS)) is None
+
+
+def test_not_the_engine_s_default_swap() -> None:
+    assert says(CAUSE, "Namespace(swap_space=4, n_gpus_per_node=8)", *kill(*TRAINERS)) is None
+
+
+def test_not_much_where_somebody_else_holds_the_memory() -> None:
+    found = finding(CAUSE, "Namespace(adam_offload=True)", *kill(REWARD_SERVER))
+    assert found.weight <= 0.3
+
+
+def test_the_optimizer_is_on_the_host() -> None:
+    lines = ("Namespace(adam_offload=True, zero_stage=3)", *kill(*TRAINERS))
+    found = finding(CAUSE, *lines)
+    assert "adam_offload True" in found.why
+    assert "208.00 GiB" in found.why
+    assert ranking(*lines)[0] == "cpu-offload-overcommit"
+
+
+def test_swap_space_of_all_gpus_against_the_node() -> None:
+    found = finding(CAUSE, "Namespace(swap_space=40, n_gpus_per_node=8)", *kill(used=600.0, total=630.0))
+    assert "40 GiB x 8 GPUs = 320.00 GiB: 51% of the node's 630.00 GiB" in found.why
+    assert found.weight >= 0.85
+
+
+def test_swap_space_that_the_engine_refuses() -> None:
+    line = (
+        "ValueError: Too large swap space. 96.00 GiB out of the 125.60 GiB total CPU memory is allocated for the "
+        "swap space."
+    )
+    assert finding(CAUSE, line).weight >= 0.9
+
+
+def test_an_allocation_refused_for_offloaded_parameters() -> None:
+    trace = frame("deepspeed/runtime/zero/parameter_offload.py", "_convert_to_zero_parameters", "param.partition()")
+    refused = (
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:73] . DefaultCPUAllocator: can't allocate memory: you "
+        "tried to allocate 30064771072 bytes. Error code 12 (Cannot allocate memory)"
+    )
+    assert finding(CAUSE, "Traceback (most recent call last):", *trace, refused).weight >= 0.7

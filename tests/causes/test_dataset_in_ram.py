@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from gpu_logs import FORWARD, finding, frame, ranking, refused, says, trace
+from host_logs import TRAINERS, kill
+
+from oomdoctor.causes.dataset_in_ram import CAUSE
+
+REFUSED = (
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:117] data. DefaultCPUAllocator: not enough memory: you tried "
+    "to allocate 20401094656 bytes."
+)
+
+
+def test_not_a_forward_pass_on_the_cpu() -> None:
+    assert says(CAUSE, *trace(FORWARD), REFUSED) is None
+
+
+def test_not_the_card() -> None:
+    assert says(CAUSE, *trace(FORWARD), refused()) is None
+
+
+def test_not_a_kill_in_training() -> None:
+    assert says(CAUSE, "step 14 loss 0.7", *kill(*TRAINERS)) is None
+
+
+def test_a_cache_with_its_size() -> None:
+    lines = (
+        "train: Caching images (41.2GB ram):  64%|██████▍   | 19204/30006 [04:40<02:37, 68.52it/s]",
+        (
+            "cv2.error: OpenCV(4.9.0) alloc.cpp:73: error: (-4:Insufficient memory) Failed to allocate 12582912 "
+            "bytes in function 'cv::OutOfMemoryError'"
+        ),
+    )
+    assert "41.20 GiB" in finding(CAUSE, *lines).why
+    assert ranking(*lines)[0] == "dataset-in-ram"
+
+
+def test_tokenising() -> None:
+    found = finding(
+        CAUSE, "Running tokenizer on dataset (num_proc=64):  71%|███████  | 63900/90000 [01:10<00:28]", *kill()
+    )
+    assert found.stage == "data_load"
+
+
+def test_reading_a_table() -> None:
+    lines = (
+        "Traceback (most recent call last):",
+        *frame("pandas/io/parsers/readers.py", "read_csv", "return _read("),
+        REFUSED,
+    )
+    assert "19.00 GiB asked for" in finding(CAUSE, *lines).why

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from gpu_logs import finding, ranking, says
+from host_logs import REWARD_SERVER, kill
+
+from oomdoctor.causes.host_memory_exhausted import CAUSE
+
+
+def test_not_where_the_table_says_who() -> None:
+    assert says(CAUSE, *kill(REWARD_SERVER)) is None
+
+
+def test_not_where_many_alike_hold_it() -> None:
+    assert says(CAUSE, *kill(*((n, 27.0, "ray::tokenize_shard") for n in range(1, 9)))) is None
+
+
+def test_not_for_the_gpu() -> None:
+    assert says(CAUSE, "RuntimeError: CUDA error: out of memory") is None
+
+
+def test_no_table() -> None:
+    found = finding(CAUSE, *kill())
+    assert found.weight <= 0.4
+    assert "239.40 GiB of 251.60 GiB in use" in found.why
+    assert ranking(*kill())[0] == "host-memory-exhausted"
+
+
+def test_a_large_victim_speaks_against_it() -> None:
+    assert finding(CAUSE, *kill(own=60.0)).against
+
+
+def test_most_of_it_is_in_no_row() -> None:
+    found = finding(CAUSE, *kill((1, 7.52, "ray::Rollout.evaluate"), (2, 5.42, "/opt/node server")))
+    assert "hold 12.94 GiB of it (5.4%)" in found.why
+
+
+def test_nobody_stands_out() -> None:
+    rows = tuple((n, 30.0 - n, f"python stage_{n}.py") for n in range(6))
+    assert "spread over many" in finding(CAUSE, *kill(*rows, used=180.0)).why
+
+
+def test_only_the_count_of_kills() -> None:
+    line = (
+        "(raylet) node_manager.cc:3065: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 "
+        "Workers crashed due to other reasons at node (ID: 0a, IP: 10.24.0.17) over the last time period."
+    )
+    assert "1 worker(s)" in finding(CAUSE, line).why

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from gpu_logs import finding, ranking, says
+from host_logs import REWARD_SERVER, kill
+
+from oomdoctor.causes.host_memory_leak import CAUSE
+
+
+def steps(*gib: float) -> list[str]:
+    return [f"(main_task pid=7) [step {n}] memory used = {size:.2f} GiB" for n, size in enumerate(gib, 1)]
+
+
+def test_not_without_figures() -> None:
+    assert says(CAUSE, *kill(REWARD_SERVER)) is None
+
+
+def test_not_where_the_figure_stands_still() -> None:
+    assert says(CAUSE, *steps(210.0, 211.0, 210.5, 210.8), *kill()) is None
+
+
+def test_not_a_jump_in_the_first_step_alone() -> None:
+    assert says(CAUSE, *steps(20.0, 210.0, 210.2, 210.1, 210.3, 210.2, 210.1), *kill()) is None
+
+
+def test_a_little_growth_weighs_less() -> None:
+    found = finding(CAUSE, *steps(200.0, 204.0, 208.0, 212.0), *kill())
+    assert found.weight <= 0.6
+    assert "most of the memory was in use before" in found.against[0]
+
+
+def test_growth_step_after_step() -> None:
+    lines = (*steps(40.0, 90.0, 140.0, 190.0), *kill())
+    found = finding(CAUSE, *lines)
+    assert found.weight >= 0.9
+    assert "from 40.00 GiB (line 1) to 190.00 GiB (line 4), about 50.00 GiB per step" in found.why
+    assert ranking(*lines)[0] == "host-memory-leak"
+
+
+def test_the_engine_that_makes_its_cache_anew_comes_first() -> None:
+    config = "(main_task pid=7) Namespace(free_cache_engine=True, swap_space=40, enforce_eager=True)"
+    found = finding(CAUSE, config, *steps(40.0, 90.0, 140.0, 190.0), *kill())
+    assert found.knobs[:2] == ("keep-engine-cache", "less-swap-space")
+
+
+def test_a_cache_that_is_kept_already_is_no_knob() -> None:
+    config = "Namespace(free_cache_engine=False, swap_space=0)"
+    found = finding(CAUSE, config, *steps(40.0, 90.0, 140.0, 190.0), *kill())
+    assert "keep-engine-cache" not in found.knobs
+    assert "less-swap-space" not in found.knobs

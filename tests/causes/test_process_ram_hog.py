@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from gpu_logs import finding, missing, ranking, ruled_out, says
+from host_logs import LEFTOVERS, REWARD_SERVER, TRAINERS, kill
+
+from oomdoctor.causes.process_ram_hog import CAUSE
+
+
+def test_not_the_largest_of_many() -> None:
+    assert "8.6%" in ruled_out(CAUSE, *kill(*TRAINERS))
+
+
+def test_not_a_reward_model() -> None:
+    assert says(CAUSE, *kill(REWARD_SERVER, *TRAINERS)) is None
+
+
+def test_not_the_victim_when_the_table_names_another() -> None:
+    rows = ((501, 150.0, "python build_index.py"), *TRAINERS)
+    assert "build_index.py (PID 501)" in finding(CAUSE, *kill(*rows)).why
+
+
+def test_without_a_table_it_asks_for_it_on_that_node() -> None:
+    assert "table of memory users" in missing(CAUSE, *kill())
+
+
+def test_a_row_that_may_be_the_object_store_weighs_less() -> None:
+    status = ["======== Autoscaler status: 2026-03-01 10:00:00.000000 ========", "Resources", "Usage:"]
+    status += [" 2.0/4.0 CPU", " 100.00GiB/120.00GiB object_store_memory", "Demands:", " (no resource demands)"]
+    found = finding(CAUSE, *status, *kill((501, 101.0, "python produce.py"), *LEFTOVERS))
+    assert found.weight <= 0.6
+    assert "object store holds 100.00 GiB" in found.against[0]
+
+
+def test_one_process_has_it() -> None:
+    found = finding(CAUSE, *kill((501, 150.0, "python build_index.py --all"), *TRAINERS[:2]))
+    assert found.weight >= 0.9
+    assert "150.00 GiB of the 239.40 GiB in use" in found.why
+
+
+def test_a_trainer_cannot_be_moved_away() -> None:
+    rows = ((501, 228.4, "ray::ActorModelRayActor"), (502, 1.7, "ray::RewardModelRayActor"))
+    assert "move-process" not in finding(CAUSE, *kill(*rows)).knobs
+
+
+def test_the_killed_task_holds_most_of_it_itself() -> None:
+    assert "itself held 120.00 GiB" in finding(CAUSE, *kill(victim="collect", own=120.0)).why
+
+
+def test_the_kernel_says_how_large_its_victim_was() -> None:
+    line = (
+        "[  722.42] Out of memory: Killed process 4410 (python) total-vm:90177536kB, anon-rss:62914560kB, "
+        "file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:130000kB oom_score_adj:0"
+    )
+    assert "60.00 GiB" in finding(CAUSE, line).why
+
+
+def test_a_small_victim_of_the_kernel_is_none() -> None:
+    line = (
+        "[  722.42] Out of memory: Killed process 4410 (sh) total-vm:9204kB, anon-rss:5120kB, file-rss:0kB, "
+        "shmem-rss:0kB, UID:0 pgtables:52kB oom_score_adj:0"
+    )
+    assert says(CAUSE, line) is None
+
+
+def test_the_hog_leads_the_ranking() -> None:
+    assert ranking(*kill((501, 150.0, "python build_index.py"), *TRAINERS[:2]))[0] == "process-ram-hog"

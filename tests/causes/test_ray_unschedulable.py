@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from gpu_logs import finding, ranking, says
+from host_logs import TRAINERS, kill
+
+from oomdoctor.causes.ray_unschedulable import CAUSE
+
+WAITS = (
+    "(autoscaler +1m55s) Warning: The following resource request cannot be scheduled right now: {'GPU': 1.0, "
+    "'CPU': 1.0}. This is likely due to all cluster resources being claimed by actors. Consider creating fewer "
+    "actors or adding more nodes to this Ray cluster."
+)
+NEVER = (
+    "(autoscaler +11s) Error: No available node types can fulfill resource request {'CPU': 1.0, 'GPU': 8.0}. Add "
+    "suitable node types to this cluster to resolve this issue."
+)
+TABLE = (
+    "======== Autoscaler status: 2026-03-01 10:00:00.000000 ========",
+    "Resources",
+    "Usage:",
+    " 0.0/96.0 CPU",
+    " 0.0/1.0 GPU",
+    " 0B/410.20GiB memory",
+    "Demands:",
+    " {'GPU': 1.0, 'CPU': 1.0} * 8 (STRICT_PACK): 1+ pending placement groups",
+)
+LAUNCH = (
+    "ray start --head --num-cpus=4 --num-gpus=4",
+    (
+        "ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 2 "
+        "--ref_num_nodes 1 --ref_num_gpus_per_node 2 --reward_num_nodes 1 --reward_num_gpus_per_node 1 "
+        "--vllm_num_engines 2 --vllm_tensor_parallel_size 1"
+    ),
+)
+
+
+def test_not_a_kill_for_memory() -> None:
+    assert says(CAUSE, *kill(*TRAINERS)) is None
+
+
+def test_not_a_request_that_was_served() -> None:
+    later = [f"(PolicyModelActor pid=40{n}) step {n} loss 0.7" for n in range(10, 17)]
+    assert ranking(WAITS, *later, *kill(*TRAINERS))[0] != "ray-unschedulable"
+
+
+def test_one_that_may_still_be_served_says_so() -> None:
+    assert "may still have been served" in finding(CAUSE, WAITS).against[0]
+
+
+def test_one_that_no_node_can_serve() -> None:
+    found = finding(CAUSE, NEVER)
+    assert found.weight >= 0.9
+    assert "1 CPU, 8 GPU: no node can serve it" in found.why
+
+
+def test_the_table_says_what_is_lacking() -> None:
+    found = finding(CAUSE, *TABLE)
+    assert found.weight >= 0.95
+    assert "GPU: 8 asked, 1 there" in found.why
+    assert ranking(*TABLE)[0] == "ray-unschedulable"
+
+
+def test_the_launch_line_is_added_up() -> None:
+    why = finding(CAUSE, *LAUNCH, WAITS).why
+    assert "2 (actor) + 2 (ref) + 1 (reward) + 2 x 1 (engines) = 7 GPUs" in why
+    assert "3 GPU(s) more than there are" in why
+
+
+def test_colocated_models_count_once() -> None:
+    launch = LAUNCH[1] + " --colocate_actor_ref"
+    assert "2 (actor) + 1 (reward) + 2 x 1 (engines) = 5 GPUs" in finding(CAUSE, LAUNCH[0], launch, WAITS).why
+
+
+def test_a_remote_reward_model_takes_no_gpu() -> None:
+    launch = LAUNCH[1] + " --remote_rm_url http://10.0.0.3:5000/get_reward"
+    assert "(reward)" not in finding(CAUSE, LAUNCH[0], launch, WAITS).why

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from gpu_logs import finding, missing, ranking, ruled_out, says
+from host_logs import LEFTOVERS, REWARD_SERVER, TRAINERS, kill, table
+
+from oomdoctor.causes.reward_model_ram_hog import CAUSE
+
+
+def test_not_where_the_reward_model_is_small() -> None:
+    small = (31207, 4.1, "python -m serve_reward_model --port 5005")
+    assert "4.10 GiB" in ruled_out(CAUSE, *kill((1, 180.0, "python train.py"), small))
+
+
+def test_not_where_no_process_is_a_reward_model() -> None:
+    assert says(CAUSE, *kill((1, 180.0, "python train.py"), *TRAINERS)) is None
+
+
+def test_not_because_the_victim_is_one() -> None:
+    lines = kill((1, 180.0, "python train.py"), victim="RewardModelActor.__init__", pid=77)
+    assert says(CAUSE, *lines) is None
+
+
+def test_without_a_table_it_asks_for_it() -> None:
+    launch = "python3 -m openrlhf.cli.train_ppo_ray --remote_rm_url http://localhost:5005/get_reward --zero_stage 2"
+    assert "whom it killed" in missing(CAUSE, launch, *kill())
+
+
+def test_a_server_outside_ray() -> None:
+    found = finding(CAUSE, *kill(REWARD_SERVER, *TRAINERS[:2]))
+    assert found.weight >= 0.9
+    assert "171.44 GiB of the 239.40 GiB in use" in found.why
+    assert "outside Ray" in found.why
+    assert "LLMRayActor.__init__ (PID 40677, 6.31 GiB), which is not what filled the node" in found.why
+    assert ranking(*kill(REWARD_SERVER, *TRAINERS[:2]))[0] == "reward-model-ram-hog"
+
+
+def test_an_actor_inside_ray() -> None:
+    rows = ((24093, 6.04, "ray::RewardModelActor"), (24094, 0.51, "ray::rollout"), *LEFTOVERS)
+    found = finding(CAUSE, *kill(*rows, used=9.23, total=23.54, victim="rollout", own=0.51))
+    assert "outside Ray" not in found.why
+
+
+def test_the_killed_process_itself_is_no_other() -> None:
+    rows = ((24093, 6.04, "ray::RewardModelActor"), *LEFTOVERS)
+    assert "not what filled" not in finding(CAUSE, *kill(*rows, used=9.23, pid=24093)).why
+
+
+def test_a_table_alone_is_enough() -> None:
+    assert "of the 190.21 GiB that the table lists" in finding(CAUSE, *table([REWARD_SERVER, (2, 18.77, "ray::x")])).why

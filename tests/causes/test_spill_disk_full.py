@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from gpu_logs import finding, ranking, says
+from host_logs import TRAINERS, kill
+
+from oomdoctor.causes.spill_disk_full import CAUSE
+
+REFUSED = (
+    "ray.exceptions.OutOfDiskError: Local disk is full",
+    "The object cannot be created because the local object store is full and the local disk's utilization is "
+    "over capacity (95% by default).Tip: Use `df` on this node to check disk usage and `ray memory` to check "
+    "object store memory usage.",
+)
+WARNED = (
+    "(raylet) [2026-02-03 07:14:20,501 E 4411 4437] (raylet) file_system_monitor.cc:116: /scratch/ray/session_1 "
+    "is over 95% full, available space: 38.25 GB; capacity: 931.5 GB. Object creation will fail if spilling is "
+    "required."
+)
+
+
+def test_not_a_kill_for_memory() -> None:
+    assert says(CAUSE, *kill(*TRAINERS)) is None
+
+
+def test_not_a_full_store() -> None:
+    line = (
+        "ray.exceptions.ObjectStoreFullError: Failed to put object 71c0e2b971c0e2b9 in object store because it "
+        "is full. Object size is 53687091200 bytes."
+    )
+    assert says(CAUSE, line) is None
+
+
+def test_the_warning_alone_is_weaker() -> None:
+    found = finding(CAUSE, WARNED)
+    assert found.weight <= 0.6
+    assert "38.25 GiB left of 931.50 GiB" in found.why
+    assert found.against
+
+
+def test_an_object_was_refused() -> None:
+    found = finding(CAUSE, *REFUSED)
+    assert found.weight >= 0.9
+    assert ranking(*REFUSED)[0] == "spill-disk-full"
+
+
+def test_the_warning_gives_the_figures_to_the_refusal() -> None:
+    assert "over 95% full" in finding(CAUSE, WARNED, *REFUSED).why
