@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import (
+    ATTENTION,
     GRAPHS,
     LOGITS,
     MOVE,
@@ -13,6 +14,7 @@ from oomdoctor.causes.gpu import (
     card,
     in_engine,
     innermost,
+    named_engine,
     percent,
     phase,
     refusal,
@@ -24,6 +26,23 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, show
 
 # In an engine the batch is what its own settings let in; its reservation is judged by other causes.
+ATTENTION_KNOBS = (
+    "memory-efficient-attention",
+    "smaller-microbatch",
+    "shorter-sequences",
+    "gradient-checkpointing",
+    "token-budget-batching",
+    "sequence-parallel",
+)
+# Without a backward pass nothing is kept for it.
+INFERENCE_KNOBS = (
+    "smaller-microbatch",
+    "shorter-sequences",
+    "quantize-weights",
+    "memory-efficient-attention",
+    "smaller-model",
+    "offload-parameters",
+)
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
 COMPUTING = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
 # A driver that only hears of the failure, and moves that are no computation.
@@ -62,7 +81,14 @@ def judge(crash: Crash) -> Judgement | None:
         evidence=(root,),
         against=against,
         stage=where if crash.stage == "unknown" else None,
+        knobs=_knobs(crash),
     )
+
+
+def _knobs(crash: Crash) -> tuple[str, ...]:
+    if crash.stage in ("serving", "rollout") or crash.in_trace(r"\bgenerate\b"):
+        return INFERENCE_KNOBS
+    return ATTENTION_KNOBS if innermost(crash, ATTENTION) else ()
 
 
 def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
@@ -101,7 +127,7 @@ def _in_engine(crash: Crash, root: Event, where: str) -> Judgement:
         why=f"It failed {when}: {asked(card(crash))}. What it computes with is what its settings let in at once.",
         evidence=(root,),
         against=("an engine leaves little beside its own reservation",) if not profiling else (),
-        knobs=ENGINE_KNOBS,
+        knobs=INFERENCE_KNOBS if crash.stage == "serving" and not named_engine(crash) else ENGINE_KNOBS,
     )
 
 

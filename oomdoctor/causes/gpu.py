@@ -44,6 +44,9 @@ SAMPLER: Final = r"sampler\.py|topk_topp|top_k_top_p|\b_dummy_sampler_run\b"
 GRAPHS: Final = r"cuda_?graph|capture_model|capture_begin|\bgraph_capture\b|CUDAGraph"
 VISION: Final = r"multimodal|\bvision|visual\b|image_encoder|get_multimodal|encoder_cudagraph|audio_tower"
 
+ATTENTION: Final = r"softmax|attention|attn|baddbmm|causal_mask|scaled_dot"
+
+ENGINES: Final = ("vllm", "sglang", "lmdeploy", "tensorrt_llm", "tgi")
 ENGINE_STAGES: Final = frozenset({"engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture", "serving"})
 TRAINING_STAGES: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward"})
 LATER_THAN_LOADING: Final = TRAINING_STAGES | {"rollout", "eval", "checkpoint_save", "serving", "weight_sync"}
@@ -79,6 +82,16 @@ def in_engine(crash: Crash) -> bool:
         or "Engine" in name
         or "vllm" in name.lower()
     )
+
+
+def named_engine(crash: Crash) -> bool:
+    """Whether the log names an engine; many programs serve without one."""
+    return crash.in_trace(ENGINE) is not None or any(name in crash.context.frameworks for name in ENGINES)
+
+
+def beside_an_engine(crash: Crash) -> bool:
+    """Whether the job runs an inference engine at all."""
+    return in_engine(crash) or named_engine(crash)
 
 
 def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import MOVE, asked, card, in_engine, innermost, percent, refusal
+from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine, innermost, percent, refusal
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.families.nvidia_smi import GpuTable
@@ -15,6 +15,15 @@ from oomdoctor.units import show
 MUCH = 0.25  # of the card, held by processes that the message lists
 HIDDEN = 0.10  # of the card, held by processes that it cannot list
 LITTLE = 0.05
+
+BESIDE_AN_ENGINE = (
+    "lower-engine-reservation",
+    "free-the-gpu",
+    "separate-placement",
+    "engine-sleep",
+    "start-in-sequence",
+    "fix-placement",
+)
 
 _FIRST_TOUCH = rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
 
@@ -34,11 +43,17 @@ def judge(crash: Crash) -> Judgement | None:
         return RuledOut(words)
     if share < needed:
         weak = 0.4 if share >= HIDDEN else 0.2
-        return Finding(weight=weak, why=f"{words}; {asked(it)}.", evidence=(event,)) if it.others else None
+        knobs = BESIDE_AN_ENGINE if beside_an_engine(crash) else ()
+        return Finding(weight=weak, why=f"{words}; {asked(it)}.", evidence=(event,), knobs=knobs) if it.others else None
     mine = it.own_bytes or it.reserved_bytes or 0
     # Where this process itself fills most of the card, the neighbours take only what would have been left.
     weight = 0.93 if bytes_ >= mine else 0.85 if share >= 2 * needed else 0.7
-    return Finding(weight=weight, why=f"{words}; {asked(it)}.", evidence=(event, *crash.every(GpuTable)[:1]))
+    return Finding(
+        weight=weight,
+        why=f"{words}; {asked(it)}.",
+        evidence=(event, *crash.every(GpuTable)[:1]),
+        knobs=BESIDE_AN_ENGINE if beside_an_engine(crash) else (),
+    )
 
 
 def _held(it: Card) -> tuple[int, str, float] | None:
@@ -104,7 +119,12 @@ def _at_start(root: NotEnoughFree) -> Judgement | None:
     words = f"{show(taken)} of {show(root.total_bytes)} ({percent(share)}) were taken before the engine loaded anything"
     if share < LITTLE:
         return RuledOut(words)
-    return Finding(weight=0.8 if share >= MUCH else 0.55 if share >= HIDDEN else 0.4, why=f"{words}.", evidence=(root,))
+    return Finding(
+        weight=0.8 if share >= MUCH else 0.55 if share >= HIDDEN else 0.4,
+        why=f"{words}.",
+        evidence=(root,),
+        knobs=("free-the-gpu", "lower-engine-reservation", "start-in-sequence", "separate-placement"),
+    )
 
 
 CAUSE = Cause(

@@ -15,16 +15,14 @@ from oomdoctor.causes.gpu import (
     phase,
     refusal,
 )
+from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.patterns import late
-from oomdoctor.units import show, size
+from oomdoctor.units import show
 
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
 OWN_PART = 0.5
-
-_ARGUMENTS = late(r"\barguments\s{1,20}([\d.]{1,10})([KMGT])\b")
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -33,6 +31,9 @@ def judge(crash: Crash) -> Judgement | None:
         return _program(root)
     if isinstance(root, LibraryOutOfMemory) and root.library == "ggml":
         return _buffer(root)
+    if isinstance(root, DeviceRefusal) and root.layer == "dispatch":
+        why = "The loader's plan left a part of the weights off the card: they do not fit, even as they are."
+        return Finding(weight=0.9, why=why, evidence=(root,), stage="model_load")
     event = refusal(crash)
     if event is None:
         return None
@@ -73,13 +74,11 @@ def _program(root: ArrayOutOfMemory) -> Judgement | None:
     if root.used_bytes is None or root.total_bytes is None:
         return None
     words = f"The program needs {show(root.used_bytes)} of the {show(root.total_bytes)} there are"
-    for line in root.around.after:
-        match = _ARGUMENTS.search(line)
-        arguments = size(match[1], match[2]) if match else None
-        if arguments and arguments >= OWN_PART * root.total_bytes:
-            fits = "more than the device alone" if arguments > root.total_bytes else "most of the device"
-            why = f"{words}; its arguments (weights and states) are {show(arguments)}, {fits}."
-            return Finding(weight=0.93 if arguments > root.total_bytes else 0.7, why=why, evidence=(root,))
+    arguments = root.arguments_bytes
+    if arguments and arguments >= OWN_PART * root.total_bytes:
+        fits = "more than the device alone" if arguments > root.total_bytes else "most of the device"
+        why = f"{words}; its arguments (weights and states) are {show(arguments)}, {fits}."
+        return Finding(weight=0.93 if arguments > root.total_bytes else 0.7, why=why, evidence=(root,))
     return Finding(weight=0.5, why=f"{words}, before anything runs.", evidence=(root,))
 
 

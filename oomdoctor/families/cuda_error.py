@@ -26,7 +26,8 @@ class DeviceRefusal(Event):
     device: str  # CUDA, HIP, ...
     # Who was asked: "runtime", "driver", "cumem" (an engine's sleep allocator), "thc" (PyTorch up to 0.4),
     # "nvml" (an out-of-memory report that itself failed), "framework" (an exception whose text is lost),
-    # "batch-size-search" (every size was too large)
+    # "dispatch" (the loader's plan leaves a part of the model off the card), "batch-size-search" (every size was
+    # too large)
     layer: str
     source: str | None = None  # the C++ file and line it names
 
@@ -49,7 +50,7 @@ _REFUSALS = tuple(
         ),
         (
             "runtime",
-            r"(?i)\b(?P<device>CUDA|HIP)\b[^.]{0,60}\b(?:error|fail(?:ed|ure)?|assert)\b[^.]{0,60}: ?out of memory"
+            r"(?i)\b(?P<device>CUDA|HIP)\b[^.]{0,60}\b(?:error|fail(?:ed|ure)?|assert)\b[^.]{0,160}: ?out of memory"
             + _SOURCE,
         ),
         (
@@ -58,12 +59,20 @@ _REFUSALS = tuple(
         ),
         ("framework", r"^\W{0,4}OutOfMemoryError\s{2,60}Traceback \(most recent call last\)"),
         ("framework", r"RayTaskError\(OutOfMemoryError\): (?!.{0,2000}out of memory)"),
+        (
+            "runtime",
+            r"\b(?P<device>cuda|hip)(?!Host)\w{0,20}(?:Malloc|Alloc)(?!Host)\w{0,20}\b[^.]{0,80}\bfail[^.]{0,40}: out of memory",
+        ),
+        ("runtime", r"cudaSuccess \(2 vs\. 0\)\s{1,4}out of memory"),
+        ("runtime", r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error 2 out of memory\)"),
+        ("framework", r"\bInsufficient VRAM\b"),
+        ("dispatch", r"Some modules are dispatched on the CPU or the disk\. Make sure you have enough GPU RAM"),
         ("batch-size-search", r"No executable batch size found, reached zero"),
     )
 )
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
 _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
-_OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc")
+_OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
 TRACEBACK_LINES = 60
 
@@ -115,6 +124,8 @@ FAMILY = Family(
         "NVML_SUCCESS == ",
         "OutOfMemory",
         "No executable batch size",
+        "Insufficient VRAM",
+        "Some modules are dispatched",
     ),
     triggers=(
         "out of memory",
@@ -123,6 +134,8 @@ FAMILY = Family(
         "hipErrorOutOfMemory",
         "NVML_SUCCESS == ",
         "No executable batch size found",
+        "Insufficient VRAM",
+        "Some modules are dispatched on the CPU",
     ),
     read=read,
 )

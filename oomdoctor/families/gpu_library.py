@@ -71,6 +71,7 @@ _OUT_OF_MEMORY = tuple(
         ("ggml", r"allocating (?P<tried_mib>[\d.]{1,20}) MiB on device \d{1,3}: \w{3,4}Malloc failed: out of memory"),
         ("ggml", rf"ggml_vulkan: Device memory allocation of size (?P<tried>{_NUMBER}) failed"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
+        ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
         ("ONNX Runtime", rf"(?i:bfc_?arena).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}"),
     )
 )
@@ -82,12 +83,14 @@ _TROUBLE = tuple(
         ("cuDNN", r"(?P<status>Unable to find a valid cuDNN algorithm to run convolution)"),
         ("cuDNN", r"(?P<status>GET was unable to find an engine to execute this computation)"),
         ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_INTERNAL_ERROR)"),
+        ("cuBLAS", r"(?P<status>the library cublas was not initialized)"),
     )
 )
 _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
         (r"NCCL INFO .{0,400}out of memory", "an INFO line: NCCL tries another way"),
+        (r"Skipping tactic .{0,200}insufficient memory", "TensorRT tries a tactic and takes another one"),
         (r"Plan failed with a cudnnException", "cuDNN tries a plan and takes another one"),
         (
             r"failed to allocate [\d.]{1,20} MiB of pinned memory: out of memory",
@@ -170,6 +173,7 @@ FAMILY = Family(
         "OutOfMemory",
         "ggml_vulkan: Device memory",
         "Failed to allocate memory for requested buffer",
+        "Requested amount of GPU memory",
         "CUBLAS_STATUS_",
         "CUDNN_STATUS_",
     ),
@@ -196,6 +200,9 @@ FAMILY = Family(
         "cuDNN algorithm to run convolution",
         "unable to find an engine",
         "Plan failed with a cudnnException",
+        "library cublas was not initialized",
+        "Requested amount of GPU memory",
+        "due to insufficient memory",
     ),
     read=read,
 )

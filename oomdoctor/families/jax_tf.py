@@ -1,4 +1,4 @@
-"""Memory failures of JAX and TensorFlow: XLA's RESOURCE_EXHAUSTED, the BFC allocator, TPU programs."""
+"""Memory failures of JAX, TensorFlow and Paddle: XLA's RESOURCE_EXHAUSTED, the BFC allocator, TPU programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oomdoctor.units import BINARY, size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayOutOfMemory(Event):
-    """JAX or TensorFlow could not get memory for an array or a program."""
+    """JAX, TensorFlow or Paddle could not get memory for an array or a program."""
 
     family = "jax_tf"
     kind = "array-out-of-memory"
@@ -24,11 +24,20 @@ class ArrayOutOfMemory(Event):
     pool: str = "gpu"  # "host_ram" where the allocator is the CPU's
     strength: int = 3
 
-    framework: str  # jax, tensorflow
+    framework: str  # jax, tensorflow, paddle
     tried_bytes: int | None = usage()
     used_bytes: int | None = usage()
+    free_bytes: int | None = usage()
     total_bytes: int | None = usage()
     exceeded_bytes: int | None = usage()
+    # What the allocator states below it: its limit, what is in use, its largest request
+    limit_bytes: int | None = usage()
+    in_use_bytes: int | None = usage()
+    largest_bytes: int | None = usage()
+    # What a TPU's program consists of
+    reserved_bytes: int | None = usage()
+    program_bytes: int | None = usage()
+    arguments_bytes: int | None = usage()
     shape: str | None = None
     dtype: str | None = None
     allocator: str | None = None
@@ -64,6 +73,10 @@ _TENSOR = (
     r"(?:.{0,200}? by allocator (?P<allocator>\w{1,60}))?"
 )
 _BFC = rf"Allocator \((?P<allocator>\w{{1,60}})\) ran out of memory trying to allocate (?P<tried>{_AMOUNT})"
+_PADDLE = (
+    rf"Out of memory error on GPU \d{{1,3}}\. Cannot allocate (?P<tried>{_AMOUNT}) memory on GPU \d{{1,3}}"
+    rf"(?:, (?P<used>{_AMOUNT}) memory has been allocated and available memory is only (?P<free>{_AMOUNT}))?"
+)
 _FAILURES = tuple(
     (framework, late(pattern))
     for framework, pattern in (
@@ -74,6 +87,7 @@ _FAILURES = tuple(
         ("jax", rf"cuMemAllocAsync failed to allocate (?P<tried>{_AMOUNT})"),
         ("tensorflow", _TENSOR),
         ("tensorflow", _BFC),
+        ("paddle", _PADDLE),
         ("tensorflow", rf"failed to alloc (?P<tried>{_AMOUNT}) on (?P<pinned>host)"),
         ("tensorflow", r"could not allocate (?P<pinned>pinned) host memory of size: (?P<tried>\d{1,20})"),
     )
@@ -86,6 +100,18 @@ _PROBES = (
 )
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
 _CPU = late(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
+# The allocator's and the compiler's own accounts, one figure per line
+_BELOW = (
+    ("limit", late(r"(?:^|Stats: )\s{0,8}Limit:\s{1,60}(\d{1,20})\b")),
+    ("in_use", late(r"^\s{0,8}InUse:\s{1,60}(\d{1,20})\b")),
+    ("largest", late(r"^\s{0,8}MaxAllocSize:\s{1,60}(\d{1,20})\b")),
+    ("free", late(r"Free memory/Total memory: (\d{1,20})/\d")),
+    ("total", late(r"Free memory/Total memory: \d{1,20}/(\d{1,20})\b")),
+    ("reserved", late(r"^\s{1,12}reserved\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
+    ("program", late(r"^\s{1,12}program\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
+    ("arguments", late(r"^\s{1,12}arguments\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
+)
+BELOW_LINES = 60
 _SIZE = late(r"([\d.]{1,40})\s?(\w{0,5})")
 
 
@@ -114,9 +140,22 @@ def read(page: Page, index: int) -> Iterator[Read]:
                 shape=named.get("shape"),
                 dtype=named.get("dtype"),
                 allocator=allocator,
-                **_sizes(match),
+                **{**_below(page, index, match[0]), **_sizes(match)},
             )
             return
+
+
+def _below(page: Page, index: int, message: str) -> dict[str, Any]:
+    """The account that follows the message, up to another one; a limit of 0 is none."""
+    found: dict[str, Any] = {}
+    for line in page.after(index, BELOW_LINES)[1:]:
+        text = line.text[:400]
+        if message not in text and any(pattern.search(text) for _, pattern in _FAILURES):
+            break
+        for name, pattern in _BELOW:
+            if (match := pattern.search(text)) and (size_bytes := _bytes(match[1])):
+                found.setdefault(f"{name}_bytes", size_bytes)
+    return found
 
 
 def _sizes(match: re.Match[str]) -> dict[str, Any]:
@@ -143,6 +182,7 @@ def _pool(allocator: str | None, pinned: str | None) -> str:
 FAMILY = Family(
     name="jax_tf",
     anchors=(
+        "Out of memory error on GPU",
         "RESOURCE_EXHAUSTED",
         "Resource exhausted",
         "OOM when allocating",
@@ -155,6 +195,7 @@ FAMILY = Family(
         "CUDA_ERROR_OUT_OF_MEMORY",
     ),
     triggers=(
+        "Out of memory error on GPU",
         "RESOURCE_EXHAUSTED: Out of memory",
         "Resource exhausted: Out of memory",
         "memory space hbm",
