@@ -8,6 +8,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.host import TOGETHER, node_memory, percent, total_bytes, used_bytes
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash, Setting
 from oomdoctor.records import dataclass
@@ -64,6 +65,9 @@ def judge(crash: Crash) -> Judgement | None:
     refused = crash.first(SwapSpaceTooLarge)
     if refused is not None:
         return _refused(refused)
+    cache = crash.first(HostCacheTooLarge)
+    if cache is not None:
+        return _refused_cache(cache)
     reserved = list(_reserved(crash))
     switches = [s for s in (crash.setting(name) for name in _SWITCHES) if s is not None and s.value not in _NO]
     total = total_bytes(crash) or used_bytes(crash)
@@ -93,6 +97,17 @@ def _refused(event: SwapSpaceTooLarge) -> Finding:
         why=f"The engine asks for {show(swap or 0)} of swap space{of}; more than 70 % of a node's memory is refused.",
         evidence=(event,),
         knobs=("less-swap-space", "more-host-memory"),
+    )
+
+
+def _refused_cache(event: HostCacheTooLarge) -> Finding:
+    """SGLang keeps a second level of its KV cache in host memory."""
+    free = f", and {show(event.free_bytes)} is free" if event.free_bytes is not None else ""
+    return Finding(
+        weight=0.95,
+        why=f"The engine asks for {show(event.tried_bytes or 0)} of host memory for its KV cache{free}.",
+        evidence=(event,),
+        knobs=("less-offload", "more-host-memory"),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.gpu import asked, card, percent
+from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
 
 COMMANDS = (
@@ -14,7 +15,7 @@ COMMANDS = (
 
 def judge(crash: Crash) -> Judgement | None:
     """Always the last resort, so its weight is the lowest there is where a stage or a frame tells more."""
-    if not crash.proven:
+    if not crash.proven or isinstance(crash.root, ProfilingDisturbed):  # there nothing was short
         return None
     it = card(crash)
     share = it.share(it.own_bytes or it.reserved_bytes)

@@ -15,6 +15,7 @@ from oomdoctor.units import GIB, show
 # What a desktop, a driver or a forgotten notebook takes: a share that ignores it is simply too large.
 SMALL_NEIGHBOUR = 2 * GIB
 LARGE_NEIGHBOUR = 0.25  # of the card: from here on it is the neighbour that has to go
+BEYOND_ANY_SHARE = 0.99  # of the card in live tensors: a cache that is cut to a share leaves more free
 FULL = 0.85  # of the card in the asking process: nothing but a reservation fills it like this
 
 _WEIGHTS = {"allocating": 0.82, "waking": 0.75, "serving": 0.7, "capturing": 0.6, "warming": 0.55, "syncing": 0.4}
@@ -128,6 +129,11 @@ def _doubt(card: Card, doing: str | None, against: list[str]) -> float:
     if held is not None and held < FULL * total and doing in (None, "serving"):
         doubt += 0.25
         against.append(f"the engine's process holds {show(held)} of {show(total)}")
+    if (card.allocated_bytes or 0) > BEYOND_ANY_SHARE * total:
+        doubt += 0.2
+        against.append(
+            f"tensors of this process alone fill {show(card.allocated_bytes or 0)}, more than a share allows"
+        )
     others = (card.others_bytes or 0) + (card.unaccounted_bytes or 0)
     if others > LARGE_NEIGHBOUR * total:
         doubt += 0.2

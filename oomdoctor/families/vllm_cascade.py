@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Read, Role
-from oomdoctor.families.sentences import Sentence, count_of, reader, values
+from oomdoctor.families.event import Event, Place, Read, Role
+from oomdoctor.families.sentences import Sentence, count_of, process_of, reader, values
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -90,7 +90,20 @@ _CLAUSES = {
 _read_sentences = reader("vllm_cascade", _SENTENCES, _CLAUSES)
 
 
+# What Python's multiprocessing prints above the traceback of a process that ended with one
+_ENDED = late(r"Process EngineCore(?:_\w{1,8})?:$")
+
+
 def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    if _ENDED.match(line.text.strip()):
+        yield EngineFailed(
+            at=Place(page.file, line.number, line.end, line.raw),
+            time=line.mark.time,
+            process=process_of(line),
+            said="engine-core-exception",
+        )
+        return
     for found in _read_sentences(page, index):
         # The process wrote nothing of its own, so this is the first that is heard of its death.
         if isinstance(found, EngineFailed) and found.killed:
@@ -102,6 +115,6 @@ def read(page: Page, index: int) -> Iterator[Read]:
 FAMILY = Family(
     name="vllm_cascade",
     anchors=("Engine core initialization failed", "died unexpectedly", "EngineDeadError", "VllmWorkerProcess pid"),
-    triggers=tuple(dict.fromkeys(sentence.head for sentence in _SENTENCES)),
+    triggers=("Process EngineCore", *dict.fromkeys(sentence.head for sentence in _SENTENCES)),
     read=read,
 )

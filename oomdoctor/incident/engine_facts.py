@@ -11,7 +11,13 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
 from oomdoctor.families.sglang import CaptureFailed
-from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, WarmupOutOfMemory, WeightsDoNotFit
+from oomdoctor.families.vllm_error import (
+    Complaint,
+    ContextDoesNotFit,
+    NotEnoughFree,
+    WarmupOutOfMemory,
+    WeightsDoNotFit,
+)
 from oomdoctor.families.vllm_figures import GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.model import Crash, Setting
@@ -246,6 +252,8 @@ def _remote_call(crash: Crash) -> str | None:
 
 def in_engine(crash: Crash) -> bool:
     """Whether it was an engine that asked: its frames, or the name of its process."""
+    if isinstance(crash.root, Complaint):
+        return True
     trace = crash.root.around.trace
     if any(_ENGINE_FILE.search(frame.file) for frame in trace):
         return True
