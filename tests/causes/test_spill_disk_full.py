@@ -7,9 +7,11 @@ from oomdoctor.causes.spill_disk_full import CAUSE
 
 REFUSED = (
     "ray.exceptions.OutOfDiskError: Local disk is full",
-    "The object cannot be created because the local object store is full and the local disk's utilization is "
-    "over capacity (95% by default).Tip: Use `df` on this node to check disk usage and `ray memory` to check "
-    "object store memory usage.",
+    (
+        "The object cannot be created because the local object store is full and the local disk's utilization is "
+        "over capacity (95% by default).Tip: Use `df` on this node to check disk usage and `ray memory` to check "
+        "object store memory usage."
+    ),
 )
 WARNED = (
     "(raylet) [2026-02-03 07:14:20,501 E 4411 4437] (raylet) file_system_monitor.cc:116: /scratch/ray/session_1 "
