@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from oomdoctor.text import disarm
@@ -55,7 +55,6 @@ class Page:
 
     file: str
     lines: list[Line]
-    _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False)
 
     def after(self, index: int, limit: int = 80) -> list[Line]:
         """The line at the index and those that go on from it: of the same writer, and bare ones.
@@ -395,7 +394,10 @@ def _states(text: str) -> list[str]:
 
 
 def _rewrites(state: str, following: str) -> bool:
-    return state[:8] == following[:8] or (_BAR.search(state) is not None and _BAR.search(following) is not None)
+    """Whether the second is a later state of the first, not a message. Messages of one writer begin alike too."""
+    if _BAR.search(state) is not None and _BAR.search(following) is not None:
+        return True
+    return state[:8] == following[:8] and state[0] not in "(["
 
 
 def _inside_of_box(text: str) -> str:
@@ -433,8 +435,11 @@ class _Sheet:
         if not self.holds:
             self._put(Line(number, number, text, raw, outer.writer, outer.mark()), len(physical))
             return
-        for state in _states(text):
+        states = _states(text)
+        for state in states:
             dress, inner = outer, state
+            if len(states) > 1:
+                raw = state[:LONGEST_QUOTE]
             if state is not text:
                 dress = _Dress(dict(outer.facts), dict(outer.who))
                 inner = _take_off(state, dress)

@@ -328,6 +328,20 @@ def test_a_message_before_between_behind_or_glued_to_a_bar_is_not_lost(text: str
     assert {(line.number, line.writer) for line in found} == {(1, "Worker_TP0 4")}
 
 
+def test_messages_of_one_writer_in_one_line_are_all_kept() -> None:
+    found = lines(f"(Worker pid=4) {OOM}\r(Worker pid=4) ERROR 03-01 08:15:30 [core.py:1] died\r(Worker pid=4) bye")
+    assert [line.text for line in found] == [OOM, "died", "bye"]
+
+
+def test_states_that_are_no_bar_are_rewritten_too() -> None:
+    assert only("Downloading 1 MB\rDownloading 2 MB\rDownloading 3 MB").text == "Downloading 3 MB"
+
+
+def test_what_is_quoted_of_a_rewritten_line_is_its_message() -> None:
+    bars = "".join(f"{n}%|█| {n}/100 [00:01<00:03, 1.0it/s]\r" for n in range(100))
+    assert [line.raw for line in lines(bars + OOM)][-1] == OOM
+
+
 def test_a_traceback_may_begin_behind_an_unfinished_bar() -> None:
     found = lines("(pid=9) Running step 0:   7%|▋ | 4.00/60.0 [2:11:12<23:57, 1.5kTraceback (most recent call last):")
     assert [line.text for line in found][1] == "Traceback (most recent call last):"
