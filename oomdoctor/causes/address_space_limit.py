@@ -88,6 +88,6 @@ CAUSE = Cause(
     id="address-space-limit",
     title="A limit on address space or commit is hit while memory is free",
     pools=("host_ram", "cgroup"),
-    knobs=("more-address-space", "fewer-workers", "low-memory-loading", "more-host-memory"),
+    knobs=("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading"),
     judge=judge,
 )

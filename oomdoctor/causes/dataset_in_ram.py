@@ -22,6 +22,8 @@ _SAID: Final = (
     r"|abruptly died during map"
 )
 _CACHED: Final = late(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
+_PROCESSES: Final = late(r"\bnum_proc=(\d{1,5})\b")
+MANY: Final = 64  # processes, each with its own batches and interpreter
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -61,6 +63,9 @@ def _ended(crash: Crash) -> str:
 def _weight(crash: Crash, said: str | None) -> float:
     """A worker that was killed for no printed reason does not show that memory ran out."""
     if not crash.proven:
+        many = _PROCESSES.search(said) if said is not None else None
+        if many and int(many[1]) >= MANY:
+            return 0.52
         return 0.45 if said is not None else 0.25
     return 0.75 if said is not None else 0.6
 

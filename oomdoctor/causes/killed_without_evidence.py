@@ -15,6 +15,8 @@ JOURNAL = "journalctl -k --since '1 hour ago' | grep -i -E 'killed process|oom'"
 _JOB = late(r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=)(\d{1,12})\b")
 _SLURM = r"srun: |slurmstepd|SLURM_|\bsbatch\b"
 _POD = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
+_CONTAINERS = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + _POD
+_IN_A_CONTAINER = ("collect-evidence", "raise-container-limit", "bigger-shm", "more-host-memory")
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -30,6 +32,7 @@ def judge(crash: Crash) -> Judgement | None:
         evidence=evidence,
         against=("a scheduler, an operator, a time limit or another program can send the same signal",),
         pool="cgroup" if limit is not None else None,
+        knobs=_IN_A_CONTAINER if limit is not None or crash.mentions(_CONTAINERS) is not None else (),
         next_evidence=_next(crash),
     )
 

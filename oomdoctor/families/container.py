@@ -75,8 +75,7 @@ class MemoryLimit(Event):
 
     limit_bytes: int | None = threshold()
     requested_bytes: int | None = threshold()
-    used_bytes: int | None = usage()
-    container: str | None = None
+    stated: str | None = None  # as printed: "64Gi"
 
 
 # Slurm printed KiB before 17.11 and bytes since, both without a unit: nothing below 2 GiB is a job's limit in bytes.
@@ -152,7 +151,7 @@ def _slurm(page: Page, index: int) -> Event:
         tasks=figures.get("tasks", (None,))[0],
         reason=_reason(figures),
         host=host[1] if host else None,
-        process=Process(node=line.mark.ip),
+        process=Process(node=line.mark.ip, rank=_count(figures, "tasks")),
     )
 
 
@@ -212,7 +211,7 @@ def _kubernetes(page: Page, index: int) -> Event:
         exit_code=int(exit_code[0]) if exit_code else None,
         limit_bytes=_quantity(under.get("limit") or over.get("limit")),
         requested_bytes=_quantity(under.get("requested") or over.get("requested")),
-        used_bytes=_quantity(under.get("used") or over.get("used")),
+        used_bytes=_quantity(under.get("exact") or under.get("used") or over.get("used")),
         container=_pod(line.text),
     )
 
@@ -324,7 +323,8 @@ def _stated(page: Page, index: int) -> Event:
     figures = _figures("\n".join(one.text for one in lines))
     # docker and Slurm mean GiB by "G"
     limit = _size((option[1],), BINARY) if option else _quantity(figures.get("limit"))
-    return MemoryLimit(at=_place(page, [line]), time=line.mark.time, limit_bytes=limit)
+    stated = option[1] if option else figures.get("limit", (None,))[0]
+    return MemoryLimit(at=_place(page, [line]), time=line.mark.time, limit_bytes=limit, stated=stated)
 
 
 def _cgroup(page: Page, index: int) -> Event:

@@ -66,6 +66,7 @@ class ShmUsage(Event):
     total_bytes: int | None = usage()
     used_bytes: int | None = usage()
     available_bytes: int | None = usage()
+    stated: str | None = None  # the size as printed: "24G"
 
 
 _KILLED = late(r"DataLoader worker \(pid \d{1,9}\) is killed by signal: (\w[\w ]{1,30})")
@@ -169,7 +170,12 @@ def _df(page: Page, index: int) -> Iterator[Read]:
     total, used, available = (size(f[:-1], f[-1]) if f[-1].isalpha() else None for f in row.groups())
     if total is not None:
         yield ShmUsage(
-            at=_place(page, line), time=line.mark.time, total_bytes=total, used_bytes=used, available_bytes=available
+            at=_place(page, line),
+            time=line.mark.time,
+            total_bytes=total,
+            used_bytes=used,
+            available_bytes=available,
+            stated=row[1],
         )
 
 
@@ -203,8 +209,9 @@ def _worker(line: Line) -> Process:
 
 
 def _pids(line: Line) -> tuple[int, ...]:
-    found: tuple[int, ...] = _figures(line.text).get("pids", ())
-    return found
+    figures = _figures(line.text)
+    found: tuple[int, ...] = figures.get("pids", ())
+    return found or ((figures["pid"],) if "pid" in figures else ())
 
 
 def _figures(text: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class HostAllocation(Event):
     allocator: str  # "torch", "python", "numpy", "arrow", "c++", "rust", "os", "windows", "java", "node", "opencv"
     tried_bytes: int | None = usage()
     errno: int | None = None  # 12 on Linux; 1455 on Windows: the commit limit
-    shape: tuple[int, ...] = ()
+    shape: str | None = None  # as printed: "(60000, 60000)"
     dtype: str | None = None
 
 
@@ -67,7 +67,6 @@ class CompilerKill(Event):
 
     program: str | None = None  # "cc1plus", "cicc", "ptxas"
     tried_bytes: int | None = usage()
-    signal: int | None = None
 
 
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
@@ -197,7 +196,7 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         process=process_of(line),
         allocator=allocator,
         strength=3 if figures.get("tried_bytes") else 2,
-        **{key: value for key, value in figures.items() if key not in {"program", "signal"}},
+        **{key: value for key, value in figures.items() if key != "program"},
     )
 
 
@@ -241,7 +240,6 @@ def _compiler(page: Page, line: Line, text: str) -> Read:
         time=line.mark.time,
         process=process_of(line),
         program=figures.get("program"),
-        signal=figures.get("signal"),
         tried_bytes=figures.get("tried_bytes"),
     )
 
@@ -273,10 +271,9 @@ _READERS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
     "tried": lambda text: {"tried_bytes": _bytes(text)},
     "tried_whole_gib": _whole_gib,
     "errno": lambda text: {"errno": int(text)},
-    "shape": lambda text: {"shape": tuple(int(n) for n in re.findall(r"\d{1,15}", text))},
+    "shape": lambda text: {"shape": text},
     "dtype": lambda text: {"dtype": text},
     "program": lambda text: {"program": text.strip("'")},
-    "signal": lambda text: {"signal": int(text)},
 }
 
 

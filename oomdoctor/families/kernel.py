@@ -34,7 +34,6 @@ class Task:
     name: str  # cut after 15 characters
     rss_bytes: int  # anonymous memory where the kernel tells it apart, else everything resident
     swap_bytes: int
-    oom_score_adj: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,7 @@ class KernelKill(Event):
     global_oom: bool | None = None
     cgroup: str | None = None  # whose limit was hit
     task_cgroup: str | None = None
-    oom_score_adj: int | None = None
+    oom_score_adj: str | None = None  # as printed: "-997"
     uid: int | None = None
     invoker: str | None = None
     invoker_pid: int | None = None
@@ -92,7 +91,7 @@ class UserspaceKill(Event):
     swap_total_bytes: int | None = usage()
     available_fraction: float | None = usage()
     limit_fraction: float | None = threshold()
-    signal: int | None = None
+    signal: str | None = None
     unit: str | None = None  # the unit or cgroup
 
 
@@ -265,7 +264,7 @@ _READERS: Final[dict[str, Any]] = {
     "file_rss": lambda v: {"file_rss_bytes": bytes_of(v[0])},
     "shmem_rss": lambda v: {"shmem_rss_bytes": bytes_of(v[0])},
     "pgtables": lambda v: {"pgtables_bytes": bytes_of(v[0])},
-    "score_adj": lambda v: {"oom_score_adj": int(v[0])},
+    "score_adj": lambda v: {"oom_score_adj": v[0]},
 }
 
 
@@ -318,7 +317,6 @@ def _biggest(rows: Sequence[dict[str, Any]], page_bytes: int) -> tuple[Task, ...
             name=row["name"],
             rss_bytes=row.get("rss_anon", row["rss"]) * page_bytes,
             swap_bytes=row.get("swapents", 0) * page_bytes,
-            oom_score_adj=row.get("oom_score_adj", 0),
         )
         for row in rows
     ]
@@ -359,7 +357,7 @@ def _earlyoom(page: Page, index: int) -> UserspaceKill:
         time=first.mark.time,
         process=Process(pid=_whole(values.get("early_victim", ())), name=_unquoted(values.get("early_name", ()))),
         killer="earlyoom",
-        signal={"SIGTERM": 15, "SIGKILL": 9}[sent[0]] if sent else None,
+        signal=sent[0] if sent else None,
         rss_bytes=bytes_of(values["vm_rss"][0]) if values.get("vm_rss") else None,
         limit_fraction=_fraction(values.get("available", ())),
     )

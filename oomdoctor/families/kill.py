@@ -19,8 +19,8 @@ from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Rol
 from oomdoctor.families.sentences import process_of
 from oomdoctor.streams import Line, Page
 
-SIGBUS: Final = 7
-SIGKILL: Final = 9
+SIGBUS: Final = "SIGBUS"
+SIGKILL: Final = "SIGKILL"
 TABLE_LINES: Final = 400
 CHARACTERS: Final = 1500
 
@@ -36,8 +36,8 @@ class Kill(Event):
     strength: int = 1
 
     reporter: str  # "shell", "torchrun", "subprocess", "deepspeed", "mpirun", "pool", "joblib", "datasets", ...
-    signal: int | None = None
-    exit_code: int | None = None
+    signal: str | None = None  # "SIGKILL", "SIGBUS"; None where nothing tells which
+    exit_code: int | None = None  # as shells count: 137. Python's -9 is the signal's number, so it is a signal here
     local_rank: int | None = None
     job: str | None = None  # the scheduler's id of the job, where the report holds one
     host: str | None = None
@@ -123,21 +123,24 @@ _REPORTERS: Final = tuple(
 # Ray prints these guesses with every death of a worker.
 _GUESSES = "potential root causes"
 
-_SIGNAL_OF_CODE: Final = {
-    code: number for number in (1, 2, 6, SIGBUS, SIGKILL, 11, 15) for code in (-number, 128 + number)
-} | {247: SIGKILL}
+_SIGNALS: Final = {
+    1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 7: SIGBUS, 9: SIGKILL, 11: "SIGSEGV", 15: "SIGTERM",
+}  # fmt: skip
+_SIGNAL_OF_CODE: Final = {code: name for number, name in _SIGNALS.items() for code in (-number, 128 + number)} | {
+    247: SIGKILL  # -9 in eight bits
+}
 _SIGNAL_OF_WORD: Final = {
-    "Bus error": SIGBUS, "Segmentation fault": 11, "Aborted": 6, "Terminated": 15,
-    "SIGKILL": SIGKILL, "SIGBUS": SIGBUS, "SIGSEGV": 11, "SIGABRT": 6, "SIGTERM": 15, "SIGHUP": 1, "SIGINT": 2,
+    "Bus error": SIGBUS, "Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT", "Terminated": "SIGTERM",
+    **{name: name for name in _SIGNALS.values()},
 }  # fmt: skip
 _WORDS = re.compile("|".join(sorted(_SIGNAL_OF_WORD, key=len, reverse=True)))
 
 _NOT_MEMORY: Final = {
-    1: "told to stop (SIGHUP: the terminal or session was closed), not killed for memory",
-    2: "interrupted (SIGINT), not killed for memory",
-    6: "it aborted itself (SIGABRT); its own lines before say why",
-    11: "a crash at a bad address (SIGSEGV), not a memory shortage",
-    15: "told to stop (SIGTERM), not killed for memory",
+    "SIGHUP": "told to stop (SIGHUP: the terminal or session was closed), not killed for memory",
+    "SIGINT": "interrupted (SIGINT), not killed for memory",
+    "SIGABRT": "it aborted itself (SIGABRT); its own lines before say why",
+    "SIGSEGV": "a crash at a bad address (SIGSEGV), not a memory shortage",
+    "SIGTERM": "told to stop (SIGTERM), not killed for memory",
 }
 _REFUSED = re.compile(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
@@ -194,16 +197,22 @@ def _figures(text: str) -> dict[str, Any]:
 
 def _by_code(values: tuple[str, ...]) -> dict[str, Any]:
     code = int(values[0])
-    number = _SIGNAL_OF_CODE.get(code)
-    return {"exit_code": code} if number is None else {"exit_code": code, "signal": number}
+    stated: dict[str, Any] = {"exit_code": code} if code >= 0 else {}
+    if signal := _SIGNAL_OF_CODE.get(code):
+        stated["signal"] = signal
+    return stated
+
+
+def _by_number(values: tuple[str, ...]) -> dict[str, Any]:
+    return {"signal": _SIGNALS.get(int(values[0]))}
 
 
 _READERS: Final[dict[str, Any]] = {
     "rank_died": _by_code,
     "exit_code": _by_code,
     "minus_code": _by_code,
-    "signal": lambda v: {"signal": int(v[0])},
-    "died_with": lambda v: {"signal": int(v[0])},
+    "signal": _by_number,
+    "died_with": _by_number,
     "signal_name": lambda v: {"signal": _SIGNAL_OF_WORD[v[0]]},
     "pid": lambda v: {"pid": int(v[0])},
     "mpi_pid": lambda v: {"pid": int(v[0])},
@@ -215,7 +224,7 @@ _READERS: Final[dict[str, Any]] = {
 }
 
 
-def _signal_named(text: str) -> int | None:
+def _signal_named(text: str) -> str | None:
     word = _WORDS.search(text)
     return _SIGNAL_OF_WORD[word[0]] if word else None
 
@@ -224,13 +233,13 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
     """What a death by this signal or with this code is: a kill, a lookalike, a rank that failed, or nothing."""
     first = lines[0]
     at = _place(page, first, lines[-1])
-    number = figures.get("signal")
-    why = _NOT_MEMORY.get(number or 0)
+    signal = figures.get("signal")
+    why = _NOT_MEMORY.get(signal or "")
     if why is not None:
-        if number != 6 or not _refused_before(page, index):
+        if signal != "SIGABRT" or not _refused_before(page, index):
             yield Lookalike(at, why)
         return
-    if number in {SIGKILL, SIGBUS}:
+    if signal in {SIGKILL, SIGBUS}:
         if _container_says(page, index):
             return
         if reason := explained(page, index):
@@ -240,7 +249,7 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
             at=at,
             time=first.mark.time,
             process=_process(first, figures),
-            pool="shm" if number == SIGBUS else "host_ram",
+            pool="shm" if signal == SIGBUS else "host_ram",
             reporter=reporter,
             **figures,
         )
@@ -349,12 +358,12 @@ def _joblib(page: Page, index: int) -> Iterator[Read]:
         yield Kill(at=at, time=lines[0].mark.time, process=process_of(lines[0]), reporter="joblib")
         return
     codes = lines[position].text[:CHARACTERS]
-    number = SIGKILL if "SIGKILL" in codes else _signal_named(codes)
-    if number is None:
+    signal = SIGKILL if "SIGKILL" in codes else _signal_named(codes)
+    if signal is None:
         why = "joblib speaks of memory whenever a worker dies; the exit codes tell of no kill"
         yield Lookalike(_place(page, lines[0], lines[position]), why)
         return
-    yield from _death(page, index, "joblib", {"signal": number}, lines[: position + 1])
+    yield from _death(page, index, "joblib", {"signal": signal}, lines[: position + 1])
 
 
 def _stopped(page: Page, index: int, text: str) -> Iterator[Read]:

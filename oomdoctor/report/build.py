@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoctor import __version__
@@ -78,7 +79,10 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         elif isinstance(judgement, NotEnough):
             next_evidence.extend(judgement.next_evidence)
     findings.sort(key=lambda pair: -pair[1].weight)
-    told = [remedies(cause.id, finding.knobs or cause.knobs, crash) for cause, finding in findings]
+    told = [
+        remedies(cause.id, finding.knobs or cause.knobs, replace(crash, pool=finding.pool or crash.pool))
+        for cause, finding in findings
+    ]
     diagnoses = tuple(
         _diagnosis(cause, finding, tuple(chosen), crash, ids)
         for (cause, finding), (chosen, _) in zip(findings, told, strict=True)
