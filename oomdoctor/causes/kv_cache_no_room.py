@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.other_engines import EngineShort
 from oomdoctor.families.sglang import NoPool
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, SequencesExceedState
 from oomdoctor.incident import engine_budget
@@ -27,6 +28,12 @@ def judge(crash: Crash) -> Judgement | None:
     pool = crash.first(NoPool)
     if pool is not None:
         return _no_pool(pool)
+    short = crash.first(EngineShort)
+    if short is not None and short.pool == "kv_cache":
+        what = short.what.replace("-", " ")
+        return Finding(
+            weight=0.88, why=f"The weights leave too little of the card for the engine's {what}.", evidence=(short,)
+        )
     state = crash.first(SequencesExceedState)
     if state is not None:
         return Finding(

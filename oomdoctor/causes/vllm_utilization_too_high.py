@@ -34,10 +34,12 @@ _SHARED_CARD_KNOBS = (
     "lower-engine-reservation",
     "engine-sleep",
     "offload-optimizer",
+    "clear-references",
     "offload-parameters",
     "separate-placement",
     "shorter-context",
 )
+_AT_START_KNOBS = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
 _STARTING = ("model_load", "engine_init", "launch", "unknown")
 
 
@@ -68,7 +70,7 @@ def _at_start(crash: Crash, start: NotEnoughFree) -> Judgement | None:
     if fits <= 0.05 or (weights is not None and fits * total < weights):
         against.append(f"no share helps: {show(free)} does not hold the model, {show(others)} is in use already")
         weight = 0.35
-    return Finding(weight=weight, why=why, evidence=(start,), against=tuple(against))
+    return Finding(weight=weight, why=why, evidence=(start,), against=tuple(against), knobs=_AT_START_KNOBS)
 
 
 def _in_engine(crash: Crash) -> Judgement | None:
@@ -178,11 +180,11 @@ CAUSE = Cause(
     pools=("gpu",),
     knobs=(
         "lower-engine-reservation",
-        "engine-sleep",
         "smaller-prefill",
         "fewer-sequences",
         "shorter-context",
         "eager-mode",
+        "engine-sleep",
         "separate-placement",
         "tensor-parallel",
     ),

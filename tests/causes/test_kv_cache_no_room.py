@@ -78,3 +78,8 @@ def test_a_pool_that_is_cut_to_size_is_one() -> None:
         "value instead.\n" + refusal("2.00 GiB", 23.55, 1.0, 22.0, 21.0) + "\n"
     )
     assert judged(CAUSE, log) is None
+
+
+def test_lmdeploys_own_check() -> None:
+    assert weight(CAUSE, "RuntimeError: No enough gpu memory for kv cache.\n") >= 0.85
+    assert judged(CAUSE, "RuntimeError: No enough gpu memory for runtime.\n") is None
