@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +272,13 @@ def test_ctrl_c_while_waiting_for_a_pipe() -> None:
     with subprocess.Popen(
         [*COMMAND, "diagnose"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
     ) as process:
-        time.sleep(1)
+        assert process.stdin is not None
+        process.stdin.write(HEALTHY.encode())
+        process.stdin.flush()
+        waiting = array("i", [1])
+        while waiting[0]:  # until it has read all there is
+            time.sleep(0.02)
+            fcntl.ioctl(process.stdin, termios.FIONREAD, waiting)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=30)
     assert (process.returncode, stderr) == (130, b"")
