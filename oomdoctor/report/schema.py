@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from oomdoctor.causes import causes
+from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import SCHEMA_VERSION, Incident, Report
 from oomdoctor.report.vocabulary import BASES, POOLS, ROLES, STAGES
 
@@ -45,6 +46,7 @@ def _words() -> Mapping[str, Schema]:
     pools = {"enum": list(POOLS)}
     return {
         "cause": {"enum": [cause.id for cause in causes()]},
+        "knob": {"enum": list(KNOBS)},
         "pool": pools,
         "relieves": {"type": "array", "items": pools},
         "spends": {"type": "array", "items": pools},

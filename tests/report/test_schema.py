@@ -65,7 +65,7 @@ def test_samples_are_valid(validator: Draft202012Validator, report: Report) -> N
         ("diagnoses.0.stage", "lunch"),
         ("diagnoses.0.confidence", 91),
         ("diagnoses.0.remedies.0.spends", ["wallet"]),
-        ("diagnoses.0.remedies.0.knob", None),
+        ("diagnoses.0.remedies.0.knob", "hope"),
         ("diagnoses.0.evidence.0.line", 0),
         ("events.0.role", "culprit"),
         ("events.0.usage.used_bytes", 1.5),
