@@ -22,6 +22,7 @@ from oomdoctor.causes.gpu import (
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, show
 
@@ -45,13 +46,15 @@ INFERENCE_KNOBS = (
 )
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
 COMPUTING = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
-# A driver that only hears of the failure, and moves that are no computation.
-_NOT_ITS_OWN = rf"{MOVE}|\bray/|asyncio/|multiprocessing/|concurrent/"
+# A driver that only hears of the failure, the frames every program starts with, and moves: no computation.
+_NOT_ITS_OWN = rf"{MOVE}|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
 LARGE_SHARE = 0.10  # of the card in one request
 
 
 def judge(crash: Crash) -> Judgement | None:
     root = refusal(crash) or crash.root
+    if isinstance(root, ProfilingDisturbed):
+        return None  # nothing was short
     if isinstance(root, ArrayOutOfMemory):
         return _array(root)
     where = _where(crash)

@@ -7,6 +7,7 @@ from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine,
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
@@ -79,6 +80,8 @@ def _without_figures(crash: Crash) -> Judgement | None:
     """Refusals that print nothing: a table, the moment or the caller may show that the card was full before."""
     if isinstance(crash.root, NotEnoughFree):
         return _at_start(crash.root)
+    if isinstance(crash.root, UnbalancedCards):
+        return _unbalanced(crash.root)
     if isinstance(crash.root, AllocationProbe) and crash.root.tried_bytes:
         return Finding(
             weight=0.5,
@@ -101,13 +104,21 @@ def _without_figures(crash: Crash) -> Judgement | None:
             why="The engine asked for its memory back when it woke up, and somebody else held it by then.",
             evidence=(crash.root,),
         )
-    if innermost(crash, _FIRST_TOUCH):
+    if crash.root.layer != "nvml" and innermost(crash, _FIRST_TOUCH):
         return Finding(
             weight=0.5 if in_engine(crash) else 0.6,
             why="The device refused when this process first touched it: it was full already.",
             evidence=(crash.root,),
         )
     return None
+
+
+def _unbalanced(root: UnbalancedCards) -> Finding:
+    """SGLang compares the cards of a group before it loads anything."""
+    words = "One card of the group has much less free memory than the others"
+    if root.least_bytes is not None and root.own_bytes is not None:
+        words = f"One card of the group has {show(root.least_bytes)} free where another one has {show(root.own_bytes)}"
+    return Finding(weight=0.88, why=f"{words}, before the engine loaded anything.", evidence=(root,))
 
 
 def _at_start(root: NotEnoughFree) -> Judgement | None:

@@ -42,3 +42,10 @@ def test_weights_on_another_card() -> None:
     finding = judged(CAUSE, log + disturbed("35180838912", "35316957184"))
     assert isinstance(finding, Finding)
     assert "another one" in finding.against[0]
+
+
+@pytest.mark.parametrize(
+    "other", ["activations", "gpu-memory-exhausted", "vllm-utilization-too-high", "kv-cache-no-room"]
+)
+def test_no_cause_of_a_shortage_claims_it(other: str) -> None:
+    assert not isinstance(judged(other, disturbed("14.3 GiB", "22.8 GiB")), Finding)
