@@ -36,7 +36,9 @@ def judge(crash: Crash) -> Judgement | None:
             evidence=(event,),
             against=("a tensor over all pairs of tokens can be as large with very long inputs",),
         )
-    return RuledOut(f"{show(tried)} of {show(total)} is a size that cards have") if total and tried < total else None
+    if total and total // 4 <= tried < total:  # ordinary requests are not worth a word
+        return RuledOut(f"{show(tried)} of {show(total)} is a size that cards have")
+    return None
 
 
 def _on_the_host(crash: Crash, event: HostAllocation) -> Judgement | None:

@@ -33,6 +33,8 @@ class DeviceRefusal(Event):
 
 
 _SOURCE = r"(?:.{0,200}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|h|cuh):\d{1,6}))?"
+# Calls for page-locked host memory are another family's.
+_CALL = r"\b(?P<device>cuda|hip)(?!Host)\w{0,20}(?:Malloc|Alloc)(?!Host)\w{0,20}"
 _REFUSALS = tuple(
     (layer, late(pattern))
     for layer, pattern in (
@@ -59,10 +61,7 @@ _REFUSALS = tuple(
         ),
         ("framework", r"^\W{0,4}OutOfMemoryError\s{2,60}Traceback \(most recent call last\)"),
         ("framework", r"RayTaskError\(OutOfMemoryError\): (?!.{0,2000}out of memory)"),
-        (
-            "runtime",
-            r"\b(?P<device>cuda|hip)(?!Host)\w{0,20}(?:Malloc|Alloc)(?!Host)\w{0,20}\b[^.]{0,80}\bfail[^.]{0,40}: out of memory",
-        ),
+        ("runtime", _CALL + r"\b[^.]{0,80}\bfail[^.]{0,40}: out of memory"),
         ("runtime", r"cudaSuccess \(2 vs\. 0\)\s{1,4}out of memory"),
         ("runtime", r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error 2 out of memory\)"),
         ("framework", r"\bInsufficient VRAM\b"),

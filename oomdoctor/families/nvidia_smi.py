@@ -49,14 +49,15 @@ _CELL = late(r"^\s*" + _MIB.format("used") + r"\s{0,3}/\s{0,3}" + _MIB.format("t
 _CARD_HEAD = late(r"^\s{0,4}(?P<gpu>\d{1,3})\s{1,4}\S")
 _CARD_ROW = late(r"^\|\s{1,4}(?:N/A|ERR!|\d{1,3}%)\s")
 _PROCESS = late(
-    r"^\|\s{1,8}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+(?:C|G|M\+C|C\+G)\s+"
-    r"(?P<name>\S.{0,200}?)\s+(?:(?P<used>\d{1,9})MiB|N/A)\s*\|"
+    r"^\|\s{1,8}(?P<gpu>\d{1,3})\s{1,80}(?:(?:N/A|\d{1,3})\s{1,80}(?:N/A|\d{1,3})\s{1,80})?(?P<pid>\d{1,10})\s{1,80}(?:C|G|M\+C|C\+G)\s{1,80}"
+    r"(?P<name>\S.{0,200}?)\s{1,80}(?:(?P<used>\d{1,9})MiB|N/A)\s{0,80}\|"
 )
 _NONE_RUNNING = "No running processes found"
 _PROCESS_HEAD = late(r"^\|\s{1,4}GPU\s.{0,60}\bPID\b")
 _QUERY_CARD = late(r"^\s*(?P<gpu>\d{1,3}), (?P<used>\d{1,9}) MiB, (?P<total>\d{1,9}) MiB\s*$")
 _QUERY_APP = late(r"^\s*(?P<pid>\d{1,10}), (?P<name>[^,]{1,200}), (?P<used>\d{1,9}) MiB\s*$")
 TABLE_LINES = 400
+ROW_CHARACTERS = 300
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -90,7 +91,7 @@ def _table(lines: Sequence[Line]) -> Table | None:
     listing = none_running = False
     end = lines[0].end
     for line in lines:
-        text = line.text.strip()
+        text = line.text[:ROW_CHARACTERS].strip()
         if text and not text.startswith(("|", "+")):
             break
         cells = text.split("|")[1:-1]

@@ -6,7 +6,11 @@ from oomdoctor.causes.absurd_size import CAUSE
 
 
 def test_not_a_size_that_cards_have() -> None:
-    assert "512 MiB of 79.15 GiB" in ruled_out(CAUSE, refused())
+    assert "61.34 GiB of 79.15 GiB" in ruled_out(CAUSE, refused(tried="61.34 GiB"))
+
+
+def test_an_ordinary_request_is_not_worth_a_word() -> None:
+    assert says(CAUSE, refused()) is None
 
 
 def test_not_a_little_more_than_the_card() -> None:
