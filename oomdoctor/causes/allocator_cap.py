@@ -35,9 +35,7 @@ def judge(crash: Crash) -> Judgement | None:
 
 
 def _fraction(event: DeviceOutOfMemory, it: Card) -> Judgement | None:
-    if it.allowed_bytes is None:
-        return RuledOut("the message states no limit below the card's size") if _whole(event) else None
-    if it.reserved_bytes is None or it.tried_bytes is None:
+    if it.allowed_bytes is None or it.reserved_bytes is None or it.tried_bytes is None:
         return None
     sum_ = it.reserved_bytes + it.tried_bytes
     figures = f"{show(it.reserved_bytes)} reserved + {show(it.tried_bytes)} asked for = {show(sum_)}"
@@ -74,10 +72,6 @@ def _too_large_at_once(event: DeviceOutOfMemory, it: Card) -> bool:
         return False
     room = it.total_bytes - (it.reserved_bytes or 0)
     return it.tried_bytes >= XPU_LARGEST and it.tried_bytes < room
-
-
-def _whole(event: DeviceOutOfMemory) -> bool:
-    return event.allocated_bytes is not None and event.free_bytes is not None
 
 
 def _tried(it: Card) -> str:
