@@ -16,9 +16,8 @@ _SAVING: Final = (
     r"|_optim_state_dict|\bstate_dict\b.{0,80}fsdp|fsdp.{0,80}\bstate_dict\b|zero_to_fp32|get_fsdp_full_state_dict"
     r"|dist_checkpointing|dcp\.save|FSDPCheckpointManager|safetensors.{0,40}save_file"
 )
-_LOADING: Final = (
-    r"_?load_checkpoint\b|_load_from_checkpoint|_load_optimizer|load_optimizer_states|dcp\.load|resume_from"
-)
+# Not "resume_from_checkpoint": it is an argument of every training run's outermost frame.
+_LOADING: Final = r"_?load_checkpoint\b|_load_from_checkpoint|_load_optimizer|load_optimizer_states|dcp\.load"
 _SAID: Final = (
     r"(?i)saving (?:model |training |optimizer )?(?:checkpoint|state)|save_checkpoint|local_global_step_folder"
     r"|\[_save_checkpoint|global_step_\d+|_zero3_consolidated|saving model"
