@@ -80,11 +80,17 @@ def _killed_by_kernel(crash: Crash) -> Judgement | None:
     if total is None:
         if own < LARGE:
             return None
-        return Finding(weight=0.55, why=f"{words}; how much the machine has is not in the log.", evidence=(kill,))
+        why = f"{words}; how much the machine has is not in the log."
+        return Finding(weight=0.55, why=why, evidence=(kill,), knobs=_of_training(crash))
     share = own / total
     if share < OF_THE_MACHINE:
         return RuledOut(f"{words}: {percent(share)} of {show(total)}")
-    return Finding(weight=0.85, why=f"{words}: {percent(share)} of {show(total)}.", evidence=(kill,))
+    why = f"{words}: {percent(share)} of {show(total)}."
+    return Finding(weight=0.85, why=why, evidence=(kill,), knobs=_of_training(crash))
+
+
+def _of_training(crash: Crash) -> tuple[str, ...]:
+    return TRAINER_KNOBS if {"deepspeed", "fsdp", "megatron"} & crash.context.frameworks.keys() else ()
 
 
 def _one_allocation(crash: Crash) -> Judgement | None:
@@ -98,6 +104,7 @@ def _one_allocation(crash: Crash) -> Judgement | None:
                 weight=0.6 if total and event.tried_bytes >= OF_THE_MACHINE * total else 0.45,
                 why=f"One process asked for {show(event.tried_bytes)} in one piece{of} and was refused.",
                 evidence=(event,),
+                knobs=("smaller-microbatch", "stream-data", "more-host-memory", "smaller-buffers"),
             )
     return None
 
