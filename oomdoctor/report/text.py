@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,11 @@ from oomdoctor.report.vocabulary import POOLS, STAGES
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, show
 
+# One screen, on a terminal wide enough for it; a narrow one is scrolled anyway.
+SCREEN = 30
+WIDE = 80
+TIGHTEST = 2
+
 # How many of each the one screen holds; everything is there with -v.
 REMEDIES = 3
 LEDGER_ROWS = 5
@@ -29,6 +35,7 @@ NAMES = 3
 SURE = 0.5
 
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
+WORTH_A_LINE = 64 * MIB
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
 BAR = 60  # characters of the ledger's bar where there is room
 _FILLS = ("█▓▒░▚▞", "#=+:%o")
@@ -43,6 +50,7 @@ class Page:
     width: int
     unicode: bool
     verbose: bool
+    tight: int = 0  # how much is left out so that it fits on the screen: 1, reasons beside the answer; 2, a remedy
 
     def some(self, number: int) -> int | None:
         """The end of a slice: so many on one screen, all of them with -v."""
@@ -51,7 +59,11 @@ class Page:
 
 def rendered(report: Report, *, width: int, color: bool, unicode: bool, verbose: bool) -> str:
     """The report as a string, for a terminal or a file of that width."""
-    return drawn(renderables(report, Page(width, unicode, verbose)), width=width, color=color)
+    for tight in range(TIGHTEST + 1):
+        text = drawn(renderables(report, Page(width, unicode, verbose, tight)), width=width, color=color)
+        if verbose or width < WIDE or text.count("\n") <= SCREEN:
+            break
+    return text
 
 
 def drawn(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
@@ -87,7 +99,8 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
         yield from _incident(report, incident, page)
     yield from _others(report, page)
     yield from _quotes("Printed advice that does not apply", report.advice_rejected, page)
-    yield from _quotes("Looks like a memory failure and is none", report.lookalikes, page)
+    if page.verbose or not report.incidents:
+        yield from _quotes("Looks like a memory failure and is none", report.lookalikes, page)
     for note in report.notes:
         yield _line(("Note: ", "bold"), note)
     if page.verbose:
@@ -174,7 +187,7 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
         yield _line(
             (f"and {len(rest)} smaller ones, {show(sum(row.bytes or 0 for row in rest))} together", "dim"), indent=4
         )
-    if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= MIB):
+    if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= WORTH_A_LINE):
         what = "not explained" if ledger.unexplained_bytes > 0 else "more than there is, by"
         yield _line((f"{what} {show(abs(ledger.unexplained_bytes))}", "dim"), indent=4)
 
@@ -219,11 +232,11 @@ def _size(row: LedgerRow, total: int | None, page: Page) -> str:
 
 def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
     yield _heading("What to change")
-    for number, remedy in enumerate(remedies[: page.some(REMEDIES)], start=1):
-        yield _line((f"{number}. ", "bold"), (remedy.action, "bold"), indent=2)
+    for number, remedy in enumerate(remedies[: page.some(REMEDIES - (page.tight == TIGHTEST))], start=1):
+        yield _numbered(number, remedy.action, page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
-        why = [remedy.derivation or "", f"Costs: {remedy.cost}" if remedy.cost else ""]
+        why = [remedy.derivation or "", f"Costs: {remedy.cost}" if remedy.cost not in ("", "none") else ""]
         if any(why):
             yield _line((". ".join(part.rstrip(".") for part in why if part), "dim"), indent=5)
         if page.verbose:
@@ -247,7 +260,8 @@ def _behind(incident: Incident, page: Page) -> Iterator[RenderableType]:
         first = incident.ruled_out[0]
         others = "".join(f", {ruled.cause}" for ruled in incident.ruled_out[1 : NAMES + 1])
         others += f" and {len(incident.ruled_out) - 1 - NAMES} more" if len(incident.ruled_out) > NAMES + 1 else ""
-        yield _line(("Ruled out: ", "bold"), f"{first.cause} ({first.why}){others}")
+        reason = "" if page.tight else f" ({first.why})"
+        yield _line(("Ruled out: ", "bold"), f"{first.cause}{reason}{others}")
 
 
 def _all_behind(incident: Incident, page: Page) -> Iterator[RenderableType]:
@@ -320,6 +334,15 @@ def _line(*parts: str | tuple[str, str], indent: int = 0) -> RenderableType:
         words, style = (part, "") if isinstance(part, str) else part
         text.append(sanitize(words), style)
     return Padding(text, (0, 0, 0, indent)) if indent else text
+
+
+def _numbered(number: int, action: str, page: Page) -> RenderableType:
+    """Not rich.table: its import alone takes longer than all the rest of the rendering."""
+    first, rest = f"  {number}. ", " " * 5
+    lines = textwrap.wrap(
+        sanitize(action), page.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+    return Text("\n".join(lines), style="bold")
 
 
 def _to_copy(line: str, indent: int = 2) -> RenderableType:

@@ -120,8 +120,8 @@ node 10.3.0.8
 
 What to change
   1. Start the reward server (PID
-  230) on another node, or cap its
-  memory
+     230) on another node, or cap
+     its memory
      --remote_rm_url http://<other-node>:5000/get_reward
      121.60 GiB in use - 88.00 GiB
      of PID 230 = 33.60 GiB, under
@@ -130,11 +130,11 @@ What to change
      and a network hop per batch of
      rewards
   2. Restart the reward server
-  between epochs while its growth is
-  looked for
+     between epochs while its growth
+     is looked for
      Costs: a pause per restart
   3. Lower the number of reward
-  workers from 8 to 5
+     workers from 8 to 5
      --workers 5
      8 workers hold 88.00 GiB, 11.00
      GiB each; 5 x 11.00 = 55.00
@@ -198,6 +198,16 @@ def plain(report: Report, width: int = 100, verbose: bool = False) -> str:
 
 def test_one_screen_is_one_screen() -> None:
     assert len(plain(OOM).splitlines()) <= 30
+    remedies = tuple(replace(remedy, derivation="because " * 40) for remedy in HOG.remedies)
+    long = replace(OOM, incidents=(replace(CRASH, diagnoses=(replace(HOG, remedies=remedies), *CRASH.diagnoses[1:])),))
+    text = plain(long)
+    assert len(text.splitlines()) <= 30
+    assert "Ruled out: object-store-full, container-limit\n" in text
+    assert "  2. Restart" in text
+    assert "  3. Lower" not in text
+    assert "Printed advice that does not apply: driver.log:424" in text
+    assert "  4. Give the node" in plain(long, verbose=True)
+    assert "  3. Lower" in plain(long, 79), "what is narrow is scrolled anyway"
 
 
 def test_what_is_copied_is_never_broken() -> None:
