@@ -21,8 +21,8 @@ class Family:
     """How to find a family's messages and how to read them."""
 
     name: str
-    # Literals for the one pass over all bytes: few, and rare in healthy logs. Every fixture of the family that
-    # tells of a failure holds one of them.
+    # Literals for the one pass over all bytes: few, and rare in healthy logs. What stands at the head or the tail of
+    # a log, or near a traceback or another family's anchor, is read without one.
     anchors: tuple[str, ...]
     # Literals looked for in the clean lines around the hits; the reader is called for each line that holds one.
     triggers: tuple[str, ...]
@@ -38,10 +38,14 @@ def families() -> tuple[Family, ...]:
     return tuple(module.FAMILY for module in loaded if hasattr(module, "FAMILY"))
 
 
+# Ends most failures of a Python program, so that no family needs an anchor for what only an exception says.
+CRASH = "Traceback (most recent call last)"
+
+
 @cache
 def anchors() -> tuple[bytes, ...]:
     """The literals of the first pass, without those that hold another one inside."""
-    everything = sorted({a.encode() for family in families() for a in family.anchors}, key=len)
+    everything = sorted({CRASH.encode(), *(a.encode() for family in families() for a in family.anchors)}, key=len)
     kept: list[bytes] = []
     for anchor in everything:
         if not any(short in anchor for short in kept):

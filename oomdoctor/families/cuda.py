@@ -287,13 +287,7 @@ def _tried(text: str) -> int | None:
 
 FAMILY = Family(
     name="cuda",
-    anchors=(
-        "out of memory",
-        "OutOfMemoryError",
-        "would exceed allowed",
-        "PT_DEVMEM Allocation",
-        "Invalid buffer size",
-    ),
+    anchors=("out of memory", "OutOfMemory"),
     triggers=(
         "out of memory",
         "Allocation on device",

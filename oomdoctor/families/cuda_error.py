@@ -117,15 +117,7 @@ def _pins(page: Page, index: int) -> bool:
 
 FAMILY = Family(
     name="cuda_error",
-    anchors=(
-        "out of memory",
-        "CUDA_ERROR_OUT_OF_MEMORY",
-        "NVML_SUCCESS == ",
-        "OutOfMemory",
-        "No executable batch size",
-        "Insufficient VRAM",
-        "Some modules are dispatched",
-    ),
+    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory"),
     triggers=(
         "out of memory",
         "OutOfMemoryError",

@@ -67,7 +67,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 FAMILY = Family(
     name="cuda_warning",
-    anchors=("failed with OOM on device", "memory allocation retries", "allocator cache flushes", "OOM errors thrown"),
+    anchors=("OOM", "memory allocation retries", "allocator cache flushes"),
     triggers=(
         "failed with OOM on device",
         "CUDA memory allocation retries",

@@ -245,18 +245,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Iterator[Read
 
 FAMILY = Family(
     name="data_loader",
-    anchors=(
-        "DataLoader worker",
-        "Pin memory thread exited",
-        "rebuild_storage_fd",
-        "resource_sharer",
-        "torch/utils/data/",
-        "shared memory",
-        "Unexpected bus error",
-        "/nccl-",
-        "unable to write to file",
-        "No space left on device",
-    ),
+    anchors=("dev/shm", "Bus error", "bus error"),
     triggers=(
         "DataLoader worker",
         "Pin memory thread exited",

@@ -159,24 +159,7 @@ def _asserted(page: Page, index: int) -> bool:
 
 FAMILY = Family(
     name="gpu_library",
-    anchors=(
-        "_ALLOC_FAILED",
-        "INSUFFICIENT_RESOURCES",
-        "ALLOCATION_FAILED",
-        "out of memory",
-        "WARN Failed to CUDA",
-        "WARN Failed to HIP",
-        "out_of_memory",
-        "RMM failure",
-        "RMM_ERROR_OUT_OF_MEMORY",
-        "Out of memory allocating",
-        "OutOfMemory",
-        "ggml_vulkan: Device memory",
-        "Failed to allocate memory for requested buffer",
-        "Requested amount of GPU memory",
-        "CUBLAS_STATUS_",
-        "CUDNN_STATUS_",
-    ),
+    anchors=("ALLOC_FAILED", "out of memory", "out_of_memory", "Out of memory", "ailed to alloc"),
     triggers=(
         "_ALLOC_FAILED",
         "_INSUFFICIENT_RESOURCES",

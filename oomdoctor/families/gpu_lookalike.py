@@ -50,7 +50,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 FAMILY = Family(
     name="gpu_lookalike",
-    anchors=("out of resource: ", "OutOfMemoryError", "illegal memory access", "NVRM: Xid", "this is not a failure"),
+    anchors=("OutOfMemory",),
     triggers=(
         "out of resource: ",
         "memory space ",

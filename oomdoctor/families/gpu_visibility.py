@@ -92,13 +92,7 @@ def _number(found: dict[str, tuple[str, ...]], name: str) -> int | None:
 
 FAMILY = Family(
     name="gpu_visibility",
-    anchors=(
-        "No CUDA GPUs are available",
-        "invalid device ordinal",
-        "nvalid device id",
-        "Attempting to start raylet",
-        "-capable device is detected",
-    ),
+    anchors=(),
     triggers=(
         "No CUDA GPUs are available",
         "invalid device ordinal",

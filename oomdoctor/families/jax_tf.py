@@ -181,19 +181,7 @@ def _pool(allocator: str | None, pinned: str | None) -> str:
 
 FAMILY = Family(
     name="jax_tf",
-    anchors=(
-        "Out of memory error on GPU",
-        "RESOURCE_EXHAUSTED",
-        "Resource exhausted",
-        "OOM when allocating",
-        "ran out of memory trying",
-        "Ran out of memory in memory space",
-        "That was not possible",
-        "Failed to allocate request for",
-        "failed to alloc ",
-        "could not allocate pinned host memory",
-        "CUDA_ERROR_OUT_OF_MEMORY",
-    ),
+    anchors=("out of memory", "Out of memory", "RESOURCE_EXHAUSTED", "OOM", "ailed to alloc"),
     triggers=(
         "Out of memory error on GPU",
         "RESOURCE_EXHAUSTED: Out of memory",

@@ -401,22 +401,7 @@ def _place(page: Page, first: Line, last: Line | None = None) -> Place:
 
 FAMILY = Family(
     name="kernel",
-    anchors=(
-        "invoked oom-killer",
-        "oom-kill",
-        "Killed process",
-        "Kill process",
-        "total_vm",
-        "oom_reaper",
-        "Out of memory and no killable",
-        "OOM killer",
-        "systemd-oomd",
-        "due to memory pressure",
-        "due to memory used",
-        "sending SIGTERM to process",
-        "sending SIGKILL to process",
-        "Killing process '",
-    ),
+    anchors=("oom-kill", "Killed", "Kill process", "Out of memory", "oom_reaper", "systemd-oomd", "sending SIG"),
     triggers=(
         "invoked oom-killer",
         "oom-kill:constraint=",

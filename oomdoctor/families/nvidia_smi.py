@@ -144,7 +144,7 @@ def _mib(number: str) -> int | None:
 
 FAMILY = Family(
     name="nvidia_smi",
-    anchors=("| NVIDIA-SMI ", "Processes:  ", "index, memory.used [MiB]", "used_gpu_memory [MiB]"),
+    anchors=(),
     triggers=(
         "| NVIDIA-SMI ",
         "| Processes:  ",

@@ -44,7 +44,7 @@ _CLAUSES = {
 
 FAMILY = Family(
     name="other_engines",
-    anchors=("No enough gpu memory", "Not enough memory to handle"),
+    anchors=(),
     triggers=tuple(sentence.head for sentence in _SENTENCES),
     read=reader("other_engines", _SENTENCES, _CLAUSES),
 )

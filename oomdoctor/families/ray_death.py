@@ -262,12 +262,9 @@ def _number(text: str | None) -> int | None:
 FAMILY = Family(
     name="ray_death",
     anchors=(
-        "The actor died",
-        "The actor is dead",
-        "is unavailable: ",
-        "The worker died unexpectedly",
+        "died unexpectedly",
         "A worker died or was killed",
-        "NODE_OUT_OF_MEMORY",
+        "OUT_OF_ME",
         "has been marked dead because",
         "Raylet is terminated",
         "*** SIG",

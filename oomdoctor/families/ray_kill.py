@@ -540,16 +540,7 @@ def _first(found: dict[str, tuple[str, ...]], name: str, convert: Any) -> Any:
 
 FAMILY = Family(
     name="ray_kill",
-    anchors=(
-        "System memory low at node",
-        "running low on memory",
-        "Memory on the node (",
-        "of the memory on",
-        "killed due to memory pressure",
-        "MEM(GB)",
-        "emory usage above threshold",
-        "out of memory issue: https",
-    ),
+    anchors=("low on memory", "OutOfMemory", "memory pressure", "MEM(GB)", "emory usage above threshold"),
     triggers=(
         "System memory low at node",
         "running low on memory",

@@ -297,16 +297,7 @@ def _fraction(found: _Found, name: str) -> float | None:
 
 FAMILY = Family(
     name="ray_store",
-    anchors=(
-        "object store because it is full",
-        "Local disk is full",
-        "Out-of-disk",
-        "% full, available space",
-        "Plasma store at capacity",
-        "exceeds /dev/shm size",
-        "instead of /dev/shm because",
-        "store memory size is greater than the total available",
-    ),
+    anchors=("Out-of-disk", "% full, available space", "Plasma store ", "dev/shm"),
     triggers=(
         "object store because it is full",
         "Local disk is full",

@@ -260,17 +260,7 @@ def _judged(found: Read, text: str, level: str | None) -> Iterator[Read]:
 
 FAMILY = Family(
     name="sglang",
-    anchors=(
-        "increase --mem-fraction-static",
-        "leave no GPU memory for the KV cache",
-        "than the profiled value",
-        "graph failed:",
-        "out of memory",
-        "memory capacity is unbalanced",
-        "Not enough host memory",
-        "scheduler is dead",
-        "token_slots",
-    ),
+    anchors=("out of memory", "mem-fraction-static", "than the profiled value"),
     triggers=(
         ", in alloc_token_slots",
         ", in alloc_paged_token_slots",

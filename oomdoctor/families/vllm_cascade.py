@@ -114,7 +114,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 FAMILY = Family(
     name="vllm_cascade",
-    anchors=("Engine core initialization failed", "died unexpectedly", "EngineDeadError", "VllmWorkerProcess pid"),
+    anchors=("died unexpectedly",),
     triggers=("Process EngineCore", *dict.fromkeys(sentence.head for sentence in _SENTENCES)),
     read=read,
 )

@@ -233,17 +233,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 FAMILY = Family(
     name="vllm_error",
-    anchors=(
-        "when initializing the engine",  # ends four of the sentences up to 0.33
-        "No available memory for",
-        "Free memory on device",
-        "Error in memory profiling",
-        "when warming up",
-        "not enough GPU memory",
-        "Mamba cache blocks",
-        "Too large swap space",
-        "lack of CPU swap space",
-    ),
+    anchors=("when initializing the engine", "when warming up"),
     triggers=(
         *(sentence.head for sentence in _SENTENCES),
         *(words for words, _ in _LOOKALIKES),

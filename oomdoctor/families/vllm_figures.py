@@ -199,7 +199,7 @@ _CLAUSES = {
 FAMILY = Family(
     name="vllm_figures",
     # What the ledger and the remedies compute with; each is printed once per engine start.
-    anchors=("the current vLLM instance can use", "Available KV cache memory", "KV cache size: "),
+    anchors=("the current vLLM instance can use", "KV cache memory"),
     triggers=tuple(dict.fromkeys(sentence.head for sentence in _SENTENCES)),
     read=reader("vllm_figures", _SENTENCES, _CLAUSES),
 )

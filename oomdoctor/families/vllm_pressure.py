@@ -84,7 +84,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 FAMILY = Family(
     name="vllm_pressure",
-    anchors=("is preempted by PreemptionMode",),
+    anchors=(),
     triggers=tuple(sentence.head for sentence in _SENTENCES),
     read=read,
 )

@@ -22,7 +22,7 @@ from oomdoctor.streams import Line, Page
 from oomdoctor.units import MIB, size
 
 # Printed once per step, so many in a healthy log: look around these lines, not further.
-ANCHORS: tuple[str, ...] = ("perf/cpu_memory_used_gb", "CPU Virtual Memory:", "used_memory", "rss", "RSS")
+ANCHORS: tuple[str, ...] = ("perf/cpu_memory_used_gb", "CPU Virtual Memory:")
 
 MOST_POINTS: Final = 256
 MOST_SERIES: Final = 64
