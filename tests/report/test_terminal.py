@@ -198,7 +198,7 @@ def plain(report: Report, width: int = 100, verbose: bool = False) -> str:
 
 def test_one_screen_is_one_screen() -> None:
     assert len(plain(OOM).splitlines()) <= 30
-    remedies = tuple(replace(remedy, derivation="because " * 40) for remedy in HOG.remedies)
+    remedies = tuple(replace(remedy, derivation="because " * 18) for remedy in HOG.remedies)
     long = replace(OOM, incidents=(replace(CRASH, diagnoses=(replace(HOG, remedies=remedies), *CRASH.diagnoses[1:])),))
     text = plain(long)
     assert len(text.splitlines()) <= 30
