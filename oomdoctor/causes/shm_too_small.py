@@ -6,6 +6,8 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.ray_death import FatalSignal
+from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import MIB, show
 
@@ -25,8 +27,27 @@ def judge(crash: Crash) -> Judgement | None:
     full = crash.first(SharedMemoryFull)
     if full is not None:
         return _refused(crash, full, size)
+    store = next((event for event in crash.every(StoreTooLarge) if event.strength and event.pool == "shm"), None)
+    if store is not None:
+        return _store(store)
+    store = next((event for event in crash.every(StoreTooLarge) if event.refused), None)
+    if store is not None:
+        return _store(store)
     crashed = next((kill for kill in crash.every(Kill) if kill.signal == SIGBUS), None) or crash.first(FatalSignal)
     return None if crashed is None else _bus_error(crash, crashed, size)
+
+
+def _store(event: StoreTooLarge) -> Finding:
+    """Ray's object store lives in /dev/shm: a larger one is refused, or put on a disk where it may not come up."""
+    asked = f" of {show(event.requested_bytes)}" if event.requested_bytes else ""
+    room = f" of {show(event.shm_bytes)}" if event.shm_bytes else ""
+    return Finding(
+        weight=0.93 if event.refused else 0.7,
+        why=f"Ray's object store{asked} is larger than /dev/shm{room}.",
+        evidence=(event,),
+        pool="shm",
+        knobs=("bigger-shm", "smaller-object-store"),
+    )
 
 
 def _refused(crash: Crash, full: SharedMemoryFull, size: int | None) -> Judgement:
@@ -43,6 +64,18 @@ def _refused(crash: Crash, full: SharedMemoryFull, size: int | None) -> Judgemen
         evidence=(full, *crash.every(ShmUsage)[-2:]),
         pool="shm",
         next_evidence=() if size is not None else ("df -h /dev/shm",),
+    )
+
+
+def _store(store: StoreTooLarge) -> Finding:
+    asked = f" of {show(store.requested_bytes)}" if store.requested_bytes else ""
+    holds = f", which holds {show(store.shm_bytes)}" if store.shm_bytes else ""
+    return Finding(
+        weight=0.92,
+        why=f"Ray refused to start: an object store{asked} does not fit into /dev/shm{holds}.",
+        evidence=(store,),
+        pool="shm",
+        knobs=("bigger-shm", "smaller-object-store"),
     )
 
 

@@ -59,3 +59,33 @@ def test_nccls_segment_comes_with_its_size() -> None:
     )
     assert isinstance(judgement, Finding)
     assert judgement.why.startswith("NCCL asked for 32 MiB and found no room")
+
+
+def test_a_store_larger_than_shared_memory_is_refused() -> None:
+    judgement = judge(
+        crash_of(
+            "ValueError: The configured object store size (16.0 GB) exceeds /dev/shm size (4.0 GB). This will harm "
+            "performance. Consider deleting files in /dev/shm or increasing its size with --shm-size in Docker.\n"
+        )
+    )
+    assert isinstance(judgement, Finding)
+    assert judgement.knobs[0] == "bigger-shm"
+    assert "object store of" in judgement.why
+
+
+def test_a_store_that_is_larger_than_shm() -> None:
+    judgement = judge(
+        crash_of(
+            "ValueError: The configured object store size (12.582912 GB) exceeds /dev/shm size (0.3145728 GB). "
+            "This will harm performance.\n"
+        )
+    )
+    assert isinstance(judgement, Finding)
+    assert judgement.why == "Ray's object store of 11.72 GiB is larger than /dev/shm of 300 MiB."
+
+
+def test_a_store_that_only_runs_slower_is_quiet() -> None:
+    assert quiet(
+        "WARNING: The object store is using /tmp/ray instead of /dev/shm because /dev/shm has only 314572800 bytes "
+        "available. This will harm performance!\n"
+    )
