@@ -7,7 +7,6 @@ from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.ray_death import FatalSignal
 from oomdoctor.families.ray_store import StoreTooLarge
-from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import MIB, show
 
@@ -28,9 +27,6 @@ def judge(crash: Crash) -> Judgement | None:
     if full is not None:
         return _refused(crash, full, size)
     store = next((event for event in crash.every(StoreTooLarge) if event.strength and event.pool == "shm"), None)
-    if store is not None:
-        return _store(store)
-    store = next((event for event in crash.every(StoreTooLarge) if event.refused), None)
     if store is not None:
         return _store(store)
     crashed = next((kill for kill in crash.every(Kill) if kill.signal == SIGBUS), None) or crash.first(FatalSignal)
@@ -64,18 +60,6 @@ def _refused(crash: Crash, full: SharedMemoryFull, size: int | None) -> Judgemen
         evidence=(full, *crash.every(ShmUsage)[-2:]),
         pool="shm",
         next_evidence=() if size is not None else ("df -h /dev/shm",),
-    )
-
-
-def _store(store: StoreTooLarge) -> Finding:
-    asked = f" of {show(store.requested_bytes)}" if store.requested_bytes else ""
-    holds = f", which holds {show(store.shm_bytes)}" if store.shm_bytes else ""
-    return Finding(
-        weight=0.92,
-        why=f"Ray refused to start: an object store{asked} does not fit into /dev/shm{holds}.",
-        evidence=(store,),
-        pool="shm",
-        knobs=("bigger-shm", "smaller-object-store"),
     )
 
 

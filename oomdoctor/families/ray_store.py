@@ -121,6 +121,8 @@ _PART = late(
     r"|The local object store|$)"
 )
 
+LINES_OF_START: Final = 20
+_OF_START = late(r"Starting the Plasma object store with|IPC socket failed for pathname \S{1,300}plasma_store")
 _SPILLING = late(r"\b(?:Spilled|Restored) \d")
 
 _Found = Mapping[str, tuple[str, ...]]
@@ -131,7 +133,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if "Current usage:" in page.lines[index].text and any("at capacity" in line.text for line in above):
         return  # read with the line above, which alone names its writer
     lines = _block(page, index) if not _SPILLING.search(page.lines[index].text) else [page.lines[index]]
-    found = _clauses("\n".join(line.text for line in lines))
+    text = "\n".join(line.text for line in lines)
+    if "instead of /dev/shm" in text:
+        text += _start_of_the_store(page, index)
+    found = _clauses(text)
     about = _about(page, index, lines)
     event = (
         _refusal(found, about)
@@ -142,6 +147,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
     )
     if event is not None:
         yield event
+
+
+def _start_of_the_store(page: Page, index: int) -> str:
+    """The lines behind the /dev/shm warning of Ray before 0.8 that say how large the store is and whether it came up."""
+    lines = page.after(index, LINES_OF_START)[1:]
+    return "\n" + "\n".join(line.text for line in lines if _OF_START.search(line.text))
 
 
 def _block(page: Page, index: int) -> list[Line]:
@@ -205,10 +216,10 @@ def _shm(found: _Found, about: _About) -> Event | None:
         at=about.at,
         time=about.time,
         process=about.process,
-        role="root" if refused else "context",
-        strength=3 if refused else 0,
+        role="root" if refused or "not_up" in found else "context",
+        strength=3 if refused else 2 if "not_up" in found else 0,
         pool="host_ram" if "too_large" in found else "shm",
-        requested_bytes=_size(found, "configured", units.DECIMAL),
+        requested_bytes=_size(found, "configured", units.DECIMAL) or _size(found, "started_with", units.DECIMAL),
         shm_bytes=_size(found, "exceeds", units.DECIMAL) if "exceeds" in found else _size(found, "only", units.DECIMAL),
         advised_bytes=_size(found, "advised", units.BINARY),
         refused=refused,
