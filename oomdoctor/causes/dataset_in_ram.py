@@ -63,7 +63,8 @@ def _ended(crash: Crash) -> str:
 def _weight(crash: Crash, said: str | None) -> float:
     """A worker that was killed for no printed reason does not show that memory ran out."""
     if not crash.proven:
-        many = _PROCESSES.search(said) if said is not None else None
+        line = crash.mentions(_PROCESSES.pattern) if said is not None else None
+        many = _PROCESSES.search(line) if line is not None else None
         if many and int(many[1]) >= MANY:
             return 0.52
         return 0.45 if said is not None else 0.25
