@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from oomdoctor.families.event import Event
+from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.records import dataclass
 
@@ -63,6 +65,10 @@ class Cause:
         return Path(__file__).parent / f"{self.id.replace('-', '_')}.md"
 
 
+UNSEEN = 0.5  # of the weight: memory is a usual reason at these steps, and not the only one
+WHOLE_LOG = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
+
+
 @cache
 def causes() -> tuple[Cause, ...]:
     """All causes, in order of their ids."""
@@ -76,8 +82,20 @@ def judge(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
     for cause in causes():
         if crash.pool in cause.pools:
             judgement = cause.judge(crash)
+            if isinstance(judgement, Finding) and isinstance(crash.root, CutTraceback):
+                judgement = _unseen(judgement)
             if judgement is not None:
                 yield cause, judgement
+
+
+def _unseen(finding: Finding) -> Finding:
+    """The log ends before the error's own words: it may have been another one."""
+    return replace(
+        finding,
+        weight=finding.weight * UNSEEN,
+        against=(*finding.against, "the log is cut before the error's own words"),
+        next_evidence=(*finding.next_evidence, WHOLE_LOG),
+    )
 
 
 __all__ = ["Cause", "Finding", "Judgement", "NotEnough", "RuledOut", "causes", "judge"]

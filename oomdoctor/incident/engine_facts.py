@@ -11,6 +11,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
 from oomdoctor.families.sglang import CaptureFailed
+from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.families.vllm_error import (
     Complaint,
     ContextDoesNotFit,
@@ -80,6 +81,14 @@ _PHASES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
         "run_engine_loop", "engine_step", "generate", "sample",
     })),
 )  # fmt: skip
+
+# A log that is cut inside a traceback
+_PHASE_OF_STEP: Final = {
+    "_dummy_sampler_run": "warming",
+    "capture_model": "capturing",
+    "_allocate_kv_cache_tensors": "allocating",
+    "python_create_and_map": "waking",
+}
 
 # Where no frame tells, the stage of the crash does.
 _PHASE_OF_STAGE: Final = {
@@ -218,6 +227,8 @@ def _engine(crash: Crash) -> str | None:
 def phase(crash: Crash) -> str | None:
     """What the engine was doing: "waking", "syncing", "warming", "capturing", "profiling", "allocating", "loading",
     "serving"; None where neither frames nor the stage tell."""
+    if isinstance(crash.root, CutTraceback):
+        return _PHASE_OF_STEP.get(crash.root.step, "profiling")
     if any(isinstance(event, WarmupOutOfMemory) for event in _of_the_crash(crash)):
         return "warming"
     if any(isinstance(event, CaptureFailed) for event in _of_the_crash(crash)):
@@ -252,7 +263,7 @@ def _remote_call(crash: Crash) -> str | None:
 
 def in_engine(crash: Crash) -> bool:
     """Whether it was an engine that asked: its frames, or the name of its process."""
-    if isinstance(crash.root, Complaint):
+    if isinstance(crash.root, Complaint | CutTraceback):
         return True
     trace = crash.root.around.trace
     if any(_ENGINE_FILE.search(frame.file) for frame in trace):

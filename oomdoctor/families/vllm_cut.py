@@ -1,0 +1,71 @@
+"""Logs that end inside an engine's traceback: which step failed is there, of what is not.
+
+These steps exist to fill or measure the card, so memory is a usual reason; that makes it a hint and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Place, Read
+from oomdoctor.families.sentences import process_of
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+from oomdoctor.streams import Page
+
+MOST_LINES = 60  # a traceback that goes on for longer after this frame is not about this step
+
+# The step's function, and the stage of the job
+_STEPS = {
+    "determine_num_available_blocks": "memory_profiling",
+    "determine_available_memory": "memory_profiling",
+    "profile_run": "memory_profiling",
+    "_dummy_sampler_run": "engine_init",
+    "capture_model": "cuda_graph_capture",
+    "_allocate_kv_cache_tensors": "kv_cache_init",
+    "python_create_and_map": "weight_sync",
+}
+_STEP = late(r"\b(" + "|".join(_STEPS) + r")\b")
+_IN_A_TRACEBACK = late(r"\s|File \"|Exception in worker ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutTraceback(Event):
+    """The last lines of the log are a traceback through this step."""
+
+    family = "vllm_cut"
+    kind = "cut-traceback"
+
+    pool: str = "gpu"
+    strength: int = 1
+
+    step: str
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind}"
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    step = _STEP.search(line.text)
+    rest = page.lines[index + 1 :]
+    # A page that does not begin with the log may end where the log goes on.
+    if step is None or page.lines[0].number != 1 or len(rest) > MOST_LINES:
+        return
+    if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(r.text) for r in rest if r.text.strip()):
+        yield CutTraceback(
+            at=Place(page.file, line.number, line.end, line.raw),
+            time=line.mark.time,
+            process=process_of(line),
+            stage=_STEPS[step[1]],
+            step=step[1],
+        )
+
+
+FAMILY = Family(
+    name="vllm_cut",
+    anchors=tuple(_STEPS),
+    triggers=tuple(_STEPS),
+    read=read,
+)

@@ -1,0 +1,40 @@
+"""A log that is cut inside an engine's traceback: a hint at the step's usual causes, proof of none."""
+
+from __future__ import annotations
+
+import pytest
+from engine_logs import RUNNER, crash_of, traceback
+
+from oomdoctor.causes import Finding, judge
+from oomdoctor.report.build import PROVES_MEMORY
+
+
+def found(log: str) -> list[tuple[str, Finding]]:
+    crash = crash_of(log)
+    assert not crash.proven
+    judged = [(cause.id, judgement) for cause, judgement in judge(crash) if isinstance(judgement, Finding)]
+    return sorted(judged, key=lambda one: -one[1].weight)
+
+
+@pytest.mark.parametrize(
+    ("function", "cause"),
+    [("_dummy_sampler_run", "sampler-warmup"), ("capture_model", "cuda-graph-capture")],
+)
+def test_the_steps_usual_cause_comes_first_and_proves_nothing(function: str, cause: str) -> None:
+    ranked = found(traceback((RUNNER, function), end="    ^^^^^"))
+    assert ranked[0][0] == cause
+    assert ranked[0][1].weight < PROVES_MEMORY
+    assert "cut before" in ranked[0][1].against[-1]
+    assert ranked[0][1].next_evidence
+
+
+def test_the_encoder_comes_first_where_the_log_speaks_of_it() -> None:
+    said = "INFO 11-22 08:08:21 enc_dec_model_runner.py:301] Starting profile run for multi-modal models.\n"
+    ranked = found(said + traceback((RUNNER, "profile_run"), end="    ^^^^^"))
+    assert ranked[0][0] == "multimodal-profiling"
+
+
+def test_an_error_of_another_kind_is_no_crash_of_memory() -> None:
+    log = traceback((RUNNER, "profile_run"), end="AttributeError: 'DemoModel' object has no attribute 'layers'")
+    with pytest.raises(IndexError):
+        crash_of(log)
