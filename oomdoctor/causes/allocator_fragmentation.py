@@ -11,6 +11,10 @@ from oomdoctor.units import show
 # Less than this part of the live tensors is what every allocator keeps for the next request.
 CACHE_SHARE = 0.10
 
+# While an engine starts, no batch of training is on the card yet.
+ENGINE_STAGES = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture")
+ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu")
+
 
 def judge(crash: Crash) -> Judgement | None:
     it = card(crash)
@@ -38,6 +42,7 @@ def judge(crash: Crash) -> Judgement | None:
         ),
         evidence=(event,),
         against=against,
+        knobs=ENGINE_KNOBS if crash.stage in ENGINE_STAGES else (),
     )
 
 

@@ -38,7 +38,7 @@ KNOWN: Final = (
 )  # fmt: skip
 _KNOWN_NAMES: Final = "|".join(name.replace("_", "[_-]") for name in KNOWN)
 _KNOWN_STATED: Final = late(
-    rf"(?P<quote>[\"'`]?)(?P<name>(?<![\w.\-])[\w.\-]{{0,60}}?(?:{_KNOWN_NAMES}))(?P=quote)\s?[=:]\s?"
+    rf"(?P<quote>[\"'`]?)(?P<name>(?<![\w.\-])[\w.\-]{{0,60}}?(?:{_KNOWN_NAMES}))(?P=quote)\s{{0,12}}[=:]\s?"
     r"(?P<value>\"[^\"]{0,200}\"|'[^']{0,200}'|[+-]?\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,3})?(?!\.?\d|\w)"
     r"|True\b|False\b|None\b|true\b|false\b|null\b|(?<=[A-Z]=)[\w:,.]{1,100})"
 )
@@ -49,7 +49,7 @@ _ADVICE: Final = late(
     re.IGNORECASE,
 )
 
-_DUMP: Final = late(r"\s*(?:[\w .\-]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
+_DUMP: Final = late(r"\s*(?:[\w .\-\"]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
 _RENDERED: Final = late(r"\b(?:[A-Z]\w{0,60}(?:Args|Arguments|Config)|(?:argparse\.)?Namespace)\(")
 _DOTTED: Final = late(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,300})$")
 _TWO_COLUMNS: Final = late(r"\s*([A-Za-z_]\w{0,80})\s{2,80}(\S.{0,300})$")
@@ -61,11 +61,13 @@ _BANNER: Final = late(
     r"(Num examples|Num Epochs|Instantaneous batch size per device|Gradient Accumulation steps|Total optimization steps"
     r"|Total (?:training )?steps|Using max model len)\s?[=:]?\s?([\d,]{1,15})"
 )
+# transformers counts what it is given against what the model was made for
+_TOO_LONG: Final = re.compile(r"maximum sequence length for this model \((\d{1,9}) > (\d{1,9})\)")
 
 # A dict is a metric, an event or a state, unless it names something that is configured.
 _CONFIGURES: Final = late(
     rf"(?:{_KNOWN_NAMES}|actor_rollout_ref|zero_optimization|train_micro_batch_size_per_gpu|model_name_or_path|env_vars"
-    r"|learning_rate|['\"]lr['\"])['\"]"
+    r"|learning_rate|limits|['\"]lr['\"])['\"]"
 )
 _YAML_ROOTS: Final = frozenset({
     "limits", "requests", "resources", "trl", "vllm", "sglang", "actor", "policy", "trainer", "data", "model",
@@ -177,6 +179,9 @@ def banner(here: Here) -> Iterator[Stated]:
     for match in _BANNER.finditer(here.text[:2000]):
         name = match[1].removeprefix("Using ").lower().replace(" ", "_")
         yield Stated(name, typed(match[2].replace(",", "")), here.line, mentioned=True)
+    if match := _TOO_LONG.search(here.text):
+        yield Stated("longest_input", int(match[1]), here.line, mentioned=True)
+        yield Stated("model_max_length", int(match[2]), here.line, mentioned=True)
 
 
 def known(here: Here) -> Iterator[Stated]:
@@ -203,6 +208,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
         (
             "Num examples", "Num Epochs", "Instantaneous batch", "Gradient Accumulation steps", "Total optimization",
             "Total steps", "Total training steps", "Using max model len",
+            "maximum sequence length for this model",
         ),
         banner,
     ),

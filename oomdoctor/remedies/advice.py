@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,11 +10,12 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.device import no_fragmentation
 
-_THRESHOLD: Final = re.compile(r"adjust the kill threshold")
+_THRESHOLD: Final = late(r"adjust the kill threshold")
 
 
 def rejected_advice(crash: Crash) -> list[tuple[Event, str]]:

@@ -129,8 +129,8 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     row = case.row
     stated = case.now.value if case.now is not None else None
     snippet = answer.snippet
-    if snippet is None and row is not None and answer.setting is None and answer.suggested is not None:
-        snippet = row.snippet(answer.suggested)
+    if snippet is None and row is not None and answer.setting is None:
+        snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
     inner = row is not None and row.framework in _ENGINES and engine.colocated(case.crash)
     if inner and snippet is not None and answer.snippet is None:
         snippet = None  # an engine's flag is no option of the framework that starts it

@@ -16,6 +16,7 @@ from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.engine_budget import version_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.regressions import REGRESSIONS, Regression, version
 from oomdoctor.remedies import arithmetic, engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
@@ -23,7 +24,7 @@ from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.units import show
 
 _WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
-_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,6 +19,7 @@ from oomdoctor.families.vllm_figures import (
 )
 from oomdoctor.incident import engine_budget as budget
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.remedies import arithmetic, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
@@ -39,6 +39,7 @@ COLOCATED: Final[Mapping[str, tuple[float | None, str]]] = {
     "ms-swift": (0.9, "ms-swift's default"),
     "unsloth": (0.5, "unsloth's default"),
 }
+_SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 LEAST_SHARE: Final = 0.1  # below it no engine starts
 _SGLANG_NAMES: Final = ("mem_fraction_static", "sglang_mem_fraction_static")
@@ -141,6 +142,8 @@ def lower(case: Case) -> Answer:
     if known is None:
         return _by_so_much(oom.total_bytes, oom.tried_bytes, oom.free_bytes or 0)
     now, assumed = known
+    if oom.tried_bytes <= (oom.free_bytes or 0):
+        return _step_down(known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
 
 
@@ -449,6 +452,8 @@ def _fixed(case: Case) -> Answer:
 def split(case: Case) -> Answer:
     """Over twice as many cards, or as many as the weights need."""
     crash = case.crash
+    if case.row is None and case.now is None:
+        return None
     now = tensor_parallel(crash)
     count = crash.context.hardware.get("gpu_count")
     if isinstance(count, int) and now >= count:
@@ -502,7 +507,7 @@ def smaller_weights(case: Case) -> Answer:
 
 
 def _sees(crash: Crash) -> bool:
-    return any(re.search(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)", name) for name in crash.context.models)
+    return any(_SEEING.search(name) for name in crash.context.models)
 
 
 def limit_multimodal(case: Case) -> Answer:

@@ -100,7 +100,11 @@ def fewer_workers(case: Case) -> Answer:
     others = memory.listed_bytes - group.bytes
     fit = math.floor((ROOM * limit - others) / one) if one else 0
     if fit < 1:
-        return Refusal(f"one {group.name} holds {show(one)}, and the others {show(others)}: none fits beside them")
+        return Proposal(
+            action=f"Run fewer of {group.name} at once, and look at the others too",
+            derivation=f"{len(group.sizes)} in the table hold {show(group.bytes)}, the others {show(others)}, and "
+            f"{show(limit)} is the threshold",
+        )
     return Proposal(
         action=f"Run at most {fit} of {group.name} on this node at once",
         suggested=fit,
@@ -199,7 +203,7 @@ def _default_swap(case: Case) -> Answer:
     """vLLM's default, up to the version that removed the option."""
     version = engine.engine_version(case.crash)
     if version is None or version >= (0, 18):
-        return Refusal("no swap space is set, and newer vLLM has none")
+        return Skip()
     gpus = gpus_per_node(case.crash) or 1
     return Proposal(
         suggested=0,
@@ -209,6 +213,8 @@ def _default_swap(case: Case) -> Answer:
 
 
 def smaller_store(case: Case) -> Answer:
+    if "ray" not in case.crash.context.frameworks:
+        return Skip()
     total = total_bytes(case.crash)
     if total is None:
         return None
@@ -327,9 +333,18 @@ def more_host_memory(case: Case) -> Answer:
     crash = case.crash
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:
-        return None
+        return _more_than_the_victim(crash)
     at = f", and {show(used)} were in use" if used else ""
     return Proposal(action=f"Use a node with more than {show(total)} of memory (this one has {show(total)}{at})")
+
+
+def _more_than_the_victim(crash: Crash) -> Answer:
+    """Where only the kernel's line stands: what the killed process alone held."""
+    held = [(k.anon_rss_bytes, k.process.pid) for k in crash.every(KernelKill) if k.anon_rss_bytes]
+    if not held:
+        return None
+    size, pid = max(held, key=lambda one: one[0])
+    return Proposal(action=f"Use a node with more memory: the killed process (PID {pid}) alone held {show(size)}")
 
 
 def restart(case: Case) -> Answer:
@@ -359,7 +374,7 @@ def tune_monitor(case: Case) -> Answer:
     crash = case.crash
     kill = crash.first(NodeOutOfMemory)
     if kill is None or kill.fraction is None:
-        return Refusal("Ray's monitor killed nobody here")
+        return Skip()
     now = f"it is {kill.fraction:g} now" if kill.fraction else ""
     return Proposal(
         action=f"Raising RAY_memory_usage_threshold ({now}) only delays the kill, or leaves it to the kernel, which "

@@ -7,8 +7,9 @@ One row is one knob. How it is spelled for a framework stands in spellings.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from oomdoctor.records import dataclass
 
 HOST: Final = ("host_ram", "cgroup")
 GPU: Final = ("gpu",)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ _TABLE: Final = (
 # How checkpoints of these shapes are named, most specific first. The distilled Qwen-1.5B has an untied embedding, so
 # its size is not in the table.
 _FAMILIES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern, re.IGNORECASE), name)
+    (late(pattern, re.IGNORECASE), name)
     for pattern, name in (
         (r"distill[-_]?qwen[-_]?(7b|14b|32b)\b", "Qwen2.5-{}"),
         (r"distill[-_]?llama[-_]?(8b|70b)\b", "Llama-3-{}"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from oomdoctor.incident.model import Crash, Setting, Value
+from oomdoctor.records import dataclass
 from oomdoctor.remedies.spellings import Spelling
 
 
@@ -39,7 +39,7 @@ class Proposal:
     suggested: Value = None
     derivation: str | None = None
     current: Value = None  # where an event prints it and no setting does
-    assumes: tuple[str, ...] = field(default=())
+    assumes: tuple[str, ...] = ()
     snippet: str | None = None
     setting: str | None = None
 

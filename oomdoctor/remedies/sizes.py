@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.remedies import arithmetic, models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.units import show
 
-_SIZE: Final = re.compile(r"(?<![A-Za-z0-9.])(\d{1,3}(?:[._]\d)?)[bB](?![a-zA-Z0-9])")
+_SIZE: Final = late(r"(?<![A-Za-z0-9.])(\d{1,3}(?:[._]\d)?)[bB](?![a-zA-Z0-9])")
 
 
 @dataclass(frozen=True, slots=True)

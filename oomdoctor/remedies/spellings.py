@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoctor.incident.engine_budget import version_of
 from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS
 
 
@@ -29,7 +29,7 @@ class Spelling:
         """The option's name as it is written: "--zero_stage", "trainer.nnodes"."""
         before = self.template.split("{")[0].split()
         flags = [word for word in before if word.startswith("-")]
-        name = (flags[0] if self.is_switch else flags[-1]) if flags else before[-1 if self.is_export else 0]
+        name = (flags[-1] if self.takes_value else flags[0]) if flags else before[-1 if self.is_export else 0]
         return name.split("=")[0].strip("+:'\"")
 
     @property
@@ -43,11 +43,16 @@ class Spelling:
 
     @property
     def is_switch(self) -> bool:
-        return "{}" not in self.template
+        """A flag that is there or is not."""
+        return self.template.startswith("--") and not self.takes_value
+
+    @property
+    def takes_value(self) -> bool:
+        return "{}" in self.template
 
     def snippet(self, value: Value) -> str | None:
         """What to copy; None where there is no value to put in."""
-        if self.is_switch:
+        if not self.takes_value:
             return self.template
         if value is None:
             return None
@@ -169,7 +174,7 @@ ROWS: Final = (
     Spelling("shard-states", "ms-swift", "--deepspeed {}", "zero3"),
     Spelling("shard-states", "llamafactory", "deepspeed: {}", "examples/deepspeed/ds_z3_config.json"),
     Spelling("shard-states", "axolotl", "deepspeed: {}", "deepspeed_configs/zero3_bf16.json"),
-    Spelling("shard-states", "deepspeed", '"zero_optimization": {"stage": 3}'),
+    Spelling("shard-states", "deepspeed", '"zero_optimization": {"stage": 3}', 3),
     Spelling("shard-states", "accelerate", "--zero_stage {}", 3),
     Spelling("shard-states", "fsdp", "ShardingStrategy.FULL_SHARD"),
     Spelling("shard-states", "megatron", "--use-distributed-optimizer"),
@@ -181,7 +186,7 @@ ROWS: Final = (
     Spelling("offload-optimizer", "verl", _A + "fsdp_config.optimizer_offload={}", True),
     Spelling("offload-optimizer", "ms-swift", "--offload_optimizer {}", True),
     Spelling("offload-optimizer", "llamafactory", "deepspeed: {}", "examples/deepspeed/ds_z3_offload_config.json"),
-    Spelling("offload-optimizer", "deepspeed", '"offload_optimizer": {"device": "cpu"}'),
+    Spelling("offload-optimizer", "deepspeed", '"offload_optimizer": {"device": "cpu"}', "cpu"),
     Spelling("offload-optimizer", "accelerate", "--offload_optimizer_device {}", "cpu"),
     Spelling("offload-optimizer", "slime", "--optimizer-cpu-offload"),
     Spelling("offload-optimizer", "megatron", "--optimizer-cpu-offload"),
@@ -197,7 +202,7 @@ ROWS: Final = (
     Spelling("offload-parameters", "nemo-rl", "policy.dtensor_cfg.cpu_offload={}", True),
     Spelling("offload-parameters", "areal", "actor.fsdp.offload_params={}", True),
     Spelling("offload-parameters", "axolotl", "offload_params: {}", True),
-    Spelling("offload-parameters", "deepspeed", '"offload_param": {"device": "cpu"}'),
+    Spelling("offload-parameters", "deepspeed", '"offload_param": {"device": "cpu"}', "cpu"),
     Spelling("offload-parameters", "accelerate", "--fsdp_offload_params {}", "true"),
     Spelling("offload-activations", "verl", _R + "model.enable_activation_offload={}", True),
     Spelling("offload-activations", "trl", "--activation_offloading {}", True),
@@ -309,7 +314,6 @@ ROWS: Final = (
     Spelling("separate-placement", "open-reasoner-zero", "exp.colocate_all={}", False),
     Spelling("separate-placement", "skyrl", "trainer.placement.colocate_all={}", False),
     Spelling("separate-placement", "nemo-rl", "policy.generation.colocated.enabled={}", False),
-    Spelling("separate-placement", "verl", "reward.reward_model.enable_resource_pool={}", True),
     Spelling("sync-in-parts", "verl", _V + "checkpoint_engine.update_weights_bucket_megabytes={}", 512),
     Spelling("sync-in-parts", "verl", _V + "update_weights_bucket_megabytes={}", 256),
     Spelling("sync-in-parts", "slime", "--update-weight-buffer-size {}", 268435456),
@@ -324,11 +328,11 @@ ROWS: Final = (
     Spelling("less-swap-space", "vllm", "--swap-space {}", 0),
     Spelling("less-offload", "verl", _A + "fsdp_config.optimizer_offload={}", False),
     Spelling("less-offload", "open-reasoner-zero", "exp.adam_offload={}", False),
-    Spelling("less-offload", "deepspeed", '"offload_optimizer": {"device": "none"}'),
+    Spelling("less-offload", "deepspeed", '"offload_optimizer": {"device": "none"}', "none"),
     Spelling("less-offload", "accelerate", "--offload_optimizer_device {}", "none"),
     Spelling("less-offload", "ms-swift", "--offload_optimizer {}", "false"),
     Spelling("less-offload", "vllm", "--cpu-offload-gb {}", 0),
-    Spelling("unpin-memory", "deepspeed", '"offload_optimizer": {"pin_memory": false}'),
+    Spelling("unpin-memory", "deepspeed", '"offload_optimizer": {"pin_memory": false}', False),
     Spelling("unpin-memory", "axolotl", "dataloader_pin_memory: {}", False),
     Spelling("unpin-memory", "trl", "--dataloader_pin_memory {}", False),
     Spelling("unpin-memory", "transformers", "--dataloader_pin_memory {}", False),

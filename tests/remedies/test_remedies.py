@@ -40,8 +40,8 @@ def advise(text: str, *knobs: str, cause: str = "") -> tuple[dict[str, Remedy], 
 CUDA = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {tried}. GPU 0 has a total capacity of {total} of "
     "which {free} is free. Including non-PyTorch memory, this process has {own} memory in use. Of the allocated memory "
-    "{own} is allocated by PyTorch, and {unused} is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
-    "large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n"
+    "{own} is allocated by PyTorch, and {unused} is reserved by PyTorch but unallocated. If reserved but unallocated "
+    "memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n"
 )
 
 
@@ -65,8 +65,8 @@ def kill(used: float, total: float, rows: str, threshold: str = "0.95") -> str:
         "usage on this node, use `ray logs raylet.out -ip 10.1.2.3`. Top 10 memory users:\n"
         f"PID\tMEM(GB)\tCOMMAND\n{rows}"
         "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/x. To adjust the "
-        "kill threshold, set the environment variable `RAY_memory_usage_threshold` when starting Ray. To disable worker "
-        "killing, set the environment variable `RAY_memory_monitor_refresh_ms` to zero.\n"
+        "kill threshold, set the environment variable `RAY_memory_usage_threshold` when starting Ray. To disable "
+        "worker killing, set the environment variable `RAY_memory_monitor_refresh_ms` to zero.\n"
     )
 
 
@@ -317,8 +317,8 @@ def test_what_is_set_already_is_no_remedy(flags: str, knob: str) -> None:
 
 PENDING = (
     "Warning: The following resource request cannot be scheduled right now: {'GPU': 1.0, 'CPU': 1.0}. This is likely "
-    "due to all cluster resources being claimed by actors. Consider creating fewer actors or adding more nodes to this Ray "
-    "cluster.\n"
+    "due to all cluster resources being claimed by actors. Consider creating fewer actors or adding more nodes to this "
+    "Ray cluster.\n"
 ) * 3
 
 
