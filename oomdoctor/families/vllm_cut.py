@@ -16,6 +16,15 @@ from oomdoctor.streams import Page
 
 MOST_LINES = 60  # a traceback that goes on for longer after this frame is not about this step
 
+LEAST_BEGUN = 20  # characters
+_SENTENCES = (
+    "RuntimeError: CUDA Error: out of memory",
+    "RuntimeError: CUDA error: out of memory",
+    "torch.OutOfMemoryError: CUDA out of memory",
+    "torch.cuda.OutOfMemoryError: CUDA out of memory",
+    "ValueError: No available memory for the cache blocks",
+)
+
 # The step's function, and the stage of the job
 _STEPS = {
     "determine_num_available_blocks": "memory_profiling",
@@ -46,6 +55,11 @@ class CutTraceback(Event):
         return f"{self.family} {self.kind}"
 
 
+def _begun(text: str) -> bool:
+    """Whether the log is cut within the error's own words, as far as it goes of a lack of memory."""
+    return len(text) >= LEAST_BEGUN and any(sentence.startswith(text) for sentence in _SENTENCES)
+
+
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     step = _STEP.search(line.text)
@@ -53,7 +67,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
     # A page that does not begin with the log may end where the log goes on.
     if step is None or page.lines[0].number != 1 or len(rest) > MOST_LINES:
         return
-    if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(r.text) for r in rest if r.text.strip()):
+    said = [r.text for r in rest if r.text.strip()]
+    if said and _begun(said[-1]):
+        said.pop()
+    if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(text) for text in said):
         yield CutTraceback(
             at=Place(page.file, line.number, line.end, line.raw),
             time=line.mark.time,
