@@ -114,6 +114,7 @@ _REPORTERS: Final = tuple(
             rf"(?:\b[Ee]xit ?[Cc]ode|\bexit_code|\bexit status)\"?\s{{0,8}}(?:[:=]|is)?\s{{0,8}}{_CODES}",
             rf"(?:\breturn ?code|\brc|\bstatus code|\bnon-zero (?:code|status)):?\s{{0,4}}=?\s{{0,4}}{_CODES}",
             rf"[Ee]xited with (?:exit )?(?:code|status):? {_CODES}",
+            r"\bExited \((?:137|135|139|143)\)",  # docker ps
             r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d",
             r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
         ),
@@ -418,6 +419,7 @@ FAMILY = Family(
         "non-zero",
         "with status",
         "exited with",
+        "Exited (",
         " died",
         "crashed while",
         "return code",

@@ -87,6 +87,17 @@ _COMMANDS: Final = {
     ),
 }
 
+# The kernel cuts names after 15 characters: what is left of a worker's class behind "ray::".
+_CUT_LENGTH: Final = 15
+_CUT: Final = {
+    "reward": r"Reward|RemoteRew",
+    "engine": r"LLMRayActo|RolloutRay|RayWorkerW|[vV]LLM|SGLang|ServeRepli",
+    "policy": r"ActorModel|Policy(?:Mode|RayA)|TrainingWo|RayTrainWo",
+    "critic": r"Critic(?:Mode|RayA|Work)",
+    "ref": r"ReferenceM|RefRayActo",
+}
+
+_CUT_ROLES = [(late(pattern), role) for role, pattern in _CUT.items()]
 _CLASS_ROLES = [(late(rf"(?:{pattern})$"), role) for role, rows in _CLASSES.items() for pattern in rows]
 _COMMAND_ROLES = [(late(pattern), role) for role, rows in _COMMANDS.items() for pattern in rows]
 _METHOD_ROLES = [(late(pattern), role) for pattern, role in _FUSED_METHODS]
@@ -110,7 +121,8 @@ def role_of(process_name: str) -> str | None:
         if pattern.match(name):
             return role
     if _TITLE.match(title):
-        return None
+        cut = _CUT_ROLES if len(title) == _CUT_LENGTH else []
+        return next((role for pattern, role in cut if pattern.match(name)), None)
     return next((role for pattern, role in _COMMAND_ROLES if pattern.search(title)), None)
 
 

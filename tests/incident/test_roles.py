@@ -173,3 +173,19 @@ def test_what_ray_started_is_not(title: str) -> None:
 def test_a_short_name_is_what_a_person_would_call_it(title: str, name: str) -> None:
     assert short_name(title).startswith(name)
     assert len(short_name(title)) <= 48
+
+
+@pytest.mark.parametrize(
+    ("cut", "role"),
+    [
+        ("ray::RewardMode", "reward"),
+        ("ray::LLMRayActo", "engine"),
+        ("ray::ActorModel", "policy"),
+        ("ray::ReferenceM", "ref"),
+        ("VLLM::EngineCor", "engine"),
+        ("ray::Rewards", None),
+        ("ray::SimulatorA", None),
+    ],
+)
+def test_a_name_that_the_kernel_cut_still_tells(cut: str, role: str | None) -> None:
+    assert role_of(cut) == role
