@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from oomdoctor.patterns import late
 from oomdoctor.text import disarm
 
 LONGEST_LINE = 65536  # characters read of one line
@@ -290,9 +291,9 @@ _COMPOSE = _Decoration(
     "", r"(?P<name>[A-Za-z0-9][\w.-]{0,62}[-_]\d{1,4}(?= )|[A-Za-z0-9][\w.-]{0,62}(?=  \|)) {1,40}\| ?", who=_WHO
 )
 # Python 3.11 draws a margin along exception groups
-_GROUP_MARGIN = re.compile(r" {2,24}(?:\| |\|$|\+ (?=Exception Group ))")
-_REPEATED = re.compile(r" ?\[repeated (\d{1,9})x across (?:cluster|all nodes)\](?: \(Ray deduplicates .{0,300})?$")
-_TENSOR_RANK = re.compile(r"TP(\d{1,4})\b")
+_GROUP_MARGIN = late(r" {2,24}(?:\| |\|$|\+ (?=Exception Group ))")
+_REPEATED = late(r" ?\[repeated (\d{1,9})x across (?:cluster|all nodes)\](?: \(Ray deduplicates .{0,300})?$")
+_TENSOR_RANK = late(r"TP(\d{1,4})\b")
 _SHORT_LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL"}
 _BOX_SIDES = "│┃║"
 _BOX_CORNERS = "╭╰┏┗╔╚┌└"
@@ -370,9 +371,9 @@ def _undress(text: str, dress: _Dress) -> str:
 
 # --- From a physical line to clean ones ------------------------------------------------------------------------------
 
-_BAR = re.compile(r"\d{1,3}(?:\.\d{1,3})?%\|| \[\d{1,2}:\d\d(?::\d\d)?<|\d ?(?:it/s|s/it)\b|\bCompleted \|")
+_BAR = late(r"\d{1,3}(?:\.\d{1,3})?%\|| \[\d{1,2}:\d\d(?::\d\d)?<|\d ?(?:it/s|s/it)\b|\bCompleted \|")
 # What follows a finished or broken bar on the same line: a record's head, a traceback, an exception
-_BEHIND_BAR = re.compile(
+_BEHIND_BAR = late(
     r"Traceback \(most recent call last\)"
     rf"|(?<=[\])%])\s{{0,4}}(?:{_LEVEL} \d\d-\d\d |\(\w{{1,60}} (?:rank=\d+ )?pid=\d|\[rank\d"
     r"|[A-Za-z_.]{1,80}Error: )"
@@ -491,7 +492,7 @@ def _undress_indented(text: str, dress: _Dress) -> str:
 _SIGNS_THAT_BEGIN = (frozenset(_LEADING_BY) | _BOXES | {" ", "`"}) - frozenset(_LETTERS)
 _LETTERS_THAT_BEGIN = frozenset(_LEADING_BY) & frozenset(_LETTERS)
 # Most lines that begin with a letter begin with a word.
-_HEADED = re.compile(rf"{_LEVEL}[ :]|[IWEF]\d{{4}} |{_MONTH} [ \d]\d ")
+_HEADED = late(rf"{_LEVEL}[ :]|[IWEF]\d{{4}} |{_MONTH} [ \d]\d ")
 _MAY_HOLD = ("\r", " | ", " [repeated ", *_BAR_SIGNS)
 
 
@@ -517,22 +518,18 @@ _WORDS = frozenset(
 )
 _ENDINGS = frozenset(word[cut:] for word in _WORDS for cut in range(1, len(word)))
 _HEX = frozenset("0123456789abcdef")
-_TAIL = re.compile(r"[A-Za-z_]{1,40}$")
-_HEAD = re.compile(r"[A-Za-z_]{1,40}")
+_TAIL = late(r"[A-Za-z_]{1,40}$")
+_HEAD = late(r"[A-Za-z_]{1,40}")
 # Behind one of the words that a size stands behind
-_CUT_NUMBER = re.compile(
-    r"(?:\b(?:memory|allocate|of|which|has|and|with|is|was|used|about) |[/(;] ?)\d{1,12}\.?\d{0,12}$"
-)
-_REST_OF_NUMBER = re.compile(r"(?:[\d.]{1,12} ?| )(?:[KMGT]i?B|bytes)\b|[KMGT]i?B\b")
-_HEX_TAIL = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{6,63}$")
-_HEX_HEAD = re.compile(r"[0-9a-f]{1,63}(?![0-9A-Za-z])")
+_CUT_NUMBER = late(r"(?:\b(?:memory|allocate|of|which|has|and|with|is|was|used|about) |[/(;] ?)\d{1,12}\.?\d{0,12}$")
+_REST_OF_NUMBER = late(r"(?:[\d.]{1,12} ?| )(?:[KMGT]i?B|bytes)\b|[KMGT]i?B\b")
+_HEX_TAIL = late(r"(?<![0-9A-Za-z])[0-9a-f]{6,63}$")
+_HEX_HEAD = late(r"[0-9a-f]{1,63}(?![0-9A-Za-z])")
 _RAY_ID_LENGTHS = (32, 40, 48, 56, 64)
-_FRAME_CUT = re.compile(r'File "[^"\n]{1,400}", line \d{1,7}, in$')
-_BEGINS = re.compile(
-    r"\s|File \"|[A-Za-z_][\w.-]{2,80}: |[\w.-]{1,80}:\d|\d+\s+\d|\d{1,3}%|[A-Za-z.]{1,90}Error\b|\W{3}"
-)
-_BOX_PATH = re.compile(r"(?:/|~|\./|[A-Za-z]:\\|in )")
-_BOX_FRAME = re.compile(r":\d{1,7} in \S")
+_FRAME_CUT = late(r'File "[^"\n]{1,400}", line \d{1,7}, in$')
+_BEGINS = late(r"\s|File \"|[A-Za-z_][\w.-]{2,80}: |[\w.-]{1,80}:\d|\d+\s+\d|\d{1,3}%|[A-Za-z.]{1,90}Error\b|\W{3}")
+_BOX_PATH = late(r"(?:/|~|\./|[A-Za-z]:\\|in )")
+_BOX_FRAME = late(r":\d{1,7} in \S")
 
 
 def _joined(first: Line, second: Line, glue: str) -> Line:
@@ -636,13 +633,13 @@ def _join(sheet: _Sheet) -> list[Line]:
 # --- A slice ---------------------------------------------------------------------------------------------------------
 
 # Escapes that were written out, and those that lost their first character. `rate(x[5m])` is none.
-_WRITTEN_ESCAPE = re.compile(
+_WRITTEN_ESCAPE = late(
     r"(?:\^\[|#033|\\x1[bB]|\\033|\\u001[bB]|\\e)\[[0-9;]{0,20}[A-Za-z]"
     r"|\[(?:[01245];)?(?:0|[1-4]|2[2-4]|3[0-79]|4[0-7]|9[0-7]|[34]8;[25](?:;\d{1,3}){1,3})?m(?![\]\w])"
     r"|\[[01];(?:0|3[0-79]|9[0-7])m"
 )
 _WRITTEN_SIGNS = ("^[[", "#033[", "\\x1b[", "\\x1B[", "\\033[", "\\u001b[", "\\e[", "[0m", "[3", "[1m", ";0m", "[9")
-_ENTITY = re.compile(r"&(?:(gt|lt|amp|quot|apos|nbsp)|#(\d{2,5})|#x([0-9A-Fa-f]{2,4}));")
+_ENTITY = late(r"&(?:(gt|lt|amp|quot|apos|nbsp)|#(\d{2,5})|#x([0-9A-Fa-f]{2,4}));")
 _NAMED = {"gt": ">", "lt": "<", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
 _NUMBERED = _Decoration("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
 _NAMED_HOST = _Decoration("", rf"(?P<host>(?!{_DATE})(?=[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)

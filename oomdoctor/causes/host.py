@@ -7,9 +7,7 @@ somebody whom the table cannot see.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoctor.families.event import Event
@@ -19,6 +17,8 @@ from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.roles import is_outside_ray, role_of, short_name
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, show
 
 # A process holds the memory where it has this share of what was in use, or so much more than the next.
@@ -30,7 +30,7 @@ TOGETHER: Final = 0.40
 # Nobody in the table holds it where less than this share stands in its rows.
 EXPLAINED: Final = 0.50
 
-_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def killed_another(crash: Crash, holder: Holder) -> str:
 
 
 # One process per GPU: their number is the job's shape, not a number of workers to turn down.
-_RANK = re.compile(
+_RANK = late(
     r"WorkerDict|_\d{1,4}:\d{1,4}\b|Actor(?:RolloutRef)?Worker|Model(?:Ray)?Actor|RayActorBase|PolicyWorker|TrainRayActor"
 )
 TRAINER_KNOBS: Final = (

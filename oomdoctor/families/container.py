@@ -98,12 +98,12 @@ _WAITS = late(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/
 _LSF = late(r"TERM_MEMLIMIT")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
 _SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
-_CGROUP = re.compile(r"[Cc]group mem(?:ory)? limit exceeded")
-_CLOUD = re.compile(
+_CGROUP = late(r"[Cc]group mem(?:ory)? limit exceeded")
+_CLOUD = late(
     r"OutOfMemoryError: Container killed due to memory usage|replica \S{1,80} ran out-of-memory and exited"
     r"|Replicas low on memory:"
 )
-_SEFF = re.compile(r"^\s{0,8}State: OUT_OF_MEMORY\b")
+_SEFF = late(r"^\s{0,8}State: OUT_OF_MEMORY\b")
 _CONDOR = late(r"gone over memory limit of \d")
 _YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
 _NOTEBOOK = late(r"crashed after using all available RAM|tried to allocate more memory than is available")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -12,6 +12,8 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, threshold, usage
 from oomdoctor.families.remote_call import call_of
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
@@ -131,24 +133,22 @@ class MonitorStarted(Event):
     disabled: bool | None = None
 
 
-_HEAD = re.compile(
+_HEAD = late(
     r"System memory low at node|running low on memory|Memory on the node \(|\bMore than \d{1,3}% of the memory on\b"
 )
-_END = re.compile(r"^(?:Refer to the documentation on how to|In addition, (?:up to |~))")
-_KNOWN = re.compile(
+_END = late(r"^(?:Refer to the documentation on how to|In addition, (?:up to |~))")
+_KNOWN = late(
     r"^(?:Memory on the node|OOM kill reason|Object store memory|- \w|\(global lru\)|Eviction Stats|Ray killed"
     r"|Considered workers|Selected to kill|\((?:Task|Actor|Worker)\b|\]|Total non-selected|To see more|Top \d+"
     r"|node\s|PID\s+MEM|-{3}$)"
 )
-_TABLE = re.compile(
-    r"Top \d{1,3} memory users|top \d{1,3} memory consumers are|\bPID\s{1,12}MEM(?:\(GB\))?\s{1,12}COMMAND"
-)
-_HEADER = re.compile(r"\bPID\s{1,12}MEM\(GB\)\s{1,12}COMMAND\b")
-_ROW = re.compile(r"^\s{0,16}(\d{1,8})[\t ]{1,12}(\d{1,6}\.\d{1,2})\s?(GiB|GB)?[\t ]{1,12}(\S.*)$")
-_JOINED_ROWS = re.compile(r"[,;] (?=\d{1,8}[\t ]{1,12}\d{1,6}\.\d\d[\t ])")
-_GLUED_ROW = re.compile(r"\d{1,16}\t(\d{1,6}\.\d\d)\t([^\t]{1,200}?)(?=\d{1,16}\t|\d{0,12}PID\t|Refer to|$)")
-_ADVICE = re.compile(r"[,;]?\s*Refer to the documentation\b.*", re.DOTALL)
-_FOLD = re.compile(r"\\?\n\s*(?:\\(?= ))?")
+_TABLE = late(r"Top \d{1,3} memory users|top \d{1,3} memory consumers are|\bPID\s{1,12}MEM(?:\(GB\))?\s{1,12}COMMAND")
+_HEADER = late(r"\bPID\s{1,12}MEM\(GB\)\s{1,12}COMMAND\b")
+_ROW = late(r"^\s{0,16}(\d{1,8})[\t ]{1,12}(\d{1,6}\.\d{1,2})\s?(GiB|GB)?[\t ]{1,12}(\S.*)$")
+_JOINED_ROWS = late(r"[,;] (?=\d{1,8}[\t ]{1,12}\d{1,6}\.\d\d[\t ])")
+_GLUED_ROW = late(r"\d{1,16}\t(\d{1,6}\.\d\d)\t([^\t]{1,200}?)(?=\d{1,16}\t|\d{0,12}PID\t|Refer to|$)")
+_ADVICE = late(r"[,;]?\s*Refer to the documentation\b.*", re.DOTALL)
+_FOLD = late(r"\\?\n\s*(?:\\(?= ))?")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Place, Read, Role, threshold, usage
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, process_of, reader, values
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 from oomdoctor.units import DECIMAL, GIB, size
 
@@ -213,7 +214,7 @@ _LOOKALIKES = (
     ("VA upper bound", "address space that is set aside, not memory"),
 )
 
-_ALLOCATOR = re.compile(r", in alloc_(?:paged_)?token_slots(?:_extend|_decode)?\b")
+_ALLOCATOR = late(r", in alloc_(?:paged_)?token_slots(?:_extend|_decode)?\b")
 
 _read_sentences = reader("sglang", _SENTENCES, _CLAUSES)
 

@@ -62,7 +62,7 @@ _BANNER: Final = late(
     r"|Total (?:training )?steps|Using max model len)\s?[=:]?\s?([\d,]{1,15})"
 )
 # transformers counts what it is given against what the model was made for
-_TOO_LONG: Final = re.compile(r"maximum sequence length for this model \((\d{1,9}) > (\d{1,9})\)")
+_TOO_LONG: Final = late(r"maximum sequence length for this model \((\d{1,9}) > (\d{1,9})\)")
 
 # A dict is a metric, an event or a state, unless it names something that is configured.
 _CONFIGURES: Final = late(
@@ -179,9 +179,10 @@ def banner(here: Here) -> Iterator[Stated]:
     for match in _BANNER.finditer(here.text[:2000]):
         name = match[1].removeprefix("Using ").lower().replace(" ", "_")
         yield Stated(name, typed(match[2].replace(",", "")), here.line, mentioned=True)
-    if match := _TOO_LONG.search(here.text):
-        yield Stated("longest_input", int(match[1]), here.line, mentioned=True)
-        yield Stated("model_max_length", int(match[2]), here.line, mentioned=True)
+    too_long = _TOO_LONG.search(here.text)
+    if too_long is not None:
+        yield Stated("longest_input", int(too_long[1]), here.line, mentioned=True)
+        yield Stated("model_max_length", int(too_long[2]), here.line, mentioned=True)
 
 
 def known(here: Here) -> Iterator[Stated]:

@@ -3,7 +3,6 @@ and what it was doing when memory ran out."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from oomdoctor.families.vllm_error import (
 from oomdoctor.families.vllm_figures import GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
 # Every framework's name for vLLM's share of the card.
@@ -36,14 +36,14 @@ TRAINERS: Final = frozenset({
     "accelerate",
 })  # fmt: skip
 
-_REMOTE = re.compile(r"\bray::([\w.]{1,120})\(\)")
-_WORD = re.compile(r"\w{1,80}")
-_ENGINE_FILE = re.compile(r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server)/")
-_TRAINER_FILE = re.compile(
+_REMOTE = late(r"\bray::([\w.]{1,120})\(\)")
+_WORD = late(r"\w{1,80}")
+_ENGINE_FILE = late(r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server)/")
+_TRAINER_FILE = late(
     r"(?:^|/)(?:openrlhf|verl|trl|deepspeed|accelerate|peft|megatron|unsloth\w*|orz|swift|llamafactory|axolotl)/"
     r"|transformers/trainer|torch/(?:optim|autograd|distributed/fsdp)/"
 )
-_ENGINE_PROCESS = re.compile(
+_ENGINE_PROCESS = late(
     r"EngineCore|VllmWorker|VLLM::|Worker(?:_(?:DP|PP|TP|EP|PCP|DCP)\d|$)|RayWorkerWrapper|LLMRayActor|LLMActor"
     r"|RolloutRayActor|vLLM|SGLang|sglang|Vllm|VLLM"
 )
