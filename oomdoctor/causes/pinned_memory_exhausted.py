@@ -56,7 +56,7 @@ def _named(crash: Crash, refused: Event) -> Finding:
 def _bare_refusal(crash: Crash) -> Judgement | None:
     """A refusal without figures while the log speaks of pinning or of states kept on the host."""
     root = crash.root
-    if not isinstance(root, DeviceRefusal) or root.layer == "nvml":
+    if root.pool != "gpu" or root.figures("usage") or (isinstance(root, DeviceRefusal) and root.layer == "nvml"):
         return None
     frame = crash.in_trace(_PINS) or crash.in_trace(_PINNED_STATES)
     line = crash.mentions(_PINS)
