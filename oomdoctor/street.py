@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from oomdoctor import families, scan, streams
 from oomdoctor.families.event import Read
@@ -52,7 +53,7 @@ def diagnose(*paths: str, absolute: bool = False, progress: Progress | None = No
         for found in families.read(page):
             if piece.owns(found.at.line):
                 gathered.add(found)
-    facts = job.build()
+    facts = replace(job.build(), memory=memory.figures())
     return build(
         crashes(gathered, facts, memory.build()),
         gathered.lookalikes.values(),

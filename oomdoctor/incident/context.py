@@ -14,7 +14,7 @@ from oomdoctor.incident import dumps, launch, recognition
 from oomdoctor.incident.dumps import Here, Stated
 from oomdoctor.incident.model import Context, Setting, Value
 from oomdoctor.patterns import late
-from oomdoctor.streams import Page
+from oomdoctor.streams import Mark, Page
 from oomdoctor.units import KIB, size
 
 # Literals that a configuration in the middle of a large log holds and a healthy line does not.
@@ -31,6 +31,7 @@ ANCHORS: tuple[str, ...] = (
 
 MOST_SETTINGS: Final = 3000
 MOST_MODELS: Final = 16
+MOST_PROCESSES: Final = 32  # names, and pids of each
 LINE_CHARACTERS: Final = 64_000
 
 _NCCL: Final = late(r"NCCL[ _](?:version|VERSION)[ =:]{1,3}(\d+\.\d+\.\d+)")
@@ -59,6 +60,7 @@ class ContextBuilder:
         self._hardware: dict[str, Value] = {}
         self._cards: set[int] = set()
         self._dumps: dict[int, int] = {}
+        self._processes: dict[str, dict[int, None]] = {}
 
     def add(self, page: Page) -> None:
         """Take what this page says of the job."""
@@ -68,7 +70,7 @@ class ContextBuilder:
         for index, line in enumerate(page.lines):
             here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps)
             if line.mark.name:
-                self._writer(line.mark.name)
+                self._writer(line.mark)
             hits = automaton.find_matches_as_indexes(here.text, overlapping=True)
             readers = dict.fromkeys(owners[i] for i in sorted({hit[0] for hit in hits}))
             for reader in [*readers, _by_shape(here, continued)]:
@@ -94,6 +96,7 @@ class ContextBuilder:
             settings=dict(self._settings),
             models=tuple(islice(self._models or self._model_words, MOST_MODELS)),
             hardware=hardware,
+            processes={name: tuple(pids) for name, pids in self._processes.items()},
         )
 
     def _take_words(self, what: str, text: str) -> None:
@@ -141,10 +144,16 @@ class ContextBuilder:
         elif match := _MEMTOTAL.search(text):
             self._hardware.setdefault("ram_bytes", int(match[1]) * KIB)
 
-    def _writer(self, name: str) -> None:
+    def _writer(self, mark: Mark) -> None:
+        name = mark.name or ""
         framework = recognition.WRITERS.get(name) or recognition.WRITERS.get(name.split("_", maxsplit=1)[0])
         if framework:
             self._frameworks.add(framework)
+        if mark.pid is None or (name not in self._processes and len(self._processes) >= MOST_PROCESSES):
+            return
+        pids = self._processes.setdefault(name, {})
+        if len(pids) < MOST_PROCESSES:
+            pids[mark.pid] = None
 
     def _set_all(self, file: str, found: Iterable[Stated]) -> int:
         """The number of the last line read."""

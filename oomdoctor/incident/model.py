@@ -34,6 +34,8 @@ class Context:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     hardware: Mapping[str, Value] = field(default_factory=dict)
+    processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # who writes: name → pids
+    memory: tuple[Trajectory, ...] = ()  # figures that the job itself prints of its memory, however often
 
     def setting(self, *names: str) -> Setting | None:
         """The first of these settings that the log states, whatever stands before its last dot and however it is

@@ -26,6 +26,7 @@ ANCHORS: tuple[str, ...] = ("perf/cpu_memory_used_gb", "CPU Virtual Memory:")
 
 MOST_POINTS: Final = 256
 MOST_SERIES: Final = 64
+MOST_SHOWN: Final = 12
 LEAST_POINTS: Final = 3
 
 # What counts as growth: the fitted rise over the whole series against its level, and how many steps go up.
@@ -90,6 +91,15 @@ class TrajectoryBuilder:
         ]
         return sorted(found, key=lambda t: (t.growth_bytes is None, -(t.growth_bytes or 0)))
 
+    def figures(self) -> tuple[Trajectory, ...]:
+        """Every series, also of one print, with a few points each: what the job says of its memory."""
+        found = []
+        for series in list(self._series.values())[:MOST_SHOWN]:
+            points = series.all()
+            few = [*points[:: max(1, len(points) // MOST_SHOWN)], points[-1]]
+            found.append(Trajectory(series.what, series.pool, tuple(dict.fromkeys(few)), series.growth()))
+        return tuple(found)
+
     def _point(self, file: str, line: Line, what: str, pool: str, amount: int | None, step: int | None) -> None:
         # a node's figure is one series whoever prints it, a process's figure is its own
         key = (what, file if what.startswith(_NODE) else f"{file} {line.writer}")
@@ -150,7 +160,8 @@ _METRIC: Final = late(
     r"perf/(cpu_memory_used_gb|max_memory_allocated_gb|max_memory_reserved_gb)[:=]\s?(?:np\.float64\()?(\d+(?:\.\d+)?)"
 )
 _DEEPSPEED_HOST: Final = late(r"CPU Virtual Memory:\s+used = (\d+(?:\.\d+)?) GB")
-_DEEPSPEED_GPU: Final = late(r"\bMA (\d+(?:\.\d+)?) GB")
+_DEEPSPEED_GPU: Final = late(r"\bMA (\d+(?:\.\d+)?) GB\s{1,20}Max_MA \S{1,12} GB\s{1,20}CA (\d+(?:\.\d+)?) GB")
+_MMENGINE: Final = late(r"\btime: [\d.]{1,12}, data_time: [\d.]{1,12}, memory: (\d{1,7})\b")
 _MEGATRON: Final = late(r"memory \(MB\) \| allocated: (\d+(?:\.\d+)?)")
 _RAY: Final = late(
     r"Memory on the node \(IP: ([\d.:a-f]{1,45})[^)]{0,200}\)[^/]{0,400}?was (\d+(?:\.\d+)?)GB(?: used)? /"
@@ -188,6 +199,13 @@ def _deepspeed(text: str) -> Iterator[_Figure]:
         yield _NODE, "host_ram", size(match[1], "gb"), None
     elif match := _DEEPSPEED_GPU.search(text):
         yield "memory allocated", "gpu", size(match[1], "gb"), None
+        yield "memory reserved", "gpu", size(match[2], "gb"), None
+
+
+def _mmengine(text: str) -> Iterator[_Figure]:
+    """OpenMMLab's loggers print MiB without a unit."""
+    if match := _MMENGINE.search(text):
+        yield "memory", "gpu", size(match[1], "mb"), _step(text)
 
 
 def _megatron(text: str) -> Iterator[_Figure]:
@@ -244,6 +262,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
     (("perf/cpu_memory", "perf/max_memory"), _verl),
     (("CPU Virtual Memory", "MA "), _deepspeed),
     (("memory (MB) | allocated",), _megatron),
+    ((", memory: ",), _mmengine),
     (("Memory on the node", "Memory usage on this node"), _ray),
     (("\t",), _row),
     (("Sleep mode freed",), _sleep),

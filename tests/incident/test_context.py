@@ -327,3 +327,8 @@ def test_hostile_lines_take_linear_time(line: str) -> None:
 
 def test_few_and_rare_anchors() -> None:
     assert len(ANCHORS) <= 8
+
+
+def test_who_writes() -> None:
+    found = context("(WorkerDict pid=31) x\n(WorkerDict pid=32) x\n(main_task pid=30) x\nplain\n").processes
+    assert found == {"WorkerDict": (31, 32), "main_task": (30,)}

@@ -113,3 +113,21 @@ def test_a_process_that_grows_from_kill_to_kill() -> None:
     grows, flat = read(log)
     assert (grows.what, grows.growth_bytes) == ("PID 77 (python serve_rm.py --port 5000)", 15 * GIB)
     assert (flat.what, flat.growth_bytes) == ("PID 912 (ray::LLMRayActor)", None)
+
+
+def test_figures_that_stand_only_once_are_told_as_well() -> None:
+    builder = TrajectoryBuilder()
+    log = "MA 0.28 GB         Max_MA 0.28 GB         CA 0.45 GB         Max_CA 0 GB\nRSS: 49.5 GB\n"
+    builder.add(streams.page("job.log", 1, log.encode()))
+    assert builder.build() == []
+    assert [(f.what, f.points[0].bytes) for f in builder.figures()] == [
+        ("memory allocated", round(0.28 * GIB)),
+        ("memory reserved", round(0.45 * GIB)),
+        ("rss", round(49.5 * GIB)),
+    ]
+
+
+def test_openmmlab_counts_mebibytes() -> None:
+    line = "Epoch [1][{}/6440]\tlr: 0.005, time: 0.411, data_time: 0.007, memory: {}, loss_cls: 0.7\n"
+    found = read("".join(line.format(100 * i, 4000 + 500 * i) for i in range(1, 6)))
+    assert found[0].growth_bytes == 500 * 1024**2
