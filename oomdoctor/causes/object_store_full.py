@@ -81,11 +81,18 @@ def _share_of_the_node(crash: Crash) -> Judgement | None:
     )
     return Finding(
         weight=0.92 if share >= MOST else 0.55,
+        against=()
+        if _printed(kill)
+        else ("how full it was at the kill itself is not printed: this is the most it held",),
         why=f"{words}{rows}.",
         evidence=(kill, *crash.every(StoreUsage)[:1]),
         pool="object_store",
         knobs=("stream-data", "smaller-object-store", "clear-references", "fewer-workers", "more-host-memory"),
     )
+
+
+def _printed(kill: NodeOutOfMemory) -> bool:
+    return kill.object_store_bytes is not None or kill.shared_bytes is not None
 
 
 def _unseen(crash: Crash, kill: NodeOutOfMemory) -> Judgement | None:

@@ -55,7 +55,7 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
         weight = min(weight, 0.85)  # it grew: the growth is the cause, the process is where
     if memory.used_bytes is None:
         weight = min(weight, 0.8)
-    outside = " It runs outside Ray, which can neither count nor end it." if top.outside_ray and _ray(memory) else ""
+    outside = " It is no worker of Ray, which can therefore never end it." if top.outside_ray and _ray(memory) else ""
     return Finding(
         weight=weight,
         why=f"{words}: {percent(share)}.{outside}{killed_another(crash, top)}",

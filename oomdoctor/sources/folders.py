@@ -31,16 +31,25 @@ _SKIPPED_SUFFIXES = frozenset(
 
 _SKIPPED_NAMES = late(r"debug_state.*\.txt(?:\.\d+)?|event_EXPORT_.*|.*\.tfevents\..*|\..*")
 
-# Ray's own plumbing: one or more per process, read only where an anchor stands in it.
+# Ray's own plumbing: one or more per process, read only where an anchor stands in it. (monitor.log is not among it:
+# there is one, and its last table says what the cluster had and how full the object store was.)
 _BACKGROUND = late(
-    r"(?:python-core-|io-worker|dashboard|log_monitor|monitor\.|runtime_env|agent-|ray_client_server|redis"
+    r"(?:python-core-|io-worker|dashboard|log_monitor|runtime_env|agent-|ray_client_server|redis"
     r"|plasma_store).*"
 )
 
 # The driver tells the story, the raylet knows who was killed, workers are many and say little.
 _RANKS = tuple(
     late(pattern)
-    for pattern in (r"(?:job-)?driver.*", r"raylet.*", r"gcs_server.*", r"event_.*", r"worker-.*", _BACKGROUND.pattern)
+    for pattern in (
+        r"(?:job-)?driver.*",
+        r"raylet.*",
+        r"gcs_server.*",
+        r"event_.*",
+        r"worker-.*",
+        r"monitor\..*",
+        _BACKGROUND.pattern,
+    )
 )
 _ANY_OTHER = 0.5  # a log of the user's own, after the driver's
 

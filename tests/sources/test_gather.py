@@ -103,7 +103,7 @@ def test_rays_own_plumbing_is_read_only_around_its_hits(tmp_path: Path) -> None:
     write(tmp_path, *SESSION)
     sources, _ = gather([str(tmp_path)])
     assert {Path(source.name).name for source in sources if not source.ends} == {
-        "dashboard_agent.log", "monitor.log", "python-core-worker-0a_3.log",
+        "dashboard_agent.log", "python-core-worker-0a_3.log",
     }  # fmt: skip
     (asked_for,), _ = gather([str(tmp_path / "logs/python-core-worker-0a_3.log")])
     assert asked_for.ends
