@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from oomdoctor import grammars
@@ -18,6 +19,9 @@ from oomdoctor.units import BINARY, size
 # Long enough for the longest generation with a dozen "Process ... has" clauses, wrapped at 80 columns.
 SENTENCE_LINES = 24
 SENTENCE_CHARACTERS = 4000
+# A chain of exceptions on one line repeats the sentence a few times; a hostile line repeats its head for ever.
+HEADS_OF_A_LINE = 8
+BEFORE_CHARACTERS = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +156,7 @@ _DEATH = late(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:K
 
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
-    heads = list(_HEAD.finditer(line.text))
+    heads = list(islice(_HEAD.finditer(line.text), HEADS_OF_A_LINE))
     told: set[tuple[tuple[str, Any], ...]] = set()
     for position, head in enumerate(heads):
         last = position + 1 == len(heads)
@@ -195,7 +199,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     place = Place(page.file, first.number, lines[-1].end, first.raw)
     if figures.pop("more_than_1eb", False):
         return Lookalike(place, "more than 1EB is a broken size (as after a broken collective), not a lack of memory")
-    before = first.text[: head.start()]
+    before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
     device = head["device"] or next(_DEVICES[name] for name in _DEVICES if head[name])
     said = _SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])
     if not figures and not said:

@@ -73,21 +73,23 @@ _REFUSALS = tuple(
 _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
+CHARACTERS = 8000
 TRACEBACK_LINES = 60
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
-    if _OTHERS.search(line.text[:600]):
+    text = line.text[:CHARACTERS]
+    if _OTHERS.search(text[:600]):
         return
-    found = next(((layer, m) for layer, pattern in _REFUSALS if (m := pattern.search(line.text))), None)
+    found = next(((layer, m) for layer, pattern in _REFUSALS if (m := pattern.search(text))), None)
     if found is None:
         return
     layer, match = found
     if layer == "framework" and _told_below(page, index):
         return
     place = Place(page.file, line.number, line.end, line.raw)
-    if why := echo(line.text[: match.end()]):
+    if why := echo(text[: match.end()]):
         yield Lookalike(place, why)
         return
     groups = match.groupdict()
