@@ -26,6 +26,8 @@ from oomdoctor.units import show
 OF_THE_MACHINE = 0.4
 # A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
 STORE_IN_ROW = 0.8
+# Where no cluster is in sight to move anything to.
+OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading")
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -61,7 +63,7 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
         why=f"{words}: {percent(share)}.{outside}{killed_another(crash, top)}",
         evidence=(memory.event,),
         against=tuple(against),
-        knobs=TRAINER_KNOBS if is_rank(top.name) else (),
+        knobs=TRAINER_KNOBS if is_rank(top.name) else () if _ray(memory) else _of_training(crash),
     )
 
 
@@ -90,7 +92,9 @@ def _killed_by_kernel(crash: Crash) -> Judgement | None:
 
 
 def _of_training(crash: Crash) -> tuple[str, ...]:
-    return TRAINER_KNOBS if {"deepspeed", "fsdp", "megatron"} & crash.context.frameworks.keys() else ()
+    if {"deepspeed", "fsdp", "megatron"} & crash.context.frameworks.keys():
+        return TRAINER_KNOBS
+    return () if "ray" in crash.context.frameworks else OF_ONE_MACHINE
 
 
 def _one_allocation(crash: Crash) -> Judgement | None:
