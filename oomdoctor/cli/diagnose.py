@@ -23,7 +23,7 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         show_default=False,
-        help="Logs, compressed logs or folders of logs of one crash; - or nothing reads a pipe.",
+        help="Logs or folders of one crash; - or nothing reads a pipe.",
     ),
 ]
 Output = Annotated[
