@@ -86,7 +86,9 @@ def _switched_on(crash: Crash, names: tuple[str, ...]) -> str | None:
 
 def _frame(crash: Crash, pattern: str) -> str | None:
     frame = crash.in_trace(pattern)
-    return f"in {frame.function}" if frame else None
+    if frame is None:
+        return None
+    return f"in {frame.function}" if frame.function.isidentifier() else "in a frame that belongs to it"
 
 
 def _growth(crash: Crash) -> str | None:

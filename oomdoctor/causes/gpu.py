@@ -95,13 +95,18 @@ def beside_an_engine(crash: Crash) -> bool:
 
 
 def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:
-    """What fits among the innermost few frames, or in the source lines right before a message that has lost them."""
+    """What fits among the innermost few frames, or in the source lines right before a message that has lost them.
+
+    It is a function's name or the words that fit, never a line of the log: it is told in explanations.
+    """
     wanted = re.compile(pattern)
     for frame in islice(crash.frames(), depth):
-        if wanted.search(f"{frame.file} {frame.function} {frame.code}"):
-            return frame.function
-    bare = (line.strip() for line in reversed(crash.root.around.before[-SOURCE_LINES:]))
-    return next((line[:80] for line in bare if wanted.search(line)), None) if not crash.root.around.trace else None
+        if match := wanted.search(f"{frame.file} {frame.function} {frame.code}"):
+            return frame.function if frame.function.isidentifier() else match[0]
+    if crash.root.around.trace:
+        return None
+    bare = (wanted.search(line.strip()) for line in reversed(crash.root.around.before[-SOURCE_LINES:]))
+    return next((match[0] for match in bare if match), None)
 
 
 def phase(crash: Crash) -> str | None:
