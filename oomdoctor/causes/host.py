@@ -29,6 +29,8 @@ TIMES_THE_NEXT: Final = 2.5
 TOGETHER: Final = 0.40
 # Nobody in the table holds it where less than this share stands in its rows.
 EXPLAINED: Final = 0.50
+# One request from which on a single process is the matter.
+LARGE: Final = 1 * GIB
 
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 
@@ -219,6 +221,3 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
 
 def percent(share: float) -> str:
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
-
-
-LARGE: Final = 1 * GIB

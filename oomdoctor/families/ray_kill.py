@@ -147,7 +147,7 @@ _HEADER = late(r"\bPID\s{1,12}MEM\(GB\)\s{1,12}COMMAND\b")
 _ROW = late(r"^\s{0,16}(\d{1,8})[\t ]{1,12}(\d{1,6}\.\d{1,2})\s?(GiB|GB)?[\t ]{1,12}(\S.*)$")
 _JOINED_ROWS = late(r"[,;] (?=\d{1,8}[\t ]{1,12}\d{1,6}\.\d\d[\t ])")
 _GLUED_ROW = late(r"\d{1,16}\t(\d{1,6}\.\d\d)\t([^\t]{1,200}?)(?=\d{1,16}\t|\d{0,12}PID\t|Refer to|$)")
-_ADVICE = late(r"[,;]?\s*Refer to the documentation\b.*", re.DOTALL)
+_ADVICE = late(r"[,;]?\s{0,8}Refer to the documentation\b.*", re.DOTALL)
 _FOLD = late(r"\\?\n\s*(?:\\(?= ))?")
 
 
