@@ -6,7 +6,7 @@ import re
 
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
 from oomdoctor.incident.model import Crash
-from oomdoctor.regressions import REGRESSIONS, Range, Regression, version
+from oomdoctor.regressions import REGRESSIONS, Range, Regression, Version, version
 
 _ZERO_STAGE = ("zero_stage", "zero_optimization.stage", "deepspeed_stage", "actor.zero_stage", "ds_zero_stage")
 _OFF = frozenset({"", "0", "false", "no", "none", "null", "cpu=false"})
@@ -33,12 +33,10 @@ def _one(crash: Crash, known: Regression) -> Judgement | None:
             return _finding(crash, known, signs, 0.55, f"The version of {package} is not printed, but the log shows it")
         return NotEnough(f"the version of {package}", (f"pip show {package}",)) if package in _named(crash) else None
     if found is not None and not known.affected.holds(found):
-        return RuledOut(f"{package} {crash.context.frameworks[package]} is not affected ({_range(known.affected)} are)")
+        return RuledOut(f"{package} {_spelled(found)} is not affected ({_range(known.affected)} are)")
     if found is None:
         return _finding(crash, known, signs, 0.78, f"{carrier} pins an affected {package}")
-    return _finding(
-        crash, known, signs, _weight(known), f"{package} {crash.context.frameworks[package]} is one of the affected"
-    )
+    return _finding(crash, known, signs, _weight(known), f"{package} {_spelled(found)} is one of the affected")
 
 
 def _weight(known: Regression) -> float:
@@ -100,7 +98,7 @@ def _carrier(crash: Crash, known: Regression) -> str | None:
     for carrier in known.carriers:
         found = version(crash.context.frameworks.get(carrier.package))
         if found is not None and carrier.holds(found):
-            return f"{carrier.package} {crash.context.frameworks[carrier.package]}"
+            return f"{carrier.package} {_spelled(found)}"
     return None
 
 
@@ -121,6 +119,10 @@ def _integer(crash: Crash, names: tuple[str, ...]) -> int | None:
 def _on(crash: Crash, name: str) -> bool:
     setting = crash.setting(name)
     return setting is not None and setting.value is not None and str(setting.value).lower() not in _OFF
+
+
+def _spelled(found: Version) -> str:
+    return ".".join(str(part) for part in found)
 
 
 def _range(affected: Range) -> str:
