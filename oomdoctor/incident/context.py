@@ -39,6 +39,12 @@ _SHM: Final = late(r"\s([\d.]{1,12})([KMGT])\s+\S+\s+\S+\s+\d+%\s+/dev/shm\b")
 _FREE: Final = late(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s")
 _MEMTOTAL: Final = late(r"MemTotal:\s+(\d+) kB")
 
+_DEEPSPEED_PERCENT: Final = late(r"CPU Virtual Memory:\s+used = [\d.]{1,12} GB, percent = (\d{1,3}(?:\.\d+)?)%")
+# stable-diffusion-webui's monitor, in GiB
+_WEBUI: Final = late(r"\s*(ram|gpu): free:(\d+\.\d+) used:(\d+\.\d+) total:(\d+\.\d+)")
+# `ray::LLMActor.backload_to_gpu() (pid=11992, ip=10.0.0.2, ...)`: whom a Ray exception speaks of
+_RAY_CALL: Final = late(r"\bray::([^\s()]{1,120}?)(?:\(\))? \(pid=(\d{1,10}), ip=")
+
 # Keys and tokens never travel into a report.
 _SECRET_NAME: Final = late(
     r"(?:^|[._])(?:\w{0,40}(?:api_?key|token|secret|password|passwd|credentials?)|wandb_?key|auth)\Z", re.IGNORECASE
@@ -113,6 +119,9 @@ class ContextBuilder:
             self._take_card(text[:1000])
         elif what == "memory?":
             self._take_memory(text)
+        elif what == "call?":
+            for match in _RAY_CALL.finditer(text[:2000]):
+                self._process(match[1], int(match[2]))
         else:
             self._frameworks.add(what)
 
@@ -143,17 +152,27 @@ class ContextBuilder:
             self._hardware.setdefault("ram_used_bytes", size(match[3], match[4] or unit))
         elif match := _MEMTOTAL.search(text):
             self._hardware.setdefault("ram_bytes", int(match[1]) * KIB)
+        elif match := _DEEPSPEED_PERCENT.search(text):
+            self._hardware["ram_used_percent"] = float(match[1])
+        elif match := _WEBUI.match(text):
+            for what, number in zip(("free", "used", "total"), match.groups()[1:], strict=True):
+                name = f"{match[1]}_bytes" if what == "total" else f"{match[1]}_{what}_bytes"
+                self._hardware[name] = size(number, "gib")
 
     def _writer(self, mark: Mark) -> None:
         name = mark.name or ""
         framework = recognition.WRITERS.get(name) or recognition.WRITERS.get(name.split("_", maxsplit=1)[0])
         if framework:
             self._frameworks.add(framework)
-        if mark.pid is None or (name not in self._processes and len(self._processes) >= MOST_PROCESSES):
+        if mark.pid is not None:
+            self._process(name, mark.pid)
+
+    def _process(self, name: str, pid: int) -> None:
+        if name not in self._processes and len(self._processes) >= MOST_PROCESSES:
             return
         pids = self._processes.setdefault(name, {})
         if len(pids) < MOST_PROCESSES:
-            pids[mark.pid] = None
+            pids[pid] = None
 
     def _set_all(self, file: str, found: Iterable[Stated]) -> int:
         """The number of the last line read."""
@@ -214,7 +233,8 @@ _WORDS: Final = (
     ("python?", ("/python3.",)),
     ("model?", recognition.MODEL_WORDS),
     ("card?", recognition.CARD_WORDS),
-    ("memory?", ("/dev/shm", "Mem:", "MemTotal")),  # noqa: S108
+    ("call?", (" (pid=",)),
+    ("memory?", ("/dev/shm", "Mem:", "MemTotal", "CPU Virtual Memory", "ram: free:", "gpu: free:")),  # noqa: S108
 )
 
 

@@ -332,3 +332,14 @@ def test_few_and_rare_anchors() -> None:
 def test_who_writes() -> None:
     found = context("(WorkerDict pid=31) x\n(WorkerDict pid=32) x\n(main_task pid=30) x\nplain\n").processes
     assert found == {"WorkerDict": (31, 32), "main_task": (30,)}
+    error = (
+        "ray.exceptions.RayTaskError(X): ray::LLMActor.backload_to_gpu() (pid=119, ip=10.0.0.2, actor_id=ab, repr=<y>)"
+    )
+    assert context(error).processes == {"LLMActor.backload_to_gpu": (119,)}
+
+
+def test_what_monitors_print_of_the_machine() -> None:
+    assert context("CPU Virtual Memory:  used = 5.17 GB, percent = 10.3%").hardware == {"ram_used_percent": 10.3}
+    webui = context("ram: free:16.00 used:15.50 total:31.50\ngpu: free:1.00 used:2.00 total:3.00\n").hardware
+    assert webui["ram_bytes"] == round(31.5 * 1024**3)
+    assert webui["gpu_free_bytes"] == 1024**3
