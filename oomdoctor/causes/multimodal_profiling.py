@@ -46,6 +46,8 @@ def _finding(crash: Crash, weight: float, profile: EncoderProfile | None) -> Fin
         items = f" It is profiled with {profile.items} {profile.modality or ''} items of the largest size.".replace(
             "  ", " "
         )
+    elif profile is not None and profile.embedding_tokens is not None:
+        items = f" In the worst case they make {profile.embedding_tokens:,} tokens."
     return Finding(
         weight=weight,
         why=(

@@ -118,6 +118,12 @@ class EncoderProfile(Event):
     modality: str | None = None  # "image", "video", "audio"
     items: int | None = None
     budget_tokens: int | None = None
+    # V0 warns where a sequence is too short for the items of the largest size
+    profiled_tokens: int | None = None
+    embedding_tokens: int | None = None
+    image_tokens: int | None = None
+    video_tokens: int | None = None
+    audio_tokens: int | None = None
 
 
 _SENTENCES = (
@@ -149,6 +155,7 @@ _SENTENCES = (
     Sentence("CuMemAllocator: sleep freed", Sleep, {"phase": "asleep"}),
     Sentence("seconds to wake up", Sleep, {"phase": "awake"}, bare=True),
     Sentence("Encoder cache will be initialized with a budget of", EncoderProfile),
+    Sentence("The sequence length used for profiling", EncoderProfile, lines=2, needs="embedding_tokens"),
 )
 
 _CLAUSES = {
@@ -193,6 +200,11 @@ _CLAUSES = {
     "backed_up": values(backed_up_bytes=bytes_of),
     "discarded": values(discarded_bytes=bytes_of),
     "encoder_budget": values(budget_tokens=count_of),
+    "profiled_length": values(profiled_tokens=count_of),
+    "embeddings": values(embedding_tokens=count_of),
+    "of_images": values(image_tokens=count_of),
+    "of_videos": values(video_tokens=count_of),
+    "of_audio": values(audio_tokens=count_of),
     "encoder_items": values(items=count_of, modality=str),
 }
 
