@@ -109,7 +109,7 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
 
 
 def _healthy(report: Report) -> Iterator[RenderableType]:
-    if report.errors and not report.stats.files:
+    if report.errors and not report.stats.bytes:
         yield _line(("NOTHING READ", "bold yellow"))
         return
     where = f" in {report.stats.files} files" if report.stats.files > 1 else ""
@@ -121,7 +121,7 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     yield _verdict(report, incident, best)
     if best is not None:
         yield from _diagnosis(best, page)
-    if incident.trajectory and page.verbose:
+    if page.verbose and incident.trajectory and incident.trajectory["points"]:
         yield _growth(incident.trajectory)
     for ledger in incident.ledger[: page.some(1)]:
         yield Text()
