@@ -202,13 +202,13 @@ def _kubernetes(page: Page, index: int) -> Event:
     own = _figures("\n".join([line.text, *(text for text in below[:8])]))
     beside = _figures("\n".join([*above[-8:], line.text]))
     under, over = _figures("\n".join(below)), _figures("\n".join(above))
-    exit_code = own.get("exit_code") or beside.get("exit_code")
+    exit_code = _count(own, "exit_code")
     return LimitKill(
         at=_place(page, [line]),
         time=line.mark.time,
         manager="docker" if '"OOMKilled":' in line.text else "kubernetes",
         reason="OOMKilled",
-        exit_code=int(exit_code[0]) if exit_code else None,
+        exit_code=exit_code if exit_code is not None else _count(beside, "exit_code"),
         limit_bytes=_quantity(under.get("limit") or over.get("limit")),
         requested_bytes=_quantity(under.get("requested") or over.get("requested")),
         used_bytes=_quantity(under.get("exact") or under.get("used") or over.get("used")),
@@ -236,11 +236,10 @@ def _pod(text: str) -> str | None:
 def _pressure(page: Page, index: int) -> Event:
     line = page.lines[index]
     figures = _figures(line.text)
-    pid = figures.get("victim_pid", ())
     return NodePressure(
         at=_place(page, [line]),
         time=line.mark.time,
-        process=Process(pid=int(pid[0]) if pid else None, name=figures.get("victim", (None,))[0]),
+        process=Process(pid=_count(figures, "victim_pid"), name=figures.get("victim", (None,))[0]),
         reason="SystemOOM" if "System OOM" in line.text else "Evicted",
         container=figures.get("container", (None,))[0],
         used_bytes=_quantity(figures.get("used")),
