@@ -85,6 +85,8 @@ def _wrong_sign(knob: Knob, crash: Crash) -> str | None:
     """Why the knob would make it worse, or is meant for the other memory."""
     pool = crash.pool
     spent = _RAM if pool in _RAM else {pool}
+    if pool == "scheduling" and pool in knob.spends:
+        return "it asks the cluster for more, which it does not have"
     if spent & set(knob.spends):
         return f"it spends {_words(pool)}, which is what ran out"
     if pool in _HOST and not _relieves(knob, pool):
@@ -146,6 +148,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         relieves=knob.relieves,
         spends=knob.spends,
         cost=knob.cost,
+        reference=answer.reference,
     )
 
 

@@ -24,6 +24,7 @@ from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.units import show
 
 _WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
+_REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
@@ -144,7 +145,7 @@ def more_gpus(case: Case) -> Answer:
 def pin_version(case: Case) -> Answer:
     known = _regression(case.crash)
     if known is None:
-        return None
+        return _no_known_regression(case.crash)
     package = known.affected.package
     now = case.crash.context.frameworks.get(package)
     more = "; ".join(known.references[:2])
@@ -157,7 +158,23 @@ def pin_version(case: Case) -> Answer:
         derivation=f"affected: {package} {_affected(known)} ({more})",
         snippet=f"pip install '{known.cure}'" if re.fullmatch(r"[\w\-]+[=><]=[\d.]+(?:post\d+)?", known.cure) else None,
         assumes=_printed(case.crash, known),
+        reference=_address(known.references[0]),
     )
+
+
+def _no_known_regression(crash: Crash) -> Answer:
+    """Where no known case fits, the newest fixes are the best guess."""
+    used = [f"{name} {version}" for name, version in crash.context.frameworks.items() if version and name != "python"]
+    if not used:
+        return None
+    return Proposal(
+        action=f"Try a later release of what runs here ({', '.join(used[:4])}): no regression that we know fits"
+    )
+
+
+def _address(reference: str) -> str | None:
+    match = _REFERENCE.fullmatch(reference)
+    return f"https://github.com/{match[1]}/issues/{match[2]}" if match else None
 
 
 def _affected(known: Regression) -> str:

@@ -390,15 +390,18 @@ def _pipeline(crash: Crash) -> tuple[str, ...]:
 def half(case: Case) -> Answer:
     """Half of what it is now."""
     now = case.number()
-    if now is None:
+    if now is None or case.now is None:
         return None
     if now <= 1:
-        return Refusal(f"{case.name} is {now:g} already (line {case.now.line})" if case.now else "it is 1 already")
+        return Refusal(f"{case.now.name} is {now:g} already (line {case.now.line})")
     then = int(now) // 2
+    own = case.own_name()
     return Proposal(
-        action=f"Halve {case.now.name if case.now else case.name} from {now:g} to {then}",
+        action=f"Halve {case.now.name} from {now:g} to {then}",
         suggested=then,
         derivation=f"{now:g} / 2 = {then}",
+        setting=own,
+        snippet=case.own_spelling(then) if own is not None else None,
     )
 
 

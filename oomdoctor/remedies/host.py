@@ -31,7 +31,6 @@ OFFLOADS: Final = (
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 ROOM: Final = 0.8  # of a limit, to come to rest below it
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
-RAY_STORE_SHARE: Final = 0.3  # of the node's memory, Ray's default
 
 
 def threshold_bytes(crash: Crash) -> int | None:
@@ -227,7 +226,10 @@ def smaller_store(case: Case) -> Answer:
         action=f"Cap Ray's object store at {show(then)}",
         suggested=then,
         derivation=f"{share:.0%} of the node's {show(total)} = {then} bytes",
-        assumes=() if now is not None else ("it has 30 % of the node now, Ray's default: the log does not say",),
+        assumes=(
+            "a tenth is a guess: `ray memory` shows what is in use",
+            *(() if now is not None else ("it has 30 % of the node now, Ray's default: the log does not say",)),
+        ),
     )
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from oomdoctor.incident.model import Crash, Setting, Value
+from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.spellings import Spelling
+
+_NAME: Final = late(r"[\w.\-]{1,120}")
+_SYNONYMS: Final = {"max_seq_len": "max_model_len"}  # what vLLM's dump calls it
+_HYDRA: Final = frozenset({"verl", "simplerl-reason", "open-reasoner-zero", "nemo-rl", "skyrl", "areal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,20 @@ class Case:
             return self.row.setting
         return self.now.name if self.now is not None else self.knob
 
+    def own_name(self) -> str | None:
+        """The log's own name, where it is another option than the framework's usual one."""
+        if self.now is None or self.row is None or not _NAME.fullmatch(self.now.name):
+            return None
+        stated, usual = (name.rsplit(".", 1)[-1] for name in (self.now.name, self.row.key))
+        return None if stated == usual or _SYNONYMS.get(stated) == usual else self.now.name
+
+    def own_spelling(self, value: Value) -> str | None:
+        """The log's own option with another value."""
+        if self.now is None or self.row is None:
+            return None
+        hydra = "." in self.now.name or self.row.framework in _HYDRA
+        return f"{self.now.name}={value}" if hydra else f"--{self.now.name} {value}"
+
     def number(self) -> float | None:
         value = self.now.value if self.now is not None else None
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -42,6 +62,7 @@ class Proposal:
     assumes: tuple[str, ...] = ()
     snippet: str | None = None
     setting: str | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

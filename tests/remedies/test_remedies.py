@@ -282,6 +282,14 @@ def test_allocator_settings_not_twice_and_not_with_sleep(setting: str) -> None:
     assert rejected_advice(crashes_of(log)[0])
 
 
+def test_another_option_than_the_usual_one_keeps_its_own_name() -> None:
+    log = "python -m openrlhf.cli.x --micro_rollout_batch_size 16\n" + cuda()
+    remedy = advise(log, "smaller-microbatch")[0]["smaller-microbatch"]
+    assert (remedy.setting, remedy.snippet) == ("micro_rollout_batch_size", "--micro_rollout_batch_size 8")
+    dump = "{'actor_rollout_ref': {'rollout': {'micro_rollout_batch_size; rm -rf ~': 4}}}\n" + cuda()
+    assert ";" not in (advise(dump, "smaller-microbatch")[0]["smaller-microbatch"].snippet or "")
+
+
 def test_nothing_is_killed_blindly() -> None:
     log = cuda().replace("Including", "Process 4711 has 8.00 GiB memory in use. Including")
     remedy = advise(log, "free-the-gpu")[0]["free-the-gpu"]
