@@ -97,7 +97,7 @@ def _knobs(crash: Crash) -> tuple[str, ...]:
 def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
     if crash.stage in ("model_load", "optimizer_step") or phase(crash) in ("load", "optimizer"):
         return RuledOut("it failed while loading or in the optimizer's step, when no activations are held")
-    own = crash.root.around.trace and not innermost(crash, _NOT_ITS_OWN)
+    own = crash.root.around.trace and not innermost(crash, _NOT_ITS_OWN) and not in_engine(crash)
     if crash.stage == "unknown" and own:
         return Finding(
             weight=0.4,
