@@ -14,7 +14,6 @@ from oomdoctor.units import GIB
 WEIGHT_BYTES: Final = 2
 STATES_BYTES: Final = 18  # weights' gradients, fp32 gradients, master weights, Adam
 ADAM_OFFLOAD_BYTES: Final = 12  # master weights and Adam's two states
-FSDP_STATES_BYTES: Final = 16  # fp32 weights and gradients, Adam
 
 
 def states_on_gpu(parameters: int, shards: int, stage: int, *, optimizer_offloaded: bool = False) -> int:

@@ -517,12 +517,7 @@ def limit_multimodal(case: Case) -> Answer:
     """Only where something sees or hears."""
     crash = case.crash
     profiled = crash.first(EncoderProfile)
-    if (
-        profiled is None
-        and case.now is None
-        and crash.in_trace(_ENCODERS) is None
-        and crash.mentions(_ENCODERS) is None
-    ):
+    if profiled is None and case.now is None and crash.in_trace(_ENCODERS) is None and not _sees(crash):
         return Skip()
     if profiled is not None and profiled.items and profiled.items > 1 and profiled.modality:
         return Proposal(

@@ -130,7 +130,7 @@ def less_offload(case: Case) -> Answer:
     one = switched_on[0]
     names = ", ".join(s.name for s in switched_on)
     row = case.row if case.row is not None and case.row.key == one.name else None
-    derivation, assumes = _adam(crash) if "adam" in one.name or "optimizer" in one.name else (None, ())
+    derivation, assumes = _taken(crash, one.name)
     return Proposal(
         action=f"Take back what puts GPU memory into host RAM: {names}",
         current=one.value,
@@ -139,6 +139,25 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _taken(crash: Crash, name: str) -> tuple[str | None, tuple[str, ...]]:
+    """What the switch takes of the node's memory."""
+    if "adam" in name or "optimizer" in name:
+        return _adam(crash)
+    return _copies(crash) if "sleep" in name and "deepspeed" not in name else (None, ())
+
+
+def _copies(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
+    size = size_of_model(crash)
+    engines = crash.setting("vllm_num_engines", "vllm.num_engines")
+    if size is None or engines is None or not isinstance(engines.value, int) or engines.value < 1:
+        return None, ()
+    amount = arithmetic.sleep_copies(size.parameters, engines.value)
+    return (
+        f"{engines.value} engines x 2 bytes x {size.billions} = {show(amount)} of copies while they sleep",
+        (size.source, "sleep level 1, all engines on one node, before page-locked rounding"),
     )
 
 

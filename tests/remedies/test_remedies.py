@@ -184,6 +184,11 @@ def test_sequences_are_halved_from_the_warm_up() -> None:
     assert (remedy.current, remedy.suggested) == (1024, 512)
 
 
+def test_media_are_limited_only_where_something_sees() -> None:
+    assert not advise("vllm serve org/Text-7B\n" + cuda(), "limit-multimodal")[0]
+    assert advise("vllm serve Qwen/Qwen2.5-VL-7B-Instruct\n" + cuda(), "limit-multimodal")[0]
+
+
 # the host
 
 
@@ -214,6 +219,15 @@ def test_offload_that_is_on_is_taken_back() -> None:
     assert remedy.setting == "adam_offload"
     assert remedy.derivation is not None
     assert "12 bytes x 7.62 B parameters" in remedy.derivation
+
+
+def test_copies_of_sleeping_engines() -> None:
+    remedy = advise(OPENRLHF.format("--vllm_num_engines 8 --vllm_enable_sleep") + HOG, "less-offload")[0][
+        "less-offload"
+    ]
+    assert remedy.setting == "vllm_enable_sleep"
+    assert remedy.derivation is not None
+    assert "8 engines x 2 bytes x 7.62 B parameters = 113.48 GiB" in remedy.derivation
 
 
 def test_swap_space_in_a_hydra_dump() -> None:
