@@ -9,6 +9,7 @@ from typing import Final
 from oomdoctor.families.event import Event, Lookalike, Read, Role
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.incident.roles import role_of
 from oomdoctor.incident.stage import stage_of
 
 # Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.
@@ -38,7 +39,7 @@ class Gathered:
 
     def add(self, read: Read) -> None:
         if isinstance(read, Lookalike):
-            self.lookalikes.setdefault(f"{read.why} {read.at.text}", read)
+            self.lookalikes.setdefault(read.why, read)
             return
         identity = read.identity()
         known = self.events.get(identity)
@@ -65,15 +66,20 @@ def _fuller(first: Event, again: Event) -> Event:
 
 def crashes(gathered: Gathered, context: Context, trajectories: Sequence[Trajectory] = ()) -> tuple[Crash, ...]:
     """The crashes of the log: those that show a memory failure first, each group in the order of the log."""
-    events = [_staged(event) for event in gathered.events.values()]
+    events = [_placed(event) for event in gathered.events.values()]
     lookalikes = tuple(gathered.lookalikes.values())
     groups = _groups(events)
     built = [_crash(group, events, groups, context, trajectories, lookalikes) for group in groups]
     return tuple(sorted(built, key=_severity))
 
 
-def _staged(event: Event) -> Event:
-    return event if event.stage != "unknown" else replace(event, stage=stage_of(event))
+def _placed(event: Event) -> Event:
+    """The event with the stage and the role that its surroundings and its process's name tell."""
+    stage = event.stage if event.stage != "unknown" else stage_of(event)
+    process = event.process
+    if process.name and process.role is None:
+        process = replace(process, role=role_of(process.name))
+    return replace(event, stage=stage, process=process)
 
 
 def _groups(events: Sequence[Event]) -> list[list[Event]]:
