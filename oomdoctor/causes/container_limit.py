@@ -21,6 +21,8 @@ _WHO = {
     "sge": "Grid Engine",
     "htcondor": "HTCondor",
     "yarn": "YARN",
+    "aws": "AWS",
+    "vertex": "Vertex AI",
 }
 
 

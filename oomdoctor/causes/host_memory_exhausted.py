@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, percent, raylet_log, used_bytes, victim
-from oomdoctor.families.container import NodePressure
+from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
@@ -13,6 +13,8 @@ from oomdoctor.units import show
 
 # The killed worker's own share from which it says something about who held the memory.
 TELLING = 0.15
+# Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
+OF_THE_MACHINE = ("dmesg -T | grep -B 400 -i 'killed process'", "ps aux --sort=-rss | head -20")
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -32,10 +34,11 @@ def judge(crash: Crash) -> Judgement | None:
     kill = crash.first(NodeOutOfMemory)
     if kill is not None:
         return _without_table(crash, kill)
-    for kind in (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, KillCount, WorkerDeath):
+    for kind in (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath):
         event = crash.first(kind)
         if event is not None and event.strength >= 2 and event.pool == "host_ram":
-            return Finding(weight=0.35, why=_words(crash), evidence=(event,), next_evidence=raylet_log(crash))
+            ask = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
+            return Finding(weight=0.35, why=_words(crash), evidence=(event,), next_evidence=ask)
     return None
 
 

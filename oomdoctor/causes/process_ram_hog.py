@@ -17,7 +17,7 @@ from oomdoctor.causes.host import (
 )
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
-from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
@@ -74,7 +74,7 @@ def _ray(memory: NodeMemory) -> bool:
 def _killed_by_kernel(crash: Crash) -> Judgement | None:
     kill = crash.first(KernelKill)
     if kill is None or kill.anon_rss_bytes is None:
-        return None
+        return _killed_early(crash)
     own = kill.anon_rss_bytes + (kill.shmem_rss_bytes or 0)
     total = kill.limit_bytes or total_bytes(crash)
     who = f"{kill.process.name or 'A process'} (PID {kill.process.pid})"
@@ -89,6 +89,16 @@ def _killed_by_kernel(crash: Crash) -> Judgement | None:
         return RuledOut(f"{words}: {percent(share)} of {show(total)}")
     why = f"{words}: {percent(share)} of {show(total)}."
     return Finding(weight=0.85, why=why, evidence=(kill,), knobs=_of_training(crash))
+
+
+def _killed_early(crash: Crash) -> Judgement | None:
+    """earlyoom takes the process with the worst score, and says what it held."""
+    kill = next((event for event in crash.every(UserspaceKill) if (event.rss_bytes or 0) >= LARGE), None)
+    if kill is None or kill.rss_bytes is None:
+        return None
+    who = f"{kill.process.name or 'A process'} (PID {kill.process.pid})"
+    why = f"{who} held {show(kill.rss_bytes)} when {kill.killer} ended it; how much the machine has is not in the log."
+    return Finding(weight=0.55, why=why, evidence=(kill,), knobs=_of_training(crash))
 
 
 def _of_training(crash: Crash) -> tuple[str, ...]:

@@ -300,7 +300,8 @@ def _yarn(page: Page, index: int) -> Event:
 
 def _notebook(page: Page, index: int) -> Event:
     line = page.lines[index]
-    return LimitKill(at=_place(page, [line]), time=line.mark.time, manager="notebook", strength=2)
+    # What such a service gives is a machine of its own.
+    return LimitKill(at=_place(page, [line]), time=line.mark.time, manager="notebook", strength=2, pool="host_ram")
 
 
 def _over(page: Page, line: Line, manager: str, used: int | None, limit: int | None, *, virtual: bool) -> LimitKill:

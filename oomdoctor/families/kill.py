@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoctor import grammars
@@ -17,6 +16,8 @@ from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained, told
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
 from oomdoctor.families.sentences import process_of
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 SIGBUS: Final = "SIGBUS"
@@ -71,7 +72,7 @@ _CODES: Final = r"(?:-9|137|-7|135|-11|139|-6|134|-15|143)\b(?!\.\d)"
 
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
-    (reporter, re.compile("|".join(patterns)))
+    (reporter, late("|".join(patterns)))
     for reporter, *patterns in (
         ("torchrun", r"\bfailed \(exitcode: -?\d"),
         ("subprocess", r"died with <Signals\.SIG[A-Z]{3,5}: \d", r"returned non-zero exit status (?:-9|137|247)\b"),
@@ -134,7 +135,7 @@ _SIGNAL_OF_WORD: Final = {
     "Bus error": SIGBUS, "Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT", "Terminated": "SIGTERM",
     **{name: name for name in _SIGNALS.values()},
 }  # fmt: skip
-_WORDS = re.compile("|".join(sorted(_SIGNAL_OF_WORD, key=len, reverse=True)))
+_WORDS = late("|".join(sorted(_SIGNAL_OF_WORD, key=len, reverse=True)))
 
 _NOT_MEMORY: Final = {
     "SIGHUP": "told to stop (SIGHUP: the terminal or session was closed), not killed for memory",
@@ -143,13 +144,13 @@ _NOT_MEMORY: Final = {
     "SIGSEGV": "a crash at a bad address (SIGSEGV), not a memory shortage",
     "SIGTERM": "told to stop (SIGTERM), not killed for memory",
 }
-_REFUSED = re.compile(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
+_REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
-_ENTRY = re.compile(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
-_FIELD = re.compile(r"^\s{0,8}(rank|host|exitcode|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
-_RULE = re.compile(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
-_RANK = re.compile(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
-_EXIT = re.compile(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
+_ENTRY = late(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
+_FIELD = late(r"^\s{0,8}(rank|host|exitcode|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
+_RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
+_RANK = late(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
+_EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -278,7 +279,7 @@ def _container_says(page: Page, index: int) -> bool:
 
 
 def _deepspeed(page: Page, index: int) -> Iterator[Read]:
-    """ "Killing subprocess" stands there after every failure of any rank; the exit code may be a survivor's, and the
+    """DeepSpeed ends all subprocesses after every failure of any rank; the exit code may be a survivor's, and the
     command line beside it is always the last rank's."""
     lines: list[Line] = []
     subprocesses: list[int] = []
