@@ -270,7 +270,13 @@ def test_a_reader_that_goes_away_is_no_news(logs: Path) -> None:
 
 def test_ctrl_c_while_waiting_for_a_pipe() -> None:
     with subprocess.Popen(
-        [*COMMAND, "diagnose"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+        [*COMMAND, "diagnose"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        # a shell has its background jobs ignore it, and the tests may be run by one
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdin is not None
         process.stdin.write(HEALTHY.encode())
