@@ -69,6 +69,7 @@ _OUT_OF_MEMORY = tuple(
         ("CuPy", _CUPY),
         ("bitsandbytes", r"^\W{0,4}Error out of memory at line \d{1,6} in file"),
         ("ggml", r"allocating (?P<tried_mib>[\d.]{1,20}) MiB on device \d{1,3}: \w{3,4}Malloc failed: out of memory"),
+        ("ggml", r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory"),  # 2023
         ("ggml", rf"ggml_vulkan: Device memory allocation of size (?P<tried>{_NUMBER}) failed"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
@@ -176,6 +177,7 @@ FAMILY = Family(
         "Malloc failed: out of memory",
         "pinned memory: out of memory",
         "ggml_vulkan: Device memory",
+        "error 2 at ",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
         "_STATUS_NOT_INITIALIZED",
