@@ -276,7 +276,7 @@ def test_ctrl_c_while_waiting_for_a_pipe() -> None:
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
         # a shell has its background jobs ignore it, and the tests may be run by one
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as process:
         assert process.stdin is not None
         process.stdin.write(HEALTHY.encode())
