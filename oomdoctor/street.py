@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -24,8 +25,13 @@ def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterat
     """The pages worth reading of all logs, one after the other, each with the slice it was cut from."""
     anchors = tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
     for source in sources:
-        for piece in scan.slices(_counted(source, sources, progress), anchors, ends=source.ends):
+        left_out: Counter[bytes] = Counter()
+        for piece in scan.slices(_counted(source, sources, progress), anchors, ends=source.ends, left_out=left_out):
             yield streams.page(source.name, piece.first_line, piece.data), piece
+        source.notes += [
+            f'{source.name}: "{anchor.decode()}" stands in it so often that {count:,} places were not read'
+            for anchor, count in sorted(left_out.items())
+        ]
 
 
 def _counted(source: Source, sources: Sequence[Source], progress: Progress | None) -> Iterator[bytes]:
