@@ -98,6 +98,8 @@ def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
         yield LedgerRow("processes the driver does not list", card.unaccounted_bytes, "derived", line)
     if card.non_torch_bytes is not None:
         yield LedgerRow("this process outside PyTorch", card.non_torch_bytes, "derived", line)
+    elif card.own_bytes is not None:
+        yield LedgerRow("this process", card.own_bytes, "printed", line)
     elif card.others_bytes is None and card.beyond_bytes is not None:
         yield LedgerRow("outside PyTorch, and other processes", card.beyond_bytes, "derived", line)
     if event.private_pools_bytes:
