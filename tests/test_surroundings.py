@@ -229,3 +229,39 @@ def test_what_stands_around_is_kept_for_stages_and_causes() -> None:
     log = page("a", 1, b"one\ntwo\nCUDA out of memory\nthree\n")
     found = around(log, 2)
     assert (found.before, found.after) == (("one", "two"), ("three", ""))
+
+
+def test_frames_without_their_head_may_follow_the_quoted_error() -> None:
+    text = f"""\
+{OOM}
+
+│ ❱ 88 │   │   self.optimizer.step()
+│ /env/torch/optim/adamw.py:412 in _multi_tensor_adamw
+│   411 │   │   torch._foreach_div_(roots, corrections)
+│ ❱ 412 │   │   denominators = torch._foreach_add(roots, eps)"""
+    assert [frame.code for frame in trace(text)] == [
+        "self.optimizer.step()",
+        "denominators = torch._foreach_add(roots, eps)",
+    ]
+
+
+def test_what_follows_further_below_is_not_the_quoted_errors() -> None:
+    between = "\n".join(["epoch 3 begins"] * 8)
+    assert functions(f'{OOM}\n{between}\n  File "/app/eval.py", line 20, in later\n    pass') == []
+
+
+def test_the_arrow_tells_the_line_where_a_rich_paste_begins_below_its_head() -> None:
+    text = f"""\
+│   301 │   scale=1.0)
+│ ❱ 302 │   weights = scores.softmax(dim=-1)
+│   303 │   weights = weights.to(values.dtype)
+{OOM}"""
+    assert trace(text) == (Frame("", 0, "", "weights = scores.softmax(dim=-1)"),)
+
+
+def test_a_head_that_has_lost_its_first_word_is_a_frame() -> None:
+    text = f"""\
+tagger.py", line 61, in log_sum_exp
+    return top + torch.log(sums)
+{OOM}"""
+    assert functions(text) == ["log_sum_exp"]

@@ -70,6 +70,8 @@ def judge(crash: Crash) -> Judgement | None:
         weight, against = 0.5, ("the innermost frames work on the logits",)
     if isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
         weight, against = 0.45, (*against, "a library beside the framework was refused")
+    if crash.stage == "eval" and phase(crash) is None and crash.root.around.trace:
+        weight, against = 0.5, (*against, "no frame of the model is in the traceback")
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     share = it.share(mine)
     if share is not None and share < 0.5:
@@ -117,6 +119,8 @@ def _where(crash: Crash) -> str | None:
         return None
     if crash.stage in ("forward", "backward"):
         return crash.stage
+    if innermost(crash, ATTENTION, 2):
+        return "forward"
     return "forward" if crash.stage in COMPUTING else None
 
 

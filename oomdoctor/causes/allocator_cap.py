@@ -7,7 +7,14 @@ from oomdoctor.causes.gpu import card, refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import GIB, show
+from oomdoctor.patterns import late
+from oomdoctor.units import GIB, MIB, show
+
+# Sizes are printed with two decimals: a sum of GiB may be off by this much.
+ROUNDING = GIB // 100
+# "amdgpu: 15360M of VRAM memory ready", "amdgpu: VRAM: 98304M 0x..."
+_DRIVERS_VRAM = late(r"\b(?:VRAM: (\d{3,9})M\b|(\d{3,9})M of VRAM memory ready)")
+TIMES_VISIBLE = 2  # so many times what the framework sees: no reserve of the driver's explains it
 
 # Intel's drivers refuse a single allocation of 4 GiB and more unless they are told otherwise.
 XPU_LARGEST = 4 * GIB
@@ -31,7 +38,7 @@ def judge(crash: Crash) -> Judgement | None:
         )
     if event.device == "MPS":
         return _watermark(event, it)
-    return _fraction(event, it)
+    return _fraction(event, it) or _part_of_the_card(event, it)
 
 
 def _fraction(event: DeviceOutOfMemory, it: Card) -> Judgement | None:
@@ -39,15 +46,34 @@ def _fraction(event: DeviceOutOfMemory, it: Card) -> Judgement | None:
         return None
     sum_ = it.reserved_bytes + it.tried_bytes
     figures = f"{show(it.reserved_bytes)} reserved + {show(it.tried_bytes)} asked for = {show(sum_)}"
-    if sum_ <= it.allowed_bytes:
-        return RuledOut(f"{figures}, within the {show(it.allowed_bytes)} allowed")
     beside = it.free_bytes is not None and it.free_bytes >= it.tried_bytes
+    if sum_ + (ROUNDING if beside else 0) <= it.allowed_bytes:
+        return RuledOut(f"{figures}, within the {show(it.allowed_bytes)} allowed")
     return Finding(
         weight=0.94 if beside else 0.6,
-        why=f"{figures}, over the {show(it.allowed_bytes)} that this process is allowed"
+        why=f"{figures}, {'over' if sum_ > it.allowed_bytes else 'up to'} the {show(it.allowed_bytes)} that this "
+        "process is allowed"
         + (f", while {show(it.free_bytes)} of the card are free." if beside and it.free_bytes is not None else "."),
         evidence=(event,),
         against=() if beside else ("the card itself had no room either",),
+    )
+
+
+def _part_of_the_card(event: DeviceOutOfMemory, it: Card) -> Finding | None:
+    """The driver tells of far more memory than the framework sees: a carve-out, a partition or an allocator's limit."""
+    around = event.around
+    told = next((m for line in (*around.before, *around.below) if (m := _DRIVERS_VRAM.search(line[:400]))), None)
+    if told is None or not it.total_bytes:
+        return None
+    there = int(told[1] or told[2]) * MIB
+    if there < TIMES_VISIBLE * it.total_bytes:
+        return None
+    return Finding(
+        weight=0.8,
+        why=f"The driver tells of {show(there)} of device memory, and the framework sees {show(it.total_bytes)} of it: "
+        f"{_tried(it)} were refused by what hides the rest from it.",
+        evidence=(event,),
+        knobs=("fix-environment", "raise-allocator-cap", "pin-version"),
     )
 
 

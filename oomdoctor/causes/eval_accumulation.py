@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import asked, card, innermost, refusal
+from oomdoctor.causes.gpu import asked, card, in_engine, innermost, phase, refusal
 from oomdoctor.incident.model import Crash
 
 _GATHERING = (
@@ -17,8 +17,8 @@ _EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validatio
 def judge(crash: Crash) -> Judgement | None:
     gathering = innermost(crash, _GATHERING)
     evaluating = crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None
-    event = refusal(crash)
-    if event is None:
+    event = refusal(crash) or crash.root
+    if not crash.proven:
         return None
     if gathering is not None and evaluating:
         return Finding(
@@ -26,6 +26,16 @@ def judge(crash: Crash) -> Judgement | None:
             why=(
                 f"It failed where the evaluation joins what it has predicted so far ({gathering}): "
                 f"{asked(card(crash))}. All of it is kept on the device until the end."
+            ),
+            evidence=(event,),
+            stage="eval",
+        )
+    if evaluating and crash.root.around.trace and phase(crash) is None and not in_engine(crash):
+        return Finding(
+            weight=0.6,
+            why=(
+                f"It failed in the evaluation's own code, not in the model: {asked(card(crash))}. What it works on are "
+                f"the predictions of many batches, kept on the device."
             ),
             evidence=(event,),
             stage="eval",

@@ -15,6 +15,7 @@ from oomdoctor.causes.gpu import (
     phase,
     refusal,
 )
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -23,6 +24,7 @@ from oomdoctor.units import show
 
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
 OWN_PART = 0.5
+EMPTY = 0.05  # of the card: less than a context and a few buffers
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -39,6 +41,8 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     loading = _loading(crash)
     if loading is None:
+        if larger := _larger_than_the_card(crash, event):
+            return larger
         went_on = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
         return RuledOut("the weights were on the card: the job had got beyond loading") if went_on else None
     it = card(crash)
@@ -54,6 +58,23 @@ def judge(crash: Crash) -> Judgement | None:
         why=f"The card filled up {loading}: {asked(it)}.{holds}",
         evidence=(event,),
         stage="model_load" if crash.stage == "unknown" else None,
+    )
+
+
+def _larger_than_the_card(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
+    """One piece larger than the whole card, and nothing of this process on it yet: no batch has been computed."""
+    it = card(crash)
+    if it.tried_bytes is None or it.total_bytes is None or it.tried_bytes <= it.total_bytes:
+        return None
+    held = it.own_bytes or it.reserved_bytes or it.allocated_bytes or 0
+    if held >= EMPTY * it.total_bytes or phase(crash) in ("backward", "optimizer"):
+        return None
+    return Finding(
+        weight=0.45,
+        why=f"{show(it.tried_bytes)} were asked for in one piece, more than the {show(it.total_bytes)} of the whole "
+        f"card, with {show(held)} of this process on it.",
+        evidence=(event,),
+        against=("one tensor of a wrong shape can be as large",),
     )
 
 

@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import asked, card, phase, refusal
 from oomdoctor.incident.model import Crash
 
-_FIRST_STEP = r"_init_group|zeros_like\(|exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
+_FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
 
 
 def judge(crash: Crash) -> Judgement | None:

@@ -12,11 +12,15 @@ BEFORE = 60
 AFTER = 40
 # A traceback of thirty frames, each with its code and its carets, chained once
 TRACEBACK = 240
+# Lines of source that rich and IPython show of a frame
+EXCERPT = 12
 # Lines that an exception's own text may take before the words that made the event
 MESSAGE = 12
+# Lines between a message that is quoted first and the frames of its traceback, where no head stands between
+QUOTED = 6
 
 # The comma is missing where faulthandler prints.
-_FRAME = late(r'\s{0,200}File "([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})')
+_FRAME = late(r'(?:\s{0,200}File "|(?=[\w./-]{1,200}\.py", line ))([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})')
 _RICH_FRAME = late(r"((?:/|~|\.|[A-Za-z]:\\)[^:\n]{0,400}):(\d{1,7}) in (\S{1,200})")
 # "File ~/train.py:20, in Trainer.step(self, batch)", before IPython 8 "~/train.py in step(self, batch)"
 _NOTEBOOK_FRAME = late(
@@ -73,6 +77,8 @@ def _beheaded(lines: Sequence[Line]) -> list[Frame]:
     first = next(
         (position for position, line in enumerate(lines) if _is_frame(line.text) or _HEAD in line.text), len(lines)
     )
+    if pointed := _code_at_arrow(lines[:first], max(0, first - EXCERPT)):
+        return [Frame("", 0, "", pointed)]
     above = [line.text for line in lines[max(0, first - 3) : first] if line.text and not _CARETS.match(line.text)]
     return [Frame("", 0, "", above[-1].strip())] if above and above[-1].startswith("    ") else []
 
@@ -114,7 +120,7 @@ def _code(lines: Sequence[Line], position: int) -> str:
 
 def _code_at_arrow(lines: Sequence[Line], position: int) -> str:
     """The line with the arrow among those that rich and IPython show of the source."""
-    for line in lines[position : position + 12]:
+    for line in lines[position : position + EXCERPT]:
         if match := _ARROW.match(line.text):
             return match[1].strip(" │")
         if _is_frame(line.text):
@@ -123,12 +129,24 @@ def _code_at_arrow(lines: Sequence[Line], position: int) -> str:
 
 
 def _printed_behind(text: str, after: Sequence[Line]) -> tuple[Frame, ...]:
-    """The frames where the message comes first: loggers that print the exception before its traceback, faulthandler."""
+    """The frames where the message comes first: loggers that print the exception before its traceback, faulthandler,
+    and people who quote the error before they paste the rest, often without its head."""
     if _EXCEPTION.search(text) is None:
         return ()
     heads = (text, *(line.text for line in after[:3]))
     head = next((line for line in heads if _HEAD in line or _HEAD_REVERSED in line), None)
-    if head is None:
+    if head is None and not _begins_with_frame(after):
         return ()
-    found = [frame for position in range(len(after)) if (frame := _frame(after, position)) is not None]
-    return tuple(found if _HEAD in head else found[::-1])
+    found = [] if head is not None else _beheaded(after)
+    found += [frame for position in range(len(after)) if (frame := _frame(after, position)) is not None]
+    return tuple(found[::-1] if head is not None and _HEAD_REVERSED in head else found)
+
+
+def _begins_with_frame(after: Sequence[Line]) -> bool:
+    """Whether a traceback without its head follows; with one it is that of whatever failed next."""
+    for line in after[:QUOTED]:
+        if _HEAD in line.text:
+            return False
+        if _is_frame(line.text) or _ARROW.match(line.text):
+            return True
+    return False

@@ -132,7 +132,8 @@ _FUNCTIONS: Final = (
     # what every stage does
     (1, "forward", """
         forward forward_* call_impl conv_forward scaled_dot_product_attention softmax update_causal_mask attention mlp
-        logits cross_entropy* embedding linear matmul conversion_helper float_conversion fp16_to_fp32 float16_to_fp32
+        logits cross_entropy* embedding linear matmul
+        logsumexp log_sum_exp conversion_helper float_conversion fp16_to_fp32 float16_to_fp32
     """),
 )  # fmt: skip
 
@@ -207,13 +208,15 @@ _CODE: Final = (
         log_prob =
     """),
     (1, "forward", """
+        .softmax(
+        torch.baddbmm(
+        torch.bmm(
         F.linear(
         F.conv
         F.embedding(
-        F.softmax(
         F.layer_norm(
         F.cross_entropy(
-        F.scaled_dot_product_attention(
+        scaled_dot_product_attention(
     """),
 )  # fmt: skip
 

@@ -61,3 +61,24 @@ def test_apples_watermark_counts_what_others_hold() -> None:
         "18.13 GB). Tried to allocate 1.90 GB on private pool."
     )
     assert finding(CAUSE, mps.format("4.00", "12.60")).weight > finding(CAUSE, mps.format("14.00", "2.60")).weight
+
+
+def test_a_cap_that_is_full_to_the_last_printed_digit() -> None:
+    full = {"tried": "2.00 MiB", "total": "191.98 GiB", "own": None, "allocated": "2034.40 MiB", "allowed": "2.10 GiB"}
+    assert finding(CAUSE, refused(**full, free="180.20 GiB", unallocated="114.00 MiB", device="HIP")).weight >= 0.9
+    assert "within" in ruled_out(CAUSE, refused(**full, free="180.20 GiB", unallocated="14.00 MiB", device="HIP"))
+
+
+APU = {"tried": "20.00 GiB", "total": "15.90 GiB", "own": None, "allocated": "0 bytes", "unallocated": "0 bytes"}
+
+
+def test_not_a_driver_that_tells_of_what_the_framework_sees() -> None:
+    line = refused(**APU, free="15.70 GiB", device="HIP")
+    assert says(CAUSE, line, "[drm] amdgpu: 16384M of VRAM memory ready") is None
+
+
+def test_a_driver_that_tells_of_far_more_than_the_framework_sees() -> None:
+    line = refused(**APU, free="15.70 GiB", device="HIP")
+    found = finding(CAUSE, line, "[    3.2] amdgpu 0000:03:00.0: amdgpu: VRAM: 65536M 0x0000008000000000 (65536M used)")
+    assert "64.00 GiB" in found.why
+    assert found.knobs[0] == "fix-environment"

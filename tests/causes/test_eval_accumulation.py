@@ -41,3 +41,15 @@ def test_the_newer_trainers_function_names_it() -> None:
         "return torch_pad_and_concatenate(tensors, new_tensors)",
     )
     assert ranking(*trace(EVALUATE, concat), refused(tried="3.20 GiB"))[0] == "eval-accumulation"
+
+
+def test_a_refusal_without_figures_says_as_much() -> None:
+    assert ranking(*trace(EVALUATE, JOIN), "RuntimeError: CUDA error: out of memory")[0] == "eval-accumulation"
+
+
+def test_the_evaluations_own_code_outweighs_the_models() -> None:
+    score = ("app/metrics.py", "rank_all", "scores[~known] += bias")
+    assert ranking(*trace(("app/metrics.py", "evaluate_all", "rank_all(scores)"), score), refused())[:2] == [
+        "eval-accumulation",
+        "activations",
+    ]

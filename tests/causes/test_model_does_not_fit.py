@@ -57,3 +57,13 @@ def test_a_compiled_program_whose_arguments_are_larger_than_the_device() -> None
     )
     assert "17.19 GiB, more than the device alone" in finding(CAUSE, *lines).why
     assert ranking(*lines)[0] == "model-does-not-fit"
+
+
+def test_one_piece_larger_than_an_empty_card() -> None:
+    empty = refused(tried="31.00 GiB", total="23.60 GiB", free="23.20 GiB", own="312.00 MiB", allocated="0 bytes")
+    assert ranking(empty)[0] == "model-does-not-fit"
+    assert finding(CAUSE, empty).against
+
+
+def test_not_one_piece_larger_than_a_card_that_is_in_use() -> None:
+    assert says(CAUSE, refused(tried="31.00 GiB", total="23.60 GiB", own="14.00 GiB", allocated="13.40 GiB")) is None

@@ -41,3 +41,8 @@ def test_a_later_step_that_needs_room_for_its_intermediates() -> None:
         "exp_avg_sq_sqrt = torch._foreach_sqrt(device_exp_avg_sqs)",
     )
     assert ranking(*trace(foreach), refused())[0] == "optimizer-states"
+
+
+def test_a_later_step_is_not_called_the_first() -> None:
+    foreach = ("torch/optim/adamw.py", "_multi_tensor_adamw", "denom = torch._foreach_add(exp_avg_sq_sqrt, eps)")
+    assert "took its step" in finding(CAUSE, *trace(foreach), refused()).why

@@ -29,6 +29,7 @@ def settings(log: str) -> dict[str, object]:
         "Try lowering --gpu-memory-utilization to free memory for weights, increasing --tensor-parallel-size",
         "Consider setting --max-model-len to a smaller value.",
         "try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.",
+        "Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations.",
         "1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)",
         "is equivalent to --gpu-memory-utilization=0.8840 without CUDA graph memory profiling",
         "usage: train.py [-h] [--model MODEL] [--zero_stage ZERO_STAGE]",
