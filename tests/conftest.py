@@ -4,7 +4,9 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update", action="store_true", help="write what the fixtures give now as expected; review the diff")
+    parser.addoption(
+        "--update", action="store_true", help="write what the fixtures give now as expected; review the diff"
+    )
 
 
 @pytest.fixture
