@@ -1,0 +1,47 @@
+"""Patterns do what `re` does, on short texts and long ones, and a hostile text cannot keep them busy."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from oomdoctor.patterns import LONG, late
+
+# Tries every way to split the run of letters before it gives up: with `re`, longer than anybody waits.
+HOSTILE = r"(?:a+)+!"
+BAIT = "a" * LONG + "b!"
+
+
+@pytest.mark.parametrize("filler", ["", "." * LONG])
+def test_short_and_long_texts_give_what_re_gives(filler: str) -> None:
+    text = f"{filler}pid=12, pid=345"
+    pattern = r"pid=(\d{1,9})"
+    found = late(pattern).search(text)
+    assert found is not None
+    expected = re.search(pattern, text)
+    assert expected is not None
+    assert (found[0], found[1], found.span()) == (expected[0], expected[1], expected.span())
+    assert [m[1] for m in late(pattern).finditer(text)] == ["12", "345"]
+    assert late(pattern).match(text, len(filler)) is not None
+    assert (late(pattern).match(text) is None) == bool(filler)
+    assert late(pattern).fullmatch(text) is None
+
+
+def test_flags_count_on_both_sides_of_the_border() -> None:
+    for text in ("OOM", "." * LONG + "OOM"):
+        assert late("oom", re.IGNORECASE).search(text)
+        assert late("oom").search(text) is None
+
+
+def test_a_hostile_text_does_not_match_instead_of_taking_for_ever() -> None:
+    assert late(HOSTILE).search(BAIT) is None
+    assert late(HOSTILE).match(BAIT) is None
+    assert late(HOSTILE).fullmatch(BAIT) is None
+    assert list(late(HOSTILE).finditer(BAIT)) == []
+
+
+def test_the_pattern_and_what_is_rarely_used_are_there() -> None:
+    assert late("a b").pattern == "a b"
+    assert late(r"\s+").split("a  b") == ["a", "b"]
+    assert late(r"\d").sub("#", "a1b2") == "a#b#"
