@@ -14,6 +14,7 @@ from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role, threshold, usage
 from oomdoctor.families.remote_call import caller
+from oomdoctor.families.surroundings import frames
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -124,11 +125,17 @@ _PART = late(
 LINES_OF_START: Final = 20
 _OF_START = late(r"Starting the Plasma object store with|IPC socket failed for pathname \S{1,300}plasma_store")
 _SPILLING = late(r"\b(?:Spilled|Restored) \d")
+_NO_SPACE: Final = "[Errno 28] No space left on device"
+_NAMES_A_PATH = late(r"No space left on device: ['\"<]?(.)")
+SPILLED_ABOVE: Final = 60
 
 _Found = Mapping[str, tuple[str, ...]]
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
+    if _NO_SPACE in page.lines[index].text:
+        yield from _no_space(page, index)
+        return
     above = page.lines[max(0, index - 2) : index]
     if "Current usage:" in page.lines[index].text and any("at capacity" in line.text for line in above):
         return  # read with the line above, which alone names its writer
@@ -143,10 +150,22 @@ def read(page: Page, index: int) -> Iterator[Read]:
         or _disk(found, about)
         or _shm(found, about)
         or _statistics(found, about)
-        or _spilling(found, about)
+    """The lines behind the /dev/shm warning of Ray before 0.8: how large the store is, and whether it came up."""
     )
     if event is not None:
         yield event
+
+
+def _no_space(page: Page, index: int) -> Iterator[Read]:
+    """A bare "no space" behind Ray's reports of spilling: the store's overflow has filled the disk."""
+    line = page.lines[index]
+    above = page.lines[max(0, index - SPILLED_ABOVE) : index]
+    raised = frames(page.before(index))
+    elsewhere = _NAMES_A_PATH.search(line.text) or (raised and "/ray/" not in raised[-1].file)
+    if elsewhere or not any("Spilled " in one.text and _SPILLING.search(one.text) for one in above):
+        return
+    about = _about(page, index, [line])
+    yield DiskFull(at=about.at, time=about.time, process=about.process)
 
 
 def _start_of_the_store(page: Page, index: int) -> str:
@@ -324,6 +343,7 @@ FAMILY = Family(
         "Allowing the Plasma store to use up to",
         "Spilled ",
         "Restored ",
+        _NO_SPACE,
     ),
     read=read,
 )
