@@ -14,6 +14,7 @@ NO_MACHINE = 8 * TIB  # more than the memory of any card, and of nearly any host
 LARGEST_HOST = 2 * TIB  # what a node with eight cards has
 MANY_HOSTS = 3 * TIB // 4
 USUAL_HOST = 64 * GIB
+FEW_HOSTS = 256 * GIB
 MANY_CARDS = 4  # times the card: possible for a tensor over all pairs of tokens, and odd
 
 
@@ -45,6 +46,13 @@ def _on_the_host(crash: Crash, event: HostAllocation) -> Judgement | None:
     tried, total = event.tried_bytes, crash.context.hardware.get("ram_bytes")
     if tried is None:
         return None
+    if FEW_HOSTS <= tried < MANY_HOSTS and not isinstance(total, int):
+        return Finding(
+            weight=0.5,
+            why=f"{show(tried)} were asked for in one piece, which few machines have: a shape or a count may be wrong.",
+            evidence=(event,),
+            against=("how much memory the machine has is not in the log",),
+        )
     if tried < MANY_HOSTS:
         return RuledOut(f"{show(tried)} is a size that machines have") if tried < USUAL_HOST else None
     has = f", {tried / total:.0f} times the machine's memory" if isinstance(total, int) and total else ""

@@ -9,6 +9,7 @@ from oomdoctor.causes.gpu import (
     LOGITS,
     MOVE,
     SAMPLER,
+    STRAW,
     VISION,
     asked,
     card,
@@ -138,7 +139,11 @@ def _in_engine(crash: Crash, root: Event, where: str) -> Judgement:
     )
 
 
-def _array(root: ArrayOutOfMemory) -> Finding:
+def _array(root: ArrayOutOfMemory) -> Finding | None:
+    if root.tried_bytes is not None and root.tried_bytes <= STRAW and not root.used_bytes:
+        return None  # the card was full before it
+    if root.limit_bytes and root.tried_bytes and root.tried_bytes > root.limit_bytes:
+        return None  # the process had been given too little of the card for even one array
     what = f" of shape {root.shape}" if root.shape else ""
     tried = f" of {show(root.tried_bytes)}" if root.tried_bytes else ""
     return Finding(

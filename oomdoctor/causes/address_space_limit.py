@@ -13,6 +13,8 @@ WINDOWS_COMMIT = 1455
 LARGE = 64 * GIB
 NO_MACHINE = 8 * TIB
 SMALL = 1 * GIB
+# Arrays of data come in such sizes on machines that are simply full.
+_MIDDLING = {"numpy": 0.4}
 
 _HEAPS = {"java": "the Java heap (-Xmx)", "node": "the JavaScript heap (--max-old-space-size)"}
 
@@ -70,7 +72,7 @@ def _by_size(crash: Crash, refused: HostAllocation, tried: int | None) -> Findin
     small = tried is not None and tried < SMALL
     asked = f" of {show(tried)}" if tried else ""
     return Finding(
-        weight=0.3 if large else 0.6 if small else 0.5,
+        weight=0.25 if large else 0.6 if small else _MIDDLING.get(refused.allocator, 0.5),
         why=f"An allocation{asked} on the host was refused. A full Linux machine kills a process instead of refusing: "
         f"this is how ulimit -v, vm.overcommit_memory=2 or (on Windows) the commit limit answer.",
         evidence=(refused,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes.host import LARGE
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
@@ -23,6 +24,8 @@ _SAID: Final = (
 )
 _CACHED: Final = late(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
 _PROCESSES: Final = late(r"\bnum_proc=(\d{1,5})\b")
+_TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
+FEATURES: Final = 1000
 MANY: Final = 64  # processes, each with its own batches and interpreter
 
 
@@ -46,6 +49,15 @@ def judge(crash: Crash) -> Judgement | None:
             evidence=(crash.root,),
             stage="data_load",
         )
+    table = next((event for event in crash.every(HostAllocation) if _is_table(event)), None)
+    if table is not None:
+        return Finding(
+            weight=0.62,
+            why=f"A table of {table.shape} numbers was to be held in memory in one piece{_asked(crash)}: data of this "
+            "shape is mostly empty, or need not be there all at once.",
+            evidence=(table,),
+            stage="data_load" if crash.stage == "unknown" else None,
+        )
     if frame is not None and crash.first(HostAllocation) is not None:
         return Finding(
             weight=0.55,
@@ -54,6 +66,15 @@ def judge(crash: Crash) -> Judgement | None:
             stage="data_load",
         )
     return None
+
+
+def _is_table(event: HostAllocation) -> bool:
+    """Many rows of many columns, and not as many of one as of the other (that is a matrix of all pairs)."""
+    match = _TABLE.fullmatch(event.shape or "")
+    if match is None or (event.tried_bytes or 0) < LARGE:
+        return False
+    rows, columns = int(match[1]), int(match[2])
+    return min(rows, columns) >= FEATURES and max(rows, columns) >= 2 * min(rows, columns)
 
 
 def _ended(crash: Crash) -> str:

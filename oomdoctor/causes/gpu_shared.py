@@ -5,17 +5,18 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine, innermost, percent, refusal
 from oomdoctor.families.cuda_error import DeviceRefusal
-from oomdoctor.families.jax_tf import AllocationProbe
+from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import GIB, show
 
 MUCH = 0.25  # of the card, held by processes that the message lists
 HIDDEN = 0.10  # of the card, held by processes that it cannot list
 LITTLE = 0.05
+NO_CARD = GIB  # no card that trains has less
 
 BESIDE_AN_ENGINE = (
     "lower-engine-reservation",
@@ -82,6 +83,8 @@ def _without_figures(crash: Crash) -> Judgement | None:
         return _at_start(crash.root)
     if isinstance(crash.root, UnbalancedCards):
         return _unbalanced(crash.root)
+    if isinstance(crash.root, ArrayOutOfMemory):
+        return _leftover(crash.root)
     if isinstance(crash.root, AllocationProbe) and crash.root.tried_bytes:
         return Finding(
             weight=0.5,
@@ -111,6 +114,20 @@ def _without_figures(crash: Crash) -> Judgement | None:
             evidence=(crash.root,),
         )
     return None
+
+
+def _leftover(root: ArrayOutOfMemory) -> Finding | None:
+    """TensorFlow's limit is what it found free at its start."""
+    limit = root.limit_bytes
+    if root.framework != "tensorflow" or limit is None or limit >= NO_CARD:
+        return None
+    return Finding(
+        weight=0.6,
+        why=f"TensorFlow may take {show(limit)} in all, which is what it found free at its start (or was told to "
+        "take): the card was full already.",
+        evidence=(root,),
+        against=("the program may have set the limit itself",),
+    )
 
 
 def _unbalanced(root: UnbalancedCards) -> Finding:

@@ -6,8 +6,9 @@ from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import Kill
+from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.units import GIB, show
 
 _FRAMES = (
@@ -18,6 +19,7 @@ _LINES = (
     r"Loading (?:\w{1,20} )?checkpoint shards|Loading safetensors|Loading model weights|Starting to load model"
     r"|from_pretrained\(|Loading weights|llama_model_load|load_tensors:|Loading model\b|Loading pipeline components"
 )
+_BAR = late(r"\bLoading (?:\w{1,20} ){0,3}(?:shards|weights|components)[^|\n]{0,40}: {1,4}(\d{1,3})%")
 BIG: int = 8 * GIB
 
 
@@ -37,7 +39,7 @@ def judge(crash: Crash) -> Judgement | None:
         )
     if isinstance(crash.root, Kill) and line is not None and _is_last(crash, crash.root):
         return Finding(
-            weight=0.42,
+            weight=0.52 if _under_way(crash.root) else 0.42,
             why="The process was killed while it loaded model weights, which passes through host memory.",
             evidence=(crash.root,),
             against=("nothing printed shows how much memory there was",),
@@ -61,6 +63,13 @@ def _killed(crash: Crash, kill: KernelKill, line: str | None) -> Judgement | Non
             stage="model_load",
         )
     return None
+
+
+def _under_way(root: Kill) -> bool:
+    """Whether the last thing printed is a bar of loading that has not come to its end."""
+    before = next((line for line in reversed(root.around.before) if line.strip()), "")
+    bars = [bar for text in (root.at.text, before) if (bar := _BAR.search(text[:2000]))]
+    return root.signal == SIGKILL and bool(bars) and int(bars[0][1]) < 100
 
 
 def _is_last(crash: Crash, root: Event) -> bool:

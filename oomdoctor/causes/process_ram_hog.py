@@ -20,12 +20,13 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import GIB, show
 
 # The kernel takes the process with the most memory (unless told otherwise): with this share of the machine it is it.
 OF_THE_MACHINE = 0.4
 # A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
 STORE_IN_ROW = 0.8
+ODD = 256 * GIB  # in one piece: rather a wrong shape than a process that grew
 # Where no cluster is in sight to move anything to.
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading")
 
@@ -115,12 +116,18 @@ def _one_allocation(crash: Crash) -> Judgement | None:
             total = total_bytes(crash)
             of = f" on a machine with {show(total)}" if total else ""
             return Finding(
-                weight=0.6 if total and event.tried_bytes >= OF_THE_MACHINE * total else 0.45,
+                weight=_of_one_piece(event.tried_bytes, total),
                 why=f"One process asked for {show(event.tried_bytes)} in one piece{of} and was refused.",
                 evidence=(event,),
                 knobs=("smaller-microbatch", "stream-data", "more-host-memory", "smaller-buffers"),
             )
     return None
+
+
+def _of_one_piece(tried: int, total: int | None) -> float:
+    if total:
+        return 0.6 if tried >= OF_THE_MACHINE * total else 0.45
+    return 0.35 if tried >= ODD else 0.45
 
 
 def _without_table(crash: Crash) -> Judgement | None:

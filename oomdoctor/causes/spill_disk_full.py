@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.host import percent
-from oomdoctor.families.ray_store import DiskFull
+from oomdoctor.families.ray_store import DiskFull, Spilled
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
 
@@ -15,6 +15,15 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     refused = next((event for event in events if not event.warning), None)
     warned = next((event for event in events if event.warning), None)
+    if refused is not None and refused.spilling:
+        spilled = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
+        return Finding(
+            weight=0.8,
+            why=f"Ray spilled {show(spilled)} of objects to disk, and then a write found no space left.",
+            evidence=(refused, *crash.every(Spilled)[-1:]),
+            against=("the write that failed may have been another program's",),
+            pool="object_store",
+        )
     if refused is not None:
         room = f" {_room(warned)}" if warned is not None else ""
         return Finding(

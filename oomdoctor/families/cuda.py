@@ -151,6 +151,7 @@ _TAKEN_ANOTHER_WAY = (
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
 _GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implementation")
 _PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
+_ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
 _DEATH = late(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:Killed|Aborted)\b")
 
 
@@ -209,7 +210,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         return Lookalike(place, "a warning about a copy that could not be made; the job goes on")
     rest = text if device != "MPS" else ""
     for pattern, why in _TAKEN_ANOTHER_WAY:
-        if pattern.search(before[-400:]) or pattern.search(rest):
+        if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, lines[-1]):
             return Lookalike(place, why)
     mark = first.mark
     return DeviceOutOfMemory(
@@ -258,6 +259,16 @@ def _known(**figures: Any) -> dict[str, Any]:
 def _lives_on(page: Page, index: int) -> bool:
     after = [line.text[:400] for line in page.lines[index + 1 :]]
     return any(_PROGRESS.search(text) for text in after) and not any(_DEATH.search(text) for text in after)
+
+
+def _dies_of_it(page: Page, last: Line) -> bool:
+    """Whether the process ends right after it said that it goes on, of this or of nothing that is printed."""
+    after = [line.text[:400] for line in page.lines if line.number > last.number]
+    death = next((position for position, text in enumerate(after) if _DEATH.search(text)), None)
+    if death is None or any(_PROGRESS.search(text) for text in after[:death]):
+        return False
+    named = next((text for text in after[death:] if _ERROR.search(text)), "")
+    return not named or "out of memory" in named
 
 
 def _advice(file: str, text: str, lines: list[Line], refusal: DeviceOutOfMemory) -> Iterator[Read]:

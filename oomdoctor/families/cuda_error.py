@@ -64,6 +64,8 @@ _REFUSALS = tuple(
         ("runtime", _CALL + r"\b[^.]{0,80}\bfail[^.]{0,40}: out of memory"),
         ("runtime", r"cudaSuccess \(2 vs\. 0\)\s{1,4}out of memory"),
         ("runtime", r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error 2 out of memory\)"),
+        # dlib
+        ("runtime", r"[Ee]rror while calling " + _CALL + r"\(.{0,400}?\bcode: 2, reason: out of memory"),
         ("framework", r"\bInsufficient VRAM\b"),
         ("dispatch", r"Some modules are dispatched on the CPU or the disk\. Make sure you have enough GPU RAM"),
         ("batch-size-search", r"No executable batch size found, reached zero"),

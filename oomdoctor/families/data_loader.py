@@ -69,7 +69,7 @@ class ShmUsage(Event):
     stated: str | None = None  # the size as printed: "24G"
 
 
-_KILLED = late(r"DataLoader worker \(pid \d{1,9}\) is killed by signal: (\w[\w ]{1,30})")
+_KILLED = late(r"DataLoader worker \(pid \d{1,9}\) ?is killed by signal: (\w[\w ]{1,30})")
 _EXITED = late(
     r"DataLoader worker \(pid\(s\) \d[\d, ]{0,2000}\) exited unexpectedly|Pin memory thread exited unexpectedly"
 )

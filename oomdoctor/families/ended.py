@@ -66,6 +66,9 @@ _ENDINGS = tuple(
         ("the test's own time limit ended it", r"\bTimeout >\s?\d|Failed: Timeout"),
     )
 )
+# Slurm ends a step that was cancelled or whose other tasks failed. Printed behind a kill it is that kill's consequence.
+_ENDED_BEFORE = late(r"\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,200} CANCELLED AT|srun: forcing job termination")
+_KILLED = late(r"\b(?:Killed|OOM|oom.?kill|Out Of Memory)\b|exitcode: -9")
 # Ray prints all its guesses ("ray stop --force is called") with every death of a worker.
 _GUESSES = "potential root causes"
 
@@ -81,4 +84,14 @@ def told(text: str) -> str | None:
 def explained(page: Page, index: int) -> str | None:
     """What ended the process, by the lines around the report of its death; None where nothing tells."""
     lines = page.lines[max(0, index - BEFORE) : index + AFTER]
-    return next((why for why in (told(line.text) for line in reversed(lines)) if why), None)
+    why = next((why for why in (told(line.text) for line in reversed(lines)) if why), None)
+    if why is None and _cancelled(page, index):
+        return "its scheduler had cancelled the step before"
+    return why
+
+
+def _cancelled(page: Page, index: int) -> bool:
+    """Whether the step was being ended when this process died, and no kill had been the reason for that."""
+    before = [line.text[:CHARACTERS] for line in page.lines[max(0, index - BEFORE) : index]]
+    end = next((position for position, text in enumerate(before) if _ENDED_BEFORE.search(text)), None)
+    return end is not None and not any(_KILLED.search(text) for text in before[:end])

@@ -148,18 +148,25 @@ _THREADS = late(
     r"|failed to create (?:new )?(?:OS )?thread"
 )
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
+# perror() prints the last errno, whoever set it
+_ERRNO_OF_ANOTHER = late(
+    r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"
+)
+_NOT_MEMORY = (
+    (_THREADS, "the limit on processes or threads was hit (ulimit -u, pids), not memory"),
+    (_GOES_ON, "locking the model in memory is a wish; the program goes on without"),
+    (_ERRNO_OF_ANOTHER, "the device's error is another one; an old errno is printed behind it"),
+)
 _HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:CHARACTERS]
-    if echo(text) in {SOURCE, COMMENT}:
+    if echo(text) in {SOURCE, COMMENT} or ("out of memory" in text and _ERRNO_OF_ANOTHER.search(text)):
         return
-    if _THREADS.search(text):
-        yield Lookalike(_place(page, line), "the limit on processes or threads was hit (ulimit -u, pids), not memory")
-    elif _GOES_ON.search(text):
-        yield Lookalike(_place(page, line), "locking the model in memory is a wish; the program goes on without")
+    if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):
+        yield Lookalike(_place(page, line), why)
     elif _COMPILERS.search(text):
         yield _compiler(page, line, text)
     elif pinned := _first(_PINNED, text):

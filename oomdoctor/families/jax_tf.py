@@ -38,6 +38,13 @@ class ArrayOutOfMemory(Event):
     reserved_bytes: int | None = usage()
     program_bytes: int | None = usage()
     arguments_bytes: int | None = usage()
+    # XLA's account of a program: beside its arguments, what it works with and gives back, and the sum
+    temporary_bytes: int | None = usage()
+    outputs_bytes: int | None = usage()
+    needed_bytes: int | None = usage()
+    # TensorFlow's pool: what it has of the driver, and how much it may still take
+    region_bytes: int | None = usage()
+    available_bytes: int | None = usage()
     shape: str | None = None
     dtype: str | None = None
     allocator: str | None = None
@@ -109,9 +116,21 @@ _BELOW = (
     ("total", late(r"Free memory/Total memory: \d{1,20}/(\d{1,20})\b")),
     ("reserved", late(r"^\s{1,12}reserved\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
     ("program", late(r"^\s{1,12}program\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
+    ("arguments", late(r"^\s{1,24}parameter allocation:\s{1,12}([\d.]{1,20}\s?[KMGT]?i?B)\s{0,4}$")),
+    ("temporary", late(r"^\s{1,24}preallocated temp allocation:\s{1,12}([\d.]{1,20}\s?[KMGT]?i?B)\s{0,4}$")),
+    ("outputs", late(r"^\s{1,24}maybe_live_out allocation:\s{1,12}([\d.]{1,20}\s?[KMGT]?i?B)\s{0,4}$")),
+    ("needed", late(r"^\s{1,24}total allocation:\s{1,12}([\d.]{1,20}\s?[KMGT]?i?B)\s{0,4}$")),
+    ("region", late(r"(?:total_region_allocated_bytes_|Total bytes in pool): (\d{1,20})\b")),
+    ("limit", late(r"\bmemory_limit_: (\d{1,20})\b")),
+    ("available", late(r"\bavailable bytes: (\d{1,20})\b")),
     ("arguments", late(r"^\s{1,12}arguments\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
 )
 BELOW_LINES = 60
+# A pool's dump lists every chunk before it comes to the sum.
+DUMP_LINES = 400
+_DUMP_SUM = "Sum Total of in-use chunks:"
+_DUMPED_FOR = late(rf"\bBin for (?P<tried>{_AMOUNT}) was\b")
+_DUMPED = late(r"\b(\w{0,40}bfc)\b")
 _SIZE = late(r"([\d.]{1,40})\s?(\w{0,5})")
 
 
@@ -123,6 +142,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     mark = line.mark
     place = Place(page.file, line.number, line.end, line.raw)
     process = Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip)
+    if _DUMP_SUM in text:
+        yield from _dump_alone(page, index, place, process)
+        return
     for pattern in _PROBES:
         if match := pattern.search(text):
             yield AllocationProbe(at=place, time=mark.time, process=process, **_sizes(match))
@@ -143,6 +165,26 @@ def read(page: Page, index: int) -> Iterator[Read]:
                 **{**_below(page, index, match[0]), **_sizes(match)},
             )
             return
+
+
+def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Iterator[Read]:
+    """TensorFlow dumps its pool only when it refuses; here the sentence that says so was not pasted."""
+    around = page.lines[max(0, index - DUMP_LINES) : index + DUMP_LINES]
+    if any(pattern.search(line.text[:1200]) for line in around for _, pattern in _FAILURES):
+        return
+    before = [line.text[:400] for line in page.before(index, DUMP_LINES)]
+    wanted = next((match for text in reversed(before) if (match := _DUMPED_FOR.search(text))), None)
+    named = next((match[1] for text in reversed(before) if (match := _DUMPED.search(text))), None)
+    yield ArrayOutOfMemory(
+        at=place,
+        time=page.lines[index].mark.time,
+        process=process,
+        pool=_pool(named, None),
+        framework="tensorflow",
+        allocator=named,
+        tried_bytes=_bytes(wanted["tried"]) if wanted else None,
+        **_below(page, index, _DUMP_SUM),
+    )
 
 
 def _below(page: Page, index: int, message: str) -> dict[str, Any]:
@@ -181,7 +223,7 @@ def _pool(allocator: str | None, pinned: str | None) -> str:
 
 FAMILY = Family(
     name="jax_tf",
-    anchors=("out of memory", "Out of memory", "RESOURCE_EXHAUSTED", "OOM", "ailed to alloc"),
+    anchors=("out of memory", "Out of memory", "RESOURCE_EXHAUSTED", "OOM", "ailed to alloc", "in-use chunks:"),
     triggers=(
         "Out of memory error on GPU",
         "RESOURCE_EXHAUSTED: Out of memory",
@@ -195,6 +237,7 @@ FAMILY = Family(
         "failed to alloc",
         "could not allocate pinned host memory",
         "Memory usage: ",
+        _DUMP_SUM,
     ),
     read=read,
 )

@@ -112,10 +112,10 @@ _REPORTERS: Final = tuple(
         ),
         (
             "exit",
-            rf"(?:\b[Ee]xit ?[Cc]ode|\bexit_code|\bexit status)\"?\s{{0,8}}(?:[:=]|is)?\s{{0,8}}{_CODES}",
+            rf"(?:\b[Ee]xit ?[Cc]ode|\bexit_code|\bexit status)\"?\s{{0,8}}(?:[:=]|is)?\s{{0,8}}\(?{_CODES}",
             rf"(?:\breturn ?code|\brc|\bstatus code|\bnon-zero (?:code|status)):?\s{{0,4}}=?\s{{0,4}}{_CODES}",
             rf"[Ee]xited with (?:exit )?(?:code|status):? {_CODES}",
-            r"\bExited \((?:137|135|139|143)\)",  # docker ps
+            r"\b[Ee]xited \((?:137|135|139|143)\)",  # docker ps, compose
             r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d",
             r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
         ),
@@ -387,6 +387,7 @@ FAMILY = Family(
         "SIGKILL",
         "ode 137",
         "ode: 137",
+        "ode (137",
         "atus 137",
         "exitcode: -9",
         "exitcode  : -",
@@ -420,7 +421,7 @@ FAMILY = Family(
         "non-zero",
         "with status",
         "exited with",
-        "Exited (",
+        "xited (",
         " died",
         "crashed while",
         "return code",

@@ -136,6 +136,8 @@ class MonitorStarted(Event):
 _HEAD = late(
     r"System memory low at node|running low on memory|Memory on the node \(|\bMore than \d{1,3}% of the memory on\b"
 )
+# Ray before 2.1 (the driver's monitor raised it inside the task)
+_OLD_NAME = late(r"\bRayTaskError\(RayOutOfMemoryError\): ")
 _END = late(r"^(?:Refer to the documentation on how to|In addition, (?:up to |~))")
 _KNOWN = late(
     r"^(?:Memory on the node|OOM kill reason|Object store memory|- \w|\(global lru\)|Eviction Stats|Ray killed"
@@ -160,6 +162,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         rows = _table_alone(page, index)
         if rows:
             yield _table(page, rows)
+    elif _OLD_NAME.search(line.text):
+        yield from _without_its_words(page, index)
     else:
         yield from _short(page, index)
 
@@ -524,6 +528,20 @@ def _short(page: Page, index: int) -> Iterator[Read]:
         )
 
 
+def _without_its_words(page: Page, index: int) -> Iterator[Read]:
+    """The name of the exception alone, where its own words do not follow."""
+    line = page.lines[index]
+    if any(_HEAD.search(below.text) for below in page.after(index, BLOCK_LINES)[1:]):
+        return
+    yield NodeOutOfMemory(
+        at=Place(page.file, line.number, line.end, line.raw),
+        time=line.mark.time,
+        process=Process(node=line.mark.ip),
+        strength=2,
+        generation="G0",
+    )
+
+
 def _sentence(page: Page, index: int) -> str:
     """The line, with the one above it where it begins in the middle of the sentence."""
     line = page.lines[index]
@@ -550,6 +568,7 @@ FAMILY = Family(
         "MEM(GB)",
         "emory usage above threshold",
         "Refer to the documentation on how to address",
+        "RayTaskError(RayOutOfMemoryError)",
         "MemoryMonitor initialized",
         "MemoryMonitor disabled",
     ),

@@ -53,6 +53,7 @@ class DiskFull(Event):
     total_bytes: int | None = usage()
     fraction: float | None = threshold()
     warning: bool | None = None  # the disk is said to be nearly full: nothing was refused yet
+    spilling: bool | None = None  # the system's bare "no space", behind Ray's reports of what it spilled
 
     def identity(self) -> str:
         """The warning is printed every ten seconds, its figures a little other each time."""
@@ -150,7 +151,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         or _disk(found, about)
         or _shm(found, about)
         or _statistics(found, about)
-    """The lines behind the /dev/shm warning of Ray before 0.8: how large the store is, and whether it came up."""
+        or _spilling(found, about)
     )
     if event is not None:
         yield event
@@ -165,11 +166,11 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     if elsewhere or not any("Spilled " in one.text and _SPILLING.search(one.text) for one in above):
         return
     about = _about(page, index, [line])
-    yield DiskFull(at=about.at, time=about.time, process=about.process)
+    yield DiskFull(at=about.at, time=about.time, process=about.process, spilling=True)
 
 
 def _start_of_the_store(page: Page, index: int) -> str:
-    """The lines behind the /dev/shm warning of Ray before 0.8 that say how large the store is and whether it came up."""
+    """The lines behind the /dev/shm warning of Ray before 0.8: how large the store is, and whether it came up."""
     lines = page.after(index, LINES_OF_START)[1:]
     return "\n" + "\n".join(line.text for line in lines if _OF_START.search(line.text))
 

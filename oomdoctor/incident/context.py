@@ -37,6 +37,8 @@ LINE_CHARACTERS: Final = 64_000
 _NCCL: Final = late(r"NCCL[ _](?:version|VERSION)[ =:]{1,3}(\d+\.\d+\.\d+)")
 _SHM: Final = late(r"\s([\d.]{1,12})([KMGT])\s+\S+\s+\S+\s+\d+%\s+/dev/shm\b")
 _FREE: Final = late(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s")
+_TUNE: Final = late(r"Memory usage on this node: ([\d.]{1,12})/([\d.]{1,12}) (GiB|GB)")
+_RLLIB_PERCENT: Final = late(r"ram_util_percent: (\d{1,3}(?:\.\d{1,20})?)\s{0,4}$")
 _MEMTOTAL: Final = late(r"MemTotal:\s+(\d+) kB")
 
 _DEEPSPEED_PERCENT: Final = late(r"CPU Virtual Memory:\s+used = [\d.]{1,12} GB, percent = (\d{1,3}(?:\.\d+)?)%")
@@ -154,6 +156,11 @@ class ContextBuilder:
             self._hardware.setdefault("ram_bytes", int(match[1]) * KIB)
         elif match := _DEEPSPEED_PERCENT.search(text):
             self._hardware["ram_used_percent"] = float(match[1])
+        elif match := _TUNE.search(text):
+            self._hardware["ram_used_bytes"] = size(match[1], "gib")
+            self._hardware["ram_bytes"] = size(match[2], "gib")
+        elif match := _RLLIB_PERCENT.search(text):
+            self._hardware["ram_used_percent"] = float(match[1])
         elif match := _WEBUI.match(text):
             for what, number in zip(("free", "used", "total"), match.groups()[1:], strict=True):
                 name = f"{match[1]}_bytes" if what == "total" else f"{match[1]}_{what}_bytes"
@@ -235,6 +242,7 @@ _WORDS: Final = (
     ("card?", recognition.CARD_WORDS),
     ("call?", (" (pid=",)),
     ("memory?", ("/dev/shm", "Mem:", "MemTotal", "CPU Virtual Memory", "ram: free:", "gpu: free:")),  # noqa: S108
+    ("memory?", ("Memory usage on this node", "ram_util_percent")),
 )
 
 

@@ -422,6 +422,7 @@ _PROGRESS: Final = (
 # What engines print when a failure reaches them, below the event.
 _AFTERMATH: Final = (
     (GENERATION, """
+        error in model execution (input dumped
         output_handler failed
         _log_task_completion
         run_busy_loop

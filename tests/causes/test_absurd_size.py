@@ -31,3 +31,15 @@ def test_more_than_any_machine_has() -> None:
     lines = (*trace(FORWARD), refused(tried="3355443.20 GiB", free="70.00 GiB", own="9.00 GiB", allocated="8.00 GiB"))
     assert finding(CAUSE, *lines).weight >= 0.9
     assert ranking(*lines)[0] == "absurd-size"
+
+
+TORCH = "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
+
+
+def test_hundreds_of_gibibytes_in_one_piece_on_the_host() -> None:
+    assert ranking(TORCH.format(412316860416))[0] == "absurd-size"
+    assert "absurd-size" not in ranking(TORCH.format(12884901888))
+
+
+def test_not_where_the_machine_is_known_to_be_large() -> None:
+    assert "absurd-size" not in ranking("MemTotal:       2113000000 kB", TORCH.format(412316860416))

@@ -52,3 +52,15 @@ def test_tensorflow_names_the_shape() -> None:
         "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
     )
     assert "[64,512,128,128]" in finding(CAUSE, line).why
+
+
+def xla(size: int) -> tuple[str, ...]:
+    return (
+        "    out = compiled(*args)",
+        f"jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate {size} bytes.",
+    )
+
+
+def test_not_a_small_array_on_a_card_that_is_full() -> None:
+    assert "activations" not in ranking(*xla(4194304))
+    assert ranking(*xla(4294967296))[0] == "activations"

@@ -49,3 +49,21 @@ def test_reading_a_table() -> None:
         REFUSED,
     )
     assert "19.00 GiB asked for" in finding(CAUSE, *lines).why
+
+
+def numpy(size: str, shape: str) -> str:
+    return f"numpy.core._exceptions.MemoryError: Unable to allocate {size} for an array with shape {shape}"
+
+
+def test_not_a_matrix_of_all_pairs() -> None:
+    assert says(CAUSE, numpy("335. GiB", "(300000, 300000)")) is None
+
+
+def test_not_a_volume() -> None:
+    assert says(CAUSE, numpy("2.40 GiB", "(684, 684, 688)")) is None
+
+
+def test_a_dense_table_of_samples_and_features() -> None:
+    line = numpy("412. GiB", "(2211840, 25000)")
+    assert finding(CAUSE, line).weight > 0.6
+    assert ranking(line)[0] == "dataset-in-ram"

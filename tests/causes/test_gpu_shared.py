@@ -67,3 +67,20 @@ def test_an_engine_that_has_loaded_nothing_finds_the_card_taken() -> None:
 def test_a_refusal_of_the_first_touch_without_figures() -> None:
     moving = trace(("torch/nn/modules/module.py", "convert", "return t.to(device, dtype, non_blocking)"))
     assert 0.4 <= finding(CAUSE, *moving, "RuntimeError: CUDA error: out of memory").weight <= 0.6
+
+
+def dump(limit: int) -> tuple[str, ...]:
+    return (
+        "I tensorflow/core/common_runtime/bfc_allocator.cc:980] Bin for 512.00MiB was 256.00MiB, Chunk State:",
+        "I tensorflow/core/common_runtime/bfc_allocator.cc:1016] Sum Total of in-use chunks: 1.2KiB",
+        f"I bfc_allocator.cc:1018] total_region_allocated_bytes_: 62914560 memory_limit_: {limit} available bytes: 0",
+    )
+
+
+def test_not_a_pool_of_tensorflow_that_has_the_card() -> None:
+    assert says(CAUSE, *dump(11330115994)) is None
+
+
+def test_a_pool_of_tensorflow_that_found_nearly_nothing_free() -> None:
+    assert "200 MiB" in finding(CAUSE, *dump(209715200)).why
+    assert ranking(*dump(209715200))[0] == "gpu-shared"

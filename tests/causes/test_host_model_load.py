@@ -23,10 +23,16 @@ def test_a_refusal_elsewhere_is_not_loading() -> None:
     assert judge(crash_of('  File "/home/u/prep.py", line 3, in tokenize\n    x = y\nMemoryError\n')) is None
 
 
-def test_a_kill_while_shards_load_is_a_hint() -> None:
-    judgement = judge(crash_of(SHARDS + "Killed\n"))
+def test_a_kill_some_lines_after_loading_is_a_hint() -> None:
+    judgement = judge(crash_of(SHARDS.replace("60%", "100%") + "\nprompt:\nKilled\n"))
     assert isinstance(judgement, Finding)
     assert judgement.weight < 0.5
+
+
+def test_a_kill_in_the_middle_of_the_bar_is_reason_enough() -> None:
+    judgement = judge(crash_of(SHARDS + "Killed\n"))
+    assert isinstance(judgement, Finding)
+    assert 0.5 <= judgement.weight < 0.6
     assert judgement.stage == "model_load"
 
 

@@ -47,3 +47,14 @@ def test_an_object_was_refused() -> None:
 
 def test_the_warning_gives_the_figures_to_the_refusal() -> None:
     assert "over 95% full" in finding(CAUSE, WARNED, *REFUSED).why
+
+
+def test_a_bare_no_space_behind_spilling_says_how_much_was_spilled() -> None:
+    found = finding(
+        CAUSE,
+        "(raylet) Spilled 2048 MiB, 9 objects, write throughput 810 MiB/s.",
+        "(raylet) Spilled 18432 MiB, 71 objects, write throughput 902 MiB/s.",
+        "OSError: [Errno 28] No space left on device",
+    )
+    assert "18.00 GiB" in found.why
+    assert found.against
