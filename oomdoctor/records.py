@@ -55,6 +55,11 @@ def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 
 @cache
+def _defaults(cls: Any) -> tuple[tuple[str, Any, Any], ...]:
+    return tuple((field.name, field.default, field.default_factory) for field in _fields(cls))
+
+
+@cache
 def _by_name(cls: Any) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in _fields(cls)}
 
@@ -78,18 +83,20 @@ def _init(self: Any, *values: Any, **named: Any) -> None:
     if given.keys() & named.keys():
         raise TypeError(f"{cls.__name__}() got {sorted(given.keys() & named.keys())} twice")
     given.update(named)
-    for name, field in _by_name(cls).items():
-        object.__setattr__(self, name, given.pop(name) if name in given else _default(cls, field))
-    if given:
-        raise TypeError(f"{cls.__name__}() got unknown arguments: {sorted(given)}")
-
-
-def _default(cls: type, field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    raise TypeError(f"{cls.__name__}() misses {field.name!r}")
+    left = len(given)
+    put = object.__setattr__
+    for name, default, factory in _defaults(cls):
+        if name in given:
+            put(self, name, given[name])
+            left -= 1
+        elif default is not dataclasses.MISSING:
+            put(self, name, default)
+        elif factory is not dataclasses.MISSING:
+            put(self, name, factory())
+        else:
+            raise TypeError(f"{cls.__name__}() misses {name!r}")
+    if left:
+        raise TypeError(f"{cls.__name__}() got unknown arguments: {sorted(given.keys() - _by_name(cls).keys())}")
 
 
 def _repr(self: Any) -> str:

@@ -8,9 +8,10 @@ nothing more comes off. Every pattern is anchored, bounded and without nested re
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from oomdoctor.patterns import late
@@ -56,6 +57,7 @@ class Page:
 
     file: str
     lines: list[Line]
+    _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def after(self, index: int, limit: int = 80) -> list[Line]:
         """The line at the index and those that go on from it: of the same writer, and bare ones.
@@ -63,24 +65,32 @@ class Page:
         Ray prefixes only the first line of a raylet message, so lines without a writer may continue any message.
         """
         writer = self.lines[index].writer
-        found = [self.lines[index]]
-        for line in self.lines[index + 1 : index + 1 + 4 * limit]:
-            if line.writer in (writer, ""):
-                found.append(line)
-                if len(found) >= limit:
-                    break
-        return found
+        found = [index]
+        for name in {writer, ""}:
+            indexes = self._indexes(name)
+            start = bisect_right(indexes, index)
+            found += indexes[start : start + limit - 1]
+        return [self.lines[i] for i in sorted(found)[:limit] if i <= index + 4 * limit]
 
-    def before(self, index: int, limit: int = 60) -> list[Line]:
+    def before(self, index: int, limit: int = 60, reach: int | None = None) -> list[Line]:
         """The lines that lead up to the index, nearest last: of the same writer, and bare ones."""
+        first = max(0, index - (reach or 4 * limit))
         writer = self.lines[index].writer
-        found: list[Line] = []
-        for line in reversed(self.lines[max(0, index - 4 * limit) : index]):
-            if line.writer == writer or not writer or not line.writer:
-                found.append(line)
-                if len(found) >= limit:
-                    break
-        return found[::-1]
+        if not writer:
+            return self.lines[max(0, index - limit) : index]
+        found: list[int] = []
+        for name in (writer, ""):
+            indexes = self._indexes(name)
+            end = bisect_left(indexes, index)
+            found += indexes[max(0, end - limit) : end]
+        return [self.lines[i] for i in sorted(found)[-limit:] if i >= first]
+
+    def _indexes(self, writer: str) -> Sequence[int]:
+        """Where the lines of a writer stand."""
+        if not self._by_writer:
+            for index, line in enumerate(self.lines):
+                self._by_writer.setdefault(line.writer, []).append(index)
+        return self._by_writer.get(writer, ())
 
 
 # --- The table of decorations ----------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def diagnose(*paths: str, absolute: bool = False, progress: Progress | None = No
     for page, piece in pages(sources, progress):
         job.add(page)
         memory.add(page)
-        for found in families.read(page):
+        for found in families.read(page, gathered.is_news):
             if piece.owns(found.at.line):
                 gathered.add(found)
     facts = replace(job.build(), memory=memory.figures())

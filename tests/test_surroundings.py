@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.families.event import Frame
-from oomdoctor.families.surroundings import around
+from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.streams import page
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -12,7 +12,7 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 def trace(text: str, at: str = OOM) -> tuple[Frame, ...]:
     log = page("a", 1, text.encode())
     index = next(i for i, line in enumerate(log.lines) if at in line.text)
-    return around(log, index).trace
+    return Neighbourhood(log).around(index).trace
 
 
 def functions(text: str, at: str = OOM) -> list[str]:
@@ -227,7 +227,7 @@ Current thread 0x00007f0 (most recent call first):
 
 def test_what_stands_around_is_kept_for_stages_and_causes() -> None:
     log = page("a", 1, b"one\ntwo\nCUDA out of memory\nthree\n")
-    found = around(log, 2)
+    found = Neighbourhood(log).around(2)
     assert (found.before, found.after) == (("one", "two"), ("three", ""))
 
 

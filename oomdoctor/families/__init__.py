@@ -11,7 +11,7 @@ from functools import cache
 import ahocorasick_rs
 
 from oomdoctor.families.event import Event, Lookalike, Read
-from oomdoctor.families.surroundings import around
+from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
@@ -60,9 +60,17 @@ def _triggers() -> tuple[ahocorasick_rs.AhoCorasick, tuple[Family, ...]]:
     return automaton, tuple(family for _, family in pairs)
 
 
-def read(page: Page) -> Iterator[Read]:
-    """Every event and lookalike of a page, in the order of its lines."""
+def _always(_: Event) -> bool:
+    return True
+
+
+def read(page: Page, worth_a_look: Callable[[Event], bool] = _always) -> Iterator[Read]:
+    """Every event and lookalike of a page, in the order of its lines.
+
+    The surroundings are looked up only for the events that are worth a look around.
+    """
     automaton, owners = _triggers()
+    neighbourhood = Neighbourhood(page)
     read_up_to: dict[tuple[str, str], int] = {}
     for index, line in enumerate(page.lines):
         hits = automaton.find_matches_as_indexes(line.text, overlapping=True)
@@ -74,7 +82,10 @@ def read(page: Page) -> Iterator[Read]:
                 continue
             for found in family.read(page, index):
                 read_up_to[key] = max(read_up_to.get(key, 0), found.at.end_line)
-                yield replace(found, around=around(page, index)) if isinstance(found, Event) else found
+                if isinstance(found, Event) and worth_a_look(found):
+                    yield replace(found, around=neighbourhood.around(index))
+                else:
+                    yield found
 
 
 __all__ = ["Event", "Family", "Lookalike", "Read", "anchors", "families", "read"]

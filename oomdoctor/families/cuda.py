@@ -238,8 +238,7 @@ def _figures(text: str) -> tuple[dict[str, Any], list[OtherProcess], int | None]
         return {"tried_bytes": int(gaudi[1])}, others, gpu
     if text.startswith("Invalid buffer size: "):
         return _known(tried_bytes=_tried(text.removeprefix("Invalid buffer size: "))), others, gpu
-    tree = grammars.parse("cuda", text)
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.said("cuda", text):
         if name in ("tried", "requested") and values:
             figures.setdefault("tried_bytes", _tried(values[0]))
             figures["more_than_1eb"] = values[0].startswith("more than")

@@ -82,10 +82,8 @@ TRACEBACK_LINES = 60
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:CHARACTERS]
-    if _OTHERS.search(text[:600]):
-        return
     found = next(((layer, m) for layer, pattern in _REFUSALS if (m := pattern.search(text))), None)
-    if found is None:
+    if found is None or _OTHERS.search(text[:600]):
         return
     layer, match = found
     if layer == "framework" and _told_below(page, index):

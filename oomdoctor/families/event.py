@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, fields
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 from oomdoctor.records import dataclass
@@ -94,15 +95,16 @@ class Event:
 
     def figures(self, part: str) -> dict[str, Any]:
         """The event's own values of one part ("usage", "threshold", "fields"), without those that are missing."""
-        own = {f.name for f in fields(Event)}
-        found = {}
-        for f in fields(self):
-            if f.name in own or f.metadata.get("part", "fields") != part:
-                continue
-            value = getattr(self, f.name)
-            if value is not None and value != ():
-                found[f.name] = value
-        return found
+        kind: Any = type(self)
+        said = ((name, getattr(self, name)) for name in _names(kind, part))
+        return {name: value for name, value in said if value is not None and value != ()}
+
+
+@cache
+def _names(kind: Any, part: str) -> tuple[str, ...]:
+    """The fields that a kind of event has of its own, of this part."""
+    own = {f.name for f in fields(Event)}
+    return tuple(f.name for f in fields(kind) if f.name not in own and f.metadata.get("part", "fields") == part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,9 @@ _HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:CHARACTERS]
-    if echo(text) in {SOURCE, COMMENT} or ("out of memory" in text and _ERRNO_OF_ANOTHER.search(text)):
+    if not _is_ours(text) or echo(text) in {SOURCE, COMMENT}:
+        return
+    if "out of memory" in text and _ERRNO_OF_ANOTHER.search(text):
         return
     if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):
         yield Lookalike(_place(page, line), why)
@@ -177,6 +179,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _pin_frame(page, index)
     elif (allocator := _first(_ALLOCATORS, text)) and not _of_the_gpu(page, index, allocator):
         yield _refused(page, index, allocator, text)
+
+
+def _is_ours(text: str) -> bool:
+    """Torch's own exception is the card's, whose families read it."""
+    without = text.replace("torch.OutOfMemoryError", "").replace("torch.cuda.OutOfMemoryError", "")
+    return any(trigger in without for trigger in _TRIGGERS)
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str | None:
@@ -288,51 +296,53 @@ def _place(page: Page, first: Line, last: Line | None = None) -> Place:
     return Place(page.file, first.number, (last or first).end, first.raw)
 
 
+_TRIGGERS: Final = (
+    "DefaultCPUAllocator",
+    "not enough memory: you tried",
+    "Unable to allocate",
+    "of size",
+    "MemoryError",
+    "bad_alloc",
+    "memory allocation of",
+    "kind: OutOfMemory",
+    "OutOfMemoryError:",
+    "Insufficient memory",
+    "1455",
+    "heap out of memory",
+    "runtime: out of memory",
+    "runtime: cannot allocate",
+    "posix_memalign",
+    "os::commit_memory",
+    "annot allocate memory",
+    "[Errno 12]",
+    "unable to mmap",
+    "pinned",
+    ".pin_memory(",
+    "cudaHost",
+    "cudaMallocHost",
+    "page-locked",
+    "pin memory thread",
+    "ibv_",
+    "mlock",
+    "Killed signal",
+    "Killed (program",
+    "died due to signal",
+    "terminated with signal",
+    "execute command: Killed",
+    "LLVM ERROR",
+    "(signal: 9",
+    "out of memory allocating",
+    "new thread",
+    "native thread",
+    "OS thread",
+    "pthread_create failed",
+    "fork: ",
+    "[Errno 11]",
+)
+
 FAMILY = Family(
     name="host_alloc",
     anchors=("bad_alloc", "memory allocation of", "out of memory", "annot allocate", "died due to signal", "Killed"),
-    triggers=(
-        "DefaultCPUAllocator",
-        "not enough memory: you tried",
-        "Unable to allocate",
-        "of size",
-        "MemoryError",
-        "bad_alloc",
-        "memory allocation of",
-        "kind: OutOfMemory",
-        "OutOfMemoryError:",
-        "Insufficient memory",
-        "1455",
-        "heap out of memory",
-        "runtime: out of memory",
-        "runtime: cannot allocate",
-        "posix_memalign",
-        "os::commit_memory",
-        "annot allocate memory",
-        "[Errno 12]",
-        "unable to mmap",
-        "pinned",
-        ".pin_memory(",
-        "cudaHost",
-        "cudaMallocHost",
-        "page-locked",
-        "pin memory thread",
-        "ibv_",
-        "mlock",
-        "Killed signal",
-        "Killed (program",
-        "died due to signal",
-        "terminated with signal",
-        "execute command: Killed",
-        "LLVM ERROR",
-        "(signal: 9",
-        "out of memory allocating",
-        "new thread",
-        "native thread",
-        "OS thread",
-        "pthread_create failed",
-        "fork: ",
-        "[Errno 11]",
-    ),
+    triggers=_TRIGGERS,
     read=read,
 )

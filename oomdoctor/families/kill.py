@@ -188,9 +188,8 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
 
 
 def _figures(text: str) -> dict[str, Any]:
-    tree = grammars.parse("kill", text)
     figures: dict[str, Any] = {}
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.said("kill", text):
         if name in _READERS and values:
             for key, value in _READERS[name](values).items():
                 figures.setdefault(key, value)

@@ -241,9 +241,8 @@ def _exit_type(found: Mapping[str, tuple[str, ...]]) -> str | None:
 
 def _clauses(text: str) -> dict[str, tuple[str, ...]]:
     """Each clause once, in the order of the text: the first that has a value, else the first."""
-    tree = grammars.parse("ray_death", text[:BLOCK_CHARACTERS])
     found: dict[str, tuple[str, ...]] = {}
-    for name, values in grammars.clauses(tree) if tree is not None else []:
+    for name, values in grammars.said("ray_death", text[:BLOCK_CHARACTERS]):
         if values or name not in found:
             found[name] = found.get(name) or values
     return found

@@ -274,8 +274,7 @@ def _after_table(tail: str) -> str:
 # A session folder holds every kill three times and more, and the same advice behind each.
 @lru_cache(maxsize=512)
 def _clauses(text: str) -> tuple[grammars.Clause, ...]:
-    tree = grammars.parse("ray_kill", text) if text else None
-    return tuple(grammars.clauses(tree)) if tree is not None else ()
+    return tuple(grammars.said("ray_kill", text))
 
 
 class _Reading:

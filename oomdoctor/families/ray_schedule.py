@@ -174,8 +174,7 @@ def _served(page: Page, index: int) -> bool:
 
 
 def _clauses(text: str) -> _Clauses:
-    tree = grammars.parse("ray_schedule", text[:4000])
-    return grammars.clauses(tree) if tree is not None else []
+    return grammars.said("ray_schedule", text[:4000])
 
 
 def _requests(found: _Clauses) -> list[tuple[_Amounts | None, int | None]]:

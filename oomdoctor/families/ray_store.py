@@ -290,9 +290,8 @@ def _spilling(found: _Found, about: _About) -> Event | None:
 
 
 def _clauses(text: str) -> _Found:
-    tree = grammars.parse("ray_store", text[:6000])
     found: dict[str, tuple[str, ...]] = {}
-    for name, values in grammars.clauses(tree) if tree is not None else []:
+    for name, values in grammars.said("ray_store", text[:6000]):
         found.setdefault(name, values)
     return found
 

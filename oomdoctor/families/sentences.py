@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, replace
+from functools import cache
 from typing import Any
 
 from oomdoctor import grammars
@@ -31,6 +32,7 @@ class Sentence:
     fixed: Mapping[str, Any] = field(default_factory=dict)  # what the wording itself says
     lines: int = 1  # how many records or wrapped lines it goes on over
     needs: str = ""  # the figure without which it is not this message; "" where any figure will do
+    whole: str = ""  # the figure with which nothing is missing that the next lines could hold
     bare: bool = False  # worth an event without any figure
 
 
@@ -48,11 +50,16 @@ def event_of(page: Page, index: int, sentence: Sentence, grammar: str, known: Ma
     """The event of the sentence whose head this line holds, where its figures are there."""
     lines = tuple(page.after(index, sentence.lines)[: sentence.lines])
     texts = _texts(lines, sentence.head)
-    figures = _figures(texts, sentence, grammar, known)
+    figures = _figures(texts[:1], sentence, grammar, known)
+    if sentence.whole in figures:
+        del texts[1:]
+    elif len(texts) > 1:
+        figures = _figures(texts, sentence, grammar, known)
     if sentence.needs not in {"", *figures} or not (figures or sentence.bare):
         return None
     # It ends where nothing more is learnt from the next line.
-    last = next(n for n in range(1, len(texts) + 1) if _figures(texts[:n], sentence, grammar, known) == figures)
+    shorter = range(1, len(texts))
+    last = next((n for n in shorter if _figures(texts[:n], sentence, grammar, known) == figures), len(texts))
     first = lines[0]
     gpu = figures.pop("gpu", None)
     return sentence.event(
@@ -65,14 +72,19 @@ def event_of(page: Page, index: int, sentence: Sentence, grammar: str, known: Ma
 
 def _figures(texts: list[str], sentence: Sentence, grammar: str, known: Mapping[str, Clause]) -> dict[str, Any]:
     """The figures that the event has a field for; the first print of each counts."""
-    tree = grammars.parse(grammar, " ".join(texts)[:LONGEST])
-    names = {f.name for f in fields(sentence.event)} | {"gpu"}
+    kind: Any = sentence.event
+    names = _names(kind)
     figures: dict[str, Any] = {}
-    for clause, said in grammars.clauses(tree) if tree else ():
+    for clause, said in grammars.said(grammar, " ".join(texts)[:LONGEST]):
         for name, value in known[clause](said).items() if clause in known else ():
             if name in names and value is not None:
                 figures.setdefault(name, value)
     return figures
+
+
+@cache
+def _names(kind: Any) -> frozenset[str]:
+    return frozenset({"gpu", *(f.name for f in fields(kind))})
 
 
 def process_of(line: Line) -> Process:

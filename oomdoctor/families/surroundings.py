@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from oomdoctor.families.event import Frame, Surroundings
@@ -12,6 +13,7 @@ BEFORE = 60
 AFTER = 40
 # A traceback of thirty frames, each with its code and its carets, chained once
 TRACEBACK = 240
+REACH = 4 * TRACEBACK  # where other writers' lines stand in between
 # Lines of source that rich and IPython show of a frame
 EXCERPT = 12
 # Lines that an exception's own text may take before the words that made the event
@@ -38,15 +40,31 @@ _HEAD = "(most recent call last)"
 _HEAD_REVERSED = "(most recent call first)"
 
 
-def around(page: Page, index: int) -> Surroundings:
-    before = page.before(index, TRACEBACK)
-    after = page.after(index, AFTER)[1:]
-    return Surroundings(
-        before=tuple(line.text for line in before[-BEFORE:]),
-        after=tuple(line.text for line in after),
-        below=tuple(line.text for line in page.lines[index + 1 : index + 1 + AFTER]),
-        trace=frames(before) or _printed_behind(page.lines[index].text, after),
-    )
+class Neighbourhood:
+    """The surroundings of the events of one page; what all of them ask for is looked up once."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._of_tracebacks: list[int] | None = None  # indexes of the lines that show one
+
+    def around(self, index: int) -> Surroundings:
+        page = self._page
+        shown = self._shows_traceback(index)
+        before = page.before(index, TRACEBACK if shown else BEFORE, REACH)
+        after = page.after(index, AFTER)[1:]
+        return Surroundings(
+            before=tuple([line.text for line in before[-BEFORE:]]),
+            after=tuple([line.text for line in after]),
+            below=tuple([line.text for line in page.lines[index + 1 : index + 1 + AFTER]]),
+            trace=frames(before if shown else before[-EXCERPT:]) or _printed_behind(page.lines[index].text, after),
+        )
+
+    def _shows_traceback(self, index: int) -> bool:
+        """Whether any of the lines that can be looked at before the index does."""
+        if self._of_tracebacks is None:
+            self._of_tracebacks = [i for i, line in enumerate(self._page.lines) if _of_traceback(line.text)]
+        position = bisect_left(self._of_tracebacks, index)
+        return position > 0 and self._of_tracebacks[position - 1] >= index - REACH
 
 
 def frames(before: Sequence[Line]) -> tuple[Frame, ...]:
@@ -93,12 +111,18 @@ def _of_one_writer(lines: Sequence[Line]) -> Sequence[Line]:
     return [line for line in lines if line.writer in (nearest, "") or _HEAD in line.text]
 
 
+def _of_traceback(text: str) -> bool:
+    return _is_frame(text) or _HEAD in text or ("ray::" in text and _REMOTE.search(text) is not None)
+
+
 def _is_frame(text: str) -> bool:
-    return any(pattern.match(text) for pattern in (_FRAME, _RICH_FRAME, _NOTEBOOK_FRAME))
+    return " in " in text and any(pattern.match(text) for pattern in (_FRAME, _RICH_FRAME, _NOTEBOOK_FRAME))
 
 
 def _frame(lines: Sequence[Line], position: int) -> Frame | None:
     text = lines[position].text
+    if " in " not in text and "ray::" not in text:
+        return None
     if match := _FRAME.match(text):
         return Frame(match[1], int(match[2]), match[3], _code(lines, position + 1))
     if match := _RICH_FRAME.match(text):

@@ -57,7 +57,7 @@ def _mode(text: str) -> str:
 
 _SENTENCES = (
     Sentence("Sequence group", Preemption, lines=2, needs="mode"),
-    Sentence("Avg prompt throughput:", Statistics, lines=2),
+    Sentence("Avg prompt throughput:", Statistics, lines=2, whole="kv_usage"),
 )
 
 _CLAUSES = {

@@ -37,6 +37,11 @@ class Gathered:
     lookalikes: dict[str, Lookalike] = field(default_factory=dict)
     kinds: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # the identities of each kind
 
+    def is_news(self, event: Event) -> bool:
+        """Whether it would be kept, not only counted."""
+        known = self.events.get(event.identity())
+        return known is None or _said(event) > _said(known)
+
     def add(self, read: Read) -> None:
         if isinstance(read, Lookalike):
             self.lookalikes.setdefault(read.why, read)
@@ -44,7 +49,7 @@ class Gathered:
         identity = read.identity()
         known = self.events.get(identity)
         if known is not None:
-            self.events[identity] = _fuller(known, read)
+            self.events[identity] = _merged(known, read)
             return
         alike = self.kinds.setdefault((read.family, read.kind), [])
         if len(alike) == MOST_OF_A_KIND:
@@ -53,13 +58,13 @@ class Gathered:
         self.events[identity] = read
 
 
-def _fuller(first: Event, again: Event) -> Event:
+def _said(event: Event) -> int:
+    return sum(len(str(event.figures(part))) for part in ("usage", "threshold", "fields"))
+
+
+def _merged(first: Event, again: Event) -> Event:
     """The print that says more stands for both, at the place and time of the first."""
-
-    def said(event: Event) -> int:
-        return sum(len(str(event.figures(part))) for part in ("usage", "threshold", "fields"))
-
-    if said(again) > said(first):
+    if _said(again) > _said(first):
         return replace(again, repeats=first.repeats + again.repeats, time=first.time or again.time)
     return replace(first, repeats=first.repeats + again.repeats)
 

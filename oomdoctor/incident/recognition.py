@@ -138,21 +138,22 @@ _LISTED: Final = late(
 )
 _PINNED: Final = late(rf"(?<![\w\-.])(?P<name>{_NAMES})(?:\[[\w,]{{1,40}}\])?==\s?{_VERSION}", re.IGNORECASE)
 _METADATA: Final = late(rf"(?:site|dist)-packages/(?P<name>{_NAMES})-{_VERSION}\.dist-info", re.IGNORECASE)
-_BANNERS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    ("vllm", late(rf"vLLM API server version:? {_VERSION}")),
-    ("vllm", late(rf"LLM engine \({_VERSION}\)")),
-    ("vllm", late(rf"\bvLLM (?:[Vv]ersion|server version)[ :]+{_VERSION}")),
-    ("deepspeed", late(rf"DeepSpeed info: version={_VERSION}")),
-    ("deepspeed", late(rf"(?i:deepspeed) (?:info|version)[ .:=]{{1,60}}{_VERSION}")),
-    ("torch", late(rf"PyTorch (?:version|v)?[ :]{{0,4}}{_VERSION}")),
-    ("torch", late(rf"\btorch (?:version|cuda version)?[ .:]{{1,60}}{_VERSION}")),
-    ("ray", late(rf"\bRay version[ :]{{1,4}}{_VERSION}")),
-    ("ray", late(rf"\bray, version {_VERSION}")),
-    ("ray", late(rf"[\"']?ray_version[\"']?\s?[:=]\s?[\"']?{_VERSION}")),
-    ("unsloth", late(rf"==\(\(====\)\)==\s+Unsloth {_VERSION}")),
-    ("transformers", late(rf"Transformers: {_VERSION}")),
-    ("transformers", late(rf"\"transformers_version\": \"{_VERSION}")),
-    ("python", late(rf"(?:^|\b)[Pp]ython (?:version)?[ :=]{{0,4}}{_VERSION}")),
+# The package, what its banner always holds, the banner. Most lines hold none of the words.
+_BANNERS: Final[tuple[tuple[str, str, re.Pattern[str]], ...]] = (
+    ("vllm", "vLLM API", late(rf"vLLM API server version:? {_VERSION}")),
+    ("vllm", "LLM engine", late(rf"LLM engine \({_VERSION}\)")),
+    ("vllm", "vLLM ", late(rf"\bvLLM (?:[Vv]ersion|server version)[ :]+{_VERSION}")),
+    ("deepspeed", "info: version", late(rf"DeepSpeed info: version={_VERSION}")),
+    ("deepspeed", "", late(rf"(?i:deepspeed) (?:info|version)[ .:=]{{1,60}}{_VERSION}")),
+    ("torch", "PyTorch", late(rf"PyTorch (?:version|v)?[ :]{{0,4}}{_VERSION}")),
+    ("torch", "torch ", late(rf"\btorch (?:version|cuda version)?[ .:]{{1,60}}{_VERSION}")),
+    ("ray", "Ray version", late(rf"\bRay version[ :]{{1,4}}{_VERSION}")),
+    ("ray", "ray, version", late(rf"\bray, version {_VERSION}")),
+    ("ray", "ray_version", late(rf"[\"']?ray_version[\"']?\s?[:=]\s?[\"']?{_VERSION}")),
+    ("unsloth", "Unsloth", late(rf"==\(\(====\)\)==\s+Unsloth {_VERSION}")),
+    ("transformers", "Transformers:", late(rf"Transformers: {_VERSION}")),
+    ("transformers", "transformers_version", late(rf"\"transformers_version\": \"{_VERSION}")),
+    ("python", "ython ", late(rf"(?:^|\b)[Pp]ython (?:version)?[ :=]{{0,4}}{_VERSION}")),
 )
 _CONDITION: Final = late(
     r"pip install|requires|require |>=|<=|you have|please (?:install|upgrade)|incompatible|should be", re.IGNORECASE
@@ -169,14 +170,18 @@ VERSION_WORDS: Final = (
 
 def versions(text: str) -> Iterator[tuple[str, str]]:
     """Every package and version that this line states."""
-    if _CONDITION.search(text):
-        return
-    for name, banner in _BANNERS:
-        if match := banner.search(text):
+    found = list(_stated(text))
+    if found and not _CONDITION.search(text):
+        yield from found
+
+
+def _stated(text: str) -> Iterator[tuple[str, str]]:
+    for name, word, banner in _BANNERS:
+        if word in text and (match := banner.search(text)):
             yield name, _trimmed(match[1])
-    if match := _METADATA.search(text):
+    if ".dist-info" in text and (match := _METADATA.search(text)):
         yield _package(match["name"]), _trimmed(match[2])
-    for match in _PINNED.finditer(text):
+    for match in _PINNED.finditer(text) if "==" in text else ():
         yield _package(match["name"]), _trimmed(match[2])
     yield from listed(text)
 
