@@ -100,7 +100,7 @@ REGRESSIONS: Final = (
         affected=Range("transformers", "4.38", "4.40"),
         stages=frozenset({"forward", "backward", "logprob", "eval", "serving"}),
         trace=r"causal_mask",
-        tell_tale=r"causal_mask",
+        tell_tale=r"self\.causal_mask\b",  # kept whole only there
         cure="transformers>=4.40",
         references=("huggingface/transformers#30010",),
     ),

@@ -89,6 +89,7 @@ def _watermark(event: DeviceOutOfMemory, it: Card) -> Judgement | None:
             f"{show(it.allowed_bytes)} that macOS recommends as the most for the GPU; the memory is the machine's own."
         ),
         evidence=(event,),
+        knobs=("raise-allocator-cap", "smaller-microbatch", "smaller-model", "shorter-sequences"),
         against=() if foreign else ("most of what counts against the limit is this process's own",),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
+from oomdoctor.causes.gpu import innermost
 from oomdoctor.incident.model import Crash
 from oomdoctor.regressions import REGRESSIONS, Range, Regression, Version, version
 
@@ -30,7 +31,9 @@ def _one(crash: Crash, known: Regression) -> Judgement | None:
     carrier = _carrier(crash, known)
     if found is None and carrier is None:
         if known.tell_tale and crash.mentions(known.tell_tale):
-            return _finding(crash, known, signs, 0.55, f"The version of {package} is not printed, but the log shows it")
+            weight = 0.8 if innermost(crash, known.tell_tale, 1) else 0.55  # its own source is what failed
+            whose = f"The version of {package} is not printed, but the log shows it"
+            return _finding(crash, known, signs, weight, whose)
         return NotEnough(f"the version of {package}", (f"pip show {package}",)) if package in _named(crash) else None
     if found is not None and not known.affected.holds(found):
         return RuledOut(f"{package} {_spelled(found)} is not affected ({_range(known.affected)} are)")

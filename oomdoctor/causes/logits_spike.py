@@ -6,9 +6,15 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import LOGITS, SAMPLER, asked, card, in_engine, innermost, refusal
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.units import GIB, MIB, show
 
 SPIKE = GIB // 2
+# What torch.compile generates: "buf9 = empty_strided_cuda((s10, 1, 76032), (76032, 76032*s10, 1), torch.float32)"
+_GENERATED = late(r"\bempty_strided\w{0,8}\(\([^()]{1,200}?, ?(\d{4,7}),?\), ?\([^()]{1,200}\), ?torch\.float32\)")
+# The layers between are narrower, and compute in half precision.
+FEWEST_WORDS, MOST_WORDS = 30_000, 600_000
+ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill", "tensor-parallel", "chunked-logits")
 # Predictions that an evaluation joins are judged by another cause.
 _JOINED = r"\b(?:torch|np|xp)\.(?:cat|concat\w*|[vh]?stack)\(|nested_concat"
 _VOCABULARY = ("vocab_size", "padded_vocab_size")
@@ -27,6 +33,14 @@ def judge(crash: Crash) -> Judgement | None:
             why=f"{sizes} is what was asked for: the logits of the whole batch, in one piece.",
             evidence=(event,),
         )
+    if words := _in_generated_code(crash, it):
+        return Finding(
+            weight=0.86,
+            why=f"The refused tensor is a float32 one with {words:,} values per token, which is a vocabulary (or one "
+            f"rank's part of it): {asked(it)}.",
+            evidence=(event,),
+            stage="forward" if crash.stage == "unknown" else None,
+        )
     function = innermost(crash, LOGITS, 4)
     if function is None or innermost(crash, _JOINED):
         if it.tried_bytes is not None and it.tried_bytes < 64 * MIB:
@@ -44,8 +58,19 @@ def judge(crash: Crash) -> Judgement | None:
         ),
         evidence=(event,),
         against=() if large else (f"{show(it.tried_bytes or 0)} is small for such a tensor",),
-        stage="forward" if crash.stage == "unknown" else None,
+        stage="forward" if crash.stage == "unknown" and not in_engine(crash) else None,
+        knobs=ENGINE_KNOBS if in_engine(crash) else (),
     )
+
+
+def _in_generated_code(crash: Crash, it: Card) -> int | None:
+    """The last dimension of the tensor, where compiled code shows the shape it asked for and it is a vocabulary's."""
+    if it.tried_bytes is None or it.tried_bytes < SPIKE:
+        return None
+    innermost_frame = next(crash.frames(), None)
+    match = _GENERATED.search(innermost_frame.code) if innermost_frame is not None else None
+    words = int(match[1]) if match else 0
+    return words if FEWEST_WORDS <= words <= MOST_WORDS else None
 
 
 def _over_vocabulary(crash: Crash, it: Card) -> str | None:

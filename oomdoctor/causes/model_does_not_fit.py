@@ -10,6 +10,7 @@ from oomdoctor.causes.gpu import (
     STATES,
     asked,
     card,
+    in_engine,
     innermost,
     percent,
     phase,
@@ -19,9 +20,21 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.engine_facts import TRAINERS
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
 
+# Where nothing is trained there are no states to shard.
+INFERENCE_KNOBS = (
+    "quantize-weights",
+    "smaller-model",
+    "tensor-parallel",
+    "offload-parameters",
+    "more-gpus",
+    "shard-states",
+    "mixed-precision",
+)
+BRIM = 0.99
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
 OWN_PART = 0.5
 EMPTY = 0.05  # of the card: less than a context and a few buffers
@@ -41,6 +54,8 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     loading = _loading(crash)
     if loading is None:
+        if brimful := _brimful(crash, event):
+            return brimful
         if larger := _larger_than_the_card(crash, event):
             return larger
         went_on = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
@@ -52,12 +67,31 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     more = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
     decided = more or (share is not None and share >= FULL)
+    sharded = crash.context.frameworks.keys() & TRAINERS or crash.in_trace(STATES)
     holds = f" This process held {show(mine)} of it ({percent(share)})." if mine is not None and share else ""
     return Finding(
         weight=0.9 if decided else 0.6,
         why=f"The card filled up {loading}: {asked(it)}.{holds}",
         evidence=(event,),
         stage="model_load" if crash.stage == "unknown" else None,
+        knobs=() if sharded else INFERENCE_KNOBS,
+    )
+
+
+def _brimful(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
+    """An engine's cache is cut to a share of the card; live tensors to its brim are there before any cache."""
+    it = card(crash)
+    share = it.share(it.live_bytes)
+    unknown = crash.stage in ("unknown", "engine_init") and phase(crash) is None
+    if share is None or share < BRIM or not unknown or not in_engine(crash):
+        return None
+    return Finding(
+        weight=0.55,
+        why=f"Live tensors of {show(it.live_bytes or 0)} fill the card to {percent(share)}: a KV cache that is cut to "
+        "a share of it leaves more free, so it was still being loaded or measured.",
+        evidence=(event,),
+        against=("the traceback does not show what it was doing",),
+        knobs=INFERENCE_KNOBS,
     )
 
 
@@ -106,7 +140,10 @@ def _program(root: ArrayOutOfMemory) -> Judgement | None:
 def _buffer(root: LibraryOutOfMemory) -> Judgement:
     tried = f"one buffer of {show(root.tried_bytes)}" if root.tried_bytes else "a buffer"
     return Finding(
-        weight=0.8, why=f"The model's weights are put into {tried}, which the card refused.", evidence=(root,)
+        weight=0.8,
+        why=f"The model's weights are put into {tried}, which the card refused.",
+        evidence=(root,),
+        knobs=("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus"),
     )
 
 

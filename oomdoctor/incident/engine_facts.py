@@ -18,7 +18,7 @@ from oomdoctor.families.vllm_error import (
     WarmupOutOfMemory,
     WeightsDoNotFit,
 )
-from oomdoctor.families.vllm_figures import GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
+from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.model import Crash, Setting
 from oomdoctor.patterns import late
@@ -246,7 +246,14 @@ def phase(crash: Crash) -> str | None:
     for name, functions in _PHASES:
         if called & functions:
             return name
-    return _PHASE_OF_STAGE.get(crash.stage)
+    return _PHASE_OF_STAGE.get(crash.stage) or _of_last_figures(crash)
+
+
+def _of_last_figures(crash: Crash) -> str | None:
+    """An engine that has just said for what its encoder is profiled is profiling it, until its next figures."""
+    root = crash.root.at
+    told = [e for e in crash.events if e.family == "vllm_figures" and e.at.file == root.file and e.at.line < root.line]
+    return "profiling" if told and isinstance(told[-1], EncoderProfile) else None
 
 
 def _of_the_crash(crash: Crash) -> Iterator[Event]:
@@ -282,7 +289,8 @@ def in_engine(crash: Crash) -> bool:
     if running & TRAINERS and trace:
         return False
     alone = any(name in running for name in ENGINES) and not running & TRAINERS
-    return alone or crash.mentions(_ENGINE_WORDS) is not None
+    figures = not running & TRAINERS and any(event.family == "vllm_figures" for event in crash.events)
+    return alone or figures or crash.mentions(_ENGINE_WORDS) is not None
 
 
 def beside_engine(crash: Crash) -> bool:

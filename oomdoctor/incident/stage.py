@@ -161,6 +161,7 @@ _FILES: Final = (
     (2, "data_load", "/datasets/table /datasets/features /webdataset/ /pyarrow/", "*"),
     (2, "reward", "reward.py reward_model.py reward_fn.py", "forward score compute_score"),
     (2, "rollout", "/ray/rllib/evaluation/ /ray/rllib/env/ /rollout_worker.py /env_runner.py", "*"),
+    (1, "launch", "/multiprocessing/spawn.py", "spawn_main prepare"),
     (1, "forward", "/torch/nn/functional.py", "*"),
 )
 

@@ -75,3 +75,16 @@ def test_versions_are_compared_as_numbers() -> None:
     ]
     assert held == ["0.16.0", "0.16.7+cu124"]
     assert version("unknown") is None
+
+
+MASK = ("transformers/models/llama/modeling_llama.py", "_update_causal_mask", "causal_mask = {}")
+
+
+def test_the_failing_source_may_be_that_of_the_affected_versions_alone() -> None:
+    whole = (MASK[0], MASK[1], MASK[2].format("self.causal_mask[None, None, :, :].repeat(rows, 1, 1, 1)"))
+    assert finding(CAUSE, *trace(whole), refused(tried="8.00 GiB")).weight >= 0.8
+
+
+def test_not_the_mask_of_later_versions() -> None:
+    later = (MASK[0], MASK[1], MASK[2].format("torch.full((length, total), fill_value=lowest)"))
+    assert not isinstance(says(CAUSE, *trace(later), refused(tried="8.00 GiB")), Finding)

@@ -46,3 +46,18 @@ def test_the_product_of_the_printed_sizes_decides() -> None:
     found = finding(CAUSE, launch, refused(tried="7.83 GiB"))
     assert found.weight >= 0.9
     assert "4 x 4096 tokens x 128256 words x 4 bytes = 7.83 GiB" in found.why
+
+
+def compiled(shape: str, dtype: str) -> tuple[str, str, str]:
+    return ("torchinductor_u/ab/cabcdef.py", "call", f"buf4 = empty_strided_cuda(({shape}), (1, 1), torch.{dtype})")
+
+
+def test_not_a_layer_of_compiled_code() -> None:
+    for shape, dtype in (("s0, 18432", "float32"), ("s0, 152064", "bfloat16"), ("4194304, 16", "float32")):
+        assert "logits-spike" not in ranking(*trace(compiled(shape, dtype)), refused(tried="9.10 GiB"))
+
+
+def test_compiled_code_that_asks_for_a_value_per_word() -> None:
+    line = refused(tried="9.28 GiB")
+    assert "64,128 values per token" in finding(CAUSE, *trace(compiled("s0, 1, 64128", "float32")), line).why
+    assert ranking(*trace(compiled("s0, 1, 64128", "float32")), line)[0] == "logits-spike"

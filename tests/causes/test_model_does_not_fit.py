@@ -67,3 +67,19 @@ def test_one_piece_larger_than_an_empty_card() -> None:
 
 def test_not_one_piece_larger_than_a_card_that_is_in_use() -> None:
     assert says(CAUSE, refused(tried="31.00 GiB", total="23.60 GiB", own="14.00 GiB", allocated="13.40 GiB")) is None
+
+
+ENGINE_START = "INFO 02-10 10:00:01 [core.py:58] Initializing a V1 LLM engine (v0.9.2) with config: model='/m/big'"
+
+
+def test_live_tensors_to_the_brim_of_an_engines_card() -> None:
+    brim = refused(tried="80.00 MiB", free="50.00 MiB", own="79.10 GiB", allocated="78.90 GiB", unallocated="9.00 MiB")
+    assert ranking(ENGINE_START, brim)[0] == "model-does-not-fit"
+    assert "model-does-not-fit" not in ranking(ENGINE_START, refused(own="73.00 GiB", allocated="71.00 GiB"))
+
+
+def test_without_a_trainer_nothing_is_sharded_first() -> None:
+    line = refused(total="23.60 GiB", own="23.40 GiB", allocated="23.10 GiB")
+    assert finding(CAUSE, *trace(LOADING), line).knobs[:2] == ("quantize-weights", "smaller-model")
+    deepspeed = "[INFO] DeepSpeed info: version=0.16.4, git-hash=unknown, git-branch=unknown"
+    assert finding(CAUSE, deepspeed, *trace(LOADING), line).knobs == ()

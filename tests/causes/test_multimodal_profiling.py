@@ -52,3 +52,9 @@ def test_an_encoder_while_serving() -> None:
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
     assert finding.stage == "serving"
+
+
+def test_the_announcement_is_the_last_thing_said_before_the_refusal() -> None:
+    later = "INFO 03-02 10:00:09 [kv_cache_utils.py:634] GPU KV cache size: 91,200 tokens\n"
+    assert weight(CAUSE, ENCODER_ANNOUNCED + FULL) >= 0.6
+    assert not isinstance(judged(CAUSE, ENCODER_ANNOUNCED + later + FULL), Finding)
