@@ -11,7 +11,8 @@ from oomdoctor.records import dataclass
 from oomdoctor.units import show
 
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
-_FINAL = ("infeasible", "timeout", "supervisor")
+_FINAL = ("infeasible", "timeout", "supervisor", "scattered")
+UNNAMED = "what was asked for"
 _ROLES = ("actor", "ref", "critic", "reward")
 
 
@@ -133,16 +134,21 @@ def _lacking(request: Unschedulable, have: Mapping[str, float]) -> list[str]:
 
 
 def _request(request: Unschedulable) -> str:
-    what = _amounts(request.requested) if request.requested else "what was asked for"
+    what = _amounts(request.requested) if request.requested else _bundles(request)
     times = f" {request.count} times" if request.count and request.count > 1 else ""
-    kind = "a placement group with " if request.placement_group else ""
+    kind = "a placement group with " if request.placement_group and what != UNNAMED else ""
     ends = {
         "infeasible": "no node can serve it",
         "timeout": "it was given up" + (f" after {request.seconds:g} s" if request.seconds else ""),
+        "scattered": "as much is free, but on no node alone",
         "supervisor": "not even the job's supervisor could be placed",
     }
     still = f"asked for {request.repeats} times" if request.repeats > 1 else "still waits at the end of the log"
     return f"Ray does not place {kind}{what}{times}: {ends.get(request.state, still)}"
+
+
+def _bundles(request: Unschedulable) -> str:
+    return f"{request.bundles} bundles" if request.bundles else UNNAMED
 
 
 def _amounts(amounts: Mapping[str, float] | None) -> str:

@@ -30,13 +30,14 @@ class Unschedulable(Event):
 
     # "infeasible": no node (type) can ever serve it; "waiting": the resources are there but taken, or not yet;
     # "pending": a placement group or actor in a table; "timeout": given up; "supervisor": the submitted job's own
-    # supervisor actor could not be placed
+    # supervisor actor could not be placed; "scattered": enough is free, on no node alone
     state: str = "waiting"
     # Amounts by resource, as asked: GPUs and CPUs in units, memory in bytes. Fixed-point figures (x 10000) divided.
     requested: Mapping[str, float] | None = None
     available: Mapping[str, float] | None = None
     count: int | None = None  # how many of these, where it is said
     placement_group: bool | None = None
+    bundles: int | None = None  # of the placement group
     seconds: float | None = None  # how long was waited until it was given up
 
     def identity(self) -> str:
@@ -87,20 +88,33 @@ _TABLE = late(r"^={4,} Autoscaler status")
 _ROW = late(
     r"^(?:[\d.]+[KMGT]?i?B?/[\d.]+|\{|\(no |-{4,}|Active:|Pending:|Recent failures:|Resources|Node status|\d+ node_)"
 )
+_NODES = late(r"^(\d{1,5}) [A-Za-z]\S{0,200}$")
 _SECTION = late(r"^(?:Total )?(?:Usage|Demands|Constraints|From request_resources|Pending Demands):")
 _START = late(r"\bray start\b|\bray\.init\(")
 _FLAG = late(r"--?(num[-_]cpus|num[-_]gpus|memory|object[-_]store[-_]memory)[= ]{1,3}(\d{1,18}(?:\.\d{1,4})?)")
 _ARGUMENT = late(r"\b(num_cpus|num_gpus|object_store_memory)\s?=\s?(\d{1,18}(?:\.\d{1,4})?)")
-_OURSELVES: Final = ("raylet", "autoscaler")
+_OURSELVES: Final = ("raylet", "autoscaler", "scheduler")
 _PROGRESS = late(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]teration)\b[ :=\[]{1,3}\d")
-_PAIR = late(r"'?([A-Za-z_][\w.:\-]{0,100})'?\s*:\s*([\d.eE+]{1,24})")
+_PAIR = late(r"['\"]?([A-Za-z_][\w.:\-]{0,100})['\"]?\s*:\s*([\d.eE+]{1,24})")
 _PAIR_BACKWARDS = late(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
 # Up to 1.13 the unit stands apart: "0.00/6.294 GiB memory".
 _SHARE = late(r"([\d.]+)([KMGT]?i?B)?/([\d.]+) ?([KMGT]?i?B)? (\S+)")
 _GROUP = late(
-    r"placement group (?:requests|requiring|of|creation)|pending placement group|creating a placement group",
+    r"placement groups? (?:requests|requiring|of|with|creation|to be ready)|pending placement group"
+    r"|(?:creating a|schedule|requested by the) placement group",
     re.IGNORECASE,
 )
+_GROUP_ID = late(r"placement group .{0,200}\bid: ([0-9a-f]{16,64})")
+_BUNDLES = late(r"bundles size = (\d{1,6})")
+LINES_OF_GROUP: Final = 20
+# What programs on top of Ray count by themselves: "Requested 16 GPUs, but only 8 are available in the cluster".
+_COUNTED = late(
+    r"(?i)\b(?:request(?:ed|s|ing)?|requir(?:ed?|es|ing)|needs?|needed|asked for|wants?|desired|expect(?:ed|s))"
+    r"[ :=]{1,3}(?:at least )?(?P<asked>\d{1,6})(?:\.0)? (?P<unit>[CG]PU)s?\b[^\d]{0,80}"
+    r"\b(?:only|available|has|have|found|there are)\b[ :=(]{1,3}(?P<has>\d{1,6})(?![\d%])"
+)
+_OF_RAY = late(r"\b[Rr]ay(?:let)?\b|ray/|\bcluster\b|placement group")
+LINES_OF_RAY: Final = 40
 
 _Amounts = Mapping[str, float]
 _Clauses = Sequence[grammars.Clause]
@@ -125,12 +139,16 @@ _STATES: Final[Mapping[str, str]] = {
     "supervisor": "supervisor",
     "unplaceable": "infeasible",
     "too_few": "infeasible",
+    "refused_trial": "infeasible",
+    "bundles_there": "infeasible",
     "no_trial": "waiting",
+    "replicas": "waiting",
     "group_wait": "pending",
     "raylet_waiting": "waiting",
 }
 # States that end by themselves once the resources come: whether they came, the lines behind them show.
 _MAY_END: Final = frozenset({"infeasible", "waiting", "pending"})
+_REFUSED: Final = frozenset({"unplaceable", "too_few", "refused_trial", "bundles_there"})
 
 
 def _request(page: Page, index: int) -> Iterator[Read]:
@@ -139,10 +157,11 @@ def _request(page: Page, index: int) -> Iterator[Read]:
     names = {name for name, _ in found}
     key = next((name for name in _STATES if name in names), None)
     if key is None:
+        yield from _counted(page, index)
         return
     at = Place(page.file, line.number, line.end, line.raw)
     state = _STATES[key]
-    if state in _MAY_END and key not in ("unplaceable", "too_few") and _served(page, index):
+    if state in _MAY_END and key not in _REFUSED and _served(page, index):
         yield Lookalike(at, "a request that waited and was served: work goes on behind it")
         return
     for requested, count in _requests(found) or [(None, None)]:
@@ -157,8 +176,41 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             available=_available(found),
             count=count,
             placement_group=True if _GROUP.search(line.text) else None,
+            bundles=_bundles(page, index),
             seconds=_seconds(found),
         )
+
+
+def _counted(page: Page, index: int) -> Iterator[Read]:
+    """A check of a program's own before it asks Ray: it raises, so nothing is served later."""
+    line = page.lines[index]
+    counted = _COUNTED.search(line.text[:1000])
+    near = page.lines[max(0, index - LINES_OF_RAY) : index + LINES_OF_RAY]
+    if counted is None or "Error" not in line.text or not any(_OF_RAY.search(one.text[:400]) for one in near):
+        return
+    asked, there = float(counted["asked"]), float(counted["has"])
+    if asked <= there:
+        return
+    unit = counted["unit"].upper()
+    yield Unschedulable(
+        at=Place(page.file, line.number, line.end, line.raw),
+        time=line.mark.time,
+        process=Process(pid=line.mark.pid, name=line.mark.name, node=line.mark.ip),
+        state="infeasible",
+        requested={unit: asked},
+        available={unit: there},
+    )
+
+
+def _bundles(page: Page, index: int) -> int | None:
+    """How many bundles the group has: the GCS says it where it begins to place them."""
+    group = _GROUP_ID.search(page.lines[index].text[:600])
+    if group is None:
+        return None
+    for line in reversed(page.lines[max(0, index - LINES_OF_GROUP) : index]):
+        if group[1] in line.text and (size := _BUNDLES.search(line.text[:800])):
+            return int(size[1])
+    return None
 
 
 def _served(page: Page, index: int) -> bool:
@@ -167,6 +219,9 @@ def _served(page: Page, index: int) -> bool:
     later = page.lines[index + 1 : index + LINES_BEHIND]
     last = max((n for n, line in enumerate(later) if line.text == text), default=-1)
     later = later[last + 1 :]
+    group = _GROUP_ID.search(text[:600])
+    if group is not None and any("uccessfully created placement group" in o.text and group[1] in o.text for o in later):
+        return True
     if any(_PROGRESS.search(line.text) for line in later):
         return True
     workers = [line for line in later if line.mark.pid is not None and line.mark.name not in _OURSELVES]
@@ -179,30 +234,45 @@ def _clauses(text: str) -> _Clauses:
 
 def _requests(found: _Clauses) -> list[tuple[_Amounts | None, int | None]]:
     """Every request of a line, with how many of it are asked for where that is said."""
+    replicas = next((int(_float(values[0]) or 0) for name, values in found if name == "replicas"), None)
     in_words = _in_words(found, "asked")
     if in_words is not None:
-        return [(in_words, None)]
-    requests: list[tuple[_Amounts | None, int | None]] = []
+        return [(in_words, replicas)]
+    asked = _asked(found)
     if any(name == "asked" for name, _ in found):  # one request, before 1.8 in braces of its own for each resource
-        return [(_merged(found), None)]
+        merged: dict[str, float] = {}
+        for amounts, _ in asked:
+            merged.update(amounts)
+        return [(merged or None, replicas)]
+    return [*asked]
+
+
+def _asked(found: _Clauses) -> list[tuple[_Amounts, int | None]]:
+    """The resources in braces that are asked for, equal ones of a list counted."""
+    requests: list[tuple[_Amounts, int | None]] = []
+    now = "asked"
     for name, values in found:
-        if name == "has":
-            break
-        if name == "bundle" and (amounts := _amounts(values[0])):
-            requests.append((amounts, None))
+        if name in _SECTIONS:
+            now = _SECTIONS[name]
+        elif now != "asked":
+            continue
+        elif name == "bundle" and (amounts := _amounts(values[0])):
+            if requests and requests[-1][0] == amounts:
+                requests[-1] = (amounts, (requests[-1][1] or 1) + 1)
+            else:
+                requests.append((amounts, None))
         elif name == "demand" and requests:
             requests[-1] = (requests[-1][0], int(_float(values[0]) or 0))
     return requests
 
 
-def _merged(found: _Clauses) -> _Amounts | None:
-    amounts: dict[str, float] = {}
-    for name, values in found:
-        if name == "has":
-            break
-        if name == "bundle":
-            amounts.update(_amounts(values[0]) or {})
-    return amounts or None
+# Whose amounts follow these words.
+_SECTIONS: Final[Mapping[str, str]] = {
+    "asked": "asked",
+    "asked_bundles": "asked",
+    "has": "has",
+    "bundles_there": "group",
+}
 
 
 def _in_words(found: _Clauses, part: str) -> _Amounts | None:
@@ -214,8 +284,8 @@ def _in_words(found: _Clauses, part: str) -> _Amounts | None:
             return {"GPU": _float(values[0]) or 0.0}
         if name == "too_few" and values and part == "has":
             return {"GPU": _float(values[0]) or 0.0}
-        if name in ("asked", "has"):
-            now = name
+        if name in _SECTIONS:
+            now = _SECTIONS[name]
         elif name in ("cpus", "gpus") and now == part and (amount := _float(values[0])) is not None:
             amounts.setdefault(name[:-1].upper(), amount)
     return amounts or None
@@ -225,10 +295,10 @@ def _available(found: _Clauses) -> _Amounts | None:
     in_words = _in_words(found, "has")
     if in_words is not None:
         return in_words
-    there = False
+    now = "asked"
     for name, values in found:
-        there = there or name == "has"
-        if there and name == "bundle":
+        now = _SECTIONS.get(name, now)
+        if now == "has" and name == "bundle":
             return _amounts(values[0])
     return None
 
@@ -290,17 +360,28 @@ def _status(page: Page, index: int) -> Iterator[Read]:
     )
     for line, amounts, count in demands:
         never = any(amount * (count or 1) > total.get(name, 0.0) for name, amount in amounts.items())
+        scattered = not never and _scattered(lines, amounts, used, total)
         yield Unschedulable(
             at=Place(page.file, line.number, line.end, line.raw),
             time=first.mark.time,
-            role="root" if never else "context",
-            strength=3 if never else 0,
-            state="infeasible" if never else "pending",
+            role="root" if never or scattered else "context",
+            strength=3 if never else 2 if scattered else 0,
+            state="infeasible" if never else "scattered" if scattered else "pending",
             requested=amounts,
             available=total,
             count=count,
             placement_group=True if _GROUP.search(line.text) else None,
         )
+
+
+def _scattered(lines: list[Line], asked: _Amounts, used: _Amounts, total: _Amounts) -> bool:
+    """Enough is free, no node is on its way, and one request is more than a node's share: no node has it alone."""
+    text = [line.text.strip() for line in lines]
+    nodes = sum(int(node[1]) for line in text if (node := _NODES.match(line)))
+    if nodes < 2 or "(no pending nodes)" not in text:
+        return False
+    free = all(amount <= total.get(name, 0.0) - used.get(name, 0.0) for name, amount in asked.items())
+    return free and any(amount > total.get(name, 0.0) / nodes for name, amount in asked.items())
 
 
 def _table(page: Page, index: int) -> list[Line]:
@@ -369,6 +450,11 @@ FAMILY = Family(
         "could not be scheduled",
         "lacement group creation timed out",
         "No trial is running and no new",
+        "Insufficient cluster resources",
+        "cannot currently be ",
+        "to be scheduled",
+        "to satisfy the request",
+        "chedule placement group",
         "+ pending ",
         "scheduling_state: ",
     ),
@@ -387,6 +473,30 @@ FAMILY = Family(
         "scheduling_state: NO_RESOURCES",
         "Autoscaler status",
         "No trial is running and no new trial",
+        "Training has not started in the last",
+        "Insufficient cluster resources to launch",
+        "cannot currently be scheduled",
+        "cannot currently be executed",
+        "could not find a node type",
+        "resources are not enough to run any",
+        "Failed to schedule placement group",
+        "Failed to create placement group with",
+        "placement group could not be created",
+        "placement group cannot be created",
+        "imed out waiting for placement group",
+        "worker group startup timed out",
+        "supervisor actor failed to start within",
+        "cannot fit into any bundles",
+        "cannot be satisfied in this ray cluster",
+        "s to be scheduled",
+        "enough GPUs",
+        "enough CPUs",
+        "GPUs available",
+        "GPUs are available",
+        " GPUs, but ",
+        " GPUs but ",
+        " CPUs, but ",
+        " CPUs but ",
         "ray start ",
         "ray.init(",
     ),

@@ -74,3 +74,23 @@ def test_colocated_models_count_once() -> None:
 def test_a_remote_reward_model_takes_no_gpu() -> None:
     launch = LAUNCH[1] + " --remote_rm_url http://10.0.0.3:5000/get_reward"
     assert "(reward)" not in finding(CAUSE, LAUNCH[0], launch, WAITS).why
+
+
+def test_enough_is_free_but_on_no_node_alone() -> None:
+    table = (
+        "======== Autoscaler status: 2026-03-01 10:00:00.000000 ========",
+        "Node status",
+        "Active:",
+        " 1 ray.head.default",
+        " 3 ray.worker.small",
+        "Pending:",
+        " (no pending nodes)",
+        "Resources",
+        "Usage:",
+        " 4.0/32.0 CPU",
+        " 2.0/8.0 GPU",
+        "Demands:",
+        " {'CPU': 1.0, 'GPU': 4.0} * 1 (PACK): 1+ pending placement groups",
+    )
+    found = finding(CAUSE, *table)
+    assert "as much is free, but on no node alone" in found.why
