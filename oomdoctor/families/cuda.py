@@ -99,7 +99,8 @@ _HEAD = late(
     r"|(?P<gaudi>\bAllocation failed for size::)"
 )
 _LIMITS = (
-    (late(r"memory block with size larger than|^Invalid buffer size"), "per-allocation"),
+    (late(r"memory block with size larger than"), "per-allocation"),
+    (late(r"^Invalid buffer size"), "per-allocation"),
     (late(r"would exceed per_process_memory_fraction limit"), "fraction"),
     (late(r"\bmax allowed:"), "watermark"),
 )
@@ -157,7 +158,7 @@ _DEATH = late(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:K
 
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
-    heads = list(islice(_HEAD.finditer(line.text), HEADS_OF_A_LINE))
+    heads = _heads(line.text)
     told: set[tuple[tuple[str, Any], ...]] = set()
     for position, head in enumerate(heads):
         last = position + 1 == len(heads)
@@ -173,6 +174,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield from _advice(page.file, text, lines, found)
 
 
+def _heads(text: str) -> list[re.Match[str]]:
+    first = _HEAD.search(text)
+    if first is None or not any(text.find(word, first.end()) >= 0 for word in FAMILY.triggers):
+        return [first] if first else []
+    return list(islice(_HEAD.finditer(text), HEADS_OF_A_LINE))
+
+
 def _sentence(page: Page, index: int, text: str, *, go_on: bool) -> tuple[str, list[Line]]:
     """The whole sentence with the lines it stands on."""
     lines = [page.lines[index]]
@@ -183,15 +191,19 @@ def _sentence(page: Page, index: int, text: str, *, go_on: bool) -> tuple[str, l
                 break
             lines.append(line)
             parts.append(line.text.strip())
-    return _GLUED.sub(" ", " ".join(parts)[:SENTENCE_CHARACTERS]), lines
+    return _apart(" ".join(parts)[:SENTENCE_CHARACTERS]), lines
+
+
+def _apart(text: str) -> str:
+    return _GLUED.sub(" ", text) if any(sign in text for sign in ("iBis", "iB(", "\\n")) else text
 
 
 def _goes_on(text: str) -> bool:
-    if _HEAD.search(text) or _RECORD.match(text) or not text.strip():
-        return False
     words = [word.lower() for word in _LETTERS.findall(text[:300])]
-    known = sum(word in _VOCABULARY for word in words)
-    return bool(words) and known * 3 >= len(words) * 2
+    known = sum([word in _VOCABULARY for word in words])
+    if not words or known * 3 < len(words) * 2:
+        return False
+    return not (_HEAD.search(text) or _RECORD.match(text))
 
 
 def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list[Line]) -> Read | None:
@@ -202,8 +214,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         return Lookalike(place, "more than 1EB is a broken size (as after a broken collective), not a lack of memory")
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
     device = head["device"] or next(_DEVICES[name] for name in _DEVICES if head[name])
-    said = _SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])
-    if not figures and not said:
+    if not figures and not (_SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])):
         why = echo(first.text)
         return Lookalike(place, why) if why else None
     if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -16,11 +17,15 @@ LINES_AROUND: Final = 60
 _CALL = late(r"\b(ray::[^\s(][^\n]{0,200}?)\s?\(pid=(\d{1,9})(?:, ip=(\d{1,3}(?:\.\d{1,3}){3}))?")
 
 
+def _called(text: str) -> re.Match[str] | None:
+    return _CALL.search(text) if "ray::" in text else None
+
+
 def caller(page: Page, index: int) -> Process:
     """The remote call whose exception stands at the index: the nearest above it, of the same writer."""
     line = page.lines[index]
     for near in (line, *reversed(page.before(index, LINES_AROUND))):
-        match = _CALL.search(near.text)
+        match = _called(near.text)
         if match:
             return Process(pid=int(match[2]), name=match[1], node=match[3] or near.mark.ip)
         if "Traceback (most recent call last)" in near.text and near is not line:
@@ -35,7 +40,7 @@ def call_of(page: Page, lines: Sequence[Line], pids: Collection[int]) -> str | N
     for line in page.lines[begin:]:
         if line.number > lines[-1].number + LINES_AROUND:
             break
-        match = _CALL.search(line.text)
+        match = _called(line.text)
         if match and int(match[2]) in pids:
             return match[1]
     return None

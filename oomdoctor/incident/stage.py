@@ -603,6 +603,11 @@ def _progress(line: str) -> str | None:
     return _first(_progress_rows(), line)
 
 
+@lru_cache(maxsize=4096)
+def _aftermath(line: str) -> str | None:
+    return _first(_aftermath_rows(), line)
+
+
 @cache
 def _progress_rows() -> Rows:
     return _rows(_PROGRESS)
@@ -642,7 +647,7 @@ def _of_aftermath(event: Event) -> str:
     for line in (event.at.text, *event.around.below[:_NEAR]):
         if (method := _METHOD_FAILED.search(line)) and (stage := _of_method(method[1])):
             return stage
-        if told := _first(_aftermath_rows(), line):
+        if told := _aftermath(line[:CHARACTERS]):
             return told
     return ""
 
