@@ -33,10 +33,17 @@ _ECHOES = tuple(
         (_ADVISING, ADVICE),
     )
 )
+# The title of a thread or a heading of notes: the message itself, with its figures or the line that prints it.
+_TITLE = late(
+    r"^#{1,6} {1,4}[\"'`*\[]{0,3}(?:(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception|Allocator): "
+    r"|(?i:cuda|hip) (?:runtime )?error\b|CUDA out of memory\b|THCudaCheck |\[enforce fail )"
+    r".{0,300}(?:\d ?(?:[KMGT]i?B|bytes)\b|\.(?:cpp|cu|cc|cuh|h):\d)"
+)
 CHARACTERS = 600
 
 
 def echo(text: str) -> str | None:
     """Why the line's memory words tell of no failure, or None where nothing shows that."""
     shown = text[:CHARACTERS]
-    return next((why for pattern, why in _ECHOES if pattern.search(shown)), None)
+    why = next((why for pattern, why in _ECHOES if pattern.search(shown)), None)
+    return None if why == COMMENT and _TITLE.search(shown) else why

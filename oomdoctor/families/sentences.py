@@ -34,6 +34,7 @@ class Sentence:
     needs: str = ""  # the figure without which it is not this message; "" where any figure will do
     whole: str = ""  # the figure with which nothing is missing that the next lines could hold
     bare: bool = False  # worth an event without any figure
+    ends: str = ""  # words that source code has on a line of its own: with both ends on one line it is the message
 
 
 def _texts(lines: tuple[Line, ...], head: str) -> list[str]:
@@ -101,6 +102,10 @@ def is_source(text: str, head: str) -> bool:
     return _OPENS_A_STRING.search(before) is not None and "raise " not in before
 
 
+def _in_one(text: str, sentence: Sentence) -> bool:
+    return bool(sentence.ends) and sentence.ends in text and "raise " not in text
+
+
 def reader(
     grammar: str, sentences: tuple[Sentence, ...], known: Mapping[str, Clause]
 ) -> Callable[[Page, int], Iterator[Read]]:
@@ -109,7 +114,7 @@ def reader(
     def read(page: Page, index: int) -> Iterator[Read]:
         text = page.lines[index].text
         for sentence in sentences:
-            if sentence.head in text and not is_source(text, sentence.head):
+            if sentence.head in text and (_in_one(text, sentence) or not is_source(text, sentence.head)):
                 event = event_of(page, index, sentence, grammar, known)
                 if event is not None:
                     yield event
