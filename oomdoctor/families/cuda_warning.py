@@ -35,11 +35,20 @@ class AllocatorPressure(Event):
 _SIZES = {"tried": "tried_bytes", "free": "free_bytes", "total": "total_bytes"}
 _COUNTS = {"retries": "retries", "flushes": "cache_flushes", "thrown": "oom_errors"}
 _CHARACTERS = 600
+# torch_memory_saver keeps a margin free; what it refuses, the allocator's own sentence tells again
+_SAVER = late(r"TorchMemorySaver::malloc return OOM since .{0,80}size=(\d{1,20}) free_bytes=(\d{1,20})")
 _NUMBER = late(r"(\d{1,30})\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
+    if match := _SAVER.search(line.text[:_CHARACTERS]):
+        place = Place(page.file, line.number, line.end, line.raw)
+        process = Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip)
+        yield AllocatorPressure(
+            at=place, time=line.mark.time, process=process, tried_bytes=int(match[1]), free_bytes=int(match[2])
+        )
+        return
     tree = grammars.parse("cuda_warning", line.text[:_CHARACTERS])
     if tree is None:
         return
@@ -73,6 +82,7 @@ FAMILY = Family(
         "CUDA memory allocation retries",
         "pytorch allocator cache flushes",
         "CUDA OOM errors thrown",
+        "TorchMemorySaver::malloc return OOM",
     ),
     read=read,
 )

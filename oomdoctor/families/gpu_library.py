@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from oomdoctor.families import Family
@@ -70,6 +71,7 @@ _OUT_OF_MEMORY = tuple(
         ("bitsandbytes", r"^\W{0,4}Error out of memory at line \d{1,6} in file"),
         ("ggml", r"allocating (?P<tried_mib>[\d.]{1,20}) MiB on device \d{1,3}: \w{3,4}Malloc failed: out of memory"),
         ("ggml", r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory"),  # 2023
+        ("ggml", rf"alloc_tensor_range: failed to allocate (?:CUDA|ROCm)\d{{1,2}} buffer of size (?P<tried>{_NUMBER})"),
         ("ggml", rf"ggml_vulkan: Device memory allocation of size (?P<tried>{_NUMBER}) failed"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
@@ -99,6 +101,8 @@ _HARMLESS = tuple(
         ),
     )
 )
+# "host:pid:thread [card] "
+_NCCL_WRITER = late(r"\s{0,4}[\w.-]{1,200}:(\d{1,9}):\d{1,9} \[(\d{1,3})\] ")
 _GOES_ON = late(r"(?i)\bretrying|\bfalling back")
 _ASSERTED = late(r"device-side assert|: block: \[\d{1,9},\d{1,9},\d{1,9}\], thread: .{0,60}Assertion `")
 _GOES_ON_LINES = 12
@@ -123,6 +127,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     mark = line.mark
     process = Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip)
+    if named := _NCCL_WRITER.match(text):
+        process = replace(process, pid=int(named[1]), gpu=int(named[2]))
     if failure:
         yield LibraryOutOfMemory(at=place, time=mark.time, process=process, library=library, **_stated(match))
     else:
@@ -177,6 +183,7 @@ FAMILY = Family(
         "Malloc failed: out of memory",
         "pinned memory: out of memory",
         "ggml_vulkan: Device memory",
+        "alloc_tensor_range: failed",
         "error 2 at ",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",

@@ -152,6 +152,7 @@ _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
 _ERRNO_OF_ANOTHER = late(
     r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"
 )
+_ERROR_CODE = late(r"\s{0,8}Error code (\d{1,5}) \(")  # of PyTorch 1.x, on its own line
 _NOT_MEMORY = (
     (_THREADS, "the limit on processes or threads was hit (ulimit -u, pids), not memory"),
     (_GOES_ON, "locking the model in memory is a wish; the program goes on without"),
@@ -204,7 +205,10 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         return Lookalike(_place(page, line), "the refused allocation was caught; the program went on")
     figures = _figures(text)
     below = page.after(index, 2)[-1]
-    last = below if "what():" in below.text else line
+    code = _ERROR_CODE.match(below.text) if allocator == "torch" else None
+    if code is not None:
+        figures.setdefault("errno", int(code[1]))
+    last = below if code is not None or "what():" in below.text else line
     return HostAllocation(
         at=_place(page, line, last),
         time=line.mark.time,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
 from typing import Final
@@ -31,6 +31,7 @@ ANCHORS: tuple[str, ...] = (
 
 MOST_SETTINGS: Final = 3000
 MOST_MODELS: Final = 16
+MOST_EXIT_CODES: Final = 16
 MOST_PROCESSES: Final = 32  # names, and pids of each
 LINE_CHARACTERS: Final = 64_000
 
@@ -39,6 +40,12 @@ _SHM: Final = late(r"\s([\d.]{1,12})([KMGT])\s+\S+\s+\S+\s+\d+%\s+/dev/shm\b")
 _FREE: Final = late(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s")
 _TUNE: Final = late(r"Memory usage on this node: ([\d.]{1,12})/([\d.]{1,12}) (GiB|GB)")
 _RLLIB_PERCENT: Final = late(r"ram_util_percent: (\d{1,3}(?:\.\d{1,20})?)\s{0,4}$")
+_EXIT_CODE: Final = late(
+    r"(?i)\b(?:exit ?code|exit_code|return ?code|exit status)\b[\s:=(\"']{1,8}(-?[1-9]\d{0,2})\b(?!\.\d)"
+)
+# "5011it [22:44", " 88%|████ | 22047/25050 [06:11"
+_BAR: Final = late(r"\b(\d{1,12})(?:/(\d{1,12})|it) \[\d{1,3}:\d\d")
+_STEP: Final = late(r"(?i)\b(?:global[ _]?)?(?:step|iter|iteration)s?[ :=#]{1,3}(\d{1,9})\b(?![./]\d)")
 _MEMTOTAL: Final = late(r"MemTotal:\s+(\d+) kB")
 
 _DEEPSPEED_PERCENT: Final = late(r"CPU Virtual Memory:\s+used = [\d.]{1,12} GB, percent = (\d{1,3}(?:\.\d+)?)%")
@@ -69,6 +76,17 @@ class ContextBuilder:
         self._cards: set[int] = set()
         self._dumps: dict[int, int] = {}
         self._processes: dict[str, dict[int, None]] = {}
+        self._exit_codes: dict[int, None] = {}
+        self._takers: dict[str, Callable[[str], None]] = {
+            "version?": self._take_versions,
+            "python?": self._take_python,
+            "model?": self._take_models,
+            "card?": self._take_card,
+            "memory?": self._take_memory,
+            "end?": self._take_end,
+            "call?": self._take_calls,
+        }
+        self._progress: dict[str, int] = {}
 
     def add(self, page: Page) -> None:
         """Take what this page says of the job."""
@@ -105,36 +123,48 @@ class ContextBuilder:
             models=tuple(islice(self._models or self._model_words, MOST_MODELS)),
             hardware=hardware,
             processes={name: tuple(pids) for name, pids in self._processes.items()},
+            exit_codes=tuple(islice(self._exit_codes, MOST_EXIT_CODES)),
+            progress=dict(self._progress),
         )
 
     def _take_words(self, what: str, text: str) -> None:
         """A framework's fingerprint, or a word that leads to versions, models or hardware."""
-        if what == "version?":
-            self._take_versions(text[:2000])
-        elif what == "python?":
-            if "python" not in self._versions and (match := recognition.PYTHON_PATH.search(text)):
-                self._versions["python"] = match[1]
-        elif what == "model?":
-            if len(self._model_words) < MOST_MODELS:
-                self._model_words.update(dict.fromkeys(recognition.model_names(text)))
-        elif what == "card?":
-            self._take_card(text[:1000])
-        elif what == "memory?":
-            self._take_memory(text)
-        elif what == "call?":
-            for match in _RAY_CALL.finditer(text[:2000]):
-                self._process(match[1], int(match[2]))
-        else:
+        taker = self._takers.get(what)
+        if taker is None:
             self._frameworks.add(what)
+        else:
+            taker(text)
+
+    def _take_python(self, text: str) -> None:
+        if "python" not in self._versions and (match := recognition.PYTHON_PATH.search(text)):
+            self._versions["python"] = match[1]
+
+    def _take_models(self, text: str) -> None:
+        if len(self._model_words) < MOST_MODELS:
+            self._model_words.update(dict.fromkeys(recognition.model_names(text)))
+
+    def _take_calls(self, text: str) -> None:
+        for match in _RAY_CALL.finditer(text[:2000]):
+            self._process(match[1], int(match[2]))
+
+    def _take_end(self, text: str) -> None:
+        """How far the job came and how it ended: a bar or a step, of which the last counts, and exit codes."""
+        text = text[:2000]
+        self._exit_codes.update((int(match[1]), None) for match in _EXIT_CODE.finditer(text))
+        if bars := _BAR.findall(text):
+            done, total = bars[-1]
+            self._progress = {"done": int(done), **({"total": int(total)} if total else {})}
+        elif match := _STEP.search(text):
+            self._progress = {"step": int(match[1])}
 
     def _take_versions(self, text: str) -> None:
-        for name, version in recognition.versions(text):
+        for name, version in recognition.versions(text[:2000]):
             self._versions.setdefault(name, version)
-        if match := _NCCL.search(text):
+        if match := _NCCL.search(text[:2000]):
             self._hardware.setdefault("nccl_version", match[1])
 
     def _take_card(self, text: str) -> None:
-        found = recognition.card(text)
+        found = recognition.card(text[:1000])
         if found is None:
             return
         name, count, row = found
@@ -241,6 +271,8 @@ _WORDS: Final = (
     ("model?", recognition.MODEL_WORDS),
     ("card?", recognition.CARD_WORDS),
     ("call?", (" (pid=",)),
+    ("end?", ("xitcode", "xit code", "xit Code", "xit_code", "eturn code", "eturncode", "xit status")),
+    ("end?", ("/it]", "it/s", "s/it", "examples/s", "it [", "iter ", "tep ", "tep:", "teration ")),
     ("memory?", ("/dev/shm", "Mem:", "MemTotal", "CPU Virtual Memory", "ram: free:", "gpu: free:")),  # noqa: S108
     ("memory?", ("Memory usage on this node", "ram_util_percent")),
 )

@@ -59,7 +59,8 @@ _OVERRIDE: Final = late(
 )
 _BANNER: Final = late(
     r"(Num examples|Num Epochs|Instantaneous batch size per device|Gradient Accumulation steps|Total optimization steps"
-    r"|Total (?:training )?steps|Using max model len)\s?[=:]?\s?([\d,]{1,15})"
+    r"|Total (?:training )?steps|Using max model len|Number of trainable parameters|Total [Pp]arameters)\s?[=:]?\s?"
+    r"([\d,]{1,18})(?![\d.,]{0,12} ?[BMK]\b)"
 )
 # transformers counts what it is given against what the model was made for
 _TOO_LONG: Final = late(r"maximum sequence length for this model \((\d{1,9}) > (\d{1,9})\)")
@@ -208,7 +209,8 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     (
         (
             "Num examples", "Num Epochs", "Instantaneous batch", "Gradient Accumulation steps", "Total optimization",
-            "Total steps", "Total training steps", "Using max model len",
+            "Total steps", "Total training steps", "Number of trainable parameters", "Total Parameters",
+            "Total parameters", "Using max model len",
             "maximum sequence length for this model",
         ),
         banner,

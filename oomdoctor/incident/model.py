@@ -35,6 +35,8 @@ class Context:
     models: tuple[str, ...] = ()
     hardware: Mapping[str, Value] = field(default_factory=dict)
     processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # who writes: name → pids
+    exit_codes: tuple[int, ...] = ()  # as printed: 137, and Python's -9
+    progress: Mapping[str, int] = field(default_factory=dict)  # the last that is printed: "step", or "done" and "total"
     memory: tuple[Trajectory, ...] = ()  # figures that the job itself prints of its memory, however often
 
     def setting(self, *names: str) -> Setting | None:

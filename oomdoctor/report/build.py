@@ -198,6 +198,8 @@ def _context(context: Context) -> dict[str, Any]:
         "settings": {name: setting.value for name, setting in context.settings.items()},
         "models": list(context.models),
         "hardware": dict(context.hardware),
+        "exit_codes": list(context.exit_codes),
+        "progress": dict(context.progress),
         "processes": {name: list(pids) for name, pids in context.processes.items()},
         "memory": [_trajectory(figure) for figure in context.memory],
     }

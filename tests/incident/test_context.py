@@ -344,3 +344,32 @@ def test_what_monitors_print_of_the_machine() -> None:
     webui = context("ram: free:16.00 used:15.50 total:31.50\ngpu: free:1.00 used:2.00 total:3.00\n").hardware
     assert webui["ram_bytes"] == round(31.5 * 1024**3)
     assert webui["gpu_free_bytes"] == 1024**3
+
+
+@pytest.mark.parametrize(
+    ("log", "progress"),
+    [
+        ("  4%|▍ | 2211/50000 [2:51:14<50:45:10,  3.84s/it]", {"done": 2211, "total": 50000}),
+        ("4100it [22:44,  3.92it/s]", {"done": 4100}),
+        ("step 10 loss 2.1\nglobal step: 20 loss 2.0", {"step": 20}),
+        ("iter 31: time 1.2", {"step": 31}),
+        ("step 1/5: collecting", {}),
+        ("Detected 1 oom-kill event(s) in StepId=4711.0", {}),
+    ],
+)
+def test_how_far_the_job_came(log: str, progress: dict[str, int]) -> None:
+    assert context(log).progress == progress
+
+
+@pytest.mark.parametrize(
+    ("log", "codes"),
+    [
+        ("failed (exitcode: -9) local_rank: 0 (pid: 7)", (-9,)),
+        ("main.py exits with return code = -9\nexit code: 137\nexit code: 137", (-9, 137)),
+        ("terminated with exit code (137)", (137,)),
+        ("exit code 0", ()),
+        ("return codes are documented in section 12", ()),
+    ],
+)
+def test_how_it_ended(log: str, codes: tuple[int, ...]) -> None:
+    assert context(log).exit_codes == codes
