@@ -283,6 +283,7 @@ def test_ctrl_c_while_waiting_for_a_pipe() -> None:
         process.stdin.flush()
         waiting = array("i", [1])
         while waiting[0]:  # until it has read all there is
+            assert process.poll() is None
             time.sleep(0.02)
             fcntl.ioctl(process.stdin, termios.FIONREAD, waiting)
         process.send_signal(signal.SIGINT)
