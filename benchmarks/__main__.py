@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 OOMDOCTOR = [str(Path(sys.executable).parent / "oomdoctor")]  # the one of this environment
 NOTHING = [sys.executable, str(HERE / "do_nothing.py")]
 
+HARD = 16 * 10**6  # bytes of the logs that hold something to read on every line
+
 # Two dozen, as somebody would grep for them.
 LITERALS = (
     """
@@ -73,15 +75,20 @@ def side_by_side(commands: dict[str, tuple[list[str], Path | None]], rounds: int
 
 def measured(folder: Path, size: int, rounds: int) -> tuple[dict[str, Row], dict[str, float]]:
     big, small, literals = folder / "big.log", folder / "small.log", folder / "literals"
-    for log, length in ((big, size), (small, 20_000)):
+    metrics, dense = folder / "metrics.log", folder / "dense.log"
+    for log, length, kind in (
+        (big, size, "healthy"), (small, 20_000, "healthy"), (metrics, HARD, "metrics"), (dense, HARD, "dense"),
+    ):  # fmt: skip
         # In a process of its own: children start with the highest resident mark of the one that forks them.
-        subprocess.run([sys.executable, "-m", "benchmarks.logs", str(log), str(length)], check=True)
+        subprocess.run([sys.executable, "-m", "benchmarks.logs", str(log), str(length), kind], check=True)
     literals.write_text("\n".join(LITERALS) + "\n", encoding="utf-8")
     commands: dict[str, tuple[list[str], Path | None]] = {
         "wc -l": (["wc", "-l", str(big)], None),
         "oomdoctor, big file": ([*OOMDOCTOR, "diagnose", str(big)], None),
         "oomdoctor, big pipe": ([*OOMDOCTOR, "diagnose", "-"], big),
         "oomdoctor, small file": ([*OOMDOCTOR, "diagnose", str(small)], None),
+        "oomdoctor, metrics": ([*OOMDOCTOR, "diagnose", str(metrics)], None),
+        "oomdoctor, dense": ([*OOMDOCTOR, "diagnose", str(dense)], None),
         "do nothing": ([*NOTHING, str(small)], None),
     }
     ripgrep = shutil.which("rg")
@@ -95,6 +102,9 @@ def measured(folder: Path, size: int, rounds: int) -> tuple[dict[str, Row], dict
         if ripgrep:
             ratios[f"{what}, without start-up / rg -c -F"] = reading / rows["rg -c -F"].seconds
         ratios[f"{what}, without start-up / wc -l"] = reading / rows["wc -l"].seconds
+    for what in ("metrics", "dense"):
+        reading = rows[f"oomdoctor, {what}"].seconds - rows["oomdoctor, small file"].seconds
+        ratios[f"{what}, MB per second without start-up"] = HARD / 10**6 / reading
     return rows, ratios
 
 

@@ -55,6 +55,29 @@ def _clock(r: random.Random) -> str:
 
 HEALTHY: tuple[Writer, ...] = (_engine, _raylet, _raylet, _step, _bar)
 
+
+def _memory(r: random.Random) -> str:
+    return (
+        f"(TaskRunner pid={r.randrange(2000, 400000)}) step:{r.randrange(9000)} - "
+        f"perf/max_memory_allocated_gb:{r.uniform(20, 70):.3f} - perf/cpu_memory_used_gb:{r.uniform(90, 400):.3f}"
+    )
+
+
+def _refusal(r: random.Random) -> str:
+    return (
+        f"(Worker pid={r.randrange(2000, 400000)}) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+        f"{r.uniform(0.01, 9):.2f} GiB. GPU {r.randrange(8)} has a total capacity of 79.15 GiB of which "
+        f"{r.uniform(0, 900):.2f} MiB is free. Process {r.randrange(2000, 400000)} has {r.uniform(40, 79):.2f} GiB "
+        f"memory in use. Of the allocated memory {r.uniform(30, 70):.2f} GiB is allocated by PyTorch, and "
+        f"{r.uniform(0, 9):.2f} GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
+        "large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+    )
+
+
+# What is hard for us: figures on every line that stand for memory, and a failure on every fourth line.
+METRICS: tuple[Writer, ...] = (_engine, _memory)
+DENSE: tuple[Writer, ...] = (_engine, _raylet, _step, _refusal)
+
 KILL = """\
 [2026-03-04 09:14:55,217 E 812 812] (raylet) node_manager.cc:3064: 1 Workers (tasks / actors) killed due to memory \
 pressure (OOM), 0 Workers crashed due to other reasons at node (ID: {node}, IP: 10.0.3.4) over the last time period. \
@@ -70,20 +93,25 @@ PID\tMEM(GB)\tCOMMAND
 """
 
 
-def healthy(size: int, seed: int = 1) -> bytes:
-    """About this many bytes of a job to which nothing happens."""
+def some_of(size: int, writers: tuple[Writer, ...], seed: int = 1) -> bytes:
+    """About this many bytes of these lines."""
     r = random.Random(seed)
     lines: list[str] = []
     length = 0
     while length < size:
-        lines.append(r.choice(HEALTHY)(r) + "\n")
+        lines.append(r.choice(writers)(r) + "\n")
         length += len(lines[-1])
     return "".join(lines).encode()
 
 
-def write_killed(path: Path, size: int) -> None:
-    """A healthy log of this size with one kill at its end."""
-    day = healthy(min(size, 32 * MIB))
+def healthy(size: int, seed: int = 1) -> bytes:
+    """A job to which nothing happens."""
+    return some_of(size, HEALTHY, seed)
+
+
+def write_killed(path: Path, size: int, writers: tuple[Writer, ...] = HEALTHY) -> None:
+    """A log of this size with one kill at its end."""
+    day = some_of(min(size, 32 * MIB), writers)
     r = random.Random(2)
     with path.open("wb") as file:
         written = 0
@@ -95,5 +123,7 @@ def write_killed(path: Path, size: int) -> None:
         file.write(healthy(20_000, seed=3))
 
 
+KINDS = {"healthy": HEALTHY, "metrics": METRICS, "dense": DENSE}
+
 if __name__ == "__main__":
-    write_killed(Path(sys.argv[1]), int(sys.argv[2]))
+    write_killed(Path(sys.argv[1]), int(sys.argv[2]), KINDS[sys.argv[3]])

@@ -56,9 +56,10 @@ def diagnose(*paths: str, absolute: bool = False, progress: Progress | None = No
     for page, piece in pages(sources, progress):
         job.add(page)
         memory.add(page)
-        for found in families.read(page, gathered.is_news):
+        for index, found in families.found_in(page):
             if piece.owns(found.at.line):
-                gathered.add(found)
+                gathered.add(found, index)
+        gathered.look_around(page)
     facts = replace(job.build(), memory=memory.figures())
     return build(
         crashes(gathered, facts, memory.build()),

@@ -54,38 +54,39 @@ def anchors() -> tuple[bytes, ...]:
 
 
 @cache
-def _triggers() -> tuple[ahocorasick_rs.AhoCorasick, tuple[Family, ...]]:
-    pairs = [(trigger, family) for family in families() for trigger in family.triggers]
+def _triggers() -> tuple[ahocorasick_rs.AhoCorasick, tuple[int, ...]]:
+    pairs = [(trigger, number) for number, family in enumerate(families()) for trigger in family.triggers]
     automaton = ahocorasick_rs.AhoCorasick([t for t, _ in pairs], matchkind=ahocorasick_rs.MatchKind.Standard)
-    return automaton, tuple(family for _, family in pairs)
+    return automaton, tuple(number for _, number in pairs)
 
 
-def _always(_: Event) -> bool:
-    return True
+def found_in(page: Page) -> Iterator[tuple[int, Read]]:
+    """Every event and lookalike of a page, in the order of its lines, with the index of the line that it was read at.
 
-
-def read(page: Page, worth_a_look: Callable[[Event], bool] = _always) -> Iterator[Read]:
-    """Every event and lookalike of a page, in the order of its lines.
-
-    The surroundings are looked up only for the events that are worth a look around.
+    Without their surroundings: who keeps an event looks them up.
     """
     automaton, owners = _triggers()
-    neighbourhood = Neighbourhood(page)
+    known = families()
     read_up_to: dict[tuple[str, str], int] = {}
     for index, line in enumerate(page.lines):
         hits = automaton.find_matches_as_indexes(line.text, overlapping=True)
         if not hits:
             continue
-        for family in dict.fromkeys(owners[hit[0]] for hit in hits):
+        for number in dict.fromkeys([owners[hit[0]] for hit in hits]):
+            family = known[number]
             key = (family.name, line.writer)
             if line.number <= read_up_to.get(key, 0):
                 continue
             for found in family.read(page, index):
                 read_up_to[key] = max(read_up_to.get(key, 0), found.at.end_line)
-                if isinstance(found, Event) and worth_a_look(found):
-                    yield replace(found, around=neighbourhood.around(index))
-                else:
-                    yield found
+                yield index, found
 
 
-__all__ = ["Event", "Family", "Lookalike", "Read", "anchors", "families", "read"]
+def read(page: Page) -> Iterator[Read]:
+    """Every event and lookalike of a page, in the order of its lines."""
+    neighbourhood = Neighbourhood(page)
+    for index, found in found_in(page):
+        yield replace(found, around=neighbourhood.around(index)) if isinstance(found, Event) else found
+
+
+__all__ = ["Event", "Family", "Lookalike", "Read", "anchors", "families", "found_in", "read"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from functools import cache
 from typing import Any
 
@@ -66,7 +66,7 @@ def event_of(page: Page, index: int, sentence: Sentence, grammar: str, known: Ma
     return sentence.event(
         at=Place(page.file, first.number, lines[last - 1].end, first.raw),
         time=first.mark.time,
-        process=replace(process_of(first), gpu=gpu),
+        process=process_of(first, gpu),
         **{**sentence.fixed, **figures},
     )
 
@@ -88,9 +88,9 @@ def _names(kind: Any) -> frozenset[str]:
     return frozenset({"gpu", *(f.name for f in fields(kind))})
 
 
-def process_of(line: Line) -> Process:
+def process_of(line: Line, gpu: int | None = None) -> Process:
     """Who wrote the line, as its decorations say."""
-    return Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip)
+    return Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip, gpu=gpu)
 
 
 def is_source(text: str, head: str) -> bool:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike, Read, Role
+from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.incident.roles import role_of
 from oomdoctor.incident.stage import stage_of
+from oomdoctor.streams import Page
 
 # Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.
 SIDES: Final[Mapping[str, str]] = {
@@ -36,26 +38,35 @@ class Gathered:
     events: dict[str, Event] = field(default_factory=dict)
     lookalikes: dict[str, Lookalike] = field(default_factory=dict)
     kinds: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # the identities of each kind
+    fresh: dict[str, int] = field(default_factory=dict)  # those of the page at hand, and the indexes of their lines
 
-    def is_news(self, event: Event) -> bool:
-        """Whether it would be kept, not only counted."""
-        known = self.events.get(event.identity())
-        return known is None or _said(event) > _said(known)
-
-    def add(self, read: Read) -> None:
+    def add(self, read: Read, index: int | None = None) -> None:
+        """Take what was read, at the line with this index of the page at hand where nobody has looked around yet."""
         if isinstance(read, Lookalike):
             self.lookalikes.setdefault(read.why, read)
             return
         identity = read.identity()
         known = self.events.get(identity)
         if known is not None:
-            self.events[identity] = _merged(known, read)
+            self.events[identity] = merged = _merged(known, read)
+            if index is not None and merged.at is read.at:
+                self.fresh[identity] = index
             return
         alike = self.kinds.setdefault((read.family, read.kind), [])
         if len(alike) == MOST_OF_A_KIND:
             del self.events[alike.pop(MOST_OF_A_KIND // 2)]
         alike.append(identity)
         self.events[identity] = read
+        if index is not None:
+            self.fresh[identity] = index
+
+    def look_around(self, page: Page) -> None:
+        """Look up what stands around the events of this page that are kept so far."""
+        neighbourhood = Neighbourhood(page)
+        for identity, index in self.fresh.items():
+            if event := self.events.get(identity):
+                self.events[identity] = replace(event, around=neighbourhood.around(index))
+        self.fresh.clear()
 
 
 def _said(event: Event) -> int:
