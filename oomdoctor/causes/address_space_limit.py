@@ -14,7 +14,7 @@ LARGE = 64 * GIB
 NO_MACHINE = 8 * TIB
 SMALL = 1 * GIB
 # Arrays of data come in such sizes on machines that are simply full.
-_MIDDLING = {"numpy": 0.4}
+_MIDDLING = {"numpy": 0.4, "torch": 0.42}
 
 _HEAPS = {"java": "the Java heap (-Xmx)", "node": "the JavaScript heap (--max-old-space-size)"}
 

@@ -11,6 +11,7 @@ from oomdoctor.units import show
 # Less than this part of the live tensors is what every allocator keeps for the next request.
 CACHE_SHARE = 0.10
 
+OTHERS = 2  # times what lies idle: then it is they who are to go
 # While an engine starts, no batch of training is on the card yet.
 ENGINE_STAGES = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture")
 ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu")
@@ -52,8 +53,11 @@ def _segments(crash: Crash) -> object:
 
 
 def _against(crash: Crash, it: Card) -> tuple[str, ...]:
-    """Up to PyTorch 2.4 the pools of CUDA graphs were counted as unallocated."""
+    """Neighbours take more than is lost; up to PyTorch 2.4 the pools of CUDA graphs were counted as unallocated."""
     event = refusal(crash)
+    others = it.others_bytes or 0
+    if others > OTHERS * (it.unallocated_bytes or 0):
+        return (f"other processes hold {show(others)} of the card, much more than lies idle here",)
     graphs = crash.stage == "cuda_graph_capture" or crash.in_trace(GRAPHS) is not None
     if graphs and event is not None and event.private_pools_bytes is None and it.own_bytes is not None:
         return ("CUDA graphs were captured: before PyTorch 2.5 their pools are counted as unallocated",)

@@ -8,6 +8,7 @@ from oomdoctor.causes.gpu import (
     LATER_THAN_LOADING,
     MOVE,
     STATES,
+    TRAINING_STAGES,
     asked,
     card,
     in_engine,
@@ -20,7 +21,8 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
-from oomdoctor.incident.engine_facts import TRAINERS
+from oomdoctor.incident.engine_facts import TRAINERS, facts
+from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
 
@@ -35,6 +37,7 @@ INFERENCE_KNOBS = (
     "mixed-precision",
 )
 BRIM = 0.99
+BEYOND = 0.2  # what an engine holds beside its share at most
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
 OWN_PART = 0.5
 EMPTY = 0.05  # of the card: less than a context and a few buffers
@@ -83,7 +86,7 @@ def _brimful(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
     it = card(crash)
     share = it.share(it.live_bytes)
     unknown = crash.stage in ("unknown", "engine_init") and phase(crash) is None
-    if share is None or share < BRIM or not unknown or not in_engine(crash):
+    if share is None or share < _brim(crash) or not unknown or not (in_engine(crash) or serves(crash)):
         return None
     return Finding(
         weight=0.55,
@@ -95,13 +98,20 @@ def _brimful(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
     )
 
 
+def _brim(crash: Crash) -> float:
+    """From which part of the card on no cache explains it: where the engine's share is stated, well beyond that."""
+    stated = facts(crash).share
+    return min(BRIM, stated + BEYOND) if stated else BRIM
+
+
 def _larger_than_the_card(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
     """One piece larger than the whole card, and nothing of this process on it yet: no batch has been computed."""
     it = card(crash)
     if it.tried_bytes is None or it.total_bytes is None or it.tried_bytes <= it.total_bytes:
         return None
     held = it.own_bytes or it.reserved_bytes or it.allocated_bytes or 0
-    if held >= EMPTY * it.total_bytes or phase(crash) in ("backward", "optimizer"):
+    training = crash.stage in TRAINING_STAGES or phase(crash) in ("backward", "optimizer")
+    if held >= EMPTY * it.total_bytes or training:
         return None
     return Finding(
         weight=0.45,

@@ -9,6 +9,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, show
 
 PLENTY = 0.10  # of the card free: no rounding or late print explains it
+NARROW = 0.02  # of the request: the printed digits, whole segments and the driver's pages explain it
 _QUIRKS = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
 
 
@@ -25,7 +26,8 @@ def judge(crash: Crash) -> Judgement | None:
         return RuledOut(figures)
     if it.allowed_bytes is not None:
         return RuledOut(f"{figures}, but the process is allowed only {show(it.allowed_bytes)}")
-    plenty = share is not None and share >= PLENTY
+    to_the_digit = it.free_bytes - it.tried_bytes < NARROW * it.tried_bytes
+    plenty = share is not None and share >= PLENTY and not to_the_digit
     # The figure is read a moment later: a little more free than asked for is what somebody gave back.
     some = it.free_bytes >= 2 * it.tried_bytes and it.free_bytes >= GIB
     return Finding(

@@ -16,6 +16,7 @@ from oomdoctor.units import GIB, show
 SMALL_NEIGHBOUR = 2 * GIB
 LARGE_NEIGHBOUR = 0.25  # of the card: from here on it is the neighbour that has to go
 BEYOND_ANY_SHARE = 0.99  # of the card in live tensors: a cache that is cut to a share leaves more free
+BESIDE_A_SHARE = 0.2  # of the card: the most that the engine itself holds beside its share
 FULL = 0.85  # of the card in the asking process: nothing but a reservation fills it like this
 
 _WEIGHTS = {"allocating": 0.82, "waking": 0.75, "serving": 0.7, "capturing": 0.6, "warming": 0.55, "syncing": 0.4}
@@ -85,7 +86,7 @@ def _in_engine(crash: Crash) -> Judgement | None:
     against: list[str] = []
     if isinstance(root, DeviceOutOfMemory) and root.total_bytes:
         card = card_of(root)
-        weight = 0.88 if _certain(card, doing) else weight - _doubt(card, doing, against)
+        weight = 0.88 if _certain(card, doing) else weight - _doubt(card, doing, against, known.share)
     elif doing is None:
         weight = 0.35
     return Finding(
@@ -123,7 +124,7 @@ def _certain(card: Card, doing: str | None) -> bool:
     return doing in ("allocating", "waking") and held is not None and held > 0.75 * (card.total_bytes or held)
 
 
-def _doubt(card: Card, doing: str | None, against: list[str]) -> float:
+def _doubt(card: Card, doing: str | None, against: list[str], share: float | None) -> float:
     """How much the card's figures speak against the engine's own share."""
     doubt = 0.0
     total = card.total_bytes or 0
@@ -131,7 +132,8 @@ def _doubt(card: Card, doing: str | None, against: list[str]) -> float:
     if held is not None and held < FULL * total and doing in (None, "serving"):
         doubt += 0.25
         against.append(f"the engine's process holds {show(held)} of {show(total)}")
-    if (card.allocated_bytes or 0) > BEYOND_ANY_SHARE * total:
+    most = min(BEYOND_ANY_SHARE, share + BESIDE_A_SHARE) if share else BEYOND_ANY_SHARE
+    if (card.allocated_bytes or 0) > most * total:
         doubt += 0.2
         against.append(
             f"tensors of this process alone fill {show(card.allocated_bytes or 0)}, more than a share allows"

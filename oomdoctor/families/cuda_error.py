@@ -30,20 +30,24 @@ class DeviceRefusal(Event):
     # too large)
     layer: str
     source: str | None = None  # the C++ file and line it names
+    exception: str | None = None  # the exception's name, where it is raised in Python
 
 
 _SOURCE = r"(?:.{0,200}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|h|cuh):\d{1,6}))?"
 # Calls for page-locked host memory are another family's.
 _CALL = r"\b(?P<device>cuda|hip)(?!Host)\w{0,20}(?:Malloc|Alloc)(?!Host)\w{0,20}"
+_CHECK = r"THCudaCheck FAIL file=.{0,300}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|cuh|h)) line=(?P<row>\d{1,6})"
 _REFUSALS = tuple(
     (layer, late(pattern))
     for layer, pattern in (
         ("thc", r"cuda runtime error \(2\) : out of memory" + _SOURCE),
+        ("thc", _CHECK + r" error=2 : out of memory"),
         ("cumem", r"CUDA Error: out of memory at" + _SOURCE),
+        ("cumem", r"(?i:cuda error: out of memory at).{0,200}?(?P<source>cumem_allocator\.cpp:\d{1,6})"),
         ("cumem", r"CUresult error: 2 \(out of memory\)"),
         ("driver", r"(?P<device>CUDA|HIP) driver error: out of memory"),
         ("driver", r"\bCUDA_ERROR_OUT_OF_MEMORY\b"),
-        ("runtime", r"(?P<device>CUDA|HIP) error(?: \d+)?: out of memory" + _SOURCE),
+        ("runtime", r"(?P<device>CUDA|HIP|cuda|hip) error(?: \d+)?: out of memory" + _SOURCE),
         ("runtime", r"cudaErrorMemoryAllocation:? (?:error )?\(?out of memory"),
         ("runtime", r"hipErrorOutOfMemory"),
         (
@@ -75,8 +79,14 @@ _REFUSALS = tuple(
 _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
+_EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
+_PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
+_ENDS = late(
+    r"Traceback \(most recent|^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}Error\b: \S|\b(?:Killed|Aborted)\b|terminate called"
+)
 CHARACTERS = 8000
 TRACEBACK_LINES = 60
+LINES_BEHIND = 1000
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -92,6 +102,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if why := echo(text[: match.end()]):
         yield Lookalike(place, why)
         return
+    if "row" in match.groupdict():
+        if any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
+            return  # the exception says it again
+        if _goes_on(page, index):
+            yield Lookalike(place, "caught: the program goes on behind it")
+            return
     groups = match.groupdict()
     mark = line.mark
     yield DeviceRefusal(
@@ -101,8 +117,16 @@ def read(page: Page, index: int) -> Iterator[Read]:
         pool="pinned" if _pins(page, index) else "gpu",
         device=(groups.get("device") or ("HIP" if "hip" in match[0] else "CUDA")).upper(),
         layer=layer,
-        source=groups.get("source"),
+        source=":".join(part for part in (groups.get("source"), groups.get("row")) if part) or None,
+        exception=named[1] if (named := _EXCEPTION.match(text[: match.start() + 1])) else None,
     )
+
+
+def _goes_on(page: Page, index: int) -> bool:
+    """Whether there is progress before anything ends: PyTorch prints the check before it raises what may be caught."""
+    after = (line.text[:400] for line in page.lines[index + 1 : index + 1 + LINES_BEHIND])
+    first = next((text for text in after if _PROGRESS.search(text) or _ENDS.search(text)), "")
+    return bool(first) and not _ENDS.search(first)
 
 
 def _told_below(page: Page, index: int) -> bool:

@@ -327,7 +327,14 @@ def _fraction(found: _Found, name: str) -> float | None:
 
 FAMILY = Family(
     name="ray_store",
-    anchors=("Out-of-disk", "% full, available space", "Plasma store ", "the plasma store", "PlasmaStoreFull", "dev/shm"),
+    anchors=(
+        "Out-of-disk",
+        "% full, available space",
+        "Plasma store ",
+        "the plasma store",
+        "PlasmaStoreFull",
+        "dev/shm",
+    ),
     triggers=(
         "object store because it is full",
         "fit in the plasma store",

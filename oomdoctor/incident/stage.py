@@ -161,6 +161,7 @@ _FILES: Final = (
     (2, "data_load", "/datasets/table /datasets/features /webdataset/ /pyarrow/", "*"),
     (2, "reward", "reward.py reward_model.py reward_fn.py", "forward score compute_score"),
     (2, "rollout", "/ray/rllib/evaluation/ /ray/rllib/env/ /rollout_worker.py /env_runner.py", "*"),
+    (0.9, "model_load", "/torch/utils/_device.py", "__torch_function__"),  # tensors that are made on a stated device
     (1, "launch", "/multiprocessing/spawn.py", "spawn_main prepare"),
     (1, "forward", "/torch/nn/functional.py", "*"),
 )
@@ -430,6 +431,9 @@ _AFTERMATH: Final = (
         _process_engine_step
         dumping input data for
         background loop
+        engine loop is not running
+        [serving_chat.py
+        [serving_completion.py
         error in chat completion stream
         exception in asgi application
         unhandled error in exec_llm_loop
@@ -450,8 +454,12 @@ _AFTERMATH: Final = (
         failed to load model
         unable to load model
         failed to load the model
+        model failed to load
+        (load_model)
         load_model(
     """),
+    # fairseq and its heirs catch it around one step
+    ("forward", "ran out of memory with exception"),
     *_OPERATION,
 )  # fmt: skip
 Rows = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # each stage with its texts, cut at the stars

@@ -77,3 +77,31 @@ def test_it_comes_before_the_pass_that_it_happened_in() -> None:
     line = refused(tried="3.15 GiB", total="39.39 GiB", own="36.30 GiB", allocated="31.66 GiB", unallocated="4.11 GiB")
     lines = (*trace(FORWARD), line)
     assert ranking(*lines)[:2] == ["allocator-fragmentation", "activations"]
+
+
+def test_neighbours_that_hold_more_than_lies_idle_come_first() -> None:
+    others = ((41, "3.10 GiB"), (42, "4.20 GiB"))
+    line = refused(
+        tried="1.80 GiB",
+        free="1.20 GiB",
+        total="15.77 GiB",
+        own="7.10 GiB",
+        allocated="5.00 GiB",
+        unallocated="1.90 GiB",
+        others=others,
+    )
+    assert finding(CAUSE, line).against
+    assert ranking(*trace(FORWARD), line)[0] == "gpu-shared"
+
+
+def test_a_small_neighbour_does_not_explain_what_lies_idle() -> None:
+    line = refused(
+        tried="1.80 GiB",
+        free="0.60 GiB",
+        total="31.70 GiB",
+        own="28.10 GiB",
+        allocated="18.00 GiB",
+        unallocated="9.50 GiB",
+        others=((41, "3.00 GiB"),),
+    )
+    assert not finding(CAUSE, line).against

@@ -83,3 +83,23 @@ def test_without_a_trainer_nothing_is_sharded_first() -> None:
     assert finding(CAUSE, *trace(LOADING), line).knobs[:2] == ("quantize-weights", "smaller-model")
     deepspeed = "[INFO] DeepSpeed info: version=0.16.4, git-hash=unknown, git-branch=unknown"
     assert finding(CAUSE, deepspeed, *trace(LOADING), line).knobs == ()
+
+
+def test_not_a_huge_request_in_a_step_that_the_trainer_catches() -> None:
+    line = "WARNING | trainer | OOM: Ran out of memory with exception: " + refused(
+        tried="120.00 GiB", free="76.00 GiB", own=None, allocated="1.20 GiB", unallocated="20.00 MiB"
+    )
+    assert "model-does-not-fit" not in ranking(line)
+
+
+def test_tensors_made_on_a_stated_device_in_an_engine() -> None:
+    made = ("torch/utils/_device.py", "__torch_function__", "return func(*args, **kwargs)")
+    line = refused(tried="30.00 MiB", free="12.00 MiB", allocated="78.60 GiB", own="79.10 GiB", unallocated="90.00 MiB")
+    assert ranking("INFO engine.py:1 -- vllm 0.9.0", *trace(made), line)[0] == "model-does-not-fit"
+
+
+def test_live_tensors_well_beyond_the_stated_share() -> None:
+    line = refused(tried="3.00 GiB", free="1.50 GiB", allocated="76.60 GiB", own="77.10 GiB", unallocated="30.00 MiB")
+    served = "vllm serve some/model --gpu-memory-utilization "
+    assert ranking(f"{served}0.5", line)[0] == "model-does-not-fit"
+    assert ranking(f"{served}0.9", line)[0] == "vllm-utilization-too-high"

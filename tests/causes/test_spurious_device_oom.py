@@ -43,3 +43,8 @@ def test_a_platform_with_known_quirks_is_a_hint() -> None:
         CAUSE, "Linux dev 6.6.87.2-microsoft-standard-WSL2 x86_64", "RuntimeError: CUDA driver error: out of memory"
     )
     assert found.weight <= 0.4
+
+
+def test_free_to_the_printed_digit_is_no_quirk_of_the_driver() -> None:
+    line = refused(tried="2.30 GiB", free="2.31 GiB", total="15.77 GiB", own="11.20 GiB", allocated="10.90 GiB")
+    assert finding(CAUSE, line).weight <= 0.2

@@ -270,6 +270,9 @@ def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
         ("EngineCore failed to start.", "engine_init"),
         ("llama_model_load: error loading model: unable to allocate CUDA0 buffer", "model_load"),
         ("EngineDeadError: EngineCore encountered an issue.", "unknown"),
+        ("ERROR 01-02 03:04:05 [serving_chat.py:12] Engine loop is not running.", "serving"),
+        ("Exception in thread Thread-4 (load_model):", "model_load"),
+        ("OOM: Ran out of memory with exception: it", "forward"),
     ],
 )
 def test_what_a_failure_sets_off_tells_too(line: str, stage: str) -> None:
