@@ -21,6 +21,7 @@ SENTENCE_LINES = 24
 SENTENCE_CHARACTERS = 4000
 # A chain of exceptions on one line repeats the sentence a few times; a hostile line repeats its head for ever.
 HEADS_OF_A_LINE = 8
+LINES_TO_DEATH = 200
 BEFORE_CHARACTERS = 600
 
 
@@ -221,7 +222,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         return Lookalike(place, "a warning about a copy that could not be made; the job goes on")
     rest = text if device != "MPS" else ""
     for pattern, why in _TAKEN_ANOTHER_WAY:
-        if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, lines[-1]):
+        if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, index, lines[-1]):
             return Lookalike(place, why)
     mark = first.mark
     return DeviceOutOfMemory(
@@ -271,9 +272,10 @@ def _lives_on(page: Page, index: int) -> bool:
     return any(_PROGRESS.search(text) for text in after) and not any(_DEATH.search(text) for text in after)
 
 
-def _dies_of_it(page: Page, last: Line) -> bool:
+def _dies_of_it(page: Page, index: int, last: Line) -> bool:
     """Whether the process ends right after it said that it goes on, of this or of nothing that is printed."""
-    after = [line.text[:400] for line in page.lines if line.number > last.number]
+    below = page.lines[index + 1 : index + 1 + LINES_TO_DEATH]
+    after = [line.text[:400] for line in below if line.number > last.number]
     death = next((position for position, text in enumerate(after) if _DEATH.search(text)), None)
     if death is None or any(_PROGRESS.search(text) for text in after[:death]):
         return False

@@ -129,6 +129,7 @@ BELOW_LINES = 60
 # A pool's dump lists every chunk before it comes to the sum.
 DUMP_LINES = 400
 _DUMP_SUM = "Sum Total of in-use chunks:"
+_TELLING = ("OOM when", "out of memory", "Out of memory", "ailed to alloc")
 _DUMPED_FOR = late(rf"\bBin for (?P<tried>{_AMOUNT}) was\b")
 _DUMPED = late(r"\b(\w{0,40}bfc)\b")
 _SIZE = late(r"([\d.]{1,40})\s?(\w{0,5})")
@@ -170,7 +171,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
 def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Iterator[Read]:
     """TensorFlow dumps its pool only when it refuses; here the sentence that says so was not pasted."""
     around = page.lines[max(0, index - DUMP_LINES) : index + DUMP_LINES]
-    if any(pattern.search(line.text[:1200]) for line in around for _, pattern in _FAILURES):
+    told = (line.text[:1200] for line in around if any(word in line.text for word in _TELLING))
+    if any(pattern.search(text) for text in told for _, pattern in _FAILURES):
         return
     before = [line.text[:400] for line in page.before(index, DUMP_LINES)]
     wanted = next((match for text in reversed(before) if (match := _DUMPED_FOR.search(text))), None)

@@ -161,9 +161,11 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     """A bare "no space" behind Ray's reports of spilling: the store's overflow has filled the disk."""
     line = page.lines[index]
     above = page.lines[max(0, index - SPILLED_ABOVE) : index]
+    spills = any("Spilled " in one.text and _SPILLING.search(one.text) for one in above)
+    if not spills or _NAMES_A_PATH.search(line.text):
+        return
     raised = frames(page.before(index))
-    elsewhere = _NAMES_A_PATH.search(line.text) or (raised and "/ray/" not in raised[-1].file)
-    if elsewhere or not any("Spilled " in one.text and _SPILLING.search(one.text) for one in above):
+    if raised and "/ray/" not in raised[-1].file:
         return
     about = _about(page, index, [line])
     yield DiskFull(at=about.at, time=about.time, process=about.process, spilling=True)
