@@ -63,8 +63,10 @@ def test_a_text_is_parsed_once_for_all_its_figures_only_where_no_terminal_names_
 
 def test_figures_of_the_same_shape_are_each_texts_own() -> None:
     other = SENTENCE.translate(str.maketrans("0123456789", "9876543210"))
+    grammars._places.cache_clear()
     assert grammars.said("cuda", SENTENCE) == clauses_of(SENTENCE)
     assert grammars.said("cuda", other) == clauses_of(other)
+    assert grammars._places.cache_info().misses == 1
 
 
 def test_repeated_and_reordered_clauses_are_all_there() -> None:

@@ -103,7 +103,7 @@ _LIMITS = (
     (late(r"memory block with size larger than"), "per-allocation"),
     (late(r"^Invalid buffer size"), "per-allocation"),
     (late(r"would exceed per_process_memory_fraction limit"), "fraction"),
-    (late(r"\bmax allowed:"), "watermark"),
+    (late(r"max allowed:"), "watermark"),
 )
 _ADVICE = late(
     r"(?P<split>max_split_size_mb)|(?P<segments>expandable_segments(?::True)?)|(?P<empty>empty_cache)"

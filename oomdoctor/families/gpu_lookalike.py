@@ -18,10 +18,10 @@ HARDWARE = "the driver's report of a fault of the card or of the program, not a 
 _LOOKALIKES = tuple(
     (late(pattern), why)
     for pattern, why in (
-        (r"\bout of resource: ", ON_CHIP),
+        (r"out of resource: ", ON_CHIP),
         (r"(?:in|of) memory space (?:vmem|smem|cmem|sflag)\b", ON_CHIP),
         (r"too many resources requested for launch", "a kernel wants more registers than a block has"),
-        (r"\bNVRM: Xid\b", HARDWARE),
+        (r"NVRM: Xid\b", HARDWARE),
         (r"uncorrectable (?:NVLink )?(?:ECC )?error", HARDWARE),
         (r"illegal memory access|misaligned address|unspecified launch failure|device-side assert triggered", FAULT),
         (r"caller indicates that this is not a failure", "the allocator's caller has another way (autotuning)"),

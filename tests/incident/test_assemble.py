@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oomdoctor import streams
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import Event, Lookalike, Place, Process
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
@@ -104,3 +105,22 @@ def test_a_figure_printed_for_days_is_kept_at_its_beginning_and_its_end() -> Non
     assert len(lines) == MOST_OF_A_KIND
     assert lines[0] == 0
     assert lines[-1] == 10 * MOST_OF_A_KIND - 1
+
+
+PRINTS = streams.page("job.log", 1, b"first\nrefused\nsecond\nrefused again\n")
+
+
+def around(*prints: tuple[Event, int]) -> list[tuple[str, ...]]:
+    gathered = Gathered()
+    for event, index in prints:
+        gathered.add(event, index)
+    gathered.look_around(PRINTS)
+    return [event.around.before for event in gathered.events.values()]
+
+
+def test_an_event_that_is_printed_again_keeps_what_stands_around_its_first_print() -> None:
+    assert around((gpu(2), 1), (gpu(4), 3)) == [("first",)]
+
+
+def test_the_fuller_print_brings_what_stands_around_it() -> None:
+    assert around((node(2), 1), (replace(node(4), call="train"), 3)) == [("first", "refused", "second")]
