@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from gpu_logs import BACKWARD, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes import Finding
@@ -64,12 +66,24 @@ def test_apples_watermark_counts_what_others_hold() -> None:
 
 
 def test_a_cap_that_is_full_to_the_last_printed_digit() -> None:
-    full = {"tried": "2.00 MiB", "total": "191.98 GiB", "own": None, "allocated": "2034.40 MiB", "allowed": "2.10 GiB"}
+    full: dict[str, Any] = {
+        "tried": "2.00 MiB",
+        "total": "191.98 GiB",
+        "own": None,
+        "allocated": "2034.40 MiB",
+        "allowed": "2.10 GiB",
+    }
     assert finding(CAUSE, refused(**full, free="180.20 GiB", unallocated="114.00 MiB", device="HIP")).weight >= 0.9
     assert "within" in ruled_out(CAUSE, refused(**full, free="180.20 GiB", unallocated="14.00 MiB", device="HIP"))
 
 
-APU = {"tried": "20.00 GiB", "total": "15.90 GiB", "own": None, "allocated": "0 bytes", "unallocated": "0 bytes"}
+APU: dict[str, Any] = {
+    "tried": "20.00 GiB",
+    "total": "15.90 GiB",
+    "own": None,
+    "allocated": "0 bytes",
+    "unallocated": "0 bytes",
+}
 
 
 def test_not_a_driver_that_tells_of_what_the_framework_sees() -> None:
