@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import LOGITS, SAMPLER, asked, card, in_engine, innermost, refusal
+from oomdoctor.causes.gpu import ATTENTION, LOGITS, SAMPLER, asked, card, in_engine, innermost, refusal
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 from oomdoctor.units import GIB, MIB, show
 
 SPIKE = GIB // 2
+SCORES = 2 * GIB  # in one piece, while tokens are scored
 # What torch.compile generates: "buf9 = empty_strided_cuda((s10, 1, 76032), (76032, 76032*s10, 1), torch.float32)"
 _GENERATED = late(r"\bempty_strided\w{0,8}\(\([^()]{1,200}?, ?(\d{4,7}),?\), ?\([^()]{1,200}\), ?torch\.float32\)")
 # The layers between are narrower, and compute in half precision.
@@ -42,6 +43,14 @@ def judge(crash: Crash) -> Judgement | None:
             stage="forward" if crash.stage == "unknown" else None,
         )
     function = innermost(crash, LOGITS, 4)
+    if function is None and _while_scoring(crash, it):
+        return Finding(
+            weight=0.74,
+            why=f"It failed while log-probabilities were computed: {asked(it)}. Nothing is kept for a backward pass "
+            "there, and the largest tensor has one value per token and word of the vocabulary.",
+            evidence=(event,),
+            against=("no frame that works on the logits is shown",),
+        )
     if function is None or innermost(crash, _JOINED):
         if it.tried_bytes is not None and it.tried_bytes < 64 * MIB:
             return RuledOut(f"{show(it.tried_bytes)} were asked for: no tensor over a vocabulary")
@@ -61,6 +70,11 @@ def judge(crash: Crash) -> Judgement | None:
         stage="forward" if crash.stage == "unknown" and not in_engine(crash) else None,
         knobs=ENGINE_KNOBS if in_engine(crash) else (),
     )
+
+
+def _while_scoring(crash: Crash, it: Card) -> bool:
+    attends = innermost(crash, ATTENTION) is not None
+    return crash.stage == "logprob" and (it.tried_bytes or 0) >= SCORES and not attends and not in_engine(crash)
 
 
 def _in_generated_code(crash: Crash, it: Card) -> int | None:

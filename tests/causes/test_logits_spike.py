@@ -61,3 +61,18 @@ def test_compiled_code_that_asks_for_a_value_per_word() -> None:
     line = refused(tried="9.28 GiB")
     assert "64,128 values per token" in finding(CAUSE, *trace(compiled("s0, 1, 64128", "float32")), line).why
     assert ranking(*trace(compiled("s0, 1, 64128", "float32")), line)[0] == "logits-spike"
+
+
+SCORING = ("app/workers/scorer.py", "compute_log_prob", "out = self.model(batch)")
+
+
+def test_not_attention_or_little_while_tokens_are_scored() -> None:
+    attention = ("app/model/attention.py", "forward", "scores = queries @ keys")
+    assert "logits-spike" not in ranking(*trace(SCORING, attention), refused(tried="8.00 GiB"))
+    assert "logits-spike" not in ranking(*trace(SCORING, FORWARD), refused(tried="512.00 MiB"))
+
+
+def test_a_large_piece_while_tokens_are_scored() -> None:
+    lines = (*trace(SCORING, ("app/model/head.py", "project", "return states @ weight.T")), refused(tried="9.27 GiB"))
+    assert ranking(*lines)[0] == "logits-spike"
+    assert finding(CAUSE, *lines).against
