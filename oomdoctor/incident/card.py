@@ -85,7 +85,8 @@ def _reserved(event: DeviceOutOfMemory) -> tuple[int | None, int | None]:
 def _own(event: DeviceOutOfMemory, reserved: int | None) -> tuple[int | None, tuple[OtherProcess, ...]]:
     """This process's memory, and the processes that are not this one."""
     listed = tuple(process for process in event.others if process.bytes is not None)
-    if event.in_use_bytes is not None:
+    # "this process has 0 bytes memory in use" beside tensors of many GiB: the driver does not know it
+    if event.in_use_bytes is not None and event.in_use_bytes >= (reserved or 0) - SLACK:
         return event.in_use_bytes, listed
     own = _itself(event, listed, reserved)
     if own is None:

@@ -96,3 +96,10 @@ def test_what_is_missing_stays_missing() -> None:
     assert (it.own_bytes, it.others_bytes, it.reserved_bytes, it.live_bytes) == (None, None, None, None)
     assert it.share(None) is None
     assert card(others=((6120, None),)).others_bytes is None
+
+
+def test_a_driver_that_does_not_know_the_process_prints_no_bytes_in_use() -> None:
+    it = card(total=31.5, free=9.48, in_use=0, allocated=20.91, unallocated=0.81)
+    assert it.own_bytes is None
+    assert it.unaccounted_bytes is None
+    assert gib(it.beyond_bytes) == 0.3
