@@ -79,6 +79,7 @@ _SEGMENT = late(
     r"unable to (?:allocate|resize|write to) (?:shared memory|file|a)[^<\n]{0,60}<[^>\n]{1,200}>[^\n]{0,20}: No space"
     r"|Unexpected bus error encountered in worker|unable to write to file </torch_\d"
 )
+_LOST_SEGMENT = late(r"unable to open shared memory object <[^>\n]{1,200}>[^\n]{0,40}: No such file")
 _NCCL_SEGMENT = late(
     r"failed to extend /dev/shm/nccl-|Error while creating shared memory segment"
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
@@ -131,7 +132,7 @@ def _killed(page: Page, index: int) -> Iterator[Read]:
 def _exited(page: Page, index: int) -> Iterator[Read]:
     """The chained exception names the signal first; this one only says it again."""
     before = page.lines[max(0, index - 80) : index]
-    if not any(_KILLED.search(line.text) or _SEGMENT.search(line.text) for line in before):
+    if not any(said.search(line.text) for line in before for said in (_KILLED, _SEGMENT, _LOST_SEGMENT)):
         yield _vanished(page, index)
 
 
@@ -155,6 +156,11 @@ def _segment(page: Page, index: int) -> Iterator[Read]:
 
 def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
     yield _full(page, page.lines[index], "nccl")
+
+
+def _lost_segment(page: Page, index: int) -> Iterator[Read]:
+    why = "a shared-memory file was removed before it was read; none is short"
+    yield Lookalike(_place(page, page.lines[index]), why)
 
 
 def _descriptors(page: Page, index: int) -> Iterator[Read]:
@@ -237,6 +243,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Iterator[Read
     (_RESET, _reset),
     (_DESCRIPTORS, _descriptors),
     (_SEGMENT, _segment),
+    (_LOST_SEGMENT, _lost_segment),
     (_NCCL_SEGMENT, _nccl_segment),
     (_NO_SPACE, _no_space),
     (_DF, _df),
@@ -249,6 +256,7 @@ FAMILY = Family(
     triggers=(
         "DataLoader worker",
         "Pin memory thread exited",
+        "unable to open shared memory object",
         "ConnectionResetError",
         "EOFError",
         "shared memory",
