@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
@@ -70,12 +71,25 @@ _REFUSALS = tuple(
         ("runtime", r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error 2 out of memory\)"),
         # dlib
         ("runtime", r"[Ee]rror while calling " + _CALL + r"\(.{0,400}?\bcode: 2, reason: out of memory"),
+        ("driver", r"\bcuMem\w{0,20} failed: out of memory"),
+        ("runtime", r"Triton Error \[(?P<device>CUDA|HIP)\]: out of memory"),
+        ("runtime", r"\bCudaError: out of memory \(2\)"),
+        ("runtime", r"\b(?P<device>CUDA) error 2 \[[^\]]{0,300}\]: out of memory"),
+        (
+            "runtime",
+            r"\b(?:parallel_for|\w{1,40}_by_key|trivial_device_copy \w->\w) failed: out of memory",
+        ),
+        # SYCL; the second one is what Level Zero makes of the first
+        ("runtime", r"\b(?P<device>UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY"),
+        ("runtime", r"Native API returns: -5 \((?P<device>PI)_ERROR_OUT_OF_RESOURCES\)"),
+        ("framework", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
         ("framework", r"\bInsufficient VRAM\b"),
         ("dispatch", r"Some modules are dispatched on the CPU or the disk\. Make sure you have enough GPU RAM"),
         ("batch-size-search", r"No executable batch size found, reached zero"),
     )
 )
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
+_SYCL = ("UR", "PI", "ZE")
 _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
@@ -115,11 +129,16 @@ def read(page: Page, index: int) -> Iterator[Read]:
         time=mark.time,
         process=Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip),
         pool="pinned" if _pins(page, index) else "gpu",
-        device=(groups.get("device") or ("HIP" if "hip" in match[0] else "CUDA")).upper(),
+        device=_device(match),
         layer=layer,
         source=":".join(part for part in (groups.get("source"), groups.get("row")) if part) or None,
         exception=named[1] if (named := _EXCEPTION.match(text[: match.start() + 1])) else None,
     )
+
+
+def _device(match: re.Match[str]) -> str:
+    named = (match.groupdict().get("device") or ("HIP" if "hip" in match[0] else "CUDA")).upper()
+    return "XPU" if named in _SYCL else named
 
 
 def _goes_on(page: Page, index: int) -> bool:
@@ -150,6 +169,8 @@ FAMILY = Family(
         "CUDA_ERROR_OUT_OF_MEMORY",
         "hipErrorOutOfMemory",
         "NVML_SUCCESS == ",
+        "ERROR_OUT_OF_DEVICE_MEMORY",
+        "PI_ERROR_OUT_OF_RESOURCES",
         "No executable batch size found",
         "Insufficient VRAM",
         "Some modules are dispatched on the CPU",

@@ -58,6 +58,7 @@ _OUT_OF_MEMORY = tuple(
     (library, late(pattern))
     for library, pattern in (
         ("cuBLAS", r"(?P<status>CUBLAS_STATUS_ALLOC_FAILED)"),
+        ("cuBLAS", r"(?P<status>cublas runtime error : resource allocation failed)"),  # PyTorch up to 1.4
         ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
         ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_ALLOC_FAILED)"),
         ("cuSPARSE", r"(?P<status>CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES))"),
@@ -75,7 +76,10 @@ _OUT_OF_MEMORY = tuple(
         ("ggml", rf"ggml_vulkan: Device memory allocation of size (?P<tried>{_NUMBER}) failed"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
-        ("ONNX Runtime", rf"(?i:bfc_?arena).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}"),
+        (
+            "ONNX Runtime",
+            rf"(?i:bfc_?arena|onnxruntime).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}",
+        ),
     )
 )
 _TROUBLE = tuple(
@@ -170,6 +174,7 @@ FAMILY = Family(
     triggers=(
         "_ALLOC_FAILED",
         "_INSUFFICIENT_RESOURCES",
+        "cublas runtime error : resource",
         "_ALLOCATION_FAILED",
         "'out of memory'",
         "NCCL INFO",

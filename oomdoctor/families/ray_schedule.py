@@ -468,6 +468,7 @@ FAMILY = Family(
         "Total available GPUs",
         "total number of available GPUs",
         "Current node has no GPU available",
+        "Ray does not allocate any GPUs",
         "Waiting for creating a placement group",
         "scheduling_state: INFEASIBLE",
         "scheduling_state: NO_RESOURCES",

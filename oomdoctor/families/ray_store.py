@@ -341,6 +341,7 @@ FAMILY = Family(
         "object store because it is full",
         "fit in the plasma store",
         "PlasmaStoreFull: ",
+        "PlasmaError::OutOfMemory",
         " attempts. Plasma store status",
         "Local disk is full",
         "Out-of-disk",
