@@ -16,6 +16,7 @@ ALIKE = 0.15  # how far sizes of one job's ranks may differ
 
 # torch.load without map_location puts every rank's tensors where they were saved: on card 0.
 _RESTORING = r"restore_location|\b_cuda\b.{0,40}|_rebuild_\w+|load_tensor|persistent_load"
+_RANKS = r"(?i)\b(?:local_)?rank\b|torchrun|torch[./]distributed|deepspeed|accelerate launch|world_size|nproc"
 _LOADING = r"torch\.load\(|serialization\.py"
 
 
@@ -31,7 +32,7 @@ def judge(crash: Crash) -> Judgement | None:
     if innermost(crash, _RESTORING, 6) and crash.in_trace(_LOADING):
         others = card(crash).share(card(crash).others_bytes or card(crash).beyond_bytes) or 0
         return Finding(
-            weight=0.95 if others >= MUCH else 0.8,
+            weight=0.95 if others >= MUCH else 0.8 if event is not None or _ranks(crash) else 0.5,
             why=(
                 "It failed in torch.load, which puts tensors on the card that they were saved from: every rank "
                 "loads onto the same one."
@@ -48,6 +49,11 @@ def judge(crash: Crash) -> Judgement | None:
             against=("their pids appear nowhere else in the log",),
         )
     return _table(crash)
+
+
+def _ranks(crash: Crash) -> bool:
+    """Whether the job has several ranks at all: a refusal without figures does not show who holds the card."""
+    return crash.root.process.rank is not None or crash.mentions(_RANKS) is not None
 
 
 def _own_ranks(crash: Crash, event: DeviceOutOfMemory) -> list[OtherProcess]:

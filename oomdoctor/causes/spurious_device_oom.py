@@ -31,7 +31,7 @@ def judge(crash: Crash) -> Judgement | None:
     # The figure is read a moment later: a little more free than asked for is what somebody gave back.
     some = it.free_bytes >= 2 * it.tried_bytes and it.free_bytes >= GIB
     return Finding(
-        weight=0.93 if plenty else 0.45 if some else 0.2,
+        weight=0.93 if plenty else 0.45 if some else 0.08,  # the last resort is likelier than this
         why=(
             f"{figures} ({percent(share)} of the card free): it is not the card that is full. A memory pool, the "
             f"driver or the platform refused."

@@ -14,6 +14,7 @@ _SYNC = (
     r"|sync_policy_\w{1,20}|_move_model_to_vllm|transfer_and_update_weights|refit_policy_generation"
     r"|step_model_update|model_update|sync_model_weights|prepare_weights_for_ipc_refit)\b"
 )
+_NAMED = r"\b(?:method|function) '?_?(?:sync_|broadcast_|update_)(?:model|weight|policy)"
 # ... and in which whole parameters are put together; alone they may also save a checkpoint or run a forward pass.
 _GATHER = (
     r"\b(?:GatheredParameters|summon_full_params|full_tensor|_?all_gather(?:_params|_base|_into_tensor)?"
@@ -32,7 +33,7 @@ def judge(crash: Crash) -> Judgement | None:
     gather = crash.in_trace(_GATHER)
     if sync is None and crash.stage != "weight_sync":
         return None
-    if sync is None and not beside_engine(crash):
+    if sync is None and not beside_engine(crash) and crash.mentions(_NAMED) is None:
         return None
     return Finding(
         weight=0.82 if sync and gather else 0.75 if sync else 0.55,

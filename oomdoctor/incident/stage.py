@@ -40,7 +40,7 @@ _FUNCTIONS: Final = (
     """),
     (3, "kv_cache_init", """
         initialize_cache initialize_kv_cache* initialize_from_config init_memory_pool init_cache init_cache_engine
-        allocate_gpu_cache allocate_kv_cache* create_buffers create_kv_* get_kv_cache_config*
+        allocate_gpu_cache allocate_kv_cache* create_kv_* get_kv_cache_config*
         check_enough_kv_cache_memory raise_if_cache_size_invalid
     """),
     (2, "engine_init", """
@@ -53,7 +53,7 @@ _FUNCTIONS: Final = (
     """),
     # weights between trainer and engine, offload and reload
     (3, "weight_sync", """
-        broadcast_to_vllm update_weight update_weight_* update_weights update_weights_* sync_weight* sync_model_weights
+        broadcast_to_vllm update_weight update_weight_* update_weights update_weights_* sync_weight* sync_model_*
         move_model_to_vllm refit_policy_generation transfer_and_update_weights update_params_for_*
         wake_up onload_weights resume_memory_occupation backload_* reload_to_gpu reload_states offload_states
         load_fsdp_* offload_fsdp_* rollout_mode trainer_mode
@@ -70,7 +70,7 @@ _FUNCTIONS: Final = (
         full_post_state_dict_hook unshard_params_for_state_dict*
     """),
     (3, "checkpoint_load", """
-        load_checkpoint load_from_checkpoint resume_from_checkpoint load_optimizer*
+        load_checkpoint load_from_checkpoint resume_from_checkpoint load_optimizer* restore_checkpoint
     """),
     (2, "checkpoint_load", """
         default_restore_location cuda_deserialize legacy_load restore_location load_zero_checkpoint
@@ -139,6 +139,8 @@ _FUNCTIONS: Final = (
 
 # Functions that say too little without the file they stand in.
 _FILES: Final = (
+    (3, "kv_cache_init", "/sglang/", "create_buffers"),
+    (3, "checkpoint_load", "/torch/optim/optimizer.py", "load_state_dict"),
     (3, "optimizer_step", "/optim/adam /optim/adamw /optim/sgd /optim/rmsprop /optim/adafactor", "step adam adamw sgd"),
     (3, "optimizer_step", "/zero/stage_1_and_2 /zero/stage3 /fused_optimizer /bf16_optimizer", "step sub_group_*"),
     (3, "optimizer_step", "/bitsandbytes/optim /apex/optimizers /ops/adam /core/optimizer", "step update_step *_state"),
@@ -332,6 +334,7 @@ _PROGRESS: Final = (
         loading weights
         loading pipeline components
         loading model from
+        initializing pipeline with size
         llm_load_tensors
         llama_model_load
         load_tensors:
@@ -374,6 +377,7 @@ _PROGRESS: Final = (
         ray runtime started
     """),
     *_OPERATION,
+    ("backward", "_engine_run_backward"),
     # states, data
     ("checkpoint_save", """
         returning from state_dict() call
@@ -449,6 +453,8 @@ _AFTERMATH: Final = (
         cuda_graph_runner
         capture_model
     """),
+    ("weight_sync", "engine.wake_up()"),
+    ("backward", "_engine_run_backward"),
     ("model_load", """
         error loading model
         failed to load model
@@ -464,7 +470,7 @@ _AFTERMATH: Final = (
 )  # fmt: skip
 Rows = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # each stage with its texts, cut at the stars
 
-_METHOD_FAILED: Final = late(r"while processing method '?(\w{1,80})")
+_METHOD_FAILED: Final = late(r"(?:while processing method|occurred while running \w{1,80}'s function) '?(\w{1,80})")
 _START_FAILED: Final = late(r"[Ee]ngine core initialization failed|EngineCore failed to start|init engine failed")
 # How far below an event its aftermath is looked for
 _NEAR: Final = 25

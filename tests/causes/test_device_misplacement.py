@@ -64,3 +64,13 @@ def test_a_rank_that_has_opened_its_neighbours_card() -> None:
         "RuntimeError: CUDA error: out of memory",
     )
     assert "61878" in finding(CAUSE, *rows).why
+
+
+def test_a_bare_refusal_in_torch_load_without_ranks_is_a_load_first() -> None:
+    load = (
+        ("torch/serialization.py", "default_restore_location", "result = fn(storage, location)"),
+        ("torch/serialization.py", "_cuda_deserialize", "return storage_type(obj.size())"),
+    )
+    bare = (*trace(*load), "RuntimeError: CUDA error: out of memory")
+    assert ranking(*bare)[0] == "checkpoint-spike"
+    assert ranking("torchrun --nproc_per_node 4 train.py", *bare)[0] == "device-misplacement"

@@ -60,7 +60,7 @@ def test_a_compiled_program_whose_arguments_are_larger_than_the_device() -> None
 
 
 def test_one_piece_larger_than_an_empty_card() -> None:
-    empty = refused(tried="31.00 GiB", total="23.60 GiB", free="23.20 GiB", own="312.00 MiB", allocated="0 bytes")
+    empty = refused("31.00 GiB", "23.60 GiB", "23.20 GiB", own="312.00 MiB", allocated="0 bytes", unallocated="0 bytes")
     assert ranking(empty)[0] == "model-does-not-fit"
     assert finding(CAUSE, empty).against
 

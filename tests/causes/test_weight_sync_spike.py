@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from engine_logs import judged, refusal, traceback, weight
+from gpu_logs import ranking, refused
 
 from oomdoctor.causes import RuledOut
 
@@ -51,3 +52,9 @@ def test_waking_up_comes_before() -> None:
 )
 def test_handing_the_weights_over(frames: tuple[tuple[str, str], ...]) -> None:
     assert weight(CAUSE, traceback(*frames, end=FULL)) >= 0.7
+
+
+def test_a_worker_that_names_its_function_needs_no_frames() -> None:
+    line = "Exception occurred while running RolloutWorker's function sync_model_from_actor: it died"
+    assert ranking(refused(), line)[0] == CAUSE
+    assert ranking(refused(), line.replace("sync_model_from_actor", "reload_states"))[0] != CAUSE

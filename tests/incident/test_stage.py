@@ -218,6 +218,7 @@ def test_what_the_message_itself_says_stays() -> None:
         ("Saving model checkpoint to /out/checkpoint-500", "checkpoint_save"),
         ("***** Running Evaluation *****", "eval"),
         ("Loading model weights took 14.99 GB", "memory_profiling"),
+        ("> initializing pipeline with size 1", "model_load"),
         ("GPU KV cache size: 178,880 tokens", "kv_cache_init"),
         ("Resuming training from checkpoint /out/checkpoint-500", "checkpoint_load"),
         ("Decode batch. #running-req: 12, #token: 5000", "serving"),
@@ -273,6 +274,7 @@ def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
         ("ERROR 01-02 03:04:05 [serving_chat.py:12] Engine loop is not running.", "serving"),
         ("Exception in thread Thread-4 (load_model):", "model_load"),
         ("OOM: Ran out of memory with exception: it", "forward"),
+        ("Exception occurred while running RolloutWorker's function sync_model_from_actor: it", "weight_sync"),
     ],
 )
 def test_what_a_failure_sets_off_tells_too(line: str, stage: str) -> None:
