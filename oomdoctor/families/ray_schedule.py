@@ -108,11 +108,23 @@ _GROUP_ID = late(r"placement group .{0,200}\bid: ([0-9a-f]{16,64})")
 _BUNDLES = late(r"bundles size = (\d{1,6})")
 LINES_OF_GROUP: Final = 20
 # What programs on top of Ray count by themselves: "Requested 16 GPUs, but only 8 are available in the cluster".
-_COUNTED = late(
-    r"(?i)\b(?:request(?:ed|s|ing)?|requir(?:ed?|es|ing)|needs?|needed|asked for|wants?|desired|expect(?:ed|s))"
-    r"[ :=]{1,3}(?:at least )?(?P<asked>\d{1,6})(?:\.0)? (?P<unit>[CG]PU)s?\b[^\d]{0,80}"
-    r"\b(?:only|available|has|have|found|there are)\b[ :=(]{1,3}(?P<has>\d{1,6})(?![\d%])"
+_COUNTED = (
+    late(
+        r"(?i)\b(?:request(?:ed|s|ing)?|requir(?:ed?|es|ing)|needs?|needed|asked for|wants?|desired|expect(?:ed|s))"
+        r"[ :=]{1,3}(?:at least )?(?P<asked>\d{1,6})(?:\.0)? (?P<unit>[CG]PU)s?\b[^\d]{0,80}"
+        r"\b(?:only|available|has|have|found|got|there are)\b[ :=(]{1,3}(?P<has>\d{1,6})(?![\d%])"
+    ),
+    late(
+        r"(?i)\b(?:only|available|has|have|found|there are)\b[ :=(]{1,3}(?P<has>\d{1,6})(?:\.0)? (?:available )?"
+        r"(?P<unit>[CG]PU)s?\b[^\d]{0,80}\b(?:request(?:ed|s)?|requir(?:ed|es)|needs?|needed|asked for|wants?|desired)"
+        r"\b[ :=(]{1,3}(?P<asked>\d{1,6})(?![\d%])"
+    ),
+    late(
+        r"(?i)\b(?:available (?P<unit>[CG]PU)s?|[CG]PUs? available)\b[^\d]{0,30}(?P<has>\d{1,6})\b[^\d]{0,60}"
+        r"\b(?:request(?:ed|s)?|requir(?:ed|es)|needs?|needed|desired)\b[^\d]{0,30}(?P<asked>\d{1,6})(?![\d%])"
+    ),
 )
+_FAILS = late(r"Error\b|(?i:\bnot enough\b|\binsufficient\b)")
 _OF_RAY = late(r"\b[Rr]ay(?:let)?\b|ray/|\bcluster\b|placement group")
 LINES_OF_RAY: Final = 40
 
@@ -184,14 +196,15 @@ def _request(page: Page, index: int) -> Iterator[Read]:
 def _counted(page: Page, index: int) -> Iterator[Read]:
     """A check of a program's own before it asks Ray: it raises, so nothing is served later."""
     line = page.lines[index]
-    counted = _COUNTED.search(line.text[:1000])
+    text = line.text[:1000]
+    counted = next((match for pattern in _COUNTED if (match := pattern.search(text))), None)
     near = page.lines[max(0, index - LINES_OF_RAY) : index + LINES_OF_RAY]
-    if counted is None or "Error" not in line.text or not any(_OF_RAY.search(one.text[:400]) for one in near):
+    if counted is None or not _FAILS.search(text) or not any(_OF_RAY.search(one.text[:400]) for one in near):
         return
     asked, there = float(counted["asked"]), float(counted["has"])
     if asked <= there:
         return
-    unit = counted["unit"].upper()
+    unit = (counted["unit"] or "GPU").upper()
     yield Unschedulable(
         at=Place(page.file, line.number, line.end, line.raw),
         time=line.mark.time,
@@ -442,6 +455,27 @@ def _command(page: Page, index: int) -> list[Line]:
     return lines
 
 
+# Beside which programs count the GPUs and CPUs of a cluster
+_COUNTING: Final = (
+    "enough GPU",
+    "enough CPU",
+    "enough gpu",
+    "enough resources",
+    "nsufficient GPU",
+    "nsufficient CPU",
+    "nsufficient resources",
+    "available GPU",
+    "vailable gpus",
+    "GPUs available",
+    "GPUs are available",
+    " GPUs, but ",
+    " GPUs but ",
+    " GPUs, only ",
+    " GPUs required",
+    " CPUs, but ",
+    " CPUs but ",
+)
+
 FAMILY = Family(
     name="ray_schedule",
     anchors=(
@@ -450,10 +484,8 @@ FAMILY = Family(
         "could not be scheduled",
         "lacement group creation timed out",
         "No trial is running and no new",
-        "Insufficient cluster resources",
         "cannot currently be ",
         "to be scheduled",
-        "to satisfy the request",
         "chedule placement group",
         "+ pending ",
         "scheduling_state: ",
@@ -490,14 +522,7 @@ FAMILY = Family(
         "cannot fit into any bundles",
         "cannot be satisfied in this ray cluster",
         "s to be scheduled",
-        "enough GPUs",
-        "enough CPUs",
-        "GPUs available",
-        "GPUs are available",
-        " GPUs, but ",
-        " GPUs but ",
-        " CPUs, but ",
-        " CPUs but ",
+        *_COUNTING,
         "ray start ",
         "ray.init(",
     ),

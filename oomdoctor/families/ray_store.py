@@ -333,8 +333,6 @@ FAMILY = Family(
         "Out-of-disk",
         "% full, available space",
         "Plasma store ",
-        "the plasma store",
-        "PlasmaStoreFull",
         "dev/shm",
     ),
     triggers=(
