@@ -93,7 +93,7 @@ _FIELDS = {
 }  # fmt: skip
 
 _HEAD = late(
-    r"\b(?P<device>CUDA|HIP|XPU|NPU|MUSA|MLU|DPCPP|HPU|MPS) (?:backend )?out of memory\b"
+    r"\b(?P<device>(?i:CUDA)|HIP|XPU|NPU|MUSA|MLU|DPCPP|HPU|MPS) (?:backend )?[Oo]ut of memory\b"
     r"|(?P<async>\bAllocation on device(?: \d{1,4})? would exceed allowed memory|(?<=Error: )Allocation on device\b)"
     r"|(?P<block>Current platform can NOT allocate memory block with size larger than)"
     r"|(?P<metal>\bInvalid buffer size: )"
@@ -214,7 +214,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     if figures.pop("more_than_1eb", False):
         return Lookalike(place, "more than 1EB is a broken size (as after a broken collective), not a lack of memory")
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
-    device = head["device"] or next(_DEVICES[name] for name in _DEVICES if head[name])
+    device = (head["device"] or "").upper() or next(_DEVICES[name] for name in _DEVICES if head[name])
     if not figures and not (_SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])):
         why = echo(first.text)
         return Lookalike(place, why) if why else None
@@ -317,6 +317,7 @@ FAMILY = Family(
     anchors=("out of memory", "OutOfMemory"),
     triggers=(
         "out of memory",
+        "CUDA Out of memory",
         "Allocation on device",
         "memory block with size larger than",
         "Invalid buffer size: ",

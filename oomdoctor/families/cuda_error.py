@@ -113,7 +113,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if layer == "framework" and _told_below(page, index):
         return
     place = Place(page.file, line.number, line.end, line.raw)
-    if why := echo(text[: match.end()]):
+    if why := echo(text[: match.end()], text):
         yield Lookalike(place, why)
         return
     if "row" in match.groupdict():

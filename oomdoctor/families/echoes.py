@@ -38,12 +38,19 @@ _TITLE = late(
     r"^#{1,6} {1,4}[\"'`*\[]{0,3}(?:(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception|Allocator): "
     r"|(?i:cuda|hip) (?:runtime )?error\b|CUDA out of memory\b|THCudaCheck |\[enforce fail )"
     r".{0,300}(?:\d ?(?:[KMGT]i?B|bytes)\b|\.(?:cpp|cu|cc|cuh|h):\d)"
+    # ... or an exception with its whole fixed sentence and nothing else
+    r"|^#{1,6} {1,4}[\"'`*]{0,3}(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception): (?:"
+    r"(?:CUDA|HIP) (?:error: )?out of memory"
+    r"|DataLoader worker \(pid\D{0,4}\d{1,9}\) is killed by signal: \w{1,20}(?: error)?)\.?[\"'`*]{0,3}\s{0,4}$"
 )
 CHARACTERS = 600
 
 
-def echo(text: str) -> str | None:
-    """Why the line's memory words tell of no failure, or None where nothing shows that."""
+def echo(text: str, line: str = "") -> str | None:
+    """Why the line's memory words tell of no failure, or None where nothing shows that.
+
+    The text may end with the words; whether it is a title, the whole line shows.
+    """
     shown = text[:CHARACTERS]
     why = next((why for pattern, why in _ECHOES if pattern.search(shown)), None)
-    return None if why == COMMENT and _TITLE.search(shown) else why
+    return None if why == COMMENT and _TITLE.search((line or text)[:CHARACTERS]) else why

@@ -123,7 +123,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    why = echo(text[: match.end()]) or _another_way(library, page, index)
+    why = echo(text[: match.end()], text) or _another_way(library, page, index)
     if failure is None and _asserted(page, index):
         why = "what a failed check on the device leaves behind, not a lack of memory"
     if why:
