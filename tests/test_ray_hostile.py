@@ -35,9 +35,9 @@ def read(text: str) -> list[object]:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_line_is_read_in_time(name: str) -> None:
     read("Plasma store at capacity")  # grammars are built on first use
-    start = time.perf_counter()
+    start = time.process_time()
     read(HOSTILE[name])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("family", ["ray_kill", "ray_death", "ray_store", "ray_schedule", "gpu_visibility"])

@@ -101,6 +101,6 @@ def test_pressure_is_a_share() -> None:
 
 def test_a_long_row_of_kills_is_read_in_linear_time() -> None:
     text = "\n".join(f"Memory cgroup out of memory: {LINE.format(pid)}" for pid in range(1, 1001))
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(kills(text)) == 1000
-    assert time.perf_counter() - start < 15
+    assert time.process_time() - start < 15

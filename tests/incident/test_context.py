@@ -321,9 +321,9 @@ def test_what_is_kept_is_bounded() -> None:
     ["--a=" * 20_000, "gpu_memory_utilization=" * 4000, "Qwen" * 5000, "{'a':" * 9000, "A100 " * 9000, "x ..." * 9000],
 )
 def test_hostile_lines_take_linear_time(line: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     context("\n".join([line] * 5))
-    assert time.perf_counter() - begin < 2.0
+    assert time.process_time() - begin < 2.0
 
 
 def test_few_and_rare_anchors() -> None:

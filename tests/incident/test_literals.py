@@ -88,6 +88,6 @@ def test_strings_of_a_list() -> None:
 
 @pytest.mark.parametrize("piece", ["\\'", "a=", "(", "{'a': ", "'a' 'b' ", "[", ",", "=", "'"])
 def test_hostile_text_takes_linear_time(piece: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     list(entries("Namespace(" + piece * 40_000))
-    assert time.perf_counter() - begin < 1.0
+    assert time.process_time() - begin < 1.0
