@@ -675,8 +675,10 @@ def _as_shown(data: bytes) -> str:
 
 
 def _character(entity: re.Match[str]) -> str:
+    """What the entity stands for; a line's end is a blank, or the lines behind it would have other numbers."""
     name, decimal, hexadecimal = entity.groups()
-    return _NAMED[name] if name else chr(int(decimal) if decimal else int(hexadecimal, 16))
+    character = _NAMED[name] if name else chr(int(decimal) if decimal else int(hexadecimal, 16))
+    return " " if character in "\r\n" else character
 
 
 def _as_meant(text: str) -> str:

@@ -33,7 +33,7 @@ _FIRST_TOUCH = rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones
 def judge(crash: Crash) -> Judgement | None:
     it = card(crash)
     event = refusal(crash)
-    if event is None or it.total_bytes is None:
+    if event is None or not it.total_bytes:
         return _without_figures(crash)
     held = _held(it)
     if held is None:

@@ -6,6 +6,7 @@ table of `ray status` the totals stand beside the demands: what exceeds them can
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -319,11 +320,9 @@ def _available(found: _Clauses) -> _Amounts | None:
 def _amounts(text: str) -> _Amounts | None:
     """The amounts of a dict in any of Ray's spellings."""
     amounts = {name: value for name, figure in _PAIR.findall(text) if (value := _float(figure)) is not None}
-    for first, second, name in _PAIR_BACKWARDS.findall(text) if not amounts else ():
-        value = _float(first)  # "4.000000/4.000000 CPU": what is left of what there is
-        if value is not None:
+    for left, _, name in _PAIR_BACKWARDS.findall(text) if not amounts else ():
+        if (value := _float(left)) is not None:  # "4.000000/4.000000 CPU": what is left of what there is
             amounts[name] = value
-        del second
     if not amounts:
         return None
     compute = [amounts[name] for name in ("CPU", "GPU") if name in amounts]
@@ -333,9 +332,10 @@ def _amounts(text: str) -> _Amounts | None:
 
 def _float(text: str) -> float | None:
     try:
-        return float(text.replace(",", ""))
+        amount = float(text.replace(",", ""))
     except ValueError:
         return None
+    return amount if math.isfinite(amount) else None
 
 
 def _seconds(found: _Clauses) -> float | None:

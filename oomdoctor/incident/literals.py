@@ -6,6 +6,7 @@ before it: dumps in logs are often truncated or have other processes' lines insi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,8 +35,8 @@ def typed(word: str) -> Value:
         return _WORDS[word.lower()]
     if _INT.match(word):
         return int(word)
-    if _FLOAT.match(word):
-        return float(word)
+    if _FLOAT.match(word) and math.isfinite(number := float(word)):
+        return number
     return word[:TEXT_CAP]
 
 

@@ -137,7 +137,7 @@ def lower(case: Case) -> Answer:
         return _from_free(crash, refused.free_bytes, refused.total_bytes, refused.utilization)
     known = share(crash)
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
-    if oom is None or oom.total_bytes is None or oom.tried_bytes is None:
+    if oom is None or not oom.total_bytes or oom.tried_bytes is None:
         return _step_down(known)
     if known is None:
         return _by_so_much(oom.total_bytes, oom.tried_bytes, oom.free_bytes or 0)

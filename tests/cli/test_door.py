@@ -152,6 +152,7 @@ def test_json_lines(logs: Path) -> None:
         (["explain", "alocator-fragmentation"], "did you mean allocator-fragmentation"),
         (["explain", "xyzzy"], "`oomdoctor causes` lists them"),
         (["nope"], "nope"),
+        (["n" * 5000], "nnn"),  # longer than a file may be called
     ],
 )
 def test_wrong_usage_is_2_and_a_sentence(arguments: list[str], says: str) -> None:

@@ -27,6 +27,7 @@ def read(text: str, *, bare: bool = False) -> dict[str, object]:
         ("64G", "64G"),
         ("0,1", "0,1"),
         ("9" * 40, "9" * 40),
+        ("1e999", "1e999"),
     ],
 )
 def test_words_are_typed_and_nothing_json_cannot_hold_comes_out(word: str, value: object) -> None:
