@@ -23,8 +23,9 @@ _PER_GPU = {
     "swap_space": "swap space",
     "vllm_swap_space": "swap space",
     "cpu_offload_gb": "offloaded weights",
-    "kv_offloading_size": "offloaded KV cache",
 }
+# Of all ranks of an engine together.
+_PER_ENGINE = {"kv_offloading_size": "offloaded KV cache"}
 _SWITCHES = (
     "adam_offload",
     "optimizer_offload",
@@ -113,12 +114,15 @@ def _refused_cache(event: HostCacheTooLarge) -> Finding:
 
 def _reserved(crash: Crash) -> Iterator[Reserved]:
     gpus = gpus_per_node(crash)
-    for name, words in _PER_GPU.items():
+    for name, words in (*_PER_GPU.items(), *_PER_ENGINE.items()):
         setting = crash.setting(name)
         if setting is None or isinstance(setting.value, (bool, str)) or not setting.value:
             continue
         gib = float(setting.value)
         if gib <= DEFAULT_SWAP_GIB and "swap" in name:
+            continue
+        if name in _PER_ENGINE:
+            yield Reserved(setting, round(gib * GIB), f"{words} {setting.name} {gib:g} GiB for each engine")
             continue
         times = f" x {gpus} GPUs = {show(gib * GIB * gpus)}" if gpus else " for each GPU"
         yield Reserved(setting, round(gib * GIB * (gpus or 1)), f"{words} {setting.name} {gib:g} GiB{times}")

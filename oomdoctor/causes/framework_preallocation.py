@@ -11,7 +11,7 @@ from oomdoctor.units import show
 
 # JAX takes three quarters of a card, TensorFlow nearly all of it.
 LEAST, MOST = 0.70, 0.99
-_TAKERS = ("jax", "tensorflow", "flax")
+_TAKERS = ("jax", "tensorflow")
 
 
 def judge(crash: Crash) -> Judgement | None:

@@ -25,7 +25,7 @@ LEAST_OF_ALL = 4
 # A share of the memory in one worker of a group (told by its rank) that its sisters multiply to most of it.
 OF_A_RANK = 0.1
 MANY = 16
-_RANKED = late(r"_\d{1,4}:\d{1,4}[:\b]|\brank=?\d|WorkerDict|\bWorker_?\d")
+_RANKED = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
 _WORKER_SETTINGS = (
     "num_proc",
     "preprocessing_num_workers",

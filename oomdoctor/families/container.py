@@ -30,7 +30,8 @@ class LimitKill(Event):
     pool: str = "cgroup"
     strength: int = 3
 
-    manager: str  # "slurm", "kubernetes", "docker", "lsf", "pbs", "htcondor", "yarn", "sagemaker"
+    # "slurm", "kubernetes", "docker", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex", "notebook"
+    manager: str
     used_bytes: int | None = usage()
     peak_bytes: int | None = usage()
     limit_bytes: int | None = threshold()

@@ -74,7 +74,7 @@ def _said(event: Event) -> int:
 
 
 def _merged(first: Event, again: Event) -> Event:
-    """The print that says more stands for both, at the place and time of the first."""
+    """The print that says more stands for both, at its own place and with the time of the first."""
     if _said(again) > _said(first):
         return replace(again, repeats=first.repeats + again.repeats, time=first.time or again.time)
     return replace(first, repeats=first.repeats + again.repeats)

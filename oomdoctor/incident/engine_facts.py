@@ -28,7 +28,7 @@ from oomdoctor.records import dataclass
 SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util")
 # SGLang's is a share of what was free at start.
 FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
-ENGINES: Final = ("vllm", "vllm-ascend", "sglang", "lmdeploy", "tensorrt-llm", "tgi")
+ENGINES: Final = ("vllm", "vllm-ascend", "sglang", "lmdeploy", "tensorrt-llm", "text-generation-inference")
 # What trains beside an engine: with one of these in the log, a bare refusal may be the trainer's.
 TRAINERS: Final = frozenset({
     "simplerl-reason", "open-reasoner-zero", "openrlhf", "easyr1", "rllm", "verl", "roll", "slime", "areal", "skyrl",

@@ -381,9 +381,6 @@ ROWS: Final = (
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 
-# What a framework calls on, where it has no spelling of its own.
-_LIMITS: Final = ("docker", "slurm", "kubernetes")
-
 _DOTTED_OPENRLHF: Final = ("vllm.", "ds.", "train.", "rollout.", "actor.", "ref.", "reward.", "algo.", "ckpt.")
 _SNAKE_OPENRLHF: Final = (
     "actor_num_nodes", "actor_num_gpus_per_node", "vllm_num_engines", "micro_train_batch_size", "micro_rollout_batch_size",

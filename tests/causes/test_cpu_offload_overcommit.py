@@ -39,6 +39,11 @@ def test_swap_space_of_all_gpus_against_the_node() -> None:
     assert found.weight >= 0.85
 
 
+def test_an_offloaded_cache_is_one_for_all_ranks() -> None:
+    lines = ("Namespace(kv_offloading_size=200, n_gpus_per_node=8)", *kill(used=600.0, total=630.0))
+    assert "200 GiB for each engine: 32% of the node's 630.00 GiB" in finding(CAUSE, *lines).why
+
+
 def test_swap_space_that_the_engine_refuses() -> None:
     line = (
         "ValueError: Too large swap space. 96.00 GiB out of the 125.60 GiB total CPU memory is allocated for the "

@@ -58,6 +58,10 @@ def test_a_rank_without_a_table_has_sisters() -> None:
     assert "4 like it fill the node" in found.why
 
 
+def test_a_rank_told_by_the_end_of_its_name() -> None:
+    assert finding(CAUSE, *kill(victim="abC3dEFusedWorker_0:1", own=68.7, used=304.0, total=314.0)).weight < 0.5
+
+
 def test_many_kills_in_a_minute() -> None:
     line = (
         "(raylet) node_manager.cc:3065: 12 Workers (tasks / actors) killed due to memory pressure (OOM), 0 "

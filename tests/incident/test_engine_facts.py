@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from engine_logs import NO_BLOCKS, RUNNER, WARMUP, crash_of, refusal, started, traceback, v0_account
 
-from oomdoctor.incident.engine_facts import beside_engine, facts, in_engine, phase
+from oomdoctor.causes import framework_preallocation, gpu
+from oomdoctor.incident import recognition
+from oomdoctor.incident.engine_facts import ENGINES, TRAINERS, beside_engine, facts, in_engine, phase
 from oomdoctor.units import GIB
 
 FULL = refusal("96.00 MiB", 23.55, 0.05, 23.4, 22.7)
@@ -111,3 +113,9 @@ def test_which_engine(log: str, engine: str | None) -> None:
 def test_cpu_blocks_tell_the_size_of_a_token() -> None:
     log = "INFO [executor_base.py:112] # cuda blocks: 0, # CPU blocks: 4681\n" + NO_BLOCKS
     assert facts(crash_of(log)).token_bytes == pytest.approx(57_344, rel=1e-3)
+
+
+def test_frameworks_are_asked_for_by_the_names_they_are_known_under() -> None:
+    known = {*recognition.FINGERPRINTS, *(name.replace("_", "-") for name in recognition.PACKAGES)}
+    asked_for = {*ENGINES, *TRAINERS, *gpu.ENGINES, *framework_preallocation._TAKERS}
+    assert asked_for <= known
