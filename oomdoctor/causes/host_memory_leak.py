@@ -57,9 +57,7 @@ def _weight(trajectory: Trajectory, share: float) -> float:
 
 
 def _rate(trajectory: Trajectory) -> str:
-    stepped = all(point.step is not None for point in trajectory.points)
-    per = "step" if stepped else "print"
-    return f", about {show(trajectory.growth_bytes)} per {per}" if trajectory.growth_bytes else ""
+    return f", about {show(trajectory.growth_bytes)} per {trajectory.per}" if trajectory.growth_bytes else ""
 
 
 def _of(crash: Crash, base: int, last: int) -> str:
@@ -79,7 +77,7 @@ def _against(crash: Crash, share: float) -> tuple[str, ...]:
 
 
 def _mentioned(crash: Crash) -> Judgement | None:
-    """The name of a known leak, or the log's own words for one, without figures."""
+    """The log's own words for a leak, without figures."""
     words = crash.mentions(r"(?i)memory leak(?:ed|ing|s)?\b.{0,60}(?:detected|suspected|step|worker)")
     if words is None:
         return None

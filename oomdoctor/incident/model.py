@@ -92,6 +92,11 @@ class Trajectory:
     points: tuple[Point, ...]
     growth_bytes: int | None = None  # per step (or per print, where no step stands), None where it does not grow
 
+    @property
+    def per(self) -> str:
+        """What the growth is for: "step", or "print" where the log does not count steps."""
+        return "step" if all(point.step is not None for point in self.points) else "print"
+
 
 @dataclass(frozen=True)
 class Crash:

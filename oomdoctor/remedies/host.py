@@ -33,14 +33,16 @@ ROOM: Final = 0.8  # of a limit, to come to rest below it
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
 
-def threshold_bytes(crash: Crash) -> int | None:
-    """Where the killer strikes: Ray's threshold, or the limit itself."""
+def threshold_of(crash: Crash) -> tuple[int, str] | None:
+    """Where the killer strikes: Ray's threshold, or the limit itself; and the figure in words."""
     for kill in crash.every(NodeOutOfMemory):
         if kill.bytes:
-            return kill.bytes
+            return kill.bytes, show(kill.bytes)
         if kill.fraction and kill.total_bytes:
-            return round(kill.fraction * kill.total_bytes)
-    return limit_bytes(crash)
+            limit = round(kill.fraction * kill.total_bytes)
+            return limit, f"{show(limit)} ({kill.fraction:g} x {show(kill.total_bytes)})"
+    limit_ = limit_bytes(crash)
+    return (limit_, show(limit_)) if limit_ is not None else None
 
 
 def limit_bytes(crash: Crash) -> int | None:
@@ -60,13 +62,13 @@ def move_process(case: Case) -> Answer:
     holder = memory.heaviest if memory is not None else None
     if memory is None or holder is None:
         return None
-    limit, used = threshold_bytes(crash), memory.used_bytes
+    threshold, used = threshold_of(crash), memory.used_bytes
     derivation = f"{holder.who} holds {show(holder.largest)} of {memory.whole}"
     cap = ""
-    if limit is not None and used is not None and used - limit < holder.largest:
-        over = max(used - limit, 0)
+    if threshold is not None and used is not None and used - threshold[0] < holder.largest:
+        over = max(used - threshold[0], 0)
         derivation += (
-            f"; {show(used)} in use - {show(limit)} at the threshold = {show(over)} to give back at least, "
+            f"; {show(used)} in use - {threshold[1]} at the threshold = {show(over)} to give back at least, "
             f"so below {show(holder.largest - over)}"
         )
         cap = f", or cap it (ulimit, cgroup, smaller batches, restart) below {show(holder.largest - over)}"
@@ -89,12 +91,13 @@ def _reward_url(case: Case, holder: Holder) -> str | None:
 def fewer_workers(case: Case) -> Answer:
     """As many as fit below the threshold, from what one of them holds."""
     memory = node_memory(case.crash)
-    limit = threshold_bytes(case.crash)
+    threshold = threshold_of(case.crash)
     group = (
         max((h for h in memory.holders if len(h.sizes) > 1), key=lambda h: h.bytes, default=None) if memory else None
     )
-    if memory is None or group is None or limit is None or memory.used_bytes is None:
+    if memory is None or group is None or threshold is None or memory.used_bytes is None:
         return engine.half(case)
+    limit, at = threshold
     one = group.bytes // len(group.sizes)
     others = memory.listed_bytes - group.bytes
     fit = math.floor((ROOM * limit - others) / one) if one else 0
@@ -102,14 +105,13 @@ def fewer_workers(case: Case) -> Answer:
         return Proposal(
             action=f"Run fewer of {group.name} at once, and look at the others too",
             derivation=f"{len(group.sizes)} in the table hold {show(group.bytes)}, the others {show(others)}, and "
-            f"{show(limit)} is the threshold",
+            f"{at} is the threshold",
         )
     return Proposal(
         action=f"Run at most {fit} of {group.name} on this node at once",
         suggested=fit,
         derivation=(
-            f"floor(({ROOM:.0%} of {show(limit)} at the threshold - {show(others)} of others) / {show(one)} each) "
-            f"= {fit}"
+            f"floor(({ROOM:.0%} of {at} at the threshold - {show(others)} of others) / {show(one)} each) = {fit}"
         ),
         assumes=("what stands in no row of the table (it has ten) is more of the same",),
         snippet=None if case.row is None or case.row.framework == "ray" else case.row.snippet(fit),
@@ -369,26 +371,31 @@ def _more_than_the_victim(crash: Crash) -> Answer:
 
 
 def restart(case: Case) -> Answer:
-    """How many steps fit between two restarts."""
+    """How many steps fit between two restarts; where none are counted, how many prints of the figure."""
     crash = case.crash
     grows = crash.trajectory
     if grows is None or not grows.growth_bytes:
         return None
-    first = grows.points[0].bytes
-    limit = threshold_bytes(crash) or total_bytes(crash)
-    if limit is None or limit <= first:
+    first, per = grows.points[0].bytes, grows.per
+    limit, at = threshold_of(crash) or _whole_node(crash)
+    if limit <= first:
         return None
     steps = math.floor(ROOM * (limit - first) / grows.growth_bytes)
     if steps < 1:
-        return Refusal(f"it grows by {show(grows.growth_bytes)} a step: not even one step fits between two restarts")
+        return Refusal(f"it grows by {show(grows.growth_bytes)} a {per}: not even one fits between two restarts")
     return Proposal(
-        action=f"Save and restart every {steps} steps, until the leak is found",
-        suggested=steps,
+        action=f"Save and restart every {steps} {per}s{'' if per == 'step' else ' of this figure'}, until the leak is "
+        "found",
+        suggested=steps if per == "step" else None,
         derivation=(
-            f"floor({ROOM:.0%} of ({show(limit)} - {show(first)} at first) / {show(grows.growth_bytes)} a step) "
-            f"= {steps}"
+            f"floor({ROOM:.0%} of ({at} - {show(first)} at first) / {show(grows.growth_bytes)} a {per}) = {steps}"
         ),
     )
+
+
+def _whole_node(crash: Crash) -> tuple[int, str]:
+    total = total_bytes(crash) or 0
+    return total, show(total)
 
 
 def tune_monitor(case: Case) -> Answer:

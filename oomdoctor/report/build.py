@@ -155,6 +155,7 @@ def _trajectory(trajectory: Trajectory | None) -> dict[str, Any] | None:
         "what": trajectory.what,
         "pool": trajectory.pool,
         "growth_bytes": trajectory.growth_bytes,
+        "per": trajectory.per,
         "points": [{"step": p.step, "bytes": p.bytes, "line": p.line} for p in trajectory.points],
     }
 

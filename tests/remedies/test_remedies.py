@@ -270,6 +270,15 @@ def test_restarts_from_the_growth() -> None:
     remedy = advise(steps + HOG, "restart-periodically")[0]["restart-periodically"]
     # 80 % of (238.98 - 120) / 20
     assert remedy.suggested == 4
+    assert remedy.derivation is not None
+    assert "(0.95 x 251.56 GiB)" in remedy.derivation
+
+
+def test_prints_are_no_steps() -> None:
+    prints = "".join(f"CPU Virtual Memory:  used = {100 + 20 * i}.0 GB, percent = 41.0%\n" for i in range(1, 8))
+    remedy = advise(prints + HOG, "restart-periodically")[0]["restart-periodically"]
+    assert "every 4 prints of this figure" in remedy.action
+    assert (remedy.suggested, remedy.snippet) == (None, None)
 
 
 # the device

@@ -138,6 +138,7 @@ CRASH = Incident(
         "what": "reward server",
         "pool": "host_ram",
         "growth_bytes": None,
+        "per": "step",
         "points": [{"step": 1, "bytes": GIB, "line": 12}, {"step": 2, "bytes": 2 * GIB, "line": 40}],
     },
 )
