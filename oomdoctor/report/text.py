@@ -165,7 +165,8 @@ def _growth(trajectory: Mapping[str, Any]) -> RenderableType:
     first, last = trajectory["points"][0], trajectory["points"][-1]
     sizes = f"{show(first['bytes'])} at line {first['line']}, {show(last['bytes'])} at line {last['line']}"
     growth = trajectory.get("growth_bytes")
-    return _line(f"{trajectory['what']}: {sizes}", f", {show(growth)} per step" if growth else "", indent=2)
+    rate = f", {show(growth)} per {trajectory['per']}" if growth else ""
+    return _line(f"{trajectory['what']}: {sizes}{rate}", indent=2)
 
 
 def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
