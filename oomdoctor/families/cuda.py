@@ -144,7 +144,7 @@ _SAID_SO_FAR = late(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)
 
 _TAKEN_ANOTHER_WAY = (
     (late(r"Plan failed with an? \w{0,20}OutOfMemoryError"), "cuDNN tries a plan and takes another one"),
-    (late(r"ran out of memory with exception"), "caught: the batch is skipped and training goes on"),
+    (late(r"(?i)ran out of memory with exception"), "caught: the batch is skipped and training goes on"),
     (
         late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU)\b"),
         "caught: the program says that it goes on another way",
@@ -154,6 +154,7 @@ _TAKEN_ANOTHER_WAY = (
 _GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implementation")
 _PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
+_CLASS = late(r"\w(?:Error|Exception)\b")
 _DEATH = late(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:Killed|Aborted)\b")
 
 
@@ -224,6 +225,8 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     for pattern, why in _TAKEN_ANOTHER_WAY:
         if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, index, lines[-1]):
             return Lookalike(place, why)
+    if not _raised(page, index, before) and _lives_on(page, index):
+        return Lookalike(place, "caught: the program prints it and goes on")
     mark = first.mark
     return DeviceOutOfMemory(
         at=place,
@@ -265,6 +268,12 @@ def _figures(text: str) -> tuple[dict[str, Any], list[OtherProcess], int | None]
 
 def _known(**figures: Any) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if value is not None and value is not False}
+
+
+def _raised(page: Page, index: int, before: str) -> bool:
+    """Whether an exception ends here: its class stands before the sentence, or a traceback above it."""
+    above = page.before(index, LINES_TO_DEATH)
+    return bool(_CLASS.search(before)) or any("Traceback (most recent" in line.text for line in above)
 
 
 def _lives_on(page: Page, index: int) -> bool:
