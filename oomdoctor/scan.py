@@ -292,9 +292,10 @@ def _line_start(data: bytes, hit: int) -> int:
     whole = data.find(b"\n", 0, min(hit, BEFORE // 2)) + 1
     if whole:
         return whole
-    least = 0 if b"\n" in data[:hit] else max(0, hit - IN_LINE)
+    own = data.rfind(b"\n", 0, hit) + 1  # where the hit's own line begins: it is never cut
+    least = 0 if own else max(0, hit - IN_LINE)
     for border in (b"\r", b" "):
-        found = data.find(border, least, hit)
+        found = data.find(border, least, own or hit)
         if found >= 0:
             return found + 1
     return least

@@ -123,6 +123,13 @@ def test_an_anchor_across_the_border_of_two_chunks_is_found() -> None:
         assert any(anchor in piece.data for piece in scan.slices([data], ANCHORS)), shift
 
 
+@pytest.mark.usefixtures("small_windows")
+def test_the_line_of_a_hit_is_whole_behind_a_huge_line_and_a_rewrite() -> None:
+    data = b"z" * 225 + b"\n" + b"z" * 126 + b"\nbar\rmore Killed\n"
+    (piece,) = scan.slices([data], ANCHORS, ends=False)
+    assert b"bar\rmore Killed" in piece.data.split(b"\n")
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
     chosen = random.Random(draw(st.integers(0, 2**32)))
