@@ -9,7 +9,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
-from oomdoctor.units import GIB, show
+from oomdoctor.units import show
 
 _FRAMES = (
     r"\bfrom_pretrained\b|_load_pretrained_model|load_state_dict|torch\.load|safe_open|load_file|_load_state_dict_into"
@@ -20,7 +20,6 @@ _LINES = (
     r"|from_pretrained\(|Loading weights|llama_model_load|load_tensors:|Loading model\b|Loading pipeline components"
 )
 _BAR = late(r"\bLoading (?:\w{1,20} ){0,3}(?:shards|weights|components)[^|\n]{0,40}: {1,4}(\d{1,3})%")
-BIG: int = 8 * GIB
 
 
 def judge(crash: Crash) -> Judgement | None:

@@ -42,13 +42,14 @@ def longest_of(refused: ContextDoesNotFit) -> int | None:
 
 
 def _compared(refused: ContextDoesNotFit) -> str:
+    length = f"{refused.max_model_len:,} tokens" if refused.max_model_len is not None else "the full length"
     if refused.kv_tokens is not None:
-        return f"The KV cache holds {refused.kv_tokens:,} tokens, one request may have {refused.max_model_len:,}."
+        return f"The KV cache holds {refused.kv_tokens:,} tokens, and one request may have {length}."
     if refused.needed_bytes is None or refused.kv_bytes is None:
-        return f"One request of {refused.max_model_len:,} tokens needs more KV cache than there is."
+        return f"One request of {length} needs more KV cache than there is."
     return (
-        f"One request of {refused.max_model_len:,} tokens needs {show(refused.needed_bytes)} of KV cache, "
-        f"and there is {show(refused.kv_bytes)}."
+        f"One request of {length} needs {show(refused.needed_bytes)} of KV cache, and there is "
+        f"{show(refused.kv_bytes)}."
     )
 
 

@@ -89,7 +89,6 @@ class UserspaceKill(Event):
     total_bytes: int | None = usage()
     swap_used_bytes: int | None = usage()
     swap_total_bytes: int | None = usage()
-    available_fraction: float | None = usage()
     limit_fraction: float | None = threshold()
     signal: str | None = None
     unit: str | None = None  # the unit or cgroup

@@ -17,6 +17,12 @@ POOLS: Final[Mapping[str, str]] = {
     "none": "",
 }
 
+# Where the cause says better than the pool what there was too little of.
+CAUSES: Final[Mapping[str, str]] = {
+    "max-model-len-too-long": "one request of the configured length needs more than the KV cache",
+    "kv-pool-exhausted": "the KV cache was full",
+}
+
 STAGES: Final[Mapping[str, str]] = {
     "launch": "at launch",
     "cluster_start": "while the cluster started",
@@ -41,6 +47,8 @@ STAGES: Final[Mapping[str, str]] = {
     "unknown": "",
 }
 
-VERDICTS: Final = ("oom", "no-oom", "inconclusive")
+# The stage "weight_sync" where the engine's allocator maps its own memory again.
+WAKING: Final = "while the engine took its memory back"
+
 ROLES: Final = ("root", "cascade", "confirmation", "advice", "context")
 BASES: Final = ("printed", "derived", "assumed", "unknown")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from oomdoctor.sources.folders import background, logs_in, why
 from oomdoctor.sources.source import BLOCK, Source
-from oomdoctor.sources.text import decoded
 from oomdoctor.sources.trouble import Trouble, shown
 
 STDIN = "-"
@@ -94,4 +93,4 @@ def _why(error: OSError | ValueError) -> str:
     return why(error) if isinstance(error, OSError) else "no such file"
 
 
-__all__ = ["BLOCK", "STDIN", "Source", "Trouble", "decoded", "gather", "shown"]
+__all__ = ["BLOCK", "STDIN", "Source", "Trouble", "gather", "shown"]

@@ -83,24 +83,3 @@ def utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
     for block in blocks:
         yield decoder.decode(block).encode("utf-8", "replace")
     yield decoder.decode(b"", final=True).encode("utf-8", "replace")
-
-
-def decoded(data: bytes) -> str:
-    """The text of a slice, whatever superset of ASCII each of its lines is written in; for reading and quoting.
-
-    A line that is no UTF-8 is tried as GB18030 (Chinese Windows, some clusters' tools); what is neither keeps its
-    ASCII and shows a replacement character for the rest.
-    """
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return "\n".join(_line(line) for line in data.split(b"\n"))
-
-
-def _line(line: bytes) -> str:
-    for name in ("utf-8", "gb18030"):
-        try:
-            return line.decode(name)
-        except UnicodeDecodeError:  # noqa: PERF203
-            continue
-    return line.decode("utf-8", "replace")

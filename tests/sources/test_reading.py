@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from oomdoctor.sources import Source, Trouble, decoded, gather
+from oomdoctor.sources import Source, Trouble, gather
 
 LOG = b"".join(b"(RolloutWorker pid=%d) step %d: CUDA out of memory\n" % (n, n) for n in range(3000))
 
@@ -141,13 +141,6 @@ def test_an_odd_byte_at_the_end_of_utf16_is_no_failure(tmp_path: Path) -> None:
 def test_other_supersets_of_ascii_pass_as_they_are(encoding: str, tmp_path: Path) -> None:
     data = "mémoire: CUDA out of memory\n".encode("latin-1") if encoding == "latin-1" else "内存不足\n".encode(encoding)
     assert read(source(tmp_path, data * 100)) == data * 100
-
-
-def test_decoding_for_a_reader() -> None:
-    assert decoded("进程已杀死\n".encode()) == "进程已杀死\n"
-    assert decoded("进程 1\n".encode() + "显存 2\n".encode("gbk")) == "进程 1\n显存 2\n"
-    assert decoded(b"a \xff\xff b\nCUDA out of memory") == "a \ufffd\ufffd b\nCUDA out of memory"
-    assert decoded(b"\x85\xff\n\n").count("\n") == 2
 
 
 def test_blocks_of_nuls_are_left_out_and_told(tmp_path: Path) -> None:
