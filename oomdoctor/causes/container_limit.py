@@ -46,7 +46,8 @@ def _by_the_kernel(crash: Crash, kill: KernelKill) -> Finding:
     figures = ""
     if kill.used_bytes is not None and kill.limit_bytes is not None:
         figures = f": {show(kill.used_bytes)} in use, {show(kill.limit_bytes)} allowed"
-    victim = f" It killed {kill.process.name} (PID {kill.process.pid} of the host)." if kill.process.name else ""
+    held = f", which held {show(kill.anon_rss_bytes)} (anon-rss)" if kill.anon_rss_bytes else ""
+    victim = f" It killed {kill.process.name} (PID {kill.process.pid} of the host){held}." if kill.process.name else ""
     return Finding(
         weight=0.94 if figures else 0.9,
         why=f"The kernel hit {where}{figures}; the machine itself may have memory left.{victim}",
@@ -71,6 +72,9 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Finding:
         figures += f"; the {show(used)} printed as in use were measured at another moment"
     elif used:
         figures += f", {show(used)} in use"
+    peak = max((event.anon_rss_bytes or 0 for event in crash.every(KernelKill)), default=0)
+    if peak:
+        figures += f"; the process that the kernel killed held {show(peak)} (anon-rss)"
     many = f" {kill.kills} processes were killed." if kill.kills and kill.kills > 1 else ""
     return Finding(
         weight=0.85 if kill.strength >= 3 else 0.75,

@@ -8,6 +8,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.host import TOGETHER, node_memory, percent, total_bytes, used_bytes
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash, Setting
@@ -47,6 +48,7 @@ _SWITCHES = (
 )
 _NO = (False, "false", "False", "none", "None", None, 0, "")
 _GPUS = ("n_gpus_per_node", "nproc_per_node", "num_gpus_per_node", "actor_num_gpus_per_node", "gpus_per_node")
+_RANKS = ("num_gpus", "num_processes", "world_size", "num_local_procs")
 _FRAMES = (
     r"cpu_adam|parameter_offload|offload_(?:optimizer|param|states|to_cpu)|swap_tensor|CPUAdam|_pin_memory|pin_memory\("
     r"|initialize_optimizer_states|_create_fp32_partitions"
@@ -137,6 +139,11 @@ def gpus_per_node(crash: Crash) -> int | None:
     return count if isinstance(count, int) and count > 0 else None
 
 
+def _several_ranks(crash: Crash) -> bool:
+    stated = (crash.setting(name) for name in (*_GPUS, *_RANKS))
+    return any(setting is not None and isinstance(setting.value, int) and setting.value > 1 for setting in stated)
+
+
 def _list(reserved: list[Reserved]) -> str:
     return ", ".join(one.words for one in reserved)
 
@@ -173,6 +180,9 @@ def _switched_on(crash: Crash, switches: list[Setting]) -> Finding:
                 evidence=_evidence(crash),
                 against=(f"the job's workers hold {show(held)} of {memory.whole}",),
             )
+    elif crash.first(KernelKill) is not None and _several_ranks(crash):
+        # Each rank keeps its part of the states: the killed one has sisters of its size.
+        weight, words = 0.6, " Every rank on the node keeps its part there, the killed one too."
     elif crash.stage in ("optimizer_step", "weight_sync", "model_load", "engine_init") or crash.in_trace(_FRAMES):
         weight = 0.65
     return Finding(weight=weight, why=f"{names}: these keep states in host memory.{words}", evidence=_evidence(crash))

@@ -11,6 +11,14 @@ from oomdoctor.incident.engine_facts import EngineFacts, facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
 
+WITHOUT_A_LARGER_SHARE = (
+    "tensor-parallel",
+    "quantize-weights",
+    "shorter-context",
+    "smaller-prefill",
+    "free-the-gpu",
+    "smaller-model",
+)
 HEAVY_ACTIVATIONS = 0.2  # of the card: then the profiled batch is the first thing to make smaller
 
 
@@ -100,7 +108,9 @@ def _knobs(known: EngineFacts) -> tuple[str, ...]:
         # Where even the whole card would not do, raising the share is no help.
         needed = known.reserved_bytes - known.kv_bytes
         if needed > engine_budget.LARGEST_SHARE * known.total_bytes:
-            return (*(knob for knob in CAUSE.knobs if knob != "raise-engine-reservation"),)
+            return WITHOUT_A_LARGER_SHARE
+    if known.share is not None and known.share >= engine_budget.AT_THE_LIMIT:
+        return WITHOUT_A_LARGER_SHARE
     return CAUSE.knobs
 
 

@@ -229,7 +229,7 @@ class ContextBuilder:
         (self._mentioned.add if stated.mentioned else self._mentioned.discard)(name)
         # the last one stated counts, and stands where it was stated
         self._settings.pop(name, None)
-        self._settings[name] = Setting(name, stated.value, file, stated.line.number)
+        self._settings[name] = Setting(name, stated.value, file, stated.line.number, stated.written)
         if isinstance(stated.value, str) and recognition.names_a_model(name, stated.value):
             self._models.setdefault(stated.value.rstrip("/"), None)
 
@@ -262,7 +262,7 @@ def _by_shape(here: Here, continued: bool) -> dumps.Reader | str | None:
 
 # Readers of single lines may read a line that a dump before it has swallowed: the dump may have been cut.
 _ONE_LINERS: Final[frozenset[dumps.Reader]] = frozenset(
-    {dumps.command, dumps.continuation, dumps.known, dumps.overridden, dumps.banner}
+    {dumps.command, dumps.continuation, dumps.known, dumps.overridden, dumps.banner, dumps.offloaded}
 )
 
 _WORDS: Final = (

@@ -28,7 +28,8 @@ KNOWN: Final = (
     "ppo_micro_batch_size_per_gpu", "ppo_mini_batch_size", "train_batch_size", "rollout_batch_size",
     "micro_batch_size", "max_length", "max_seq_length",
     "max_new_tokens", "max_tokens", "max_prompt_length", "max_response_length", "max_completion_length", "cutoff_len",
-    "sequence_len", "num_workers", "num_proc", "world_size", "nnodes", "n_gpus_per_node", "nproc_per_node", "infer_tp",
+    "sequence_len", "num_workers", "num_proc", "world_size", "num_local_procs",
+    "nnodes", "n_gpus_per_node", "nproc_per_node", "infer_tp",
     "adam_offload", "param_offload", "optimizer_offload", "cpu_offload_gb", "kv_cache_dtype", "context_length",
     "chunked_prefill_size", "max_running_requests", "max_total_tokens", "load_in_4bit", "load_in_8bit", "pin_memory",
     "shm_size", "num_gpus", "num_cpus", "n_ctx", "batch_size", "num_envs", "torch_dtype",
@@ -64,6 +65,12 @@ _BANNER: Final = late(
 )
 # transformers counts what it is given against what the model was made for
 _TOO_LONG: Final = late(r"maximum sequence length for this model \((\d{1,9}) > (\d{1,9})\)")
+
+_OFFLOAD: Final = late(
+    r"\boffload_(optimizer|param)(?!_)(?:(?!offload_)[^\n]){1,80}?\bdevice[\"']?\s?[=:]\s?[\"']?"
+    r"(?:OffloadDeviceEnum\.)?(cpu|nvme|none)\b"
+)
+_CPU_OFFLOAD: Final = late(r"\bCPU Offload: (True|False)\b")
 
 # A dict is a metric, an event or a state, unless it names something that is configured.
 _CONFIGURES: Final = late(
@@ -102,16 +109,27 @@ class Stated:
     value: Value
     line: Line
     mentioned: bool = False
+    written: str | None = None  # as a launch line spells it, up to its value
 
 
-def command(here: Here) -> Iterator[Stated]:
+def command(here: Here, *, continued: bool = False) -> Iterator[Stated]:
     """A shell line that starts a program."""
-    yield from (Stated(name, value, here.line) for name, value in launch.read_line(here.text, continued=False))
+    for name, value in launch.read_line(here.text, continued=continued):
+        yield Stated(name, value, here.line, written=_written(name, here.text))
 
 
 def continuation(here: Here) -> Iterator[Stated]:
     """A line after one that ends in a backslash."""
-    yield from (Stated(name, value, here.line) for name, value in launch.read_line(here.text, continued=True))
+    yield from command(here, continued=True)
+
+
+def _written(name: str, text: str) -> str | None:
+    """argparse takes an option as it was declared alone, with dashes or with underscores."""
+    options = (f"{prefix}{spelled}" for spelled in (name, name.replace("_", "-")) for prefix in ("--", "-"))
+    for option in options:
+        if f" {option} " in text or f" {option}=" in text or text.lstrip().startswith((f"{option} ", f"{option}=")):
+            return f"{option} "
+    return f"{name}=" if "." in name and f"{name}=" in text else None
 
 
 def listed_command(here: Here) -> Iterator[Stated]:
@@ -186,6 +204,18 @@ def banner(here: Here) -> Iterator[Stated]:
         yield Stated("model_max_length", int(too_long[2]), here.line, mentioned=True)
 
 
+def offloaded(here: Here) -> Iterator[Stated]:
+    """DeepSpeed's offload, however it is written: `offload_optimizer=...Config(device='cpu'`, `CPU Offload: True`."""
+    text = here.text[:8000]
+    if _ADVICE.search(text):
+        return
+    for match in _OFFLOAD.finditer(text):
+        yield Stated(f"offload_{match[1]}.device", match[2], here.line, mentioned=True)
+    switch = _CPU_OFFLOAD.search(text)
+    if switch is not None:
+        yield Stated("cpu_offload", typed(switch[1]), here.line, mentioned=True)
+
+
 def known(here: Here) -> Iterator[Stated]:
     """A setting that we know, with its value, anywhere in a line that gives no advice."""
     if _ADVICE.search(here.text[:8000]):
@@ -206,6 +236,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     ((" .. ", " ..."), dotted),
     (("- config key -",), two_columns),
     (("Override ", "Overriding ", "Set args."), overridden),
+    (("offload_optimizer", "offload_param", "CPU Offload: "), offloaded),
     (
         (
             "Num examples", "Num Epochs", "Instantaneous batch", "Gradient Accumulation steps", "Total optimization",

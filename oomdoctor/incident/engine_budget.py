@@ -16,6 +16,7 @@ BLOCK_TOKENS: Final = 16  # vLLM's block size on GPUs unless set otherwise
 SWAP_SPACE_BYTES: Final = 4 * GIB  # vLLM's default per GPU up to 0.17, when the option was removed
 BUFFER_BYTES: Final = 150 * MIB  # what vLLM itself keeps free beside a cache of a given size
 LARGEST_SHARE: Final = 0.98  # above it the driver, graphs and the sampler have nothing left
+AT_THE_LIMIT: Final = 0.95  # from here on a larger one starves what the engine needs beside its share
 CAPTURE_SLACK_BYTES: Final = GIB // 2  # for the graphs that come after the one that failed
 LOGITS_COPIES: Final = 3  # logits, their float32 copy and the sampler's sorted one
 

@@ -24,6 +24,7 @@ class Setting:
     value: Value
     file: str
     line: int
+    written: str | None = None  # as a launch line spells it, up to its value: "--block-size ", "trainer.nnodes="
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,8 @@ FINGERPRINTS: Final[Mapping[str, tuple[str, ...]]] = {
     "trl": ("trl/trainer/", "trl vllm-serve", "trl grpo", "trl sft", "trl dpo", "GRPOConfig(", "site-packages/trl/"),
     "megatron": ("megatron/core/", "megatron/training/", "megatron.core", "--- arguments ---", "Megatron-LM"),
     "deepspeed": (
-        "deepspeed/runtime/", "DeepSpeed info: version", "[deepspeed]", "DeepSpeedZeroOptimizer", "cpu_adam",
-        "deepspeed.",
+        "deepspeed/runtime/", "DeepSpeed info: version", "[deepspeed]", "DeepSpeedZeroOptimizer",
+        "DeepSpeedZeroOffload", "cpu_adam", "deepspeed.",
         "site-packages/deepspeed/", "[launch.py:", "zero_optimization", "deepspeed --", "DeepSpeedCPUAdam",
     ),
     "fsdp": (

@@ -7,7 +7,7 @@ from typing import Final
 
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash, Value
-from oomdoctor.remedies import Rejected, Remedy, device, engine, host, training
+from oomdoctor.remedies import Rejected, Remedy, device, engine, host, premises, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.spellings import Spelling, current, spelling, spelling_assumptions
@@ -24,6 +24,7 @@ _HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"}
 _CARD: Final = frozenset({"gpu", "kv_cache"})
 _ENGINES: Final = ("vllm", "sglang")
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
+AMONG_THE_FIRST: Final = 2
 
 # What people reach for when host memory runs out, although it is meant for the card.
 _MEANT_FOR_THE_CARD: Final = ("offload-optimizer", "engine-sleep", "shard-states")
@@ -43,7 +44,7 @@ def remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remed
     """The remedies for a cause, in the order of its knobs, and what must not be tried, with the reason."""
     chosen: list[Remedy] = []
     rejected: dict[str, Rejected] = {}
-    for name in knobs:
+    for name in _with_neighbours(knobs, crash):
         answer = _one(cause, KNOBS[name], crash)
         if isinstance(answer, Rejected):
             rejected[name] = answer
@@ -55,7 +56,19 @@ def remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remed
     return chosen, [*rejected.values(), *_other_versions(cause, crash)]
 
 
+def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
+    """Whatever the cause: where somebody else has a good share of the card, look who it is before much else."""
+    if crash.pool not in _CARD or len(knobs) < AMONG_THE_FIRST or not premises.crowded(crash):
+        return knobs
+    if "free-the-gpu" in knobs[:AMONG_THE_FIRST]:
+        return knobs
+    others = [name for name in knobs if name != "free-the-gpu"]
+    return (*others[:1], "free-the-gpu", *others[1:])
+
+
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
+    if not premises.holds(knob.id, cause, crash):
+        return None
     wrong = _wrong_sign(knob, crash)
     if wrong is not None:
         return Rejected(knob.id, wrong)
@@ -75,8 +88,9 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
 
 
 def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
-    """vLLM's spelling where the cause or the traceback is vLLM's and no framework is named."""
-    if cause.startswith("vllm") or crash.in_trace(r"\bvllm\b"):
+    """vLLM's spelling where the cause, a message or the traceback is vLLM's and no framework is named."""
+    told = any(event.family.startswith("vllm_") for event in crash.events)
+    if told or cause.startswith("vllm") or crash.in_trace(r"\bvllm\b"):
         return spelling(knob.id, crash.context, "vllm")
     return None
 
@@ -136,6 +150,8 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     inner = row is not None and row.framework in _ENGINES and engine.colocated(case.crash)
     if inner and snippet is not None and answer.snippet is None:
         snippet = None  # an engine's flag is no option of the framework that starts it
+    if snippet is None and answer.suggested is not None and (row is None or inner):
+        snippet = case.as_launched(answer.suggested)
     return Remedy(
         knob=knob.id,
         action=answer.action or knob.action,
@@ -147,7 +163,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         assumes=(*answer.assumes, *_assumed(row, inner, case.crash)),
         relieves=knob.relieves,
         spends=knob.spends,
-        cost=knob.cost,
+        cost=answer.cost if answer.cost is not None else knob.cost,
         reference=answer.reference,
     )
 

@@ -42,6 +42,8 @@ COLOCATED: Final[Mapping[str, tuple[float | None, str]]] = {
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 LEAST_SHARE: Final = 0.1  # below it no engine starts
+STEP: Final = 0.05
+SPARE_ASSUMED: Final = f"{show(budget.CAPTURE_SLACK_BYTES)} to spare is a guess, for what is allocated next"
 _SGLANG_NAMES: Final = ("mem_fraction_static", "sglang_mem_fraction_static")
 
 
@@ -181,7 +183,7 @@ def _from_refusal(
     derivation = (
         f"{now:.2f} - ({show(tried)} asked for - {show(free)} free{spare}) / {show(total)} = {fits:.2f} at most"
     )
-    assumes = list(assumed)
+    assumes = [*assumed, *([SPARE_ASSUMED] if slack else [])]
     states = _trainer_states(crash)
     if states is not None:
         amount, source = states
@@ -245,6 +247,7 @@ def _by_so_much(total: int, tried: int, free: int) -> Answer:
         action=f"Lower the engine's share of the card by at least {step:.2f} (the log does not say what it is)",
         derivation=f"({show(tried)} asked for - {show(free)} free + {show(budget.CAPTURE_SLACK_BYTES)} to spare) / "
         f"{show(total)} = {step:.2f}",
+        assumes=(SPARE_ASSUMED,),
     )
 
 
@@ -268,9 +271,12 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
     if known is None:
         return None
     now, assumed = known
+    first = round(now - STEP, 3)
     return Proposal(
-        action=f"Lower the engine's share of the card from {now:.2f} in steps of 0.05 until the rest fits beside it",
+        action=f"Lower the engine's share of the card from {now:.2f} in steps of {STEP} until the rest fits beside it",
         current=None if assumed else now,
+        suggested=first if first >= LEAST_SHARE else None,
+        derivation=f"{now:g} - {STEP} = {first:g} as a first step: how much is missing is not printed",
         assumes=assumed,
     )
 
@@ -295,9 +301,16 @@ def raise_share(case: Case) -> Answer:
     known = share(crash)
     total = card_total(crash)
     missing = _missing_cache(crash)
-    if known is None or total is None or missing is None:
+    if known is None:
         return None
     now, assumed = known
+    at_the_limit = (
+        Refusal(f"it is {now:g} already: above that the driver, graphs and the sampler lack room beside the share")
+        if now >= budget.AT_THE_LIMIT
+        else None
+    )
+    if total is None or missing is None:
+        return at_the_limit
     amount, why = missing
     wanted = budget.raised_share(now, amount, total)
     free = free_at_start(crash)
@@ -307,8 +320,8 @@ def raise_share(case: Case) -> Answer:
             f"{show(amount)} more would take {wanted:.2f} of the card, and at most {most:.2f} can be given: "
             "the rest has to come from elsewhere"
         )
-    if wanted <= now:
-        return None
+    if at_the_limit is not None or wanted <= now:
+        return at_the_limit
     return Proposal(
         action=_from_to("Raise", "the engine's share of the card", now, wanted),
         current=None if assumed else now,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
@@ -16,6 +16,7 @@ from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, Sto
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.engine_budget import SWAP_SPACE_BYTES
 from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
 from oomdoctor.remedies import arithmetic, engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.sizes import size_of_model
@@ -26,10 +27,17 @@ from oomdoctor.units import GIB, MIB, show
 OFFLOADS: Final = (
     "adam_offload", "ds.adam_offload", "optimizer_offload", "param_offload", "offload_optimizer.device",
     "offload_param.device", "cpu_offload_gb", "ref_reward_offload", "ref.offload", "vllm_enable_sleep",
-    "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
+    "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload", "cpu_offload",
 )  # fmt: skip
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 ROOM: Final = 0.8  # of a limit, to come to rest below it
+_JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
+_CONTAINER: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
+_WHERE: Final[Mapping[str, str]] = {
+    "docker": ", for the next run, or of the container while it runs",
+    "slurm": ", in the batch script",
+    "kubernetes": ", in the container's part of the pod's specification",
+}
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
 
@@ -65,18 +73,25 @@ def move_process(case: Case) -> Answer:
     threshold, used = threshold_of(crash), memory.used_bytes
     derivation = f"{holder.who} holds {show(holder.largest)} of {memory.whole}"
     cap = ""
-    if threshold is not None and used is not None and used - threshold[0] < holder.largest:
+    assumes: tuple[str, ...] = ()
+    if threshold is not None and used is not None:
         over = max(used - threshold[0], 0)
         derivation += (
-            f"; {show(used)} in use - {threshold[1]} at the threshold = {show(over)} to give back at least, "
-            f"so below {show(holder.largest - over)}"
+            f"; {show(used)} in use - {threshold[1]} at the threshold = {show(over)} to give back at least (then the "
+            "next allocation is one too many again)"
         )
-        cap = f", or cap it (ulimit, cgroup, smaller batches, restart) below {show(holder.largest - over)}"
+        rest = round(ROOM * (memory.total_bytes or threshold[0]))
+        target = holder.largest - (used - rest)
+        if rest < used and target > 0:
+            derivation += f"; to rest at {show(rest)} ({ROOM:.0%}) it gives back {show(used - rest)}"
+            cap = f", or cap it (ulimit, cgroup, smaller batches) at {show(target)}"
+            assumes = ("a fifth of the node free is a guess at what the others still grow by",)
     outside = " Ray does not own it and will never kill it." if holder.outside_ray else ""
     return Proposal(
         action=f"Move {holder.who} to another node{cap}; see why it grows (cache without bound, results kept, "
         f"gradients recorded).{outside}",
         derivation=derivation,
+        assumes=assumes,
         snippet=_reward_url(case, holder),
         setting=case.row.setting if case.row is not None and holder.role == "reward" else None,
     )
@@ -319,21 +334,52 @@ def raise_limit(case: Case) -> Answer:
     limit = limit_bytes(crash)
     manager = _manager(crash)
     if limit is None:
-        return None
+        return _ask_for_more(crash, manager)
     then = max(_gib_up(MORE * limit), _gib_up(limit) + 1) if limit >= GIB else None
     amount = f"{then}G" if then is not None else f"{math.ceil(MORE * limit / MIB)}M"
     unit = {"kubernetes": "i", "docker": ""}.get(manager or "", "")
     row = spelling(case.knob, crash.context, manager) if manager else None
     written = amount.lower() if manager == "docker" else amount + unit
+    snippets = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
     return Proposal(
-        action=f"Raise the limit from {show(limit)} to {written}",
+        action=f"Raise the limit from {show(limit)} to {written}{_WHERE.get(manager or '', '')}",
         current=limit,
         suggested=written,
         derivation=f"{show(limit)} x {MORE} = {show(MORE * limit)}, rounded up",
         assumes=("a quarter more is a guess: the kill cut off what would have been needed",),
-        snippet=row.snippet(written) if row is not None else None,
+        snippet="\n".join(line for line in snippets if line) or None,
         setting=row.setting if row is not None else None,
     )
+
+
+def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
+    """Where the limit is not printed, the manager knows it."""
+    row = spelling("raise-container-limit", crash.context, manager) if manager else None
+    if manager is None or row is None:
+        return None
+    return Proposal(
+        action=f"Ask for more memory ({row.setting}{_WHERE[manager]}): the log does not say what the limit was, the "
+        "command does",
+        setting=row.setting,
+        snippet="\n".join(_beside(crash, manager, None)) or None,
+    )
+
+
+def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[str]:
+    """What changes a container that runs, or shows what a job had and used."""
+    if manager == "slurm":
+        jobs = (_JOB.match(kill.job or "") for kill in crash.every(LimitKill))
+        job = next((match[0] for match in jobs if match), "JOB_ID")
+        yield f"sacct -j {job} --format=JobID,State,MaxRSS,ReqMem"
+    elif manager == "kubernetes":
+        yield "kubectl describe pod POD | grep -A 3 -E 'Limits|Last State'"
+    elif manager == "docker":
+        groups = (_CONTAINER.search(kill.cgroup or kill.task_cgroup or "") for kill in crash.every(KernelKill))
+        container = next((match[1] for match in groups if match), "CONTAINER")
+        if amount is None:
+            yield f"docker inspect --format '{{{{.HostConfig.Memory}}}}' {container}"
+        else:
+            yield f"docker update --memory={amount} --memory-swap={amount} {container}"
 
 
 def _manager(crash: Crash) -> str | None:
@@ -375,7 +421,7 @@ def restart(case: Case) -> Answer:
     crash = case.crash
     grows = crash.trajectory
     if grows is None or not grows.growth_bytes:
-        return None
+        return None if case.cause.endswith("-leak") else Skip()
     first, per = grows.points[0].bytes, grows.per
     limit, at = threshold_of(crash) or _whole_node(crash)
     if limit <= first:

@@ -39,12 +39,25 @@ class Case:
         stated, usual = (name.rsplit(".", 1)[-1] for name in (self.now.name, self.row.key))
         return None if stated == usual or _SYNONYMS.get(stated) == usual else self.now.name
 
+    def as_launched(self, value: Value) -> str | None:
+        """The option as the launch line in the log spells it, with another value."""
+        if self.now is None or self.now.written is None or not isinstance(value, int | float):
+            return None
+        return f"{self.now.written}{value}"
+
     def own_spelling(self, value: Value) -> str | None:
         """The log's own option with another value."""
+        launched = self.as_launched(value)
+        if launched is not None:
+            return launched
         if self.now is None or self.row is None:
             return None
         hydra = "." in self.now.name or self.row.framework in _HYDRA
         return f"{self.now.name}={value}" if hydra else f"--{self.now.name} {value}"
+
+    def snippet(self, value: Value) -> str | None:
+        """What to copy: as the framework spells it, else as the launch line does."""
+        return self.row.snippet(value) if self.row is not None else self.as_launched(value)
 
     def number(self) -> float | None:
         value = self.now.value if self.now is not None else None
@@ -62,6 +75,7 @@ class Proposal:
     assumes: tuple[str, ...] = ()
     snippet: str | None = None
     setting: str | None = None
+    cost: str | None = None  # where it is another one than the knob's
     reference: str | None = None
 
 

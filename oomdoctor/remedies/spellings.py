@@ -23,6 +23,7 @@ class Spelling:
     framework: str
     template: str  # "--zero_stage {}", "trainer.nnodes={}", "export X={}", "--enforce_eager"
     value: Value = None  # what to set, where the knob has one right value
+    beside: str | None = None  # the layer below, whose option it is: accelerate's launcher passes both kinds on
 
     @property
     def setting(self) -> str:
@@ -175,7 +176,7 @@ ROWS: Final = (
     Spelling("shard-states", "llamafactory", "deepspeed: {}", "examples/deepspeed/ds_z3_config.json"),
     Spelling("shard-states", "axolotl", "deepspeed: {}", "deepspeed_configs/zero3_bf16.json"),
     Spelling("shard-states", "deepspeed", '"zero_optimization": {"stage": 3}', 3),
-    Spelling("shard-states", "accelerate", "--zero_stage {}", 3),
+    Spelling("shard-states", "accelerate", "--zero_stage {}", 3, beside="deepspeed"),
     Spelling("shard-states", "fsdp", "ShardingStrategy.FULL_SHARD"),
     Spelling("shard-states", "megatron", "--use-distributed-optimizer"),
     Spelling("shard-states", "trl", "--fsdp {}", "full_shard auto_wrap"),
@@ -187,7 +188,7 @@ ROWS: Final = (
     Spelling("offload-optimizer", "ms-swift", "--offload_optimizer {}", True),
     Spelling("offload-optimizer", "llamafactory", "deepspeed: {}", "examples/deepspeed/ds_z3_offload_config.json"),
     Spelling("offload-optimizer", "deepspeed", '"offload_optimizer": {"device": "cpu"}', "cpu"),
-    Spelling("offload-optimizer", "accelerate", "--offload_optimizer_device {}", "cpu"),
+    Spelling("offload-optimizer", "accelerate", "--offload_optimizer_device {}", "cpu", beside="deepspeed"),
     Spelling("offload-optimizer", "slime", "--optimizer-cpu-offload"),
     Spelling("offload-optimizer", "megatron", "--optimizer-cpu-offload"),
     Spelling("offload-optimizer", "nemo-rl", "policy.dtensor_cfg.cpu_offload={}", True),
@@ -203,7 +204,7 @@ ROWS: Final = (
     Spelling("offload-parameters", "areal", "actor.fsdp.offload_params={}", True),
     Spelling("offload-parameters", "axolotl", "offload_params: {}", True),
     Spelling("offload-parameters", "deepspeed", '"offload_param": {"device": "cpu"}', "cpu"),
-    Spelling("offload-parameters", "accelerate", "--fsdp_offload_params {}", "true"),
+    Spelling("offload-parameters", "accelerate", "--fsdp_offload_params {}", "true", beside="fsdp"),
     Spelling("offload-activations", "verl", _R + "model.enable_activation_offload={}", True),
     Spelling("offload-activations", "trl", "--activation_offloading {}", True),
     Spelling("offload-activations", "axolotl", "activation_offloading: {}", True),
@@ -220,7 +221,7 @@ ROWS: Final = (
     Spelling("gradient-checkpointing", "areal", "actor.gradient_checkpointing={}", True),
     Spelling("gradient-checkpointing", "slime", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"),
     Spelling("gradient-checkpointing", "megatron", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"),
-    Spelling("gradient-checkpointing", "accelerate", "--fsdp_activation_checkpointing {}", "true"),
+    Spelling("gradient-checkpointing", "accelerate", "--fsdp_activation_checkpointing {}", "true", beside="fsdp"),
     Spelling("gradient-checkpointing", "trl", "--gradient_checkpointing {}", True),
     Spelling("gradient-checkpointing", "transformers", "--gradient_checkpointing {}", True),
     Spelling("smaller-microbatch", "openrlhf", "--micro_train_batch_size {}"),
@@ -329,7 +330,7 @@ ROWS: Final = (
     Spelling("less-offload", "verl", _A + "fsdp_config.optimizer_offload={}", False),
     Spelling("less-offload", "open-reasoner-zero", "exp.adam_offload={}", False),
     Spelling("less-offload", "deepspeed", '"offload_optimizer": {"device": "none"}', "none"),
-    Spelling("less-offload", "accelerate", "--offload_optimizer_device {}", "none"),
+    Spelling("less-offload", "accelerate", "--offload_optimizer_device {}", "none", beside="deepspeed"),
     Spelling("less-offload", "ms-swift", "--offload_optimizer {}", "false"),
     Spelling("less-offload", "vllm", "--cpu-offload-gb {}", 0),
     Spelling("unpin-memory", "deepspeed", '"offload_optimizer": {"pin_memory": false}', False),
@@ -355,10 +356,10 @@ ROWS: Final = (
     Spelling("sharded-checkpoint", "verl", _A + "checkpoint.save_contents={}", "['model']"),
     Spelling("sharded-checkpoint", "openrlhf", "--disable_ds_ckpt"),
     Spelling("sharded-checkpoint", "openrlhf-dotted", "--ckpt.disable_ds"),
-    Spelling("sharded-checkpoint", "accelerate", "--fsdp_state_dict_type {}", "SHARDED_STATE_DICT"),
+    Spelling("sharded-checkpoint", "accelerate", "--fsdp_state_dict_type {}", "SHARDED_STATE_DICT", beside="fsdp"),
     Spelling("sharded-checkpoint", "fsdp", "StateDictType.SHARDED_STATE_DICT"),
     Spelling("sharded-checkpoint", "deepspeed", '"stage3_gather_16bit_weights_on_model_save": {}', False),
-    Spelling("low-memory-loading", "accelerate", "--fsdp_cpu_ram_efficient_loading {}", "true"),
+    Spelling("low-memory-loading", "accelerate", "--fsdp_cpu_ram_efficient_loading {}", "true", beside="fsdp"),
     Spelling("low-memory-loading", "llamafactory", "low_cpu_mem_usage: {}", True),
     Spelling("low-memory-loading", "areal", "actor.fsdp.memory_efficient_load={}", True),
     Spelling("low-memory-loading", "transformers", "low_cpu_mem_usage={}", True),
@@ -393,10 +394,14 @@ def spelling(knob: str, context: Context, layer: str | None = None) -> Spelling 
     """How the outermost framework of the log that owns the knob spells it."""
     rows = [row for row in ROWS if row.knob == _SAME_AS.get(knob, knob)]
     for framework in [layer] if layer else _layers(context):
-        of_framework = [row for row in rows if row.framework == framework]
+        of_framework = [row for row in rows if row.framework == framework and _is_there(row, context)]
         if of_framework:
             return next((row for row in of_framework if row.key in context.settings), of_framework[0])
     return None
+
+
+def _is_there(row: Spelling, context: Context) -> bool:
+    return row.beside is None or row.beside in context.frameworks
 
 
 def _layers(context: Context) -> Iterable[str]:

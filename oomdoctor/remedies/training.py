@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
-from oomdoctor.remedies import arithmetic, engine, models
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import arithmetic, engine, models, premises
+from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.sizes import size_of_model
-from oomdoctor.units import show
+from oomdoctor.units import GIB, MIB, show
+
+AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
 
 SMALLER_BATCHES: Final = (
     "the engine is starting, its reservation is a share of the card: smaller batches of training do not shrink it"
 )
+SMALLER_GLOBAL_BATCH: Final = "a smaller global batch, unless as many more steps are accumulated"
+ACCUMULATION: Final = "gradient_accumulation_steps"
+# Their global batch is an option of its own: they accumulate as often as it takes.
+_KEEPS_GLOBAL_BATCH: Final = frozenset({
+    "openrlhf", "open-reasoner-zero", "verl", "simplerl-reason", "easyr1", "rllm", "roll", "slime", "areal", "skyrl",
+    "nemo-rl", "nemo-aligner", "megatron",
+})  # fmt: skip
+_ACCUMULATES_BY_OPTION: Final = frozenset({"transformers", "trl", "ms-swift", "llamafactory", "axolotl"})
+LEAST_SEQUENCE: Final = 128
 NO_ACTIVATIONS: Final = (
     "launch",
     "engine_init",
@@ -29,6 +44,65 @@ def halved(case: Case) -> Answer:
     if case.crash.stage in NO_ACTIVATIONS and engine.share(case.crash) is not None:
         return Refusal(SMALLER_BATCHES)
     return engine.half(case)
+
+
+def smaller_microbatch(case: Case) -> Answer:
+    """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
+    answer = halved(case)
+    if case.crash.context.frameworks.keys() & _KEEPS_GLOBAL_BATCH or isinstance(answer, Refusal):
+        return answer
+    proposal = answer if isinstance(answer, Proposal) else Proposal(action="Halve the batch that is computed at once")
+    accumulation = _accumulation(case)
+    if accumulation is None or proposal.suggested is None:
+        return replace(proposal, cost=SMALLER_GLOBAL_BATCH)
+    now, name, assumed = accumulation
+    line = _option_beside(proposal.snippet or case.snippet(proposal.suggested), name, 2 * now)
+    return replace(
+        proposal,
+        action=f"{proposal.action}, and {name} from {now} to {2 * now}",
+        derivation=f"{proposal.derivation}; {now} x 2 = {2 * now} for the same global batch",
+        assumes=(*proposal.assumes, *assumed),
+        snippet=line,
+    )
+
+
+def _accumulation(case: Case) -> tuple[int, str, tuple[str, ...]] | None:
+    """Over how many steps the job accumulates now, by the option's name and what was assumed."""
+    stated = case.crash.setting(ACCUMULATION, "gradient_accumulation")
+    if stated is not None:
+        now = stated.value
+        return (now, stated.name, ()) if isinstance(now, int) and now > 0 and not isinstance(now, bool) else None
+    if case.row is None or case.row.framework not in _ACCUMULATES_BY_OPTION:
+        return None
+    return 1, ACCUMULATION, (f"{ACCUMULATION} is 1, its default: the log does not say",)
+
+
+def _option_beside(line: str | None, name: str, value: int) -> str | None:
+    """The option in the manner of the snippet that it is to stand beside."""
+    if line is None:
+        return None
+    if line.startswith("--"):
+        return f"{line} --{name} {value}"
+    if line.startswith('"'):
+        return f'{line}, "{name}": {value}'
+    return f"{line}\n{name}: {value}" if ": " in line else f"{line} {name}={value}"
+
+
+def shorter_sequences(case: Case) -> Answer:
+    """In a loop that generates these are prompts and answers; elsewhere they are what one example is cut to."""
+    now = case.number()
+    if now is not None and now < LEAST_SEQUENCE:
+        case = replace(case, now=None)  # an option of another meaning: the block of a KV cache, a default of generate()
+    answer = halved(case)
+    if premises.generates(case.crash) or isinstance(answer, Refusal):
+        return answer
+    proposal = answer if isinstance(answer, Proposal) else Proposal(action="Shorten the sequences")
+    return replace(proposal, cost="what is cut off is lost")
+
+
+def only_where_there_is_one(case: Case) -> Answer:
+    """A switch of some frameworks, once it trains."""
+    return Skip() if case.row is None else in_training(case)
 
 
 def in_training(case: Case) -> Answer:
@@ -84,15 +158,32 @@ def chunk_logits(case: Case) -> Answer:
     tried = root.tried_bytes if isinstance(root, DeviceOutOfMemory) else None
     if model is None or not tried:
         return None
-    found = arithmetic.tokens_of_logits(tried, model.vocabulary)
+    words = _tokens_in_words(case.crash, tried, model.vocabulary)
+    if words is None:
+        return None
+    return Proposal(
+        suggested=case.row.value if case.row is not None and isinstance(case.row.value, bool | str) else None,
+        derivation=f"{show(tried)} asked for = {words}, assuming the {model.vocabulary} words of {model.name}",
+        assumes=(f"the vocabulary is that of {model.name}",),
+    )
+
+
+def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> str | None:
+    """The batch of the settings where it gives this size as it is printed, else about how many tokens do."""
+    batches, lengths = (_stated(crash, KNOBS[knob].settings) for knob in ("smaller-microbatch", "shorter-sequences"))
+    for each, batch, length in product((4, 2), batches, lengths):
+        if abs(arithmetic.logits(batch * length, vocabulary, each) - tried) <= AS_PRINTED:
+            return f"{batch} x {length} = {batch * length} tokens x {vocabulary} x {each} bytes"
+    found = arithmetic.tokens_of_logits(tried, vocabulary)
     if found is None:
         return None
     tokens, each = found
-    return Proposal(
-        suggested=case.row.value if case.row is not None and isinstance(case.row.value, bool | str) else None,
-        derivation=f"{show(tried)} asked for = {tokens} tokens x {model.vocabulary} (vocabulary) x {each} bytes",
-        assumes=(f"the vocabulary is that of {model.name}",),
-    )
+    return f"about {float(f'{tokens:.3g}'):.0f} tokens x {vocabulary} x {each} bytes"
+
+
+def _stated(crash: Crash, names: tuple[str, ...]) -> list[int]:
+    values = [setting.value for name in names if (setting := crash.setting(name)) is not None]
+    return [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
 
 
 def split_sequences(case: Case) -> Answer:
@@ -113,9 +204,9 @@ def _line(case: Case) -> str:
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {
-    "smaller-microbatch": halved,
-    "shorter-sequences": halved,
-    "token-budget-batching": in_training,
+    "smaller-microbatch": smaller_microbatch,
+    "shorter-sequences": shorter_sequences,
+    "token-budget-batching": only_where_there_is_one,
     "gradient-checkpointing": in_training,
     "packing": in_training,
     "shard-states": shard_states,

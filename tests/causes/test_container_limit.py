@@ -62,7 +62,7 @@ def test_the_kernels_record_names_the_group_and_its_figures() -> None:
     assert judgement.pool == crash.pool == "cgroup"
     assert judgement.why == (
         "The kernel hit the memory limit of /oomdoctor-test: 1.17 GiB in use, 1.17 GiB allowed; the machine itself may "
-        "have memory left. It killed pt_data_worker (PID 19669 of the host)."
+        "have memory left. It killed pt_data_worker (PID 19669 of the host), which held 321 MiB (anon-rss)."
     )
 
 
