@@ -2,9 +2,10 @@
 
 from oomdoctor import diagnose
 
-report = diagnose("train.log")
-for diagnosis in report.incidents[0].diagnoses:
-    print(diagnosis.cause, diagnosis.confidence)
+report = diagnose("driver.log", "raylet.out")
+for incident in report.incidents:
+    for diagnosis in incident.diagnoses:
+        print(diagnosis.cause, diagnosis.confidence)
 """
 
 from __future__ import annotations
@@ -30,3 +31,7 @@ def __getattr__(name: str) -> Any:
 
         return Report
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

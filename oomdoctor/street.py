@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -47,9 +48,18 @@ def read(sources: Sequence[Source]) -> Iterator[Read]:
         yield from (found for found in families.read(page) if piece.owns(found.at.line))
 
 
-def diagnose(*paths: str, absolute: bool = False, progress: Progress | None = None) -> Report:
+def diagnose(*paths: str | os.PathLike[str], absolute: bool = False, progress: Progress | None = None) -> Report:
     """The report on these logs: files, folders, or "-" for standard input. Several are one incident."""
-    sources, troubles = gather(paths, absolute=absolute)
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            kind = type(path).__name__
+            raise TypeError(f"a path is a str or an os.PathLike, not a {kind}; several are diagnose(*paths)")
+    sources, troubles = gather([os.fspath(path) for path in paths], absolute=absolute)
+    return report_on(sources, troubles, progress)
+
+
+def report_on(sources: Sequence[Source], troubles: Sequence[Trouble], progress: Progress | None = None) -> Report:
+    """The report on logs that are found already, and on what was met while they were looked for."""
     gathered = Gathered()
     job = ContextBuilder()
     memory = TrajectoryBuilder()
@@ -76,4 +86,4 @@ def diagnose(*paths: str, absolute: bool = False, progress: Progress | None = No
     )
 
 
-__all__ = ["Progress", "Report", "Trouble", "diagnose", "pages", "read"]
+__all__ = ["Progress", "Report", "Source", "Trouble", "diagnose", "gather", "pages", "read", "report_on"]

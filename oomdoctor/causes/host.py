@@ -7,8 +7,8 @@ somebody whom the table cannot see.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill
@@ -29,6 +29,8 @@ TIMES_THE_NEXT: Final = 2.5
 TOGETHER: Final = 0.40
 # Nobody in the table holds it where less than this share stands in its rows.
 EXPLAINED: Final = 0.50
+# Ray kills at 95 % unless told otherwise: from here on down the node is not full when it does.
+LOW_LIMIT: Final = 0.9
 # One request from which on a single process is the matter.
 LARGE: Final = 1 * GIB
 
@@ -189,6 +191,27 @@ def killed_another(crash: Crash, holder: Holder) -> str:
     if not pids or pids & set(holder.pids):
         return ""
     return f" Ray killed {victim(crash)}, which is not what filled the node."
+
+
+def low_limit(usage: Mapping[str, Any], threshold: Mapping[str, Any]) -> tuple[float, int] | None:
+    """Ray's limit as a share of the node's memory and in bytes, where it lies far below what Ray takes by itself."""
+    total, share, limit = usage.get("total_bytes"), threshold.get("fraction"), threshold.get("bytes")
+    if not total or not (share or limit):
+        return None
+    share = share or limit / total
+    return (share, limit or round(share * total)) if share < LOW_LIMIT else None
+
+
+def of_low_limit(crash: Crash) -> str:
+    """A sentence, where Ray killed although much of the node's memory was free."""
+    for kill in crash.events:
+        if kill.family == "ray_kill" and (low := low_limit(kill.figures("usage"), kill.figures("threshold"))):
+            share, limit = low
+            return (
+                f" Ray's limit is at {share:.1%} of the memory ({show(limit)}), not at the usual 95%: "
+                "RAY_memory_usage_threshold or a container sets it."
+            )
+    return ""
 
 
 # One process per GPU: their number is the job's shape, not a number of workers to turn down.

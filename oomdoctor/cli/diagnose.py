@@ -60,21 +60,23 @@ def diagnose(
     Exits with 0 (no memory failure), 1 (a memory failure), 3 (the log does not show which), 2 (nothing could be
     read) or 70 (an error of oomdoctor itself).
     """
-    out.check_folder(output)
-    report = read(paths, absolute=absolute_paths)
+    report = read(paths, output, absolute=absolute_paths)
     out.write(_rendered(report, form, output, verbose, color), output)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
 
 
-def read(paths: list[str] | None, *, absolute: bool) -> Report:
-    """The report on the inputs; what could not be read is said on standard error."""
-    from oomdoctor.street import diagnose as on_the_street  # noqa: PLC0415  (not for --help)
+def read(paths: list[str] | None, output: str | None, *, absolute: bool) -> Report:
+    """The report on the inputs, which the output leaves alone; what could not be read is said on standard error."""
+    from oomdoctor import street  # noqa: PLC0415  (not for --help)
 
+    out.check_folder(output)
     if not paths and out.stdin_is_terminal():
         raise typer.BadParameter("name a log, or pipe one in: oomdoctor diagnose train.log", param_hint="PATH")
+    sources, troubles = street.gather(paths or [STDIN], absolute=absolute)
+    out.check_spares(output, (source.path for source in sources))
     progress = out.progress()
     try:
-        report = on_the_street(*(paths or [STDIN]), absolute=absolute, progress=progress)
+        report = street.report_on(sources, troubles, progress)
     finally:
         if progress is not None:
             progress.done()
@@ -85,7 +87,7 @@ def read(paths: list[str] | None, *, absolute: bool) -> Report:
 
 def exit_code(report: Report, *, exit_zero: bool) -> int:
     """A finding wins over unreadable inputs, which win over nothing found."""
-    if report.verdict == "no-oom":
+    if not report.incidents:
         return UNREADABLE if report.errors else NO_FAILURE
     if exit_zero:
         return 0

@@ -22,7 +22,6 @@ def events(
     """
     from oomdoctor.report import as_json  # noqa: PLC0415
 
-    out.check_folder(output)
-    report = read(paths, absolute=absolute_paths)
+    report = read(paths, output, absolute=absolute_paths)
     out.write(as_json.event_lines(report), output)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))

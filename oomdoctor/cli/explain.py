@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import textwrap
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from oomdoctor.cli import out
+
+NEAREST = 3  # suggestions
+SHORTEST_PART = 3  # of an id that says which is meant
 
 
 def explain(
@@ -23,18 +29,45 @@ def explain(
 
     by_id = {known.id: known for known in causes()}
     if cause not in by_id:
-        near = difflib.get_close_matches(cause, by_id, n=3, cutoff=0.5)
+        near = _near(cause, list(by_id))
         hint = f"did you mean {', '.join(near)}?" if near else "`oomdoctor causes` lists them"
         raise typer.BadParameter(f"there is no cause {cause!r}; {hint}", param_hint="CAUSE")
     out.write(_page(by_id[cause].page.read_text(encoding="utf-8")))
 
 
+def _near(wanted: str, ids: list[str]) -> list[str]:
+    """What may have been meant: however it is spelled, a part of an id, or nearly one."""
+    folded = wanted.strip().lower().replace("_", "-").replace(" ", "-")
+    if folded in ids:
+        return [folded]
+    parts = [id_ for id_ in ids if len(folded) >= SHORTEST_PART and folded in id_]
+    return (parts or difflib.get_close_matches(folded, ids, n=NEAREST, cutoff=0.5))[:NEAREST]
+
+
 def _page(markdown: str) -> str:
     look = out.style("auto")
+    width = min(look.width, out.PIPED_WIDTH)
     if not look.unicode and not look.color:
-        return markdown
+        return "".join(f"{line}\n" for line in _wrapped(markdown, width))
     from rich.markdown import Markdown  # noqa: PLC0415
 
     from oomdoctor.report.text import drawn  # noqa: PLC0415
 
-    return drawn([Markdown(markdown)], width=min(look.width, out.PIPED_WIDTH), color=look.color)
+    return drawn([Markdown(markdown)], width=width, color=look.color)
+
+
+def _wrapped(markdown: str, width: int) -> Iterator[str]:
+    """Markdown as it is, its paragraphs set in that width."""
+    for plain, lines in itertools.groupby(markdown.splitlines(), key=_is_prose):
+        if plain:
+            yield from textwrap.wrap(" ".join(lines), width, break_long_words=False, break_on_hyphens=False)
+            continue
+        for line in lines:
+            yield from textwrap.wrap(
+                line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            ) or [""]
+
+
+def _is_prose(line: str) -> bool:
+    """Whether the next line may go on where it ends: no heading, no item of a list, no empty line."""
+    return bool(line) and not line.startswith(("#", "- "))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -88,9 +89,19 @@ def check_folder(to: str | None) -> None:
     """Before the work, not after it: is there a folder for the output?"""
     if to is not None and to != "-":
         if Path(to).is_dir():
-            raise CannotWriteError(f"{to} is a folder; name a file in it")
+            raise CannotWriteError(f"{to}: it is a folder; name a file in it")
         if not Path(to).parent.is_dir():
             raise CannotWriteError(f"{to}: there is no folder {Path(to).parent}; make it first")
+
+
+def check_spares(to: str | None, inputs: Iterable[Path | None]) -> None:
+    """Before the work: the output must not replace one of the logs (None: standard input), by whatever name."""
+    if to is None or to == "-" or not Path(to).is_file():
+        return
+    for log in inputs:
+        with suppress(OSError, ValueError, AttributeError):  # gone since, or no standard input
+            if os.path.samefile(to, sys.stdin.fileno() if log is None else log):  # noqa: PTH121  (a number, too)
+                raise CannotWriteError(f"{to}: it is one of the logs to read; name another file")
 
 
 def _write_file(target: Path, data: bytes) -> None:

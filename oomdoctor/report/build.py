@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from oomdoctor import __version__
 from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
+from oomdoctor.causes.host import of_low_limit
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.remedies import Remedy
@@ -47,7 +48,8 @@ def build(
     incidents = tuple(_incident(f"i{n}", crash, ids) for n, crash in enumerate(crashes, start=1))
     return Report(
         tool={"name": "oomdoctor", "version": __version__},
-        verdict=incidents[0].verdict if incidents else "no-oom",
+        # Of what was never read nobody knows that it is healthy.
+        verdict=incidents[0].verdict if incidents else "no-oom" if stats.bytes else "inconclusive",
         incidents=incidents,
         advice_rejected=_advice(crashes),
         lookalikes=tuple(Quote(x.at.file, x.at.line, x.at.text, x.why) for x in lookalikes),
@@ -79,6 +81,9 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         elif isinstance(judgement, NotEnough):
             next_evidence.extend(judgement.next_evidence)
     findings.sort(key=lambda pair: -pair[1].weight)
+    if findings and (findings[0][1].pool or crash.pool) == "host_ram":
+        cause, finding = findings[0]
+        findings[0] = cause, replace(finding, why=finding.why + of_low_limit(crash))
     told = [
         remedies(cause.id, finding.knobs or cause.knobs, replace(crash, pool=finding.pool or crash.pool))
         for cause, finding in findings

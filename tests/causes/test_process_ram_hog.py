@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from gpu_logs import finding, missing, ranking, ruled_out, says
 from host_logs import LEFTOVERS, REWARD_SERVER, TRAINERS, kill
 
+from oomdoctor import diagnose
 from oomdoctor.causes.process_ram_hog import CAUSE
 
 
@@ -35,6 +39,18 @@ def test_one_process_has_it() -> None:
     found = finding(CAUSE, *kill((501, 150.0, "python build_index.py --all"), *TRAINERS[:2]))
     assert found.weight >= 0.9
     assert "150.00 GiB of the 239.40 GiB in use" in found.why
+
+
+@pytest.mark.parametrize(("used", "threshold", "told"), [(91.0, 0.36, True), (239.4, 0.95, False), (228.0, 0.9, False)])
+def test_a_limit_of_ray_s_that_is_low_is_told(tmp_path: Path, used: float, threshold: float, told: bool) -> None:
+    log = "\n".join(kill((501, 80.0, "python build_index.py"), used=used)).replace(
+        "threshold of 0.95", f"threshold of {threshold}"
+    )
+    (tmp_path / "driver.log").write_text(log + "\n")
+    first = diagnose(tmp_path / "driver.log").incidents[0].diagnoses[0]
+    assert first.cause == CAUSE.id
+    assert ("Ray's limit is at 36.0% of the memory (90.58 GiB)" in first.explanation) == told
+    assert ("RAY_memory_usage_threshold" in first.explanation) == told
 
 
 def test_a_trainer_cannot_be_moved_away() -> None:

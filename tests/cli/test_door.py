@@ -150,6 +150,9 @@ def test_json_lines(logs: Path) -> None:
         (["diagnose", "--nope"], "--nope"),
         (["explain"], "Missing argument"),
         (["explain", "alocator-fragmentation"], "did you mean allocator-fragmentation"),
+        (["explain", "LOGITS_SPIKE"], "did you mean logits-spike?"),
+        (["explain", "killed"], "did you mean killed-without-evidence?"),
+        (["explain", "oom"], "spurious-device-oom"),
         (["explain", "xyzzy"], "`oomdoctor causes` lists them"),
         (["nope"], "nope"),
         (["n" * 5000], "nnn"),  # longer than a file may be called
@@ -248,6 +251,69 @@ def test_output_that_cannot_be_written(logs: Path, target: str) -> None:
     assert line.startswith("oomdoctor: cannot write to ")
 
 
+@pytest.mark.parametrize(
+    ("read", "target"),
+    [
+        ("oom.log", "oom.log"),
+        (".", "oom.log"),
+        ("oom.log", "link"),
+        ("oom.log", "hard"),
+        ("link", "oom.log"),
+        ("oom.log", "../LOGS/oom.log"),
+    ],
+)
+@pytest.mark.parametrize("command", ["diagnose", "events"])
+def test_no_log_is_written_over(logs: Path, command: str, read: str, target: str) -> None:
+    (logs / "link").symlink_to(logs / "oom.log")
+    (logs / "hard").hardlink_to(logs / "oom.log")
+    done = run(command, str(logs / read), "-o", str(logs / target.replace("LOGS", logs.name)))
+    assert (done.returncode, done.stdout) == (2, b"")
+    (line,) = done.stderr.decode().splitlines()
+    assert "cannot write to" in line
+    assert "one of the logs to read" in line
+    assert (logs / "oom.log").read_text() == OOM
+
+
+def test_the_log_behind_a_pipe_is_not_written_over(logs: Path) -> None:
+    log = logs / "oom.log"
+    done = run_redirected(f"<'{log}'", "diagnose", "-o", str(log))
+    assert done.returncode == 2
+    assert log.read_text() == OOM
+
+
+def test_another_file_beside_the_logs_is_written(logs: Path) -> None:
+    assert run("diagnose", str(logs / "oom.log"), "-o", str(logs / "healthy.log")).returncode == 1
+    assert (logs / "healthy.log").read_text().startswith("OUT OF MEMORY")
+
+
+def test_a_folder_as_output_says_what_to_do(logs: Path) -> None:
+    done = run("diagnose", str(logs / "oom.log"), "-o", str(logs))
+    said = f"oomdoctor: cannot write to {logs}: it is a folder; name a file in it"
+    assert done.stderr.decode().splitlines() == [said]
+
+
+def test_what_was_never_read_is_not_healthy(logs: Path) -> None:
+    from oomdoctor import diagnose
+
+    gone = str(logs / "gone.log")
+    assert diagnose(gone).verdict == "inconclusive"
+    assert [trouble.why for trouble in diagnose(gone).errors] == ["no such file"]
+    assert diagnose(gone, str(logs / "healthy.log")).verdict == "no-oom"
+    done = run("diagnose", gone, "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (2, "inconclusive")
+
+
+def test_the_library_takes_paths_one_by_one(logs: Path) -> None:
+    import oomdoctor
+
+    assert "diagnose" in dir(oomdoctor)
+    assert oomdoctor.diagnose(logs / "oom.log").as_json() == oomdoctor.diagnose(str(logs / "oom.log")).as_json()
+    with pytest.raises(TypeError, match=r"not a list; .*diagnose\(\*paths\)"):
+        oomdoctor.diagnose([logs / "oom.log"])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not a bytes"):
+        oomdoctor.diagnose(b"oom.log")  # type: ignore[arg-type]
+
+
 def test_a_full_disk_under_standard_output(logs: Path) -> None:
     done = run_redirected(">/dev/full", "diagnose", str(logs / "oom.log"))
     assert done.returncode == 2
@@ -298,7 +364,7 @@ def test_an_error_of_our_own_is_one_line_without_the_log(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a secret out of the log")
 
-    monkeypatch.setattr("oomdoctor.street.diagnose", broken)
+    monkeypatch.setattr("oomdoctor.street.report_on", broken)
     monkeypatch.setattr(sys, "argv", ["oomdoctor", "diagnose", str(logs / "oom.log")])
     monkeypatch.delenv("OOMDOCTOR_DEBUG", raising=False)
     kept = signal.getsignal(signal.SIGPIPE)
@@ -347,7 +413,8 @@ def test_version_causes_schema_explain() -> None:
         page = cause.page.read_text(encoding="utf-8")
         assert page.startswith("# ")
     done = run("explain", causes()[0].id)
-    assert done.stdout.decode() == causes()[0].page.read_text(encoding="utf-8")
+    assert done.stdout.decode().split() == causes()[0].page.read_text(encoding="utf-8").split()
+    assert max(map(len, done.stdout.decode().splitlines())) <= 100
     code, seen = at_a_terminal("explain", causes()[0].id)
     assert code == 0
     assert "\x1b[" in seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import oomdoctor
@@ -15,6 +16,10 @@ def the_best_remedies(path: str) -> list[str]:
     pool: str = report.incidents[0].diagnoses[0].pool
     print(oomdoctor.__version__.upper(), cause, pool, confidence + 0.5, report.stats.bytes + 1)
     return [remedy.action for remedy in report.incidents[0].diagnoses[0].remedies]
+
+
+def of_a_path(path: Path) -> Report:
+    return diagnose(path, "raylet.out")
 
 
 def several(paths: list[str]) -> dict[str, Any]:
