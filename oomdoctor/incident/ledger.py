@@ -19,6 +19,7 @@ from oomdoctor.units import MIB
 LEAST_SHOWN: Final = 64 * MIB
 # As many processes of a node get a row of their own; the rest of the table shares one.
 PROCESSES_SHOWN: Final = 5
+SMALLER: Final = "smaller processes of the table"  # that row's name, behind their number
 
 
 def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
@@ -48,7 +49,7 @@ def _node(event: NodeOutOfMemory) -> Ledger:
     rows = [_process(name, members, line) for name, members in _by_name(event.rows)[:PROCESSES_SHOWN]]
     rest = [row for _, members in _by_name(event.rows)[PROCESSES_SHOWN:] for row in members]
     if rest:
-        rows.append(LedgerRow(f"{len(rest)} smaller processes of the table", _sum(rest), "derived", line))
+        rows.append(LedgerRow(f"{len(rest)} {SMALLER}", _sum(rest), "derived", line))
     if event.object_store_bytes:
         rows.append(LedgerRow("object store", event.object_store_bytes, "printed", line))
     if event.used_bytes is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -12,10 +13,13 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from oomdoctor.causes.host import low_limit
+from oomdoctor.incident.ledger import SMALLER
 from oomdoctor.records import dataclass
-from oomdoctor.remedies import Remedy
-from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
-from oomdoctor.report.vocabulary import POOLS, STAGES
+from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, show
 
@@ -30,6 +34,7 @@ LEDGER_ROWS = 5
 QUOTES = 2
 COMMANDS = 3
 NAMES = 3
+REASONS = 2
 
 # Under this confidence the report says what to look at next even where it has an answer.
 SURE = 0.5
@@ -51,6 +56,7 @@ class Page:
     unicode: bool
     verbose: bool
     tight: int = 0  # how much is left out so that it fits on the screen: 1, reasons beside the answer; 2, a remedy
+    quoted: set[tuple[str, int]] = field(default_factory=set)  # the lines of the log that stand on it already
 
     def some(self, number: int) -> int | None:
         """The end of a slice: so many on one screen, all of them with -v."""
@@ -59,11 +65,17 @@ class Page:
 
 def rendered(report: Report, *, width: int, color: bool, unicode: bool, verbose: bool) -> str:
     """The report as a string, for a terminal or a file of that width."""
-    for tight in range(TIGHTEST + 1):
-        text = drawn(renderables(report, Page(width, unicode, verbose, tight)), width=width, color=color)
-        if verbose or width < WIDE or text.count("\n") <= SCREEN:
-            break
-    return text
+    tight = 0 if verbose else _tight(report, max(width, WIDE), unicode)
+    return drawn(renderables(report, Page(width, unicode, verbose, tight)), width=width, color=color)
+
+
+def _tight(report: Report, width: int, unicode: bool) -> int:
+    """How much to leave out so that it fits on one screen of that width."""
+    for tight in range(TIGHTEST):
+        text = drawn(renderables(report, Page(width, unicode, verbose=False, tight=tight)), width=width, color=False)
+        if text.count("\n") <= SCREEN:
+            return tight
+    return TIGHTEST
 
 
 def drawn(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
@@ -109,7 +121,7 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
 
 
 def _healthy(report: Report) -> Iterator[RenderableType]:
-    if report.errors and not report.stats.bytes:
+    if not report.stats.bytes:
         yield _line(("NOTHING READ", "bold yellow"))
         return
     where = f" in {report.stats.files} files" if report.stats.files > 1 else ""
@@ -129,16 +141,31 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     if best is not None and best.remedies:
         yield Text()
         yield from _remedies(best.remedies, page)
-    if incident.next_evidence and (page.verbose or best is None or best.confidence < SURE):
+    commands = _commands(incident, best, page)
+    if commands and (page.verbose or best is None or best.confidence < SURE):
         yield Text()
         yield _heading("What would tell more")
-        for command in incident.next_evidence[: page.some(COMMANDS)]:
+        for command in commands[: page.some(COMMANDS)]:
             yield _to_copy(command)
-    yield from _behind(incident, page)
+    yield from _behind(report, incident, page)
+
+
+def _commands(incident: Incident, best: Diagnosis | None, page: Page) -> list[str]:
+    """What to run next, without what a remedy says already."""
+    remedies = best.remedies[: page.some(_remedies_shown(page))] if best is not None else ()
+    said = [remedy.snippet for remedy in remedies if remedy.snippet]
+    return [command for command in incident.next_evidence if not any(command in snippet for snippet in said)]
+
+
+def _root(report: Report, incident: Incident) -> EventRecord | None:
+    """What began the crash."""
+    roots = [moment.event for moment in incident.timeline if moment.role == "root"]
+    first = next(iter([*roots, *incident.events]), None)
+    return next((event for event in report.events if event.id == first), None)
 
 
 def _verdict(report: Report, incident: Incident, best: Diagnosis | None) -> RenderableType:
-    record = next((e for e in report.events if e.id in incident.events and e.role == "root"), None)
+    record = _root(report, incident)
     where = f"  ({record.file}:{record.line})" if record is not None else ""
     if incident.verdict == "inconclusive":
         return _line(
@@ -147,8 +174,23 @@ def _verdict(report: Report, incident: Incident, best: Diagnosis | None) -> Rend
     if best is None:
         return _line(("OUT OF MEMORY", "bold red"), (where, "dim"))
     head = "NOT SCHEDULED" if best.pool == "scheduling" else "OUT OF MEMORY"
-    words = " ".join(part for part in (POOLS.get(best.pool, best.pool), STAGES.get(best.stage, "")) if part)
+    words = " ".join(part for part in (_what(report, incident, best), _when(best, record)) if part)
     return _line((head, "bold red"), f": {words}" if words else "", (where, "dim"))
+
+
+def _what(report: Report, incident: Incident, best: Diagnosis) -> str:
+    """What ran out, in words."""
+    killed = [event for event in report.events if event.id in incident.events and event.family == "ray_kill"]
+    if best.pool == "host_ram" and any(low_limit(kill.usage, kill.threshold) for kill in killed):
+        return "Ray's own limit on the node's memory was reached"
+    return CAUSES.get(best.cause) or POOLS.get(best.pool, best.pool)
+
+
+def _when(best: Diagnosis, root: EventRecord | None) -> str:
+    """What the job was doing, in words."""
+    if best.stage == "weight_sync" and root is not None and root.fields.get("layer") == "cumem":
+        return WAKING
+    return STAGES.get(best.stage, "")
 
 
 def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
@@ -173,52 +215,78 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
     total = f"{show(ledger.total_bytes)} of " if ledger.total_bytes is not None else ""
     yield _line(("Where the memory was: ", "bold"), f"{total}{ledger.device}")
     shown, rest = _largest(ledger, page)
-    fills = {row.what: _fill(number, row, page) for number, row in enumerate(shown)}
+    fills = [_fill(number, row, page) for number, row in enumerate(shown)]
     if ledger.total_bytes:
         yield _bar(ledger.total_bytes, shown, fills, page)
     roomy = page.width >= ROOMY
     name_width = min(
         max((cell_len(row.what) for row in shown), default=0), page.width // 2 if roomy else page.width - 17
     )
-    for row in shown:
-        fill, color = fills[row.what]
-        name = set_cell_size(sanitize(row.what), max(name_width, 1))
-        yield _line((fill, color), f" {name}  {_size(row, ledger.total_bytes, page)}", indent=2)
+    for row, fill in zip(shown, fills, strict=True):
+        name = set_cell_size(_cut(sanitize(row.what), max(name_width, 1), page), max(name_width, 1))
+        yield _line(fill, f" {name}  {_size(row, ledger.total_bytes, page)}", indent=2)
     if rest:
-        yield _line(
-            (f"and {len(rest)} smaller ones, {show(sum(row.bytes or 0 for row in rest))} together", "dim"), indent=4
-        )
+        size = show(sum(row.bytes or 0 for row in rest))
+        yield _line((f"and {sum(map(_members, rest))} smaller ones, {size} together", "dim"), indent=4)
     if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= WORTH_A_LINE):
         what = "not explained" if ledger.unexplained_bytes > 0 else "more than there is, by"
         yield _line((f"{what} {show(abs(ledger.unexplained_bytes))}", "dim"), indent=4)
 
 
 def _largest(ledger: Ledger, page: Page) -> tuple[list[LedgerRow], list[LedgerRow]]:
+    """The rows to print, largest first and what is free last, and those that share one line."""
+    free = [row for row in ledger.rows if _is_free(row)]
+    held = sorted((row for row in ledger.rows if not _is_free(row)), key=lambda row: -(row.bytes or 0))
     if page.verbose or len(ledger.rows) <= LEDGER_ROWS + 1:
-        return list(ledger.rows), []
-    kept = sorted(ledger.rows, key=lambda row: -(row.bytes or 0))[:LEDGER_ROWS]
-    return [row for row in ledger.rows if row in kept], [row for row in ledger.rows if row not in kept]
+        return [*held, *free], []
+    kept = [row for row in held if not row.what.endswith(SMALLER)][: LEDGER_ROWS - len(free)]
+    return [*kept, *free], [row for row in held if row not in kept]
+
+
+def _is_free(row: LedgerRow) -> bool:
+    return row.what.startswith("free")
+
+
+def _members(row: LedgerRow) -> int:
+    """How many processes a row stands for: the table's rest begins with their number."""
+    return int(row.what.split()[0]) if row.what.endswith(SMALLER) else 1
 
 
 def _fill(number: int, row: LedgerRow, page: Page) -> tuple[str, str]:
+    """The row's sign in the bar, and its colour; what is in no bar has none."""
     style = 0 if page.unicode else 1
-    if row.what.startswith("free"):
+    if not row.bytes or row.bytes < 0:
+        return " ", ""
+    if _is_free(row):
         return _FREE[style], "green"
     return _FILLS[style][number % len(_FILLS[style])], _COLORS[number % len(_COLORS)]
 
 
-def _bar(total: int, rows: Sequence[LedgerRow], fills: dict[str, tuple[str, str]], page: Page) -> RenderableType:
+def _bar(total: int, rows: Sequence[LedgerRow], fills: Sequence[tuple[str, str]], page: Page) -> RenderableType:
     cells = max(1, min(BAR, page.width - 4))
+    widths = _widths(total, [max(row.bytes or 0, 0) for row in rows], cells)
     bar = Text("  [" if not page.unicode else "  ")
-    held = drawn_cells = 0
-    for row in rows:
-        held += row.bytes or 0
-        end = min(round(held * cells / total), cells)
-        fill, color = fills[row.what]
-        bar.append(fill * (end - drawn_cells), color)
-        drawn_cells = max(end, drawn_cells)
-    bar.append(" " * (cells - drawn_cells) + ("]" if not page.unicode else ""))
+    for (fill, color), width in zip(fills, widths, strict=True):
+        bar.append(fill * width, color)
+    bar.append(" " * (cells - sum(widths)) + ("]" if not page.unicode else ""))
     return bar
+
+
+def _widths(total: int, sizes: Sequence[int], cells: int) -> list[int]:
+    """So many characters for each size: one at least for what is not nothing, taken from the widest."""
+    whole = max(total, sum(sizes))
+    widths = [max(1, round(size * cells / whole)) if size else 0 for size in sizes]
+    while sum(widths) > cells and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _cut(words: str, width: int, page: Page) -> str:
+    """The words, with an ellipsis where they are longer than that."""
+    ellipsis = "…" if page.unicode else "..."
+    if cell_len(words) <= width or width <= cell_len(ellipsis):
+        return words
+    return set_cell_size(words, width - cell_len(ellipsis)) + ellipsis
 
 
 def _size(row: LedgerRow, total: int | None, page: Page) -> str:
@@ -233,7 +301,7 @@ def _size(row: LedgerRow, total: int | None, page: Page) -> str:
 
 def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
     yield _heading("What to change")
-    for number, remedy in enumerate(remedies[: page.some(REMEDIES - (page.tight == TIGHTEST))], start=1):
+    for number, remedy in enumerate(remedies[: page.some(_remedies_shown(page))], start=1):
         yield _numbered(number, remedy.action, page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
@@ -247,12 +315,16 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
                 yield _line((remedy.reference, "dim"), indent=5)
 
 
-def _behind(incident: Incident, page: Page) -> Iterator[RenderableType]:
+def _remedies_shown(page: Page) -> int:
+    return REMEDIES - (page.tight == TIGHTEST)
+
+
+def _behind(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
     """What stands behind the answer: the other causes that fit, and those that do not."""
     yield Text()
     also = incident.diagnoses[1:]
     if page.verbose:
-        yield from _all_behind(incident, page)
+        yield from _all_behind(report, incident, page)
         return
     if also:
         names = ", ".join(f"{d.cause} ({d.confidence:.0%})" for d in also[:NAMES])
@@ -263,9 +335,22 @@ def _behind(incident: Incident, page: Page) -> Iterator[RenderableType]:
         others += f" and {len(incident.ruled_out) - 1 - NAMES} more" if len(incident.ruled_out) > NAMES + 1 else ""
         reason = "" if page.tight else f" ({first.why})"
         yield _line(("Ruled out: ", "bold"), f"{first.cause}{reason}{others}")
+    # What the line on printed advice says already is not said twice.
+    advised = {quote.why for quote in report.advice_rejected}
+    rejected = [one for one in incident.remedies_rejected if one.why not in advised]
+    if rejected and page.tight < TIGHTEST:
+        yield _line(("Not advised: ", "bold"), _by_reason(rejected, REASONS - page.tight))
 
 
-def _all_behind(incident: Incident, page: Page) -> Iterator[RenderableType]:
+def _by_reason(rejected: Sequence[Rejected], most: int) -> str:
+    """What would make it worse or is set already, for the first reasons: "a, b (why); c (why)"."""
+    knobs: dict[str, list[str]] = {}
+    for one in rejected:
+        knobs.setdefault(one.why, []).append(one.knob)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in list(knobs.items())[:most])
+
+
+def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
     for diagnosis in incident.diagnoses[1:]:
         yield from _diagnosis(diagnosis, page)
         if diagnosis.remedies:
@@ -274,14 +359,18 @@ def _all_behind(incident: Incident, page: Page) -> Iterator[RenderableType]:
     for ruled in incident.ruled_out:
         yield _line(("Ruled out: ", "bold"), f"{ruled.cause}: {ruled.why}")
     for rejected in incident.remedies_rejected:
-        yield _line(("Not advised: ", "bold"), f"{rejected.knob}: {rejected.why}")
-    yield _line(("In the order of the log: ", "bold"), ", ".join(f"{m.event} {m.role}" for m in incident.timeline))
+        knob = KNOBS.get(rejected.knob)
+        words = f"{knob.action} [{rejected.knob}]" if knob is not None else rejected.knob
+        yield _line(("Not advised: ", "bold"), f"{words}: {rejected.why}")
+    places = {event.id: f"{event.file}:{event.line}" for event in report.events}
+    moments = [f"{places.get(moment.event, moment.event)} {moment.role}" for moment in incident.timeline]
+    yield _line(("In the order of the log: ", "bold"), ", ".join(moments))
 
 
 def _others(report: Report, page: Page) -> Iterator[RenderableType]:
     for incident in report.incidents[1:] if not page.verbose else ():
         best = incident.diagnoses[0] if incident.diagnoses else None
-        record = next((e for e in report.events if e.id in incident.events), None)
+        record = _root(report, incident)
         where = f" at {record.file}:{record.line}" if record is not None else ""
         yield _line(("Another crash", "bold"), f"{where}: {best.title if best else incident.verdict}")
 
@@ -351,12 +440,15 @@ def _to_copy(line: str, indent: int = 2) -> RenderableType:
 
 
 def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:
-    """A line of the log; on one screen it is cut to one line."""
+    """A line of the log; on one screen it is cut to one line, and a long one stands there once."""
     where = f"  {file}:{line}: "
     words = sanitize(quote.strip())
     room = page.width - cell_len(where)
     if not page.verbose and room < SHORTEST_QUOTE:
         return _line((where.strip().removesuffix(":"), "dim"), indent=2)
+    if cell_len(words) > room and (file, line) in page.quoted:
+        return _line((where.strip().removesuffix(":") + ", as above", "dim"), indent=2)
+    page.quoted.add((file, line))
     if not page.verbose and cell_len(words) > room:
         words = set_cell_size(words, room - 3) + "..."
     return Text(sanitize(where) + words, style="dim", no_wrap=True)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
-from sample_reports import CRASH, HEALTHY, HOG, INCONCLUSIVE, KILL, NODE, OOM, UNREADABLE
+from sample_reports import CRASH, DEATH, HEALTHY, HOG, INCONCLUSIVE, KILL, MORE, NODE, OOM, UNREADABLE
 
-from oomdoctor.report.contract import LedgerRow, Report
+from oomdoctor.remedies import Rejected
+from oomdoctor.report.contract import LedgerRow, Moment, Report
 from oomdoctor.report.text import rendered
 
 OOM_100 = """\
@@ -16,11 +18,11 @@ A reward model's process holds most of the node's memory  [reward-model-ram-hog,
   driver.log:412: Memory on the node (IP: 10.3.0.8, ID: 7f1c) was 121.60GB / 128.00GB (0.950000),...
 
 Where the memory was: 128.00 GiB of node 10.3.0.8
-  [#########################################===:::::::::::::...]
+  [#########################################=============+++...]
   # reward server (PID 230)    88.00 GiB   69%
-  = PolicyActor (PID 4471)      6.40 GiB    5%
-  + object store                 unknown
-  : everything else in use     27.20 GiB   21%  derived
+  = everything else in use     27.20 GiB   21%  derived
+  + PolicyActor (PID 4471)      6.40 GiB    5%
+    object store                 unknown
   . free                        6.40 GiB    5%  derived
 
 What to change
@@ -35,8 +37,8 @@ What to change
      8 workers hold 88.00 GiB, 11.00 GiB each; 5 x 11.00 = 55.00 GiB. Costs: slower rewards
 
 Also possible: host-memory-leak (21%)
-Ruled out: object-store-full (nothing spilled and no store message stands in the log),
-container-limit
+Ruled out: object-store-full, container-limit
+Not advised: engine-sleep (it keeps a copy of the weights in the memory that ran out)
 Printed advice that does not apply: driver.log:424 a higher threshold only delays the kill
 More: oomdoctor explain reward-model-ram-hog; -v shows everything
 """
@@ -50,11 +52,11 @@ A reward model's process holds most of the node's memory  [reward-model-ram-hog,
   reward server: 1.00 GiB at line 12, 2.00 GiB at line 40
 
 Where the memory was: 128.00 GiB of node 10.3.0.8
-  █████████████████████████████████████████▓▓▓░░░░░░░░░░░░░···
+  █████████████████████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▒▒▒···
   █ reward server (PID 230)    88.00 GiB   69%  line 415
-  ▓ PolicyActor (PID 4471)      6.40 GiB    5%  line 416
-  ▒ object store                 unknown
-  ░ everything else in use     27.20 GiB   21%  derived  line 412
+  ▓ everything else in use     27.20 GiB   21%  derived  line 412
+  ▒ PolicyActor (PID 4471)      6.40 GiB    5%  line 416
+    object store                 unknown
   · free                        6.40 GiB    5%  derived  line 412
 
 What to change
@@ -78,12 +80,13 @@ What would tell more
 The same processes grow step after step  [host-memory-leak, 21% sure]
   Two prints of the same process stand 40 steps apart and 1.20 GiB.
   Against it: only two prints
-  driver.log:412: Memory on the node (IP: 10.3.0.8, ID: 7f1c) was 121.60GB / 128.00GB (0.950000), which exceeds the threshold
+  driver.log:412, as above
 
 Ruled out: object-store-full: nothing spilled and no store message stands in the log
 Ruled out: container-limit: 128.00 GiB is the node's own memory
-Not advised: engine-sleep: it keeps a copy of the weights in the memory that ran out
-In the order of the log: e1 root, e2 cascade
+Not advised: Let the engine give its memory back while the trainer works [engine-sleep]: it keeps a
+copy of the weights in the memory that ran out
+In the order of the log: driver.log:412 root, driver.log:431 cascade
 Printed advice that does not apply
   driver.log:424: To adjust the kill threshold, set the environment variable `RAY_memory_usage_threshold`
     a higher threshold only delays the kill
@@ -111,11 +114,11 @@ of the node's memory
 
 Where the memory was: 128.00 GiB of
 node 10.3.0.8
-  [######################==::::::..]
-  # reward server (PID     88.00 GiB
-  = PolicyActor (PID 44     6.40 GiB
-  + object store             unknown
-  : everything else in     27.20 GiB
+  [#####################=======++..]
+  # reward server (P...    88.00 GiB
+  = everything else ...    27.20 GiB
+  + PolicyActor (PID...     6.40 GiB
+    object store             unknown
   . free                    6.40 GiB
 
 What to change
@@ -133,18 +136,10 @@ What to change
      between epochs while its growth
      is looked for
      Costs: a pause per restart
-  3. Lower the number of reward
-     workers from 8 to 5
-     --workers 5
-     8 workers hold 88.00 GiB, 11.00
-     GiB each; 5 x 11.00 = 55.00
-     GiB. Costs: slower rewards
 
 Also possible: host-memory-leak
 (21%)
-Ruled out: object-store-full
-(nothing spilled and no store
-message stands in the log),
+Ruled out: object-store-full,
 container-limit
 Printed advice that does not apply:
 driver.log:424 a higher threshold
@@ -207,7 +202,7 @@ def test_one_screen_is_one_screen() -> None:
     assert "  3. Lower" not in text
     assert "Printed advice that does not apply: driver.log:424" in text
     assert "  4. Give the node" in plain(long, verbose=True)
-    assert "  3. Lower" in plain(long, 79), "what is narrow is scrolled anyway"
+    assert "  3. Lower" not in plain(long, 79), "what is narrow does not say more"
 
 
 def test_what_is_copied_is_never_broken() -> None:
@@ -222,8 +217,11 @@ def test_only_what_is_copied_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_another_crash_is_one_line_on_one_screen() -> None:
-    report = replace(OOM, incidents=(CRASH, replace(CRASH, id="i2", events=("e2",))))
-    assert f"Another crash at driver.log:431: {HOG.title}\n" in plain(report)
+    began = (Moment("e2", "cascade", None), Moment("e3", "root", None))
+    again = replace(CRASH, id="i2", events=("e2", "e3"), timeline=began)
+    root = replace(KILL, id="e3", line=977)
+    report = replace(OOM, incidents=(CRASH, again), events=(*OOM.events, root))
+    assert f"Another crash at driver.log:977: {HOG.title}\n" in plain(report)
     assert plain(report, verbose=True).count(HOG.explanation[:40]) == 2
 
 
@@ -247,6 +245,96 @@ def test_many_rows_become_one_line() -> None:
     assert "worker 4 " not in text
     assert "    and 5 smaller ones, 15.00 GiB together\n" in text
     assert "worker 0 " in plain(report, verbose=True)
+
+
+def test_the_rest_of_the_table_is_counted_among_the_smaller_ones() -> None:
+    rows = (
+        *(LedgerRow(f"worker {n}", (n + 1) * 1024**3, "printed", n + 1) for n in range(6)),
+        LedgerRow("4 smaller processes of the table", 30 * 1024**3, "derived", 9),
+        LedgerRow("free", 1024**2, "derived", 9),
+    )
+    text = plain(replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows),)),)))
+    assert "4 smaller processes" not in text
+    assert "    and 6 smaller ones, 33.00 GiB together\n" in text
+    assert "free" in text
+
+
+def test_every_row_with_a_sign_is_in_the_bar_largest_first() -> None:
+    sizes = {"tiny": 1, "huge": 126 * 1024**3, "none": 0, "small": 1024**3}
+    rows = (*(LedgerRow(what, size, "printed", 1) for what, size in sizes.items()), LedgerRow("free", 5, "derived", 1))
+    text = plain(replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows),)),)))
+    (bar,) = re.findall(r"\[(.*)\]\n  # huge", text)
+    assert bar == "#" * 57 + "=+."
+    names = re.findall(r"^  (.) (huge|small|tiny|none|free) ", text, re.MULTILINE)
+    assert names == [("#", "huge"), ("=", "small"), ("+", "tiny"), (" ", "none"), (".", "free")]
+
+
+def test_rows_that_are_more_than_the_total_stay_inside_the_bar() -> None:
+    rows = tuple(LedgerRow(f"worker {n}", 100 * 1024**3, "printed", 1) for n in range(3))
+    text = plain(replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows),)),)))
+    assert f"  [{'#' * 20}{'=' * 20}{'+' * 20}]\n" in text
+
+
+def test_names_that_are_cut_show_it() -> None:
+    rows = (LedgerRow("a worker with a long name " * 4, 1024**3, "printed", 1),)
+    report = replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows),)),))
+    assert "  # a worker wi...     1.00 GiB\n" in plain(report, 31)
+    assert "  █ a worker with…     1.00 GiB\n" in rendered(report, width=31, color=False, unicode=True, verbose=False)
+
+
+def test_ray_s_own_limit_is_not_the_end_of_the_node_s_memory() -> None:
+    low = replace(KILL, family="ray_kill", threshold={"fraction": 0.36})
+    usual = replace(low, threshold={"fraction": 0.95})
+    stated = replace(low, threshold={"fraction": None, "bytes": 23 * 1024**3})
+    assert plain(replace(OOM, events=(low, DEATH))).startswith("OUT OF MEMORY: Ray's own limit on the node's memory")
+    assert plain(replace(OOM, events=(stated, DEATH))).startswith("OUT OF MEMORY: Ray's own limit on the node's memory")
+    assert plain(replace(OOM, events=(usual, DEATH))).startswith("OUT OF MEMORY: the node's memory (RAM) ran out")
+
+
+def test_an_engine_that_wakes_up_is_sent_nothing() -> None:
+    waking = replace(KILL, fields={"layer": "cumem"})
+    card = replace(CRASH, diagnoses=(replace(HOG, pool="gpu"),))
+    text = plain(replace(OOM, incidents=(card,), events=(waking, DEATH)))
+    assert text.startswith(
+        "OUT OF MEMORY: GPU memory ran out while the engine took its memory back  (driver.log:412)\n"
+    )
+
+
+def test_a_context_that_is_too_long_is_not_no_room_at_all() -> None:
+    long = replace(HOG, cause="max-model-len-too-long", pool="kv_cache", stage="kv_cache_init")
+    text = plain(replace(OOM, incidents=(replace(CRASH, diagnoses=(long,)),)), 130)
+    assert text.startswith("OUT OF MEMORY: one request of the configured length needs more than the KV cache")
+    none = replace(long, cause="kv-cache-no-room")
+    text = plain(replace(OOM, incidents=(replace(CRASH, diagnoses=(none,)),)), 130)
+    assert text.startswith("OUT OF MEMORY: there was no room for the KV cache while setting up the KV cache")
+
+
+def test_no_command_stands_there_twice() -> None:
+    (crash,) = INCONCLUSIVE.incidents
+    asked = replace(MORE, snippet="dmesg -T | grep -i -E 'killed process|oom'; free -h")
+    report = replace(
+        INCONCLUSIVE, incidents=(replace(crash, diagnoses=(replace(crash.diagnoses[0], remedies=(asked,)),)),)
+    )
+    text = plain(report)
+    assert text.count("dmesg") == 1
+    assert "What would tell more\n  journalctl" in text
+
+
+def test_what_printed_advice_is_told_is_not_told_again() -> None:
+    same = Rejected("tune-ray-monitor", "a higher threshold only delays the kill")
+    report = replace(OOM, incidents=(replace(CRASH, remedies_rejected=(same,)),))
+    assert "Not advised" not in plain(report)
+    assert "[tune-ray-monitor]: a higher threshold only delays the kill" in " ".join(plain(report, 200, True).split())
+
+
+def test_what_is_not_advised_stands_under_its_reason() -> None:
+    spends = "it spends host RAM"
+    rejected = (Rejected("a", spends), Rejected("b", "it is set already"), Rejected("c", spends), Rejected("d", "no"))
+    report = replace(
+        OOM,
+        incidents=(replace(CRASH, remedies_rejected=rejected, ledger=()),),
+    )
+    assert f"Not advised: a, c ({spends}); b (it is set already)\n" in plain(report)
 
 
 def test_rows_that_do_not_add_up_say_so() -> None:
