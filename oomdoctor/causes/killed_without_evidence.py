@@ -8,10 +8,15 @@ from oomdoctor.families.data_loader import WorkerDeath
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
+from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
 DMESG = "dmesg -T | grep -i -E 'killed process|oom'"
 JOURNAL = "journalctl -k --since '1 hour ago' | grep -i -E 'killed process|oom'"
+SIGKILL_SEEN_OUTSIDE = 137
+COMMAND_SHOWN = 80
+# What stands behind "Killed" in a shell's line
+_COMMAND = late(r"\b\d{1,9} [Kk]illed:?\s{1,40}(\S.{0,200})")
 _JOB = late(r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=)(\d{1,12})\b")
 _SLURM = r"srun: |slurmstepd|SLURM_|\bsbatch\b"
 _POD = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
@@ -41,25 +46,41 @@ def _what(crash: Crash) -> str:
     root = crash.root
     if isinstance(root, Kill) and root.signal == SIGBUS:
         return "A process died of a bus error."
+    if isinstance(root, Kill) and root.signal is None:
+        return "A process vanished from its pool."
     if isinstance(root, Kill):
-        return "A process vanished from its pool." if root.signal is None else "A process was killed (SIGKILL)."
+        return f"{_who(root)} was killed (SIGKILL)."
     if isinstance(root, WorkerDeath):
         return "A data loader's worker was killed." if root.signal else "A data loader's worker vanished."
     return "A process died without a word of its own."
 
 
+def _who(kill: Kill) -> str:
+    """The process by all that its launcher or its shell says of it."""
+    command = _COMMAND.search(kill.at.text) if kill.reporter == "shell" else None
+    who = f"`{sanitize(command[1].strip(), COMMAND_SHOWN)}`" if command else "A process"
+    rank = f"rank {kill.process.rank}" if kill.process.rank is not None else ""
+    pid = f"PID {kill.process.pid}" if kill.process.pid is not None else ""
+    told = ", ".join(part for part in (rank, pid) if part)
+    return f"{who} ({told})" if told else who
+
+
 def _next(crash: Crash) -> tuple[str, ...]:
     """Commands that would settle it. An id from the log stands in one only as digits."""
-    found = [DMESG, JOURNAL]
+    found = [DMESG]
     job = crash.mentions(_JOB.pattern)
     if job is not None or crash.mentions(_SLURM) is not None:
         match = _JOB.search(job) if job else None
         found.append(f"sacct -j {match[1] if match else '<job id>'} --format=JobID,State,ExitCode,MaxRSS,ReqMem")
-    if crash.mentions(_POD) is not None or crash.first(MemoryLimit) is not None:
+    # How a container's end by SIGKILL is told from outside
+    container = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
+    if container or crash.mentions(_POD) is not None or crash.first(MemoryLimit) is not None:
         found.append("kubectl describe pod <pod> | grep -A8 'Last State'")
+    if container and crash.mentions(_POD) is None:
+        found.append("docker inspect --format '{{.State.OOMKilled}} {{.State.ExitCode}}' <container>")
     if crash.root.pool == "shm":
         found.append("df -h /dev/shm")
-    return tuple(found)
+    return (*found, JOURNAL)
 
 
 CAUSE = Cause(

@@ -149,6 +149,7 @@ _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allo
 _ENTRY = late(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
 _FIELD = late(r"^\s{0,8}(rank|host|exitcode|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
 _RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
+_RECEIVED = late(r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d")
 _RANK = late(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
 _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
@@ -301,23 +302,31 @@ def _table(page: Page, index: int) -> Iterator[Read]:
     """torchrun's table: [0] is the root and stands last; entries with -15 were told to stop because of it."""
     lines = page.after(index, TABLE_LINES)
     entries: dict[int, dict[str, Any]] = {}
+    telling: dict[int, Line] = {}  # of each entry the line that names its process and how it ended
     current: dict[str, Any] | None = None
-    last = 0
+    number = last = 0
     for position, line in enumerate(lines[1:], 1):
         if entry := _ENTRY.match(line.text):
-            current = entries.setdefault(int(entry[1]), {})
+            number = int(entry[1])
+            current = entries.setdefault(number, {})
             last = position
         elif (stated := _FIELD.match(line.text)) and current is not None:
             current.update(_stated(stated[1], stated[2]))
+            last = position
+            if stated[1] == "exitcode":
+                telling[number] = line
+        elif current is not None and _RECEIVED.search(line.text):
+            telling[number] = line
             last = position
         elif 0 in entries and _RULE.match(line.text):
             last = position
             if not any("Failures:" in below.text for below in lines[position + 1 : position + 3]):
                 break
-    killed = [entry for _, entry in sorted(entries.items()) if entry.get("signal") == SIGKILL]
-    chosen = (killed or [entries[0]])[0] if entries.get(0) else None
-    if chosen is not None:
-        yield from _death(page, index, "torchrun", chosen, lines[: last + 1])
+    killed = [number for number, entry in sorted(entries.items()) if entry.get("signal") == SIGKILL]
+    if entries.get(0):
+        chosen = killed[0] if killed else 0
+        first = telling.get(chosen, lines[0]) if entries[chosen].get("signal") else lines[0]
+        yield from _death(page, index, "torchrun", entries[chosen], (first, lines[last]))
 
 
 def _stated(name: str, value: str) -> dict[str, Any]:

@@ -315,11 +315,11 @@ def collect(case: Case) -> Answer:
         return Proposal(
             action="Look at what the node's raylet and kernel logged",
             snippet=f"ray logs raylet.out{address} --tail -1 | grep -i -A 15 -E 'memory|killed'; "
-            "dmesg -T | grep -i -E 'killed process|out of memory'",
+            "dmesg -T | grep -i -E 'killed process|oom'",
         )
     return Proposal(
         action="Ask the node's kernel whether it killed for memory",
-        snippet="dmesg -T | grep -i -E 'killed process|out of memory'",
+        snippet="dmesg -T | grep -i -E 'killed process|oom'",
     )
 
 

@@ -48,6 +48,63 @@ def test_a_kill_nobody_explains_is_a_question(log: str) -> None:
     assert "nothing printed here proves it" in judgement.why
 
 
+TORCHRUN = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+finetune.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-03-01_09:12:44
+  host      : gpu-a
+  rank      : 5 (local_rank: 1)
+  exitcode  : -9 (pid: 40217)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 40217
+============================================================
+"""
+
+
+def test_a_launcher_s_table_is_quoted_where_it_names_the_process() -> None:
+    crash = crash_of(TORCHRUN)
+    judgement = judge(crash)
+    assert isinstance(judgement, Finding)
+    assert judgement.why.startswith("A process (rank 5, PID 40217) was killed (SIGKILL).")
+    assert judgement.evidence[0].at.text.strip() == "traceback : Signal 9 (SIGKILL) received by PID 40217"
+    assert judgement.evidence[0].at.line == 12
+    without = TORCHRUN.replace("  traceback : Signal 9 (SIGKILL) received by PID 40217\n", "")
+    assert crash_of(without).root.at.text.strip() == "exitcode  : -9 (pid: 40217)"
+
+
+@pytest.mark.parametrize(
+    ("log", "who"),
+    [
+        ("run.sh: line 14: 40217 Killed                  python train.py -c a.yaml\n",
+         "`python train.py -c a.yaml` (PID 40217) was killed"),
+        ("[1]  + 40217 killed     python train.py\n", "`python train.py` (PID 40217) was killed"),
+        ("Killed\n", "A process was killed"),
+        ("make: *** [Makefile:3: train] Killed\n", "A process was killed"),
+        ("run.sh: line 1: 9 Killed " + "x" * 500 + "\n", "xx…` (PID 9) was killed"),
+    ],
+)  # fmt: skip
+def test_a_shell_says_what_it_ran(log: str, who: str) -> None:
+    judgement = judge(crash_of(log))
+    assert isinstance(judgement, Finding)
+    assert who in judgement.why
+    assert len(judgement.why) < 250
+
+
+def test_a_container_is_asked_how_it_ended() -> None:
+    judgement = judge(crash_of("command terminated with exit code 137\n"))
+    assert isinstance(judgement, Finding)
+    asked = " ".join(judgement.next_evidence)
+    assert "kubectl describe pod" in asked
+    assert "docker inspect" in asked
+    judgement = judge(crash_of("Killed\n"))
+    assert isinstance(judgement, Finding)
+    assert "docker" not in " ".join(judgement.next_evidence)
+
+
 def test_slurms_job_is_asked_for_by_its_number() -> None:
     judgement = judge(
         crash_of("srun: job 8812 has been allocated resources\nsrun: error: n1: task 2: Killed\nSLURM_JOB_ID=8812\n")
