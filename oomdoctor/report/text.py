@@ -26,11 +26,17 @@ from oomdoctor.units import MIB, show
 # One screen, on a terminal wide enough for it; a narrow one is scrolled anyway.
 SCREEN = 30
 WIDE = 80
-TIGHTEST = 2
+TIGHTEST = 3
+
+# What each degree of tightness leaves out, beside what the one before it does
+WITHOUT_REASONS = 1  # of what the answer is not
+WITHOUT_A_REMEDY = 2  # and what is not advised
+WITHOUT_DETAILS = 3  # rows of the ledger, how later remedies are computed, what is ruled out
 
 # How many of each the one screen holds; everything is there with -v.
 REMEDIES = 3
 LEDGER_ROWS = 5
+LEAST_ROWS = 3
 QUOTES = 2
 COMMANDS = 3
 NAMES = 3
@@ -55,7 +61,7 @@ class Page:
     width: int
     unicode: bool
     verbose: bool
-    tight: int = 0  # how much is left out so that it fits on the screen: 1, reasons beside the answer; 2, a remedy
+    tight: int = 0  # how much is left out so that it fits on the screen, as the functions below say by these names
     quoted: set[tuple[str, int]] = field(default_factory=set)  # the lines of the log that stand on it already
 
     def some(self, number: int) -> int | None:
@@ -187,7 +193,9 @@ def _what(report: Report, incident: Incident, best: Diagnosis) -> str:
 
 
 def _when(best: Diagnosis, root: EventRecord | None) -> str:
-    """What the job was doing, in words."""
+    """What the job was doing, in words, where what ran out does not say it."""
+    if best.pool == "kv_cache" and best.stage == "kv_cache_init":
+        return ""
     if best.stage == "weight_sync" and root is not None and root.fields.get("layer") == "cumem":
         return WAKING
     return STAGES.get(best.stage, "")
@@ -237,9 +245,10 @@ def _largest(ledger: Ledger, page: Page) -> tuple[list[LedgerRow], list[LedgerRo
     """The rows to print, largest first and what is free last, and those that share one line."""
     free = [row for row in ledger.rows if _is_free(row)]
     held = sorted((row for row in ledger.rows if not _is_free(row)), key=lambda row: -(row.bytes or 0))
-    if page.verbose or len(ledger.rows) <= LEDGER_ROWS + 1:
+    most = LEAST_ROWS if page.tight >= WITHOUT_DETAILS else LEDGER_ROWS
+    if page.verbose or len(ledger.rows) <= most + 1:
         return [*held, *free], []
-    kept = [row for row in held if not row.what.endswith(SMALLER)][: LEDGER_ROWS - len(free)]
+    kept = [row for row in held if not row.what.endswith(SMALLER)][: most - len(free)]
     return [*kept, *free], [row for row in held if row not in kept]
 
 
@@ -305,6 +314,8 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
         yield _numbered(number, remedy.action, page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
+        if number > 1 and page.tight >= WITHOUT_DETAILS:
+            continue
         why = [remedy.derivation or "", f"Costs: {remedy.cost}" if remedy.cost not in ("", "none") else ""]
         if any(why):
             yield _line((". ".join(part.rstrip(".") for part in why if part), "dim"), indent=5)
@@ -316,7 +327,7 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
 
 
 def _remedies_shown(page: Page) -> int:
-    return REMEDIES - (page.tight == TIGHTEST)
+    return REMEDIES - (page.tight >= WITHOUT_A_REMEDY)
 
 
 def _behind(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
@@ -329,16 +340,16 @@ def _behind(report: Report, incident: Incident, page: Page) -> Iterator[Renderab
     if also:
         names = ", ".join(f"{d.cause} ({d.confidence:.0%})" for d in also[:NAMES])
         yield _line(("Also possible: ", "bold"), names)
-    if incident.ruled_out:
+    if incident.ruled_out and page.tight < WITHOUT_DETAILS:
         first = incident.ruled_out[0]
         others = "".join(f", {ruled.cause}" for ruled in incident.ruled_out[1 : NAMES + 1])
         others += f" and {len(incident.ruled_out) - 1 - NAMES} more" if len(incident.ruled_out) > NAMES + 1 else ""
-        reason = "" if page.tight else f" ({first.why})"
+        reason = "" if page.tight >= WITHOUT_REASONS else f" ({first.why})"
         yield _line(("Ruled out: ", "bold"), f"{first.cause}{reason}{others}")
     # What the line on printed advice says already is not said twice.
     advised = {quote.why for quote in report.advice_rejected}
     rejected = [one for one in incident.remedies_rejected if one.why not in advised]
-    if rejected and page.tight < TIGHTEST:
+    if rejected and page.tight < WITHOUT_A_REMEDY:
         yield _line(("Not advised: ", "bold"), _by_reason(rejected, REASONS - page.tight))
 
 

@@ -19,7 +19,7 @@ POOLS: Final[Mapping[str, str]] = {
 
 # Where the cause says better than the pool what there was too little of.
 CAUSES: Final[Mapping[str, str]] = {
-    "max-model-len-too-long": "one request of the configured length needs more than the KV cache",
+    "max-model-len-too-long": "one request of the configured length needs more KV cache than there is",
     "kv-pool-exhausted": "the KV cache was full",
 }
 
