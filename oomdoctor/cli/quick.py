@@ -8,13 +8,18 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+# The versions that are known to convert values with pydantic, whose import takes longer than reading a small log.
+# Others are left as they are: a slower start is better than none.
+_HEAVY = ((0, 26), (0, 30))
+
+
+def _is_heavy(version: str) -> bool:
+    release = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    return _HEAVY[0] <= release < _HEAVY[1]
+
 
 class AsTyped:
-    """Takes a parameter's value as it was typed; all of ours are strings, lists of strings and flags.
-
-    From 0.26 on Typer converts values with pydantic, whose import takes longer than reading a small log. A Typer
-    without `_runtime_param` never looks at it.
-    """
+    """Takes a parameter's value as it was typed; all of ours are strings, lists of strings and flags."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         del ctx
@@ -22,7 +27,7 @@ class AsTyped:
 
 
 def _lighten(params: list[Any]) -> list[Any]:
-    for param in params:
+    for param in params if _is_heavy(typer.__version__) else ():
         param._runtime_param = AsTyped()  # noqa: SLF001  (there is no public way)
     return params
 

@@ -70,7 +70,7 @@ _OFFLOAD: Final = late(
     r"\boffload_(optimizer|param)(?!_)(?:(?!offload_)[^\n]){1,80}?\bdevice[\"']?\s?[=:]\s?[\"']?"
     r"(?:OffloadDeviceEnum\.)?(cpu|nvme|none)\b"
 )
-_CPU_OFFLOAD: Final = late(r"\bCPU Offload: (True|False)\b")
+_CPU_OFFLOAD: Final = late(r"\bCPU Offload: True\b")
 
 # A dict is a metric, an event or a state, unless it names something that is configured.
 _CONFIGURES: Final = late(
@@ -211,9 +211,8 @@ def offloaded(here: Here) -> Iterator[Stated]:
         return
     for match in _OFFLOAD.finditer(text):
         yield Stated(f"offload_{match[1]}.device", match[2], here.line, mentioned=True)
-    switch = _CPU_OFFLOAD.search(text)
-    if switch is not None:
-        yield Stated("cpu_offload", typed(switch[1]), here.line, mentioned=True)
+    if _CPU_OFFLOAD.search(text):
+        yield Stated("offload_optimizer.device", "cpu", here.line, mentioned=True)
 
 
 def known(here: Here) -> Iterator[Stated]:

@@ -10,15 +10,13 @@ import re
 from typing import Final
 
 from oomdoctor.records import dataclass
-from oomdoctor.units import GIB, MIB
+from oomdoctor.units import GIB
 
 BLOCK_TOKENS: Final = 16  # vLLM's block size on GPUs unless set otherwise
 SWAP_SPACE_BYTES: Final = 4 * GIB  # vLLM's default per GPU up to 0.17, when the option was removed
-BUFFER_BYTES: Final = 150 * MIB  # what vLLM itself keeps free beside a cache of a given size
 LARGEST_SHARE: Final = 0.98  # above it the driver, graphs and the sampler have nothing left
 AT_THE_LIMIT: Final = 0.95  # from here on a larger one starves what the engine needs beside its share
 CAPTURE_SLACK_BYTES: Final = GIB // 2  # for the graphs that come after the one that failed
-LOGITS_COPIES: Final = 3  # logits, their float32 copy and the sampler's sorted one
 
 Version = tuple[int, ...]
 
@@ -84,12 +82,6 @@ def largest_share(free: int, total: int, keep: int = 0) -> float:
     return max(0.0, floor_share((free - keep) / total))
 
 
-def smallest_share(needed: int, total: int) -> float:
-    """The smallest share that holds this: weights, non-torch memory, activations and the cache (and graphs where the
-    share holds them, and other processes where they come off it)."""
-    return ceil_share(needed / total)
-
-
 def raised_share(share: float, missing: int, total: int) -> float:
     """The share that has so much more room than this one."""
     return ceil_share(share + missing / total)
@@ -98,11 +90,6 @@ def raised_share(share: float, missing: int, total: int) -> float:
 def lowered_share(share: float, missing: int, total: int) -> float:
     """The share that leaves so much more beside it than this one."""
     return max(0.0, floor_share(share - missing / total))
-
-
-def share_for_capture(share: float, tried: int, free: int, total: int) -> float:
-    """The share that leaves room for graphs, after an allocation of this size failed while capturing them."""
-    return lowered_share(share, tried - free + CAPTURE_SLACK_BYTES, total)
 
 
 def longest_context(asked: int, needed: int, available: int, estimated: int | None = None) -> int | None:
@@ -126,11 +113,6 @@ def token_bytes_of_need(needed: int, tokens: int) -> float:
     return needed / tokens
 
 
-def token_bytes_of_cache(kv: int, tokens: int) -> float:
-    """... from the cache's size and its tokens: an upper bound, another rank may have had less room."""
-    return kv / tokens
-
-
 def token_bytes_of_blocks(kv: int, gpu_blocks: int) -> float:
     """... from V0's GPU blocks."""
     return kv / (gpu_blocks * BLOCK_TOKENS)
@@ -139,42 +121,3 @@ def token_bytes_of_blocks(kv: int, gpu_blocks: int) -> float:
 def token_bytes_of_cpu_blocks(cpu_blocks: int, swap: int = SWAP_SPACE_BYTES) -> float:
     """... from V0's CPU blocks: these are there even where the GPU has room for none."""
     return swap / (cpu_blocks * BLOCK_TOKENS)
-
-
-def token_bytes_of_model(layers: int, kv_heads: int, head_dim: int, bytes_each: int, tensor_parallel: int = 1) -> int:
-    """... from the model: a key and a value per layer and head; heads are copied where ranks outnumber them."""
-    return 2 * layers * max(1, kv_heads // tensor_parallel) * head_dim * bytes_each
-
-
-def total_of_estimate(estimate: int, share: float, compensating: float) -> float:
-    """The card's size, from what the graphs are estimated to take and the share that makes up for it."""
-    return estimate / (compensating - share)
-
-
-def cache_to_fit(requested: int, consumed: int, activation: int, graphs: int) -> int:
-    """--kv-cache-memory-bytes for this budget. The engine's own suggestion counts the graphs twice in some versions
-    (0.18, 0.28)."""
-    return requested - consumed - activation - graphs - BUFFER_BYTES
-
-
-def warmup_bytes(requests: int, vocabulary: int) -> int:
-    """What the sampler's dummy requests take: float32 logits, in several copies."""
-    return requests * vocabulary * 4 * LOGITS_COPIES
-
-
-# SGLang's fraction is one of what was free before the weights were loaded ("pre"), not of the card.
-
-
-def sglang_rest(pre: int, after_weights: int, fraction: float) -> int:
-    """What mem_fraction_static leaves for the KV pool; negative where the weights alone are more."""
-    return round(after_weights - pre * (1 - fraction))
-
-
-def sglang_smallest_fraction(pre: int, after_weights: int, needed: int = 0) -> float:
-    """The smallest mem_fraction_static with so much room for the KV pool."""
-    return ceil_share(1 - (after_weights - needed) / pre, 3)
-
-
-def sglang_lowered_fraction(fraction: float, pre: int, available: int, wanted: int) -> float:
-    """The fraction that leaves what is wanted beside the pool, where this one left what is available."""
-    return floor_share(fraction - (wanted - available) / pre, 3)

@@ -31,7 +31,7 @@ def gather(paths: Sequence[str], *, absolute: bool = False) -> tuple[list[Source
             os.stat(path)  # noqa: PTH116  # Path("") would be the current folder
             files, met = _files(Path(path))
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            troubles.append(Trouble(shown(path), _why(error)))
+            troubles.append(Trouble(names.missing(path), _why(error)))
             continue
         troubles += met
         if not files and not met:
@@ -80,6 +80,11 @@ class _Names:
         name = shown(os.path.relpath(path, self._parent) if self._parent else path)
         count = self._taken[name] = self._taken.get(name, 0) + 1
         return name if count == 1 else f"{name} ({count})"
+
+    def missing(self, path: str) -> str:
+        """As typed, unless it can be told from the inputs' common parent."""
+        inside = bool(self._parent) and os.path.isabs(path) and path.startswith(self._parent + os.sep)  # noqa: PTH117
+        return shown(os.path.relpath(path, self._parent) if inside else path)
 
 
 def _parent(path: str) -> str:

@@ -154,7 +154,7 @@ def test_what_is_not_there_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     sources, troubles = gather([gone, str(tmp_path / "good.log"), empty, pictures, "a\0b", ""])
     assert [source.name for source in sources] == ["good.log"]
     assert troubles == [
-        Trouble(Path(gone).as_posix(), "no such file"),
+        Trouble("gone.log", "no such file"),
         Trouble(Path(empty).as_posix(), "no logs in this folder"),
         Trouble(Path(pictures).as_posix(), "no logs in this folder"),
         Trouble("a\ufffdb", "no such file"),
