@@ -21,17 +21,18 @@ from oomdoctor.remedies import arithmetic, engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.remedies.spellings import spelling
-from oomdoctor.units import GIB, MIB, show
+from oomdoctor.units import GIB, MIB, show, size
 
 # Switches that put GPU memory into host memory, by the names under which they are stated.
 OFFLOADS: Final = (
     "adam_offload", "ds.adam_offload", "optimizer_offload", "param_offload", "offload_optimizer.device",
     "offload_param.device", "cpu_offload_gb", "ref_reward_offload", "ref.offload", "vllm_enable_sleep",
-    "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload", "cpu_offload",
+    "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 ROOM: Final = 0.8  # of a limit, to come to rest below it
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
+_AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 _CONTAINER: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
 _WHERE: Final[Mapping[str, str]] = {
     "docker": ", for the next run, or of the container while it runs",
@@ -58,7 +59,7 @@ def limit_bytes(crash: Crash) -> int | None:
     for event in crash.events:
         if isinstance(event, LimitKill | KernelKill | MemoryLimit) and event.limit_bytes:
             return event.limit_bytes
-    return None
+    return next((kill.requested_bytes for kill in crash.every(LimitKill) if kill.requested_bytes), None)
 
 
 # who holds it
@@ -75,17 +76,18 @@ def move_process(case: Case) -> Answer:
     cap = ""
     assumes: tuple[str, ...] = ()
     if threshold is not None and used is not None:
-        over = max(used - threshold[0], 0)
-        derivation += (
-            f"; {show(used)} in use - {threshold[1]} at the threshold = {show(over)} to give back at least (then the "
-            "next allocation is one too many again)"
-        )
-        rest = round(ROOM * (memory.total_bytes or threshold[0]))
+        if used > threshold[0]:
+            derivation += (
+                f"; {show(used)} in use - {threshold[1]} at the threshold = {show(used - threshold[0])} to give back "
+                "at least (then the next allocation is one too many again)"
+            )
+        total = memory.total_bytes or threshold[0]
+        rest = round(ROOM * (total if ROOM * total < threshold[0] else threshold[0]))
         target = holder.largest - (used - rest)
         if rest < used and target > 0:
             derivation += f"; to rest at {show(rest)} ({ROOM:.0%}) it gives back {show(used - rest)}"
             cap = f", or cap it (ulimit, cgroup, smaller batches) at {show(target)}"
-            assumes = ("a fifth of the node free is a guess at what the others still grow by",)
+            assumes = ("a fifth left free is a guess at what the others still grow by",)
     outside = " Ray does not own it and will never kill it." if holder.outside_ray else ""
     return Proposal(
         action=f"Move {holder.who} to another node{cap}; see why it grows (cache without bound, results kept, "
@@ -167,30 +169,30 @@ def _taken(crash: Crash, name: str) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _copies(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
-    size = size_of_model(crash)
+    model = size_of_model(crash)
     engines = crash.setting("vllm_num_engines", "vllm.num_engines")
-    if size is None or engines is None or not isinstance(engines.value, int) or engines.value < 1:
+    if model is None or engines is None or not isinstance(engines.value, int) or engines.value < 1:
         return None, ()
-    amount = arithmetic.sleep_copies(size.parameters, engines.value)
+    amount = arithmetic.sleep_copies(model.parameters, engines.value)
     return (
-        f"{engines.value} engines x 2 bytes x {size.billions} = {show(amount)} of copies while they sleep",
-        (size.source, "sleep level 1, all engines on one node, before page-locked rounding"),
+        f"{engines.value} engines x 2 bytes x {model.billions} = {show(amount)} of copies while they sleep",
+        (model.source, "sleep level 1, all engines on one node, before page-locked rounding"),
     )
 
 
 def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
-    size = size_of_model(crash)
-    if size is None:
+    model = size_of_model(crash)
+    if model is None:
         return None, ()
     nodes = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
     count = nodes.value if nodes is not None and isinstance(nodes.value, int) and nodes.value > 0 else 1
-    amount = arithmetic.adam_in_host(size.parameters, count)
+    amount = arithmetic.adam_in_host(model.parameters, count)
     over = f" / {count} nodes" if count > 1 else ""
     total = total_bytes(crash)
     of = f" of the node's {show(total)}" if total else ""
     return (
-        f"12 bytes x {size.billions}{over} = {show(amount)}{of} for each trained model",
-        (size.source,),
+        f"12 bytes x {model.billions}{over} = {show(amount)}{of} for each trained model",
+        (model.source,),
     )
 
 
@@ -331,7 +333,7 @@ def _shm(now: int | None, needed: int, why: str) -> Proposal:
 
 def raise_limit(case: Case) -> Answer:
     crash = case.crash
-    limit = limit_bytes(crash)
+    limit = limit_bytes(crash) or _stated_limit(case)
     manager = _manager(crash)
     if limit is None:
         return _ask_for_more(crash, manager)
@@ -350,6 +352,14 @@ def raise_limit(case: Case) -> Answer:
         snippet="\n".join(line for line in snippets if line) or None,
         setting=row.setting if row is not None else None,
     )
+
+
+def _stated_limit(case: Case) -> int | None:
+    """`--mem=64G`, `--memory=16g`, `memory: 16Gi`; an amount per CPU or GPU is no limit of the job."""
+    if case.now is None or "per" in case.now.name:
+        return None
+    amount = _AMOUNT.fullmatch(str(case.now.value))
+    return size(amount[1], f"{amount[2]}ib") if amount else None
 
 
 def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
@@ -412,8 +422,8 @@ def _more_than_the_victim(crash: Crash) -> Answer:
     held = [(k.anon_rss_bytes, k.process.pid) for k in crash.every(KernelKill) if k.anon_rss_bytes]
     if not held:
         return None
-    size, pid = max(held, key=lambda one: one[0])
-    return Proposal(action=f"Use a node with more memory: the killed process (PID {pid}) alone held {show(size)}")
+    most, pid = max(held, key=lambda one: one[0])
+    return Proposal(action=f"Use a node with more memory: the killed process (PID {pid}) alone held {show(most)}")
 
 
 def restart(case: Case) -> Answer:

@@ -34,6 +34,12 @@ class Knob:
     cost: str
     # The names under which configurations of any framework state it.
     settings: tuple[str, ...] = ()
+    # A smaller value is an option of another meaning: the block of a KV cache, a default of generate().
+    least: int = 0
+
+    def is_meant(self, value: object) -> bool:
+        """Whether an option of one of these names, with this value, is the knob's."""
+        return not isinstance(value, int | float) or isinstance(value, bool) or value >= self.least
 
 
 _TABLE: Final = (
@@ -59,7 +65,7 @@ _TABLE: Final = (
     Knob("gradient-checkpointing", "Compute activations again in the backward pass instead of keeping them", GPU, NOTHING, "a quarter to a third more compute", ("gradient_checkpointing", "enable_gradient_checkpointing", "gradient_checkpointing_enable", "recompute_granularity", "activation_checkpointing")),
     Knob("smaller-microbatch", "Halve the micro batch and accumulate over twice as many", (*GPU, *HOST), NOTHING, "more, smaller steps for the same global batch", ("micro_train_batch_size", "ppo_micro_batch_size_per_gpu", "per_device_train_batch_size", "train_micro_batch_size_per_gpu", "micro_batch_size_per_gpu", "micro_batch_size", "train.micro_batch_size", "micro_rollout_batch_size", "batch_size")),
     Knob("token-budget-batching", "Fill micro batches up to a number of tokens instead of a number of sequences", GPU, NOTHING, "uneven batches; the budget must exceed the longest sequence", ("use_dynamic_bsz", "use_dynamic_batch", "use_dynamic_batch_size")),
-    Knob("shorter-sequences", "Shorten prompts and answers", (*GPU, *HOST), NOTHING, "truncated answers bias the reward", ("max_response_length", "generate_max_len", "max_completion_length", "max_new_tokens", "max_seq_length", "cutoff_len", "sequence_len", "max_length", "max_len", "seq_length", "block_size", "model_max_length")),
+    Knob("shorter-sequences", "Shorten prompts and answers", (*GPU, *HOST), NOTHING, "truncated answers bias the reward", ("max_response_length", "generate_max_len", "max_completion_length", "max_new_tokens", "max_seq_length", "cutoff_len", "sequence_len", "max_length", "max_len", "seq_length", "block_size", "model_max_length"), least=128),
     Knob("sequence-parallel", "Split sequences over several cards (sequence or context parallel)", GPU, NOTHING, "communication; the size must divide the attention heads", ("ulysses_sequence_parallel_size", "ring_attn_size", "sequence_parallel_size", "context_parallel_size")),
     Knob("packing", "Train without padding tokens", GPU, NOTHING, "a packed batch is longer than a single sequence", ("packing_samples", "use_remove_padding", "packing", "sample_packing")),
     Knob("smaller-buffers", "Make what is collected smaller: replay buffers, caches, predictions kept until the end", (*GPU, *HOST), NOTHING, "more frequent writing out, less history", ("buffer_size", "replay_buffer_size", "eval_accumulation_steps")),

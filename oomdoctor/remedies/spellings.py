@@ -431,4 +431,6 @@ def current(knob: str, row: Spelling | None, context: Context) -> Setting | None
         exact = context.settings.get(row.key)
         if exact is not None:
             return exact
-    return context.setting(*([row.key] if row is not None else []), *KNOBS[knob].settings)
+    names = (*([row.key] if row is not None else []), *KNOBS[knob].settings)
+    stated = (context.setting(name) for name in names)
+    return next((one for one in stated if one is not None and KNOBS[knob].is_meant(one.value)), None)

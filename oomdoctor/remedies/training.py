@@ -28,7 +28,7 @@ _KEEPS_GLOBAL_BATCH: Final = frozenset({
     "nemo-rl", "nemo-aligner", "megatron",
 })  # fmt: skip
 _ACCUMULATES_BY_OPTION: Final = frozenset({"transformers", "trl", "ms-swift", "llamafactory", "axolotl"})
-LEAST_SEQUENCE: Final = 128
+_WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
 NO_ACTIVATIONS: Final = (
     "launch",
     "engine_init",
@@ -53,46 +53,48 @@ def smaller_microbatch(case: Case) -> Answer:
         return answer
     proposal = answer if isinstance(answer, Proposal) else Proposal(action="Halve the batch that is computed at once")
     accumulation = _accumulation(case)
+    if case.crash.stage in _WITHOUT_UPDATES or case.crash.in_trace(r"\bgenerate\b"):
+        return replace(proposal, cost="less throughput")
     if accumulation is None or proposal.suggested is None:
         return replace(proposal, cost=SMALLER_GLOBAL_BATCH)
-    now, name, assumed = accumulation
-    line = _option_beside(proposal.snippet or case.snippet(proposal.suggested), name, 2 * now)
+    now, assumed = accumulation
+    line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case.crash, 2 * now)
     return replace(
         proposal,
-        action=f"{proposal.action}, and {name} from {now} to {2 * now}",
+        action=f"{proposal.action}, and {ACCUMULATION} from {now} to {2 * now}",
         derivation=f"{proposal.derivation}; {now} x 2 = {2 * now} for the same global batch",
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
 
 
-def _accumulation(case: Case) -> tuple[int, str, tuple[str, ...]] | None:
-    """Over how many steps the job accumulates now, by the option's name and what was assumed."""
-    stated = case.crash.setting(ACCUMULATION, "gradient_accumulation")
+def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
+    """Over how many steps the job accumulates now, and what was assumed."""
+    stated = case.crash.setting(ACCUMULATION)
     if stated is not None:
         now = stated.value
-        return (now, stated.name, ()) if isinstance(now, int) and now > 0 and not isinstance(now, bool) else None
+        return (now, ()) if isinstance(now, int) and now > 0 and not isinstance(now, bool) else None
     if case.row is None or case.row.framework not in _ACCUMULATES_BY_OPTION:
         return None
-    return 1, ACCUMULATION, (f"{ACCUMULATION} is 1, its default: the log does not say",)
+    return 1, (f"{ACCUMULATION} is 1, its default: the log does not say",)
 
 
-def _option_beside(line: str | None, name: str, value: int) -> str | None:
-    """The option in the manner of the snippet that it is to stand beside."""
+def _accumulated(line: str | None, crash: Crash, steps: int) -> str | None:
+    """The option for the steps beside that for the batch, in the same manner."""
     if line is None:
         return None
+    stated = crash.setting(ACCUMULATION)
+    if stated is not None and stated.written is not None:
+        return f"{line} {stated.written}{steps}"
     if line.startswith("--"):
-        return f"{line} --{name} {value}"
+        return f"{line} --{ACCUMULATION} {steps}"
     if line.startswith('"'):
-        return f'{line}, "{name}": {value}'
-    return f"{line}\n{name}: {value}" if ": " in line else f"{line} {name}={value}"
+        return f'{line}, "{ACCUMULATION}": {steps}'
+    return f"{line}\n{ACCUMULATION}: {steps}" if ": " in line else f"{line} {ACCUMULATION}={steps}"
 
 
 def shorter_sequences(case: Case) -> Answer:
     """In a loop that generates these are prompts and answers; elsewhere they are what one example is cut to."""
-    now = case.number()
-    if now is not None and now < LEAST_SEQUENCE:
-        case = replace(case, now=None)  # an option of another meaning: the block of a KV cache, a default of generate()
     answer = halved(case)
     if premises.generates(case.crash) or isinstance(answer, Refusal):
         return answer
