@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 
 from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.advise import AMONG_THE_FIRST, remedies
-from tests.remedies.test_remedies import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 
 SCRIPT = "$ python fit.py {}\n"
 TRAINER = 'Traceback:\n  File "/v/site-packages/transformers/trainer.py", line 7, in training_step\n'
