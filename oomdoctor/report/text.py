@@ -222,7 +222,7 @@ def _growth(trajectory: Mapping[str, Any]) -> RenderableType:
 def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
     total = f"{show(ledger.total_bytes)} of " if ledger.total_bytes is not None else ""
     yield _line(("Where the memory was: ", "bold"), f"{total}{ledger.device}")
-    shown, rest = _largest(ledger, page)
+    shown = _largest_first(ledger, page)
     fills = [_fill(number, row, page) for number, row in enumerate(shown)]
     if ledger.total_bytes:
         yield _bar(ledger.total_bytes, shown, fills, page)
@@ -233,23 +233,24 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
     for row, fill in zip(shown, fills, strict=True):
         name = set_cell_size(_cut(sanitize(row.what), max(name_width, 1), page), max(name_width, 1))
         yield _line(fill, f" {name}  {_size(row, ledger.total_bytes, page)}", indent=2)
-    if rest:
-        size = show(sum(row.bytes or 0 for row in rest))
-        yield _line((f"and {sum(map(_members, rest))} smaller ones, {size} together", "dim"), indent=4)
     if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= WORTH_A_LINE):
         what = "not explained" if ledger.unexplained_bytes > 0 else "more than there is, by"
         yield _line((f"{what} {show(abs(ledger.unexplained_bytes))}", "dim"), indent=4)
 
 
-def _largest(ledger: Ledger, page: Page) -> tuple[list[LedgerRow], list[LedgerRow]]:
-    """The rows to print, largest first and what is free last, and those that share one line."""
+def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
+    """The rows to print, what is free last; on one screen the smaller ones share a row before it."""
     free = [row for row in ledger.rows if _is_free(row)]
     held = sorted((row for row in ledger.rows if not _is_free(row)), key=lambda row: -(row.bytes or 0))
     most = LEAST_ROWS if page.tight >= WITHOUT_DETAILS else LEDGER_ROWS
     if page.verbose or len(ledger.rows) <= most + 1:
-        return [*held, *free], []
+        return [*held, *free]
     kept = [row for row in held if not row.what.endswith(SMALLER)][: most - len(free)]
-    return [*kept, *free], [row for row in held if row not in kept]
+    rest = [row for row in held if row not in kept and row.bytes is not None]
+    if len(rest) > 1:
+        size = sum(row.bytes or 0 for row in rest)
+        rest = [LedgerRow(f"{sum(map(_members, rest))} smaller ones together", size, "derived", None)]
+    return [*kept, *rest, *free]
 
 
 def _is_free(row: LedgerRow) -> bool:

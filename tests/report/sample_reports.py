@@ -234,6 +234,7 @@ INCONCLUSIVE = replace(
 
 UNREADABLE = replace(
     HEALTHY,
+    verdict="inconclusive",
     lookalikes=(),
     notes=(),
     errors=(Trouble("gone.log", "no such file"),),
