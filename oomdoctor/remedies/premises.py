@@ -11,6 +11,7 @@ from typing import Final
 from oomdoctor.causes.gpu import in_engine, named_engine
 from oomdoctor.causes.host import node_memory
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
@@ -46,7 +47,9 @@ def runs_engine(cause: str, crash: Crash) -> bool:
     at_it = in_engine(crash) and (crash.stage != "serving" or crash.root.process.role == "engine")
     stated = crash.setting(*KNOBS["lower-engine-reservation"].settings)
     told = any(event.family.startswith(("vllm_", "sglang", "other_engines")) for event in crash.events)
-    return bool(outer) or at_it or told or stated is not None or named_engine(crash) or cause.startswith("vllm")
+    sleeps = any(event.layer == "cumem" for event in crash.every(DeviceRefusal))  # the allocator of an engine's sleep
+    by_name = named_engine(crash) or cause.startswith("vllm")
+    return bool(outer) or at_it or told or sleeps or by_name or stated is not None
 
 
 def many_cards(crash: Crash) -> bool:

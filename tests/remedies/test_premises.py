@@ -51,6 +51,11 @@ def test_an_engine_beside_somebody_elses_memory() -> None:
     assert {"lower-engine-reservation", "start-in-sequence"} <= set(chosen)
 
 
+def test_the_allocator_of_an_engines_sleep_is_an_engine() -> None:
+    log = "CUDA Error: out of memory at /src/csrc/cumem_allocator.cpp:62\n"
+    assert "lower-engine-reservation" in advise(log, "lower-engine-reservation", cause="gpu-shared")[0]
+
+
 def test_one_engine_has_no_sequence() -> None:
     serve = "$ vllm serve org/M-7B {}\n" + cuda()
     assert not advise(serve.format(""), "start-in-sequence", cause="cuda-graph-capture")[0]
