@@ -59,3 +59,13 @@ def test_an_allocation_refused_for_offloaded_parameters() -> None:
         "tried to allocate 30064771072 bytes. Error code 12 (Cannot allocate memory)"
     )
     assert finding(CAUSE, "Traceback (most recent call last):", *trace, refused).weight >= 0.7
+
+
+def test_ranks_that_offload_and_a_kill_of_one_of_them() -> None:
+    offload = "[INFO] offload_optimizer=DeepSpeedZeroOffloadOptimizerConfig(device='cpu', nvme_path=None)"
+    killed = (
+        "[9.1] Out of memory: Killed process 31 (python) total-vm:90000000kB, anon-rss:60000000kB, file-rss:8kB, "
+        "shmem-rss:0kB, UID:0 pgtables:1000kB oom_score_adj:0"
+    )
+    assert finding(CAUSE, "deepspeed --num_gpus 8 fit.py", offload, killed).weight == 0.6
+    assert finding(CAUSE, "deepspeed --num_gpus 1 fit.py", offload, killed).weight == 0.5

@@ -83,3 +83,12 @@ def test_a_pool_that_is_cut_to_size_is_one() -> None:
 def test_lmdeploys_own_check() -> None:
     assert weight(CAUSE, "RuntimeError: No enough gpu memory for kv cache.\n") >= 0.85
     assert judged(CAUSE, "RuntimeError: No enough gpu memory for runtime.\n") is None
+
+
+def test_a_share_at_its_limit_is_not_the_first_thing_to_change() -> None:
+    finding = judged(CAUSE, "$ vllm serve org/M-7B --gpu-memory-utilization 0.97\n" + NO_BLOCKS)
+    assert isinstance(finding, Finding)
+    assert finding.knobs[:3] == ("tensor-parallel", "quantize-weights", "shorter-context")
+    below = judged(CAUSE, "$ vllm serve org/M-7B --gpu-memory-utilization 0.80\n" + NO_BLOCKS)
+    assert isinstance(below, Finding)
+    assert below.knobs[0] == "raise-engine-reservation"
