@@ -30,7 +30,7 @@ TIGHTEST = 3
 
 # What each degree of tightness leaves out, beside what the one before it does
 WITHOUT_REASONS = 1  # of what the answer is not
-WITHOUT_A_REMEDY = 2  # and what is not advised
+WITHOUT_A_REMEDY = 2
 WITHOUT_DETAILS = 3  # rows of the ledger, how later remedies are computed, what is ruled out
 
 # How many of each the one screen holds; everything is there with -v.
@@ -350,8 +350,8 @@ def _behind(report: Report, incident: Incident, page: Page) -> Iterator[Renderab
     # What the line on printed advice says already is not said twice.
     advised = {quote.why for quote in report.advice_rejected}
     rejected = [one for one in incident.remedies_rejected if one.why not in advised]
-    if rejected and page.tight < WITHOUT_A_REMEDY:
-        yield _line(("Not advised: ", "bold"), _by_reason(rejected, REASONS - page.tight))
+    if rejected:  # what would make it worse is worth its line on every screen
+        yield _line(("Not advised: ", "bold"), _by_reason(rejected, max(1, REASONS - page.tight)))
 
 
 def _by_reason(rejected: Sequence[Rejected], most: int) -> str:

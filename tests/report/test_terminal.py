@@ -137,6 +137,9 @@ What to change
 
 Also possible: host-memory-leak
 (21%)
+Not advised: engine-sleep (it keeps
+a copy of the weights in the memory
+that ran out)
 Printed advice that does not apply:
 driver.log:424 a higher threshold
 only delays the kill
