@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
-from oomdoctor.causes.host import Holder, node_memory, total_bytes, used_bytes
+from oomdoctor.causes.host import Holder, node_memory, of_low_limit, total_bytes, used_bytes
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.kernel import KernelKill
@@ -413,6 +413,8 @@ def more_host_memory(case: Case) -> Answer:
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:
         return _more_than_the_victim(crash)
+    if of_low_limit(crash):
+        return Skip()  # the node has memory left: Ray is not to use it
     at = f", and {show(used)} were in use" if used else ""
     return Proposal(action=f"Use a node with more than {show(total)} of memory (this one has {show(total)}{at})")
 

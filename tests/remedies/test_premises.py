@@ -293,3 +293,10 @@ def test_the_share_in_verls_own_option_without_figures() -> None:
     )
     remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
     assert remedy.snippet == "actor_rollout_ref.rollout.gpu_memory_utilization=0.75"
+
+
+@pytest.mark.parametrize(("threshold", "advised"), [("0.95", True), ("0.363300", False)])
+def test_a_larger_node_is_no_answer_to_a_limit_of_rays_own(threshold: str, advised: bool) -> None:
+    used = 122.0 if advised else 47.0
+    found, _ = advise(kill(used, 128.0, "11\t40.00\tpython serve.py\n", threshold), "more-host-memory")
+    assert ("more-host-memory" in found) is advised
