@@ -128,6 +128,6 @@ def test_figures_that_stand_only_once_are_told_as_well() -> None:
 
 
 def test_openmmlab_counts_mebibytes() -> None:
-    line = "Epoch [1][{}/6440]\tlr: 0.005, time: 0.411, data_time: 0.007, memory: {}, loss_cls: 0.7\n"
+    line = "Epoch [1][{}/7330]\tlr: 0.02, time: 0.385, data_time: 0.012, memory: {}, loss_cls: 0.7\n"
     found = read("".join(line.format(100 * i, 4000 + 500 * i) for i in range(1, 6)))
     assert found[0].growth_bytes == 500 * 1024**2
