@@ -51,3 +51,10 @@ def show(size_bytes: float) -> str:
     if magnitude >= KIB:
         return f"{size_bytes / KIB:.0f} KiB"
     return f"{size_bytes:.0f} bytes"
+
+
+def percent(share: float | None) -> str:
+    """A share for a person: 46%, and 4.6% where the digit counts."""
+    if share is None:
+        return "an unknown part"
+    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"

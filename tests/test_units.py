@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, LARGEST_SIZE, MIB, TIB, show, size
+from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, LARGEST_SIZE, MIB, TIB, percent, show, size
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,13 @@ def test_what_is_shown_is_read_again(bytes_: int) -> None:
     again = size(number, unit)
     assert again is not None
     assert abs(again - bytes_) <= max(0.005 * GIB if unit == "GiB" else 0.5 * BINARY[unit.lower()], 1)
+
+
+def test_a_share_is_told_with_a_digit_only_where_it_counts() -> None:
+    assert [percent(share) for share in (0.046, 0.1, 0.456, 1.0, None)] == [
+        "4.6%",
+        "10%",
+        "46%",
+        "100%",
+        "an unknown part",
+    ]

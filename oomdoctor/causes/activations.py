@@ -16,7 +16,6 @@ from oomdoctor.causes.gpu import (
     in_engine,
     innermost,
     named_engine,
-    percent,
     phase,
     refusal,
 )
@@ -25,7 +24,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import GIB, show
+from oomdoctor.units import GIB, percent, show
 
 # In an engine the batch is what its own settings let in; its reservation is judged by other causes.
 ATTENTION_KNOBS = (

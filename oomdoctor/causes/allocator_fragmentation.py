@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
-from oomdoctor.causes.gpu import GRAPHS, STRAW, card, percent, refusal
+from oomdoctor.causes.gpu import GRAPHS, STRAW, card, refusal
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 # Less than this part of the live tensors is what every allocator keeps for the next request.
 CACHE_SHARE = 0.10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes.host import asked_for
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
 
 STAGES: Final = ("checkpoint_save", "checkpoint_load")
 # Frames that build or move a whole state, the innermost names first looked for.
@@ -30,7 +30,7 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(
             weight=0.85,
             why="A full state was gathered on one device to be saved, and cloning a tensor of it was refused"
-            f"{_asked(crash)}.",
+            f"{asked_for(crash)}.",
             evidence=(crash.root,),
             stage="checkpoint_save",
             pool="gpu" if crash.pool == "gpu" else None,
@@ -41,8 +41,8 @@ def judge(crash: Crash) -> Judgement | None:
         verb = "loading" if loading else "saving"
         return Finding(
             weight=0.8,
-            why=f"The job was {verb} its state ({frame.function}) when memory ran out{_asked(crash)}: gathering a full "
-            "state needs the weights once more, with the optimizer several times as much.",
+            why=f"The job was {verb} its state ({frame.function}) when memory ran out{asked_for(crash)}: gathering a "
+            "full state needs the weights once more, with the optimizer several times as much.",
             evidence=(crash.root,),
             stage=STAGES[1] if loading else STAGES[0],
         )
@@ -50,7 +50,7 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(
             weight=0.7,
             why=f"Memory ran out while a checkpoint was {'loaded' if crash.stage == STAGES[1] else 'saved'}"
-            f"{_asked(crash)}.",
+            f"{asked_for(crash)}.",
             evidence=(crash.root,),
         )
     said = crash.mentions(_SAID)
@@ -62,11 +62,6 @@ def judge(crash: Crash) -> Judgement | None:
             against=("no frame shows that the job was in it when memory ran out",),
         )
     return None
-
-
-def _asked(crash: Crash) -> str:
-    tried = crash.root.figures("usage").get("tried_bytes")
-    return f" ({show(tried)} asked for)" if isinstance(tried, int) else ""
 
 
 CAUSE = Cause(

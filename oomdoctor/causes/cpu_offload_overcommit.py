@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.host import TOGETHER, node_memory, percent, total_bytes, used_bytes
+from oomdoctor.causes.host import TOGETHER, node_memory, total_bytes, used_bytes
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
@@ -13,7 +13,7 @@ from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash, Setting
 from oomdoctor.records import dataclass
-from oomdoctor.units import GIB, show
+from oomdoctor.units import GIB, percent, show
 
 # vLLM's own default: a setting of this size is no decision of the job.
 DEFAULT_SWAP_GIB = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.causes import Cause, Finding, Judgement
-from oomdoctor.causes.host import LARGE
+from oomdoctor.causes.host import LARGE, asked_for
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
@@ -45,7 +45,7 @@ def judge(crash: Crash) -> Judgement | None:
         worker = " in one of several worker processes" if crash.first(Kill) is not None else ""
         return Finding(
             weight=_weight(crash, said),
-            why=f"{_ended(crash)} while data was loaded or tokenised{worker}{_asked(crash)}.",
+            why=f"{_ended(crash)} while data was loaded or tokenised{worker}{asked_for(crash)}.",
             evidence=(crash.root,),
             stage="data_load",
         )
@@ -53,15 +53,15 @@ def judge(crash: Crash) -> Judgement | None:
     if table is not None:
         return Finding(
             weight=0.62,
-            why=f"A table of {table.shape} numbers was to be held in memory in one piece{_asked(crash)}: data of this "
-            "shape is mostly empty, or need not be there all at once.",
+            why=f"A table of {table.shape} numbers was to be held in memory in one piece{asked_for(crash)}: data of "
+            "this shape is mostly empty, or need not be there all at once.",
             evidence=(table,),
             stage="data_load" if crash.stage == "unknown" else None,
         )
     if frame is not None and crash.first(HostAllocation) is not None:
         return Finding(
             weight=0.55,
-            why=f"The refused allocation was made while reading data ({frame.function}){_asked(crash)}.",
+            why=f"The refused allocation was made while reading data ({frame.function}){asked_for(crash)}.",
             evidence=(crash.root,),
             stage="data_load",
         )
@@ -90,11 +90,6 @@ def _weight(crash: Crash, said: str | None) -> float:
             return 0.52
         return 0.45 if said is not None else 0.25
     return 0.75 if said is not None else 0.6
-
-
-def _asked(crash: Crash) -> str:
-    tried = crash.root.figures("usage").get("tried_bytes")
-    return f" ({show(tried)} asked for)" if isinstance(tried, int) else ""
 
 
 CAUSE = Cause(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
-from oomdoctor.causes.gpu import card, percent, refusal
+from oomdoctor.causes.gpu import card, refusal
 from oomdoctor.families.gpu_library import LibraryTrouble
 from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 # JAX takes three quarters of a card, TensorFlow nearly all of it.
 LEAST, MOST = 0.70, 0.99

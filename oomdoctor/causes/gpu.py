@@ -127,12 +127,6 @@ def phase(crash: Crash) -> str | None:
     return None
 
 
-def percent(share: float | None) -> str:
-    if share is None:
-        return "an unknown part"
-    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
-
-
 def asked(it: Card) -> str:
     """The refused request in words."""
     if it.tried_bytes is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
-from oomdoctor.causes.gpu import asked, card, percent
+from oomdoctor.causes.gpu import asked, card
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
+from oomdoctor.units import percent
 
 COMMANDS = (
     "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv",

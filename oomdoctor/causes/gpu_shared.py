@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine, innermost, percent, refusal
+from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine, innermost, refusal
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.nvidia_smi import GpuTable
@@ -11,7 +11,7 @@ from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import GIB, show
+from oomdoctor.units import GIB, percent, show
 
 MUCH = 0.25  # of the card, held by processes that the message lists
 HIDDEN = 0.10  # of the card, held by processes that it cannot list

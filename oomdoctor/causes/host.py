@@ -242,5 +242,7 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
     return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
 
 
-def percent(share: float) -> str:
-    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+def asked_for(crash: Crash) -> str:
+    """The refused request in brackets, where it is printed."""
+    tried = crash.root.figures("usage").get("tried_bytes")
+    return f" ({show(tried)} asked for)" if isinstance(tried, int) else ""

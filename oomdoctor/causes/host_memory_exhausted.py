@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
-from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, percent, raylet_log, used_bytes, victim
+from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, raylet_log, used_bytes, victim
 from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 # The killed worker's own share from which it says something about who held the memory.
 TELLING = 0.15

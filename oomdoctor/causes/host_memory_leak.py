@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.host import node_memory, percent, total_bytes, used_bytes
+from oomdoctor.causes.host import node_memory, total_bytes, used_bytes
 from oomdoctor.incident.model import Crash, Trajectory
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 # Growth that explains the kill: this share of what was in use came during the log.
 MUCH = 0.2

@@ -13,7 +13,6 @@ from oomdoctor.causes.gpu import (
     card,
     in_engine,
     innermost,
-    percent,
     phase,
     refusal,
 )
@@ -24,7 +23,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.engine_facts import TRAINERS, facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 # Where nothing is trained there are no states to shard.
 INFERENCE_KNOBS = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import card, in_engine, percent, refusal
+from oomdoctor.causes.gpu import card, in_engine, refusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import GIB, show
+from oomdoctor.units import GIB, percent, show
 
 # Libraries that allocate for themselves; RMM, CuPy, ggml and bitsandbytes are the program's own allocators.
 BESIDE = frozenset({"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL"})

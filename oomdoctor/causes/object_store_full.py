@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.host import node_memory, percent, store_bytes
+from oomdoctor.causes.host import node_memory, store_bytes
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreUsage
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 # Of what is in use on the node when Ray kills: from here on the store is what fills it.
 MOST = 0.4

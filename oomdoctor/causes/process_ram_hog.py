@@ -10,7 +10,6 @@ from oomdoctor.causes.host import (
     is_rank,
     killed_another,
     node_memory,
-    percent,
     raylet_log,
     total_bytes,
     used_bytes,
@@ -20,7 +19,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import GIB, show
+from oomdoctor.units import GIB, percent, show
 
 # The kernel takes the process with the most memory (unless told otherwise): with this share of the machine it is it.
 OF_THE_MACHINE = 0.4

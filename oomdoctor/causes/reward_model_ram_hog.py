@@ -9,13 +9,12 @@ from oomdoctor.causes.host import (
     NodeMemory,
     killed_another,
     node_memory,
-    percent,
     raylet_log,
     victim,
 )
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 _REWARD_SETTINGS = ("remote_rm_url", "remote_url", "reward_pretrain", "reward_model.path", "rm_path")
 

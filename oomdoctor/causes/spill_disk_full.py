@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
-from oomdoctor.causes.host import percent
 from oomdoctor.families.ray_store import DiskFull, Spilled
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 
 def judge(crash: Crash) -> Judgement | None:

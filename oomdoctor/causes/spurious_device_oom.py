@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import card, percent, refusal
+from oomdoctor.causes.gpu import card, refusal
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import GIB, show
+from oomdoctor.units import GIB, percent, show
 
 PLENTY = 0.10  # of the card free: no rounding or late print explains it
 NARROW = 0.02  # of the request: the printed digits, whole segments and the driver's pages explain it

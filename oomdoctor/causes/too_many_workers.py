@@ -11,14 +11,13 @@ from oomdoctor.causes.host import (
     NodeMemory,
     is_rank,
     node_memory,
-    percent,
     used_bytes,
 )
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 LEAST = 2
 LEAST_OF_ALL = 4

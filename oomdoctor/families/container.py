@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, threshold, usage
+from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -120,7 +121,7 @@ _OPTION = late(
 
 def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
-    at = Place(page.file, page.lines[index].number, page.lines[index].end, page.lines[index].raw)
+    at = place_of(page, page.lines[index])
     if _CACHE.search(text):
         yield Lookalike(at, "the page cache touched the limit; nobody was killed")
     elif _NOT_KILLED.search(text):
@@ -144,7 +145,7 @@ def _slurm(page: Page, index: int) -> Event:
     host = _SLURM_TASK.search(line.text)
     figures = _figures(line.text)
     return LimitKill(
-        at=_place(page, [line]),
+        at=place_of(page, line),
         time=line.mark.time,
         manager="slurm",
         kills=_count(figures, "kills"),
@@ -164,7 +165,7 @@ def _slurm_poll(page: Page, index: int) -> Event:
     in_bytes = "StepId=" in line.text
     used, limit = (_slurm_bytes(value, in_bytes) for value in (over[:1], over[1:]))
     return LimitKill(
-        at=_place(page, [line]),
+        at=place_of(page, line),
         time=line.mark.time,
         manager="slurm",
         used_bytes=used,
@@ -185,7 +186,7 @@ def _sacct(page: Page, index: int) -> Event:
     line = page.lines[index]
     job = re.search(r"(?:^|Job_id=)\s{0,4}(\d{1,12}(?:_\d{1,6})?(?:\.\w{1,12})?)\b", line.text)
     return LimitKill(
-        at=_place(page, [line]),
+        at=place_of(page, line),
         time=line.mark.time,
         manager="slurm",
         strength=2,
@@ -198,14 +199,14 @@ def _kubernetes(page: Page, index: int) -> Event:
     """A container's state, wherever its limit stands in the same record."""
     line = page.lines[index]
     if _ENGINE_EVENT.search(line.text):
-        return LimitKill(at=_place(page, [line]), time=line.mark.time, manager="docker", strength=2, reason="oom")
+        return LimitKill(at=place_of(page, line), time=line.mark.time, manager="docker", strength=2, reason="oom")
     above, below = _record(page, index)
     own = _figures("\n".join([line.text, *(text for text in below[:8])]))
     beside = _figures("\n".join([*above[-8:], line.text]))
     under, over = _figures("\n".join(below)), _figures("\n".join(above))
     exit_code = _count(own, "exit_code")
     return LimitKill(
-        at=_place(page, [line]),
+        at=place_of(page, line),
         time=line.mark.time,
         manager="docker" if '"OOMKilled":' in line.text else "kubernetes",
         reason="OOMKilled",
@@ -238,7 +239,7 @@ def _pressure(page: Page, index: int) -> Event:
     line = page.lines[index]
     figures = _figures(line.text)
     return NodePressure(
-        at=_place(page, [line]),
+        at=place_of(page, line),
         time=line.mark.time,
         process=Process(pid=_count(figures, "victim_pid"), name=figures.get("victim", (None,))[0]),
         reason="SystemOOM" if "System OOM" in line.text else "Evicted",
@@ -256,7 +257,7 @@ def _lsf(page: Page, index: int) -> Event:
     figures = _figures("\n".join(line.text for line in lines))
     last = next((n for n, line in enumerate(lines) if "Total Requested Memory" in line.text), 0)
     return LimitKill(
-        at=_place(page, lines[: last + 1]),
+        at=place_of(page, lines[0], lines[last]),
         time=lines[0].mark.time,
         manager="lsf",
         job=job,
@@ -285,7 +286,7 @@ def _condor(page: Page, index: int) -> Event:
     figures = _figures(" ".join(one.text for one in page.after(index, 2)[:2]))
     gone_over, peak = figures.get("gone_over", ()), figures.get("peak", ())
     return LimitKill(
-        at=_place(page, [line]),
+        at=place_of(page, line),
         time=line.mark.time,
         manager="htcondor",
         limit_bytes=_megabytes(gone_over),
@@ -302,12 +303,12 @@ def _yarn(page: Page, index: int) -> Event:
 def _notebook(page: Page, index: int) -> Event:
     line = page.lines[index]
     # What such a service gives is a machine of its own.
-    return LimitKill(at=_place(page, [line]), time=line.mark.time, manager="notebook", strength=2, pool="host_ram")
+    return LimitKill(at=place_of(page, line), time=line.mark.time, manager="notebook", strength=2, pool="host_ram")
 
 
 def _over(page: Page, line: Line, manager: str, used: int | None, limit: int | None, *, virtual: bool) -> LimitKill:
     return LimitKill(
-        at=_place(page, [line]),
+        at=place_of(page, line),
         time=line.mark.time,
         manager=manager,
         used_bytes=used,
@@ -325,7 +326,7 @@ def _stated(page: Page, index: int) -> Event:
     # docker and Slurm mean GiB by "G"
     limit = _size((option[1],), BINARY) if option else _quantity(figures.get("limit"))
     stated = option[1] if option else figures.get("limit", (None,))[0]
-    return MemoryLimit(at=_place(page, [line]), time=line.mark.time, limit_bytes=limit, stated=stated)
+    return MemoryLimit(at=place_of(page, line), time=line.mark.time, limit_bytes=limit, stated=stated)
 
 
 def _cgroup(page: Page, index: int) -> Event:
@@ -339,7 +340,7 @@ def _cloud(page: Page, index: int) -> Event:
     manager = "aws" if "Container killed" in line.text else "vertex"
     code = re.search(r"status of (\d{1,3})\b", line.text)
     return LimitKill(
-        at=_place(page, [line]), time=line.mark.time, manager=manager, exit_code=int(code[1]) if code else None
+        at=place_of(page, line), time=line.mark.time, manager=manager, exit_code=int(code[1]) if code else None
     )
 
 
@@ -352,7 +353,7 @@ def _seff(page: Page, index: int) -> Event:
         (m[1] for line in page.before(index, 6) if (m := re.match(r"\s{0,8}Job ID: (\d{1,12})", line.text))), None
     )
     return LimitKill(
-        at=_place(page, lines[: last + 1]),
+        at=place_of(page, lines[0], lines[last]),
         time=lines[0].mark.time,
         manager="slurm",
         job=job,
@@ -428,10 +429,6 @@ def _megabytes(values: tuple[str, ...]) -> int | None:
     """HTCondor counts in MiB."""
     number = re.match(r"\d{1,12}", values[0]) if values else None
     return int(number[0]) * MIB if number else None
-
-
-def _place(page: Page, lines: Sequence[Line]) -> Place:
-    return Place(page.file, lines[0].number, lines[-1].end, lines[0].raw)
 
 
 FAMILY = Family(

@@ -10,7 +10,8 @@ from typing import Any
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Place, Read, Role, usage
+from oomdoctor.families.lines import PROGRESS, place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -152,7 +153,6 @@ _TAKEN_ANOTHER_WAY = (
 )
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
 _GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implementation")
-_PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
 _CLASS = late(r"\w(?:Error|Exception)\b")
 _DEATH = late(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:Killed|Aborted)\b")
@@ -211,7 +211,7 @@ def _goes_on(text: str) -> bool:
 def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list[Line]) -> Read | None:
     first = lines[0]
     figures, others, gpu = _figures(text)
-    place = Place(page.file, first.number, lines[-1].end, first.raw)
+    place = place_of(page, first, lines[-1])
     if figures.pop("more_than_1eb", False):
         return Lookalike(place, "more than 1EB is a broken size (as after a broken collective), not a lack of memory")
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
@@ -231,7 +231,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     return DeviceOutOfMemory(
         at=place,
         time=mark.time,
-        process=Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip, gpu=gpu),
+        process=process_of(first, gpu),
         strength=3 if figures else 2,
         device=device,
         limit=next((name for pattern, name in _LIMITS if pattern.search(text)), None),
@@ -278,7 +278,7 @@ def _raised(page: Page, index: int, before: str) -> bool:
 
 def _lives_on(page: Page, index: int) -> bool:
     after = [line.text[:400] for line in page.lines[index + 1 :]]
-    return any(_PROGRESS.search(text) for text in after) and not any(_DEATH.search(text) for text in after)
+    return any(PROGRESS.search(text) for text in after) and not any(_DEATH.search(text) for text in after)
 
 
 def _dies_of_it(page: Page, index: int, last: Line) -> bool:
@@ -286,7 +286,7 @@ def _dies_of_it(page: Page, index: int, last: Line) -> bool:
     below = page.lines[index + 1 : index + 1 + LINES_TO_DEATH]
     after = [line.text[:400] for line in below if line.number > last.number]
     death = next((position for position, text in enumerate(after) if _DEATH.search(text)), None)
-    if death is None or any(_PROGRESS.search(text) for text in after[:death]):
+    if death is None or any(PROGRESS.search(text) for text in after[:death]):
         return False
     named = next((text for text in after[death:] if _ERROR.search(text)), "")
     return not named or "out of memory" in named

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read
+from oomdoctor.families.event import Event, Lookalike, Read
+from oomdoctor.families.lines import PROGRESS, place_of, process_of
 from oomdoctor.families.surroundings import frames
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -94,7 +95,6 @@ _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAl
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
-_PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
 _ENDS = late(
     r"Traceback \(most recent|^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}Error\b: \S|\b(?:Killed|Aborted)\b|terminate called"
 )
@@ -112,7 +112,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     layer, match = found
     if layer == "framework" and _told_below(page, index):
         return
-    place = Place(page.file, line.number, line.end, line.raw)
+    place = place_of(page, line)
     if why := echo(text[: match.end()], text):
         yield Lookalike(place, why)
         return
@@ -127,7 +127,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     yield DeviceRefusal(
         at=place,
         time=mark.time,
-        process=Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip),
+        process=process_of(line),
         pool="pinned" if _pins(page, index) else "gpu",
         device=_device(match),
         layer=layer,
@@ -144,7 +144,7 @@ def _device(match: re.Match[str]) -> str:
 def _goes_on(page: Page, index: int) -> bool:
     """Whether there is progress before anything ends: PyTorch prints the check before it raises what may be caught."""
     after = (line.text[:400] for line in page.lines[index + 1 : index + 1 + LINES_BEHIND])
-    first = next((text for text in after if _PROGRESS.search(text) or _ENDS.search(text)), "")
+    first = next((text for text in after if PROGRESS.search(text) or _ENDS.search(text)), "")
     return bool(first) and not _ENDS.search(first)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -43,8 +44,8 @@ _NUMBER = late(r"(\d{1,30})\b")
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     if match := _SAVER.search(line.text[:_CHARACTERS]):
-        place = Place(page.file, line.number, line.end, line.raw)
-        process = Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip)
+        place = place_of(page, line)
+        process = process_of(line)
         yield AllocatorPressure(
             at=place, time=line.mark.time, process=process, tried_bytes=int(match[1]), free_bytes=int(match[2])
         )
@@ -63,12 +64,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
             gpu = int(values[0])
     if not figures:
         return
-    place = Place(page.file, line.number, line.end, line.raw)
+    place = place_of(page, line)
     mark = line.mark
     yield AllocatorPressure(
         at=place,
         time=mark.time,
-        process=Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip, gpu=gpu),
+        process=process_of(line, gpu),
         **figures,
     )
     yield Lookalike(place, "a warning: the allocator gives its cache back and tries again")

@@ -10,7 +10,8 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, usage
+from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -116,7 +117,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 def _killed(page: Page, index: int) -> Iterator[Read]:
     """The sentence is raised from whatever line the main process was at: its traceback means nothing."""
     line = page.lines[index]
-    at = _place(page, line)
+    at = place_of(page, line)
     sentence = _KILLED.search(line.text)
     signal = sentence[1].strip() if sentence else ""
     if signal == "Bus error":
@@ -144,7 +145,7 @@ def _reset(page: Page, index: int) -> Iterator[Read]:
 
 def _vanished(page: Page, index: int) -> Read:
     line = page.lines[index]
-    at = _place(page, line)
+    at = place_of(page, line)
     if why := explained(page, index):
         return Lookalike(at, f"a worker ended, but {why}")
     return WorkerDeath(at=at, time=line.mark.time, process=Process(rank=line.mark.rank), pids=_pids(line))
@@ -160,11 +161,11 @@ def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
 
 def _lost_segment(page: Page, index: int) -> Iterator[Read]:
     why = "a shared-memory file was removed before it was read; none is short"
-    yield Lookalike(_place(page, page.lines[index]), why)
+    yield Lookalike(place_of(page, page.lines[index]), why)
 
 
 def _descriptors(page: Page, index: int) -> Iterator[Read]:
-    yield Lookalike(_place(page, page.lines[index]), "file descriptors ran out (ulimit -n), not memory")
+    yield Lookalike(place_of(page, page.lines[index]), "file descriptors ran out (ulimit -n), not memory")
 
 
 def _df(page: Page, index: int) -> Iterator[Read]:
@@ -176,7 +177,7 @@ def _df(page: Page, index: int) -> Iterator[Read]:
     total, used, available = (size(f[:-1], f[-1]) if f[-1].isalpha() else None for f in row.groups())
     if total is not None:
         yield ShmUsage(
-            at=_place(page, line),
+            at=place_of(page, line),
             time=line.mark.time,
             total_bytes=total,
             used_bytes=used,
@@ -188,7 +189,7 @@ def _df(page: Page, index: int) -> Iterator[Read]:
 def _full(page: Page, line: Line, user: str) -> SharedMemoryFull:
     figures = _figures(line.text)
     return SharedMemoryFull(
-        at=_place(page, line),
+        at=place_of(page, line),
         time=line.mark.time,
         process=_worker(line),
         user=user,
@@ -206,7 +207,7 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     if _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, "nccl" if "nccl" in line.text else "python")
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
-        yield Lookalike(_place(page, line), "a disk is full (or its inodes, or inotify watches), not memory")
+        yield Lookalike(place_of(page, line), "a disk is full (or its inodes, or inotify watches), not memory")
 
 
 def _worker(line: Line) -> Process:
@@ -231,10 +232,6 @@ def _figures(text: str) -> dict[str, Any]:
         elif name != "signal":
             figures.setdefault(name, int(values[0]))
     return figures
-
-
-def _place(page: Page, line: Line) -> Place:
-    return Place(page.file, line.number, line.end, line.raw)
 
 
 _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Iterator[Read]]], ...]] = (

@@ -9,7 +9,8 @@ from typing import Any
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, usage
+from oomdoctor.families.event import Event, Lookalike, Read, usage
+from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -115,7 +116,7 @@ _GOES_ON_LINES = 12
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:1200]
-    place = Place(page.file, line.number, line.end, line.raw)
+    place = place_of(page, line)
     if why := next((why for pattern, why in _HARMLESS if pattern.search(text)), None):
         yield Lookalike(place, why)
         return
@@ -130,7 +131,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place, why)
         return
     mark = line.mark
-    process = Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip)
+    process = process_of(line)
     if named := _NCCL_WRITER.match(text):
         process = replace(process, pid=int(named[1]), gpu=int(named[2]))
     if failure:

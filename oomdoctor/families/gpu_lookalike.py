@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Lookalike, Place, Read
+from oomdoctor.families.event import Lookalike, Read
+from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
@@ -45,7 +46,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if why is None and _MEMORY_WORDS.search(text) and _GPU_WORDS.search(text) and not _FAILURE.search(text):
         why = echo(text)
     if why is not None:
-        yield Lookalike(Place(page.file, line.number, line.end, line.raw), why)
+        yield Lookalike(place_of(page, line), why)
 
 
 FAMILY = Family(

@@ -8,7 +8,8 @@ from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Read
+from oomdoctor.families.event import Event, Read
+from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import caller
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -66,7 +67,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     contains = found.get("contains", ())
     mask = contains[0].strip("[]").replace("'", "") if contains else _mask_before(page, index)
     yield GpuVisibility(
-        at=Place(page.file, line.number, line.end, line.raw),
+        at=place_of(page, line),
         time=line.mark.time,
         process=replace(caller(page, index), rank=line.mark.rank),
         problem=problem,

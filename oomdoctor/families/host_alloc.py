@@ -10,8 +10,8 @@ from typing import Any, Final
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
-from oomdoctor.families.event import Event, Lookalike, Place, Read, usage
-from oomdoctor.families.sentences import process_of
+from oomdoctor.families.event import Event, Lookalike, Read, usage
+from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -169,7 +169,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if "out of memory" in text and _ERRNO_OF_ANOTHER.search(text):
         return
     if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):
-        yield Lookalike(_place(page, line), why)
+        yield Lookalike(place_of(page, line), why)
     elif _COMPILERS.search(text):
         yield _compiler(page, line, text)
     elif pinned := _first(_PINNED, text):
@@ -202,7 +202,7 @@ def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
 def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     line = page.lines[index]
     if _HANDLED.search(text):
-        return Lookalike(_place(page, line), "the refused allocation was caught; the program went on")
+        return Lookalike(place_of(page, line), "the refused allocation was caught; the program went on")
     figures = _figures(text)
     below = page.after(index, 2)[-1]
     code = _ERROR_CODE.match(below.text) if allocator == "torch" else None
@@ -210,7 +210,7 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         figures.setdefault("errno", int(code[1]))
     last = below if code is not None or "what():" in below.text else line
     return HostAllocation(
-        at=_place(page, line, last),
+        at=place_of(page, line, last),
         time=line.mark.time,
         process=process_of(line),
         allocator=allocator,
@@ -222,7 +222,7 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
 def _pinned(page: Page, line: Line, allocator: str) -> Read:
     figures = _figures(line.text)
     return PinnedAllocation(
-        at=_place(page, line),
+        at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
         allocator=allocator,
@@ -238,7 +238,7 @@ def _pin_thread(page: Page, index: int) -> Iterator[Read]:
     end = next((line for line in lines if _DRIVER_REFUSED.search(line.text)), None)
     if end is not None:
         first = lines[0]
-        at = _place(page, first, end)
+        at = place_of(page, first, end)
         yield PinnedAllocation(at=at, time=first.mark.time, process=process_of(first), allocator="cuda")
 
 
@@ -246,16 +246,16 @@ def _pin_frame(page: Page, index: int) -> Iterator[Read]:
     lines = page.after(index, MESSAGE_LINES)
     if not any(_MESSAGE.search(line.text) or _PIN_FRAME.search(line.text) for line in lines[1:]):
         line = lines[0]
-        at = _place(page, line)
+        at = place_of(page, line)
         yield PinnedAllocation(at=at, time=line.mark.time, process=process_of(line), allocator="cuda", strength=1)
 
 
 def _compiler(page: Page, line: Line, text: str) -> Read:
     if _CRASHED.search(text):
-        return Lookalike(_place(page, line), "the compiler crashed; nobody killed it for memory")
+        return Lookalike(place_of(page, line), "the compiler crashed; nobody killed it for memory")
     figures = _figures(text)
     return CompilerKill(
-        at=_place(page, line),
+        at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
         program=figures.get("program"),
@@ -294,10 +294,6 @@ _READERS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
     "dtype": lambda text: {"dtype": text},
     "program": lambda text: {"program": text.strip("'")},
 }
-
-
-def _place(page: Page, first: Line, last: Line | None = None) -> Place:
-    return Place(page.file, first.number, (last or first).end, first.raw)
 
 
 _TRIGGERS: Final = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, usage
+from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -141,8 +142,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if _HARMLESS.search(text):
         return
     mark = line.mark
-    place = Place(page.file, line.number, line.end, line.raw)
-    process = Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip)
+    place = place_of(page, line)
+    process = process_of(line)
     if _DUMP_SUM in text:
         yield from _dump_alone(page, index, place, process)
         return

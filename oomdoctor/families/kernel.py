@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, threshold, usage
+from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import bytes_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -135,7 +136,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _SYSTEMD.search(text):
         yield _systemd(page, index)
     elif _FRAGMENTED.search(text):
-        at = _place(page, page.lines[index])
+        at = place_of(page, page.lines[index])
         yield Lookalike(at, "the kernel found no contiguous pages for a driver; nobody was killed for memory")
     elif _tells_of_a_kill(text) and not _reaped_before(page, index):
         yield _kernel(page, index)
@@ -175,7 +176,7 @@ def _kernel(page: Page, index: int) -> KernelKill:
         figures["pool"] = "cgroup"
     victim = Process(pid=figures.pop("pid", None), name=figures.pop("name", None), node=lines[0].mark.ip)
     return KernelKill(
-        at=_place(page, lines[0], lines[-1]),
+        at=place_of(page, lines[0], lines[-1]),
         time=lines[0].mark.time,
         process=victim,
         tasks=_biggest(rows, page_bytes),
@@ -333,7 +334,7 @@ def _oomd(page: Page, index: int) -> UserspaceKill:
     limit = values.get("oomd_limit") or pressure[1:]
     memory, swap = values.get("oomd_memory", ()), values.get("oomd_swap", ())
     return UserspaceKill(
-        at=_place(page, first),
+        at=place_of(page, first),
         time=first.mark.time,
         killer="systemd-oomd",
         unit=values["oomd_unit"][0] if values.get("oomd_unit") else None,
@@ -352,7 +353,7 @@ def _earlyoom(page: Page, index: int) -> UserspaceKill:
     values = {**_values(above), **_values(first.text)}
     sent = values.get("signal", ())
     return UserspaceKill(
-        at=_place(page, first),
+        at=place_of(page, first),
         time=first.mark.time,
         process=Process(pid=_whole(values.get("early_victim", ())), name=_unquoted(values.get("early_name", ()))),
         killer="earlyoom",
@@ -370,7 +371,7 @@ def _systemd(page: Page, index: int) -> UserspaceKill:
         if unit and f"{unit}: " in line.text and _SYSTEMD.search(line.text):
             last = line
     return UserspaceKill(
-        at=_place(page, first, last), time=first.mark.time, killer="systemd", strength=2, unit=unit or None
+        at=place_of(page, first, last), time=first.mark.time, killer="systemd", strength=2, unit=unit or None
     )
 
 
@@ -392,10 +393,6 @@ def _whole(values: tuple[str, ...]) -> int | None:
 
 def _unquoted(values: tuple[str, ...]) -> str | None:
     return values[0].strip('"') if values else None
-
-
-def _place(page: Page, first: Line, last: Line | None = None) -> Place:
-    return Place(page.file, first.number, (last or first).end, first.raw)
 
 
 FAMILY = Family(

@@ -14,8 +14,8 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained, told
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
-from oomdoctor.families.sentences import process_of
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
+from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -163,7 +163,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif "TerminatedWorkerError" in text:
         yield from _joblib(page, index)
     elif '"OOMKilled": false' in text or '"OOMKilled":false' in text:
-        yield Lookalike(_place(page, page.lines[index]), "the engine saw no out-of-memory kill of the container")
+        yield Lookalike(place_of(page, page.lines[index]), "the engine saw no out-of-memory kill of the container")
     elif "SignalException" in text or "death signal, shutting down" in text or "CANCELLED AT" in text:
         yield from _stopped(page, index, text)
     else:
@@ -234,7 +234,7 @@ def _signal_named(text: str) -> str | None:
 def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines: Sequence[Line]) -> Iterator[Read]:
     """What a death by this signal or with this code is: a kill, a lookalike, a rank that failed, or nothing."""
     first = lines[0]
-    at = _place(page, first, lines[-1])
+    at = place_of(page, first, lines[-1])
     signal = figures.get("signal")
     why = _NOT_MEMORY.get(signal or "")
     if why is not None:
@@ -350,7 +350,7 @@ def _pool(page: Page, index: int, text: str) -> Iterator[Read]:
 def _vanished(page: Page, index: int, reporter: str) -> Iterator[Read]:
     """A process is gone, and the report does not even know of which signal."""
     first = page.lines[index]
-    at = _place(page, first)
+    at = place_of(page, first)
     if reason := explained(page, index):
         yield Lookalike(at, f"a process ended, but {reason}")
         return
@@ -364,14 +364,14 @@ def _joblib(page: Page, index: int) -> Iterator[Read]:
         return
     position = next((n for n, line in enumerate(lines) if "The exit codes of the workers are" in line.text), None)
     if position is None:
-        at = _place(page, lines[0])
+        at = place_of(page, lines[0])
         yield Kill(at=at, time=lines[0].mark.time, process=process_of(lines[0]), reporter="joblib")
         return
     codes = lines[position].text[:CHARACTERS]
     signal = SIGKILL if "SIGKILL" in codes else _signal_named(codes)
     if signal is None:
         why = "joblib speaks of memory whenever a worker dies; the exit codes tell of no kill"
-        yield Lookalike(_place(page, lines[0], lines[position]), why)
+        yield Lookalike(place_of(page, lines[0], lines[position]), why)
         return
     yield from _death(page, index, "joblib", {"signal": signal}, lines[: position + 1])
 
@@ -380,11 +380,7 @@ def _stopped(page: Page, index: int, text: str) -> Iterator[Read]:
     """A launcher that was told to stop, and Slurm's cancellations that name their reason."""
     reason = told(text)
     if reason is not None:
-        yield Lookalike(_place(page, page.lines[index]), reason)
-
-
-def _place(page: Page, first: Line, last: Line | None = None) -> Place:
-    return Place(page.file, first.number, (last or first).end, first.raw)
+        yield Lookalike(place_of(page, page.lines[index]), reason)
 
 
 FAMILY = Family(

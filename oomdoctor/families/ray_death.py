@@ -13,7 +13,8 @@ from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
+from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -126,13 +127,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _signal(page: Page, index: int, signal: str) -> Iterator[Read]:
     line = page.lines[index]
-    at = Place(page.file, line.number, line.end, line.raw)
+    at = place_of(page, line)
     if signal == "SIGBUS":
         shared = any(_SHARED_MEMORY.search(near.text) for near in _near(page, index))
         yield FatalSignal(
             at=at,
             time=line.mark.time,
-            process=Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip),
+            process=process_of(line),
             strength=2 if shared else 1,
             shared_memory=True if shared else None,
         )
@@ -148,7 +149,7 @@ def _node_death(page: Page, line: Line) -> NodeDeath:
     found = _clauses(line.text)
     ip = _value(found, "ip")
     return NodeDeath(
-        at=Place(page.file, line.number, line.end, line.raw),
+        at=place_of(page, line),
         time=line.mark.time,
         process=Process(node=ip or line.mark.ip),
         # In the logs of Ray's own agents this is how every session ends.
@@ -163,7 +164,7 @@ def _death(page: Page, index: int) -> Read:
     lines = _block(page, index)
     found = _clauses(" \n".join(line.text for line in lines))
     first = lines[0]
-    at = Place(page.file, first.number, lines[-1].end, first.raw)
+    at = place_of(page, first, lines[-1])
     why = next((_EXPLAINED[name] for name in found if name in _EXPLAINED), None)
     code = _number(_value(found, "exit_code"))
     if why is None and code is not None and 0 <= code < 128:

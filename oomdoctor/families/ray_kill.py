@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, threshold, usage
+from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import call_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -245,7 +246,7 @@ def _kill(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
     mark = lines[0].mark
     generation = found.generation(head)
     return NodeOutOfMemory(
-        at=Place(page.file, lines[0].number, lines[-1].end, lines[0].raw),
+        at=place_of(page, lines[0], lines[-1]),
         time=mark.time,
         process=Process(pid=first.pid, name=first.name, node=found.ip or found.node_id or mark.ip),
         strength=3 if proves else 2,
@@ -472,7 +473,7 @@ def _table(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
     rows = _rows("\n".join(line.text for line in lines))
     headed = _HEADER.search(first.text) is not None
     return NodeOutOfMemory(
-        at=Place(page.file, first.number, lines[-1].end, first.raw),
+        at=place_of(page, first, lines[-1]),
         time=first.mark.time,
         process=Process(node=first.mark.ip),
         rows=rows,
@@ -487,7 +488,7 @@ def _table(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
 def _short(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     found = dict(_clauses(_sentence(page, index)[:2000]))
-    at = Place(page.file, line.number, line.end, line.raw)
+    at = place_of(page, line)
     node = found.get("node_ip", ())
     process = Process(node=node[0] if node else line.mark.ip)
     if "count" in found:
@@ -533,7 +534,7 @@ def _without_its_words(page: Page, index: int) -> Iterator[Read]:
     if any(_HEAD.search(below.text) for below in page.after(index, BLOCK_LINES)[1:]):
         return
     yield NodeOutOfMemory(
-        at=Place(page.file, line.number, line.end, line.raw),
+        at=place_of(page, line),
         time=line.mark.time,
         process=Process(node=line.mark.ip),
         strength=2,

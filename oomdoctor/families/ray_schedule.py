@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
+from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -172,7 +173,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
     if key is None:
         yield from _counted(page, index)
         return
-    at = Place(page.file, line.number, line.end, line.raw)
+    at = place_of(page, line)
     state = _STATES[key]
     if state in _MAY_END and key not in _REFUSED and _served(page, index):
         yield Lookalike(at, "a request that waited and was served: work goes on behind it")
@@ -207,7 +208,7 @@ def _counted(page: Page, index: int) -> Iterator[Read]:
         return
     unit = (counted["unit"] or "GPU").upper()
     yield Unschedulable(
-        at=Place(page.file, line.number, line.end, line.raw),
+        at=place_of(page, line),
         time=line.mark.time,
         process=Process(pid=line.mark.pid, name=line.mark.name, node=line.mark.ip),
         state="infeasible",
@@ -368,14 +369,12 @@ def _status(page: Page, index: int) -> Iterator[Read]:
     first = lines[0]
     if not total:
         return
-    yield ClusterStatus(
-        at=Place(page.file, first.number, lines[-1].end, first.raw), time=first.mark.time, used=used, total=total
-    )
+    yield ClusterStatus(at=place_of(page, first, lines[-1]), time=first.mark.time, used=used, total=total)
     for line, amounts, count in demands:
         never = any(amount * (count or 1) > total.get(name, 0.0) for name, amount in amounts.items())
         scattered = not never and _scattered(lines, amounts, used, total)
         yield Unschedulable(
-            at=Place(page.file, line.number, line.end, line.raw),
+            at=place_of(page, line),
             time=first.mark.time,
             role="root" if never or scattered else "context",
             strength=3 if never else 2 if scattered else 0,
@@ -430,7 +429,7 @@ def _started(page: Page, index: int) -> Iterator[Read]:
         return
     first = lines[0]
     yield ClusterStarted(
-        at=Place(page.file, first.number, lines[-1].end, first.raw),
+        at=place_of(page, first, lines[-1]),
         time=first.mark.time,
         head=True if "--head" in text else None,
         **told,

@@ -13,6 +13,7 @@ from typing import Final
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role, threshold, usage
+from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import caller
 from oomdoctor.families.surroundings import frames
 from oomdoctor.patterns import late
@@ -198,7 +199,7 @@ class _About:
 
 def _about(page: Page, index: int, lines: list[Line]) -> _About:
     first = lines[0]
-    return _About(Place(page.file, first.number, lines[-1].end, first.raw), first.mark.time, caller(page, index))
+    return _About(place_of(page, first, lines[-1]), first.mark.time, caller(page, index))
 
 
 def _refusal(found: _Found, about: _About) -> Event | None:

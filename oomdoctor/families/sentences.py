@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any
 
 from oomdoctor import grammars
-from oomdoctor.families.event import Event, Place, Process, Read
+from oomdoctor.families.event import Event, Read
+from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -64,7 +65,7 @@ def event_of(page: Page, index: int, sentence: Sentence, grammar: str, known: Ma
     first = lines[0]
     gpu = figures.pop("gpu", None)
     return sentence.event(
-        at=Place(page.file, first.number, lines[last - 1].end, first.raw),
+        at=place_of(page, first, lines[last - 1]),
         time=first.mark.time,
         process=process_of(first, gpu),
         **{**sentence.fixed, **figures},
@@ -86,11 +87,6 @@ def _figures(texts: list[str], sentence: Sentence, grammar: str, known: Mapping[
 @cache
 def _names(kind: Any) -> frozenset[str]:
     return frozenset({"gpu", *(f.name for f in fields(kind))})
-
-
-def process_of(line: Line, gpu: int | None = None) -> Process:
-    """Who wrote the line, as its decorations say."""
-    return Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip, gpu=gpu)
 
 
 def is_source(text: str, head: str) -> bool:

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Place, Read, Role, threshold, usage
-from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, process_of, reader, values
+from oomdoctor.families.event import Event, Lookalike, Read, Role, threshold, usage
+from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
+from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, reader, values
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 from oomdoctor.units import DECIMAL, GIB, size
-
-KILLED = (-9, 137)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +228,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     why = next((why for words, why in _LOOKALIKES if words in line.text), None)
     if why:
-        yield Lookalike(Place(page.file, line.number, line.end, line.raw), why)
+        yield Lookalike(place_of(page, line), why)
 
 
 def _raised(page: Page, index: int) -> Iterator[Read]:
@@ -238,9 +237,7 @@ def _raised(page: Page, index: int) -> Iterator[Read]:
     if len(lines) > 1 and lines[1].text.strip().startswith("raise RuntimeError"):
         line = lines[1]
         batch = "prefill" if "extend" in lines[0].text or "in alloc_token_slots" in lines[0].text else "decode"
-        yield PoolExhausted(
-            at=Place(page.file, line.number, line.end, line.raw), process=process_of(line), strength=2, batch=batch
-        )
+        yield PoolExhausted(at=place_of(page, line), process=process_of(line), strength=2, batch=batch)
 
 
 def _judged(found: Read, text: str, level: str | None) -> Iterator[Read]:
@@ -250,7 +247,7 @@ def _judged(found: Read, text: str, level: str | None) -> Iterator[Read]:
         yield Lookalike(found.at, "a larger pool was asked for than fits; the engine takes the one that fits")
     elif isinstance(found, UnbalancedCards) and level == "WARNING":
         yield Lookalike(found.at, "a warning: the engine goes on with unequal cards")
-    elif isinstance(found, SchedulerFailed) and found.exit_code in KILLED:
+    elif isinstance(found, SchedulerFailed) and found.exit_code in SIGKILL_CODES:
         # The scheduler wrote nothing of its own, so this is the first that is heard of its death.
         yield replace(found, role="root", strength=1, pool="host_ram")
     else:

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Read, Role
-from oomdoctor.families.sentences import Sentence, count_of, process_of, reader, values
+from oomdoctor.families.event import Event, Read, Role
+from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
+from oomdoctor.families.sentences import Sentence, count_of, reader, values
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
-
-KILLED = (-9, 137)  # SIGKILL, as Python and as a shell count it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class EngineFailed(Event):
     @property
     def killed(self) -> bool:
         """Whether the process that ended was killed with SIGKILL, which no exception of its own explains."""
-        return self.exit_code in KILLED or any(process.exit_code in KILLED for process in self.failed)
+        return self.exit_code in SIGKILL_CODES or any(process.exit_code in SIGKILL_CODES for process in self.failed)
 
 
 _PROCESS = late(r"'([\w.\-]{1,60})': (-?\d{1,4}|None)")
@@ -98,7 +97,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     if _ENDED.match(line.text.strip()):
         yield EngineFailed(
-            at=Place(page.file, line.number, line.end, line.raw),
+            at=place_of(page, line),
             time=line.mark.time,
             process=process_of(line),
             said="engine-core-exception",

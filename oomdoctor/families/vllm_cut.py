@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Read
-from oomdoctor.families.sentences import process_of
+from oomdoctor.families.event import Event, Read
+from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -72,7 +72,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         said.pop()
     if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(text) for text in said):
         yield CutTraceback(
-            at=Place(page.file, line.number, line.end, line.raw),
+            at=place_of(page, line),
             time=line.mark.time,
             process=process_of(line),
             stage=_STEPS[step[1]],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Place, Read, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Read, threshold, usage
+from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -230,7 +231,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     why = next((why for words, why in _LOOKALIKES if words in line.text), None)
     if why:
-        yield Lookalike(Place(page.file, line.number, line.end, line.raw), why)
+        yield Lookalike(place_of(page, line), why)
 
 
 FAMILY = Family(

@@ -185,12 +185,12 @@ class ContextBuilder:
         elif match := _MEMTOTAL.search(text):
             self._hardware.setdefault("ram_bytes", int(match[1]) * KIB)
         elif match := _DEEPSPEED_PERCENT.search(text):
-            self._hardware["ram_used_percent"] = float(match[1])
+            self._hardware["ram_used_fraction"] = round(float(match[1]) / 100, 6)
         elif match := _TUNE.search(text):
             self._hardware["ram_used_bytes"] = size(match[1], "gib")
             self._hardware["ram_bytes"] = size(match[2], "gib")
         elif match := _RLLIB_PERCENT.search(text):
-            self._hardware["ram_used_percent"] = float(match[1])
+            self._hardware["ram_used_fraction"] = round(float(match[1]) / 100, 6)
         elif match := _WEBUI.match(text):
             for what, number in zip(("free", "used", "total"), match.groups()[1:], strict=True):
                 name = f"{match[1]}_bytes" if what == "total" else f"{match[1]}_{what}_bytes"

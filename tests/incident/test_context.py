@@ -340,7 +340,7 @@ def test_who_writes() -> None:
 
 
 def test_what_monitors_print_of_the_machine() -> None:
-    assert context("CPU Virtual Memory:  used = 5.17 GB, percent = 10.3%").hardware == {"ram_used_percent": 10.3}
+    assert context("CPU Virtual Memory:  used = 5.17 GB, percent = 10.3%").hardware == {"ram_used_fraction": 0.103}
     webui = context("ram: free:16.00 used:15.50 total:31.50\ngpu: free:1.00 used:2.00 total:3.00\n").hardware
     assert webui["ram_bytes"] == round(31.5 * 1024**3)
     assert webui["gpu_free_bytes"] == 1024**3
