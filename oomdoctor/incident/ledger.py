@@ -11,15 +11,16 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import MemoryProfile
 from oomdoctor.incident.card import Card, card_of
-from oomdoctor.incident.model import Basis, Ledger, LedgerRow
+from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.incident.roles import short_name
-from oomdoctor.units import MIB
+from oomdoctor.units import MIB, show
 
 # Figures with two decimals leave some MiB open between them.
 LEAST_SHOWN: Final = 64 * MIB
 # As many processes of a node get a row of their own; the rest of the table shares one.
 PROCESSES_SHOWN: Final = 5
 SMALLER: Final = "smaller processes of the table"  # that row's name, behind their number
+SUMMANDS_SHOWN: Final = 4  # in the formula of a sum
 
 
 def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
@@ -49,16 +50,16 @@ def _node(event: NodeOutOfMemory) -> Ledger:
     rows = [_process(name, members, line) for name, members in _by_name(event.rows)[:PROCESSES_SHOWN]]
     rest = [row for _, members in _by_name(event.rows)[PROCESSES_SHOWN:] for row in members]
     if rest:
-        rows.append(LedgerRow(f"{len(rest)} {SMALLER}", _sum(rest), "derived", line))
+        rows.append(_total(f"{len(rest)} {SMALLER}", [row.bytes or 0 for row in rest], line))
     if event.object_store_bytes:
         rows.append(LedgerRow("object store", event.object_store_bytes, "printed", line))
     if event.used_bytes is not None:
         shown = sum(row.bytes or 0 for row in rows)
         if event.used_bytes > shown:
-            what = "in use, in no row of the table" if rows else "in use"
-            rows.append(LedgerRow(what, event.used_bytes - shown, "derived" if rows else "printed", line))
+            elsewhere = _rest("in use, in no row of the table", line, event.used_bytes, shown)
+            rows.append(elsewhere if rows else LedgerRow("in use", event.used_bytes, "printed", line))
         if event.total_bytes is not None:
-            rows.append(LedgerRow("free", event.total_bytes - event.used_bytes, "derived", line))
+            rows.append(_rest("free", line, event.total_bytes, event.used_bytes))
     return Ledger(
         "host_ram", f"node {event.process.node or event.node_id or ''}".strip(), event.total_bytes, tuple(rows)
     )
@@ -75,7 +76,21 @@ def _by_name(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 def _process(name: str, members: Sequence[Row], line: int) -> LedgerRow:
     if len(members) == 1:
         return LedgerRow(f"{name} (pid {members[0].pid})", members[0].bytes, "printed", line)
-    return LedgerRow(f"{len(members)} x {name}", _sum(members), "derived", line)
+    return _total(f"{len(members)} x {name}", [row.bytes or 0 for row in members], line)
+
+
+def _total(what: str, sizes: Sequence[int], line: int) -> LedgerRow:
+    """Several printed sizes together."""
+    shown = " + ".join(show(size) for size in sizes[:SUMMANDS_SHOWN])
+    more = f" + {len(sizes) - SUMMANDS_SHOWN} smaller" if len(sizes) > SUMMANDS_SHOWN else ""
+    return LedgerRow(what, sum(sizes), "derived", line, f"{shown}{more} = {show(sum(sizes))}")
+
+
+def _rest(what: str, line: int, whole: int, *parts: int | None) -> LedgerRow:
+    """What is left of a printed size; figures with two decimals may leave a little less than nothing."""
+    left = max(whole - sum(part or 0 for part in parts), 0)
+    formula = " - ".join(show(size) for size in (whole, *(part for part in parts if part)))
+    return LedgerRow(what, left, "derived", line, f"{formula} = {show(left)}")
 
 
 def _sum(rows: Sequence[Row]) -> int:
@@ -95,21 +110,24 @@ def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
     line = event.at.line
     for process in card.others:
         yield LedgerRow(f"process {process.pid}", process.bytes, "printed", line)
+    used, own = card.used_bytes or 0, card.own_bytes
     if card.unaccounted_bytes is not None and card.unaccounted_bytes > LEAST_SHOWN:
-        yield LedgerRow("processes the driver does not list", card.unaccounted_bytes, "derived", line)
-    if card.non_torch_bytes is not None:
-        yield LedgerRow("this process outside PyTorch", card.non_torch_bytes, "derived", line)
+        yield _rest("processes the driver does not list", line, used, own, card.others_bytes)
+    if card.non_torch_bytes is not None and own is not None:
+        yield _rest("this process outside PyTorch", line, own, card.reserved_bytes)
     elif card.own_bytes is not None:
         yield LedgerRow("this process", card.own_bytes, "printed", line)
     elif card.others_bytes is None and card.beyond_bytes is not None:
-        yield LedgerRow("outside PyTorch, and other processes", card.beyond_bytes, "derived", line)
+        yield _rest("outside PyTorch, and other processes", line, used, card.reserved_bytes)
     if event.private_pools_bytes:
         yield LedgerRow("private pools (CUDA graphs)", event.private_pools_bytes, "printed", line)
-        yield LedgerRow("live tensors", card.live_bytes, "derived", line)
+        yield _rest("live tensors", line, event.allocated_bytes or 0, event.private_pools_bytes)
     else:
         yield LedgerRow("live tensors", card.live_bytes, "printed", line)
-    basis: Basis = "printed" if event.unallocated_bytes is not None else "derived"
-    yield LedgerRow("reserved but unallocated", card.unallocated_bytes, basis, line)
+    if event.reserved_bytes is None:
+        yield LedgerRow("reserved but unallocated", card.unallocated_bytes, "printed", line)
+    elif card.unallocated_bytes is not None:
+        yield _rest("reserved but unallocated", line, event.reserved_bytes, event.allocated_bytes)
 
 
 def _card_name(event: Event) -> str:
@@ -137,17 +155,15 @@ def _engine(event: MemoryProfile) -> Ledger:
     )
     rows = [LedgerRow(what, size, "printed", line) for what, size in parts if size is not None]
     if event.requested_bytes is not None and event.total_bytes is not None:
-        left = event.total_bytes - event.requested_bytes
-        rows.append(LedgerRow("outside the engine's share", left, "derived", line))
+        rows.append(_rest("outside the engine's share", line, event.total_bytes, event.requested_bytes))
     return Ledger("gpu", f"{_card_name(event)}, as the engine planned it", event.total_bytes, tuple(rows))
 
 
 def _start(event: NotEnoughFree) -> Ledger:
     rows = []
     if event.free_bytes is not None and event.total_bytes is not None:
-        held = event.total_bytes - event.free_bytes
         rows = [
-            LedgerRow("in use before the engine started", held, "derived", event.at.line),
+            _rest("in use before the engine started", event.at.line, event.total_bytes, event.free_bytes),
             LedgerRow("free", event.free_bytes, "printed", event.at.line),
         ]
     return Ledger("gpu", _card_name(event), event.total_bytes, tuple(rows))

@@ -58,6 +58,7 @@ class LedgerRow:
     bytes: int | None
     basis: Basis
     line: int | None = None
+    derivation: str | None = None  # the formula with its figures, where it is not printed itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def _ledger(crash: Crash) -> list[Ledger]:
             ledger.pool,
             ledger.device,
             ledger.total_bytes,
-            tuple(LedgerRow(row.what, row.bytes, row.basis, row.line) for row in ledger.rows),
+            tuple(LedgerRow(row.what, row.bytes, row.basis, row.line, row.derivation) for row in ledger.rows),
             ledger.unexplained_bytes,
         )
         for ledger in crash.ledgers

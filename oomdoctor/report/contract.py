@@ -59,6 +59,7 @@ class LedgerRow:
     bytes: int | None
     basis: str
     line: int | None
+    derivation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
