@@ -49,7 +49,8 @@ def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
             f"free memory went from {show(disturbed.initial_free_bytes)} to {show(disturbed.current_free_bytes)} "
             "instead of down"
         )
-    return f"the memory in use went down by {show(freed)} instead of up"
+    before, after = disturbed.initial_used_bytes or 0, disturbed.current_used_bytes or 0
+    return f"the memory in use went down by {show(freed)}, from {show(before)} to {show(after)}, instead of up"
 
 
 CAUSE = Cause(

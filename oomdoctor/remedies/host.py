@@ -325,7 +325,7 @@ def _shm(now: int | None, needed: int, why: str) -> Proposal:
         action=f"Give the container {then} GiB of /dev/shm (or --ipc=host)",
         current=now,
         suggested=f"{then}g",
-        derivation=f"{why}, up to whole GiB = {then}",
+        derivation=f"{why}, up to whole GiB = {then} GiB",
         snippet=f"docker run --shm-size={then}g",
         setting="--shm-size",
     )

@@ -1,0 +1,181 @@
+"""No report holds a number that neither stands in the log nor follows from a formula that is shown beside it.
+
+Walked over every fixture. The log's numbers count in every unit and in the precision they are printed with; a
+number in a sentence of ours may also be our own words' (it stands in the source), what the formulas of the same report
+come to, or one step from two numbers of the same sentence ("46 MiB of 79.10 GiB are 0.1%").
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import oomdoctor
+
+ROOT = Path(__file__).parent.parent.parent
+LOGS = sorted(ROOT.glob("fixtures/*/*.log"))
+PAGES = (4096, 16384, 65536)  # kernel tables count them
+FACTORS = (1, 0.01, 100, *PAGES, *(base**n for base in (1000, 1024) for n in (1, 2, 3, 4)))
+BINARY = {f"{letter}{rest}": 1024**n for n, letter in enumerate("KMGT", 1) for rest in ("iB", "i", "")}
+UNITS = {"bytes": 1, "%": 0.01, " B ": 1e9, **BINARY}
+COUNTED = 64  # whole numbers up to here may count things: ranks, rows, workers
+NUMBER = re.compile(r"(?<![\w.#])(\d[\d,]*(?:\.\d+)?)(?: ?(bytes|%|[KMGT](?:iB?)?\b)|( B )(?=parameters))?")
+IN_LOG = re.compile(r"\d[\d,]*(?:\.\d+)?|\d[\d.]*(?:,\d+)?")
+
+
+class Number(NamedTuple):
+    value: float
+    slack: float  # half of the last digit
+
+    def is_near(self, other: Number) -> bool:
+        return abs(self.value - other.value) <= self.slack + other.slack
+
+
+def number(text: str, factor: float = 1) -> Number:
+    plain = text.replace(",", "")
+    digits = len(plain.partition(".")[2])
+    return Number(float(plain) * factor, 0.51 * 10.0**-digits * factor)
+
+
+class Known:
+    """Numbers to look others up in."""
+
+    def __init__(self, numbers: Iterable[Number]) -> None:
+        self.sorted = sorted(numbers)
+        self.values = [one.value for one in self.sorted]
+        self.widest = max((one.slack / max(abs(one.value), 1) for one in self.sorted), default=0.0)
+
+    def holds(self, wanted: Number) -> bool:
+        reach = wanted.slack + max(abs(wanted.value), 1) * 1e-2 + 1
+        near = range(bisect_left(self.values, wanted.value - reach), bisect_right(self.values, wanted.value + reach))
+        return any(wanted.is_near(self.sorted[n]) for n in near)
+
+
+def of_log(text: str) -> Iterator[Number]:
+    for token in set(IN_LOG.findall(text)):
+        for plain in {token.replace(",", ""), token.replace(",", "."), token.rstrip(".,")}:
+            try:
+                one = number(plain)
+            except ValueError:
+                continue
+            yield from (Number(one.value * f, max(one.slack * f, 0.5 if f >= 1 else 0)) for f in FACTORS)
+
+
+def in_prose(text: str) -> list[Number]:
+    return [number(m[1].rstrip(","), UNITS.get(m[2] or m[3] or "", 1)) for m in NUMBER.finditer(text)]
+
+
+@cache
+def our_words() -> Known:
+    """The numbers that stand in the package's own strings and constants."""
+    found: list[Number] = []
+    for path in (ROOT / "oomdoctor").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.extend(in_prose(node.value))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+                found.append(Number(float(node.value), 0))
+    return Known(found)
+
+
+@cache
+def diagnosed(log: Path) -> dict[str, Any]:
+    report: dict[str, Any] = oomdoctor.diagnose(log).as_json()
+    return report
+
+
+def figures(value: Any, key: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from figures(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from figures(inner, key)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
+        yield key, value
+
+
+def sentences(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where a sentence stands, and the sentence."""
+    for incident in report["incidents"]:
+        for diagnosis in incident["diagnoses"]:
+            yield "explanation", diagnosis["explanation"]
+            yield from (("against", text) for text in diagnosis["against"])
+            for remedy in diagnosis["remedies"]:
+                yield "action", remedy["action"]
+                yield "cost", remedy["cost"]
+        yield from (("ruled out", one["why"]) for one in incident["ruled_out"])
+        yield from (("rejected", one["why"]) for one in incident["remedies_rejected"])
+    yield from (("lookalike", one["why"]) for one in report["lookalikes"])
+    yield from (("advice", one["why"]) for one in report["advice_rejected"])
+    yield from (("note", text) for text in report["notes"])
+
+
+def formulas(report: dict[str, Any]) -> Iterator[str]:
+    for incident in report["incidents"]:
+        for ledger in incident["ledger"]:
+            yield from (row["derivation"] for row in ledger["rows"] if row["derivation"])
+        for diagnosis in incident["diagnoses"]:
+            for remedy in diagnosis["remedies"]:
+                yield from (text for text in (remedy["derivation"], *remedy["assumes"]) if text)
+
+
+def one_step_from(numbers: list[Number]) -> Iterator[Number]:
+    """Differences, sums, products and shares of two numbers of one sentence; printed with one digit less or more."""
+    for a, b in permutations(numbers[:12], 2):
+        yield Number(a.value - b.value, a.slack + b.slack)
+        yield Number(a.value + b.value, a.slack + b.slack)
+        if b.value:
+            yield Number(a.value / b.value, abs(a.value / b.value) * 0.01)
+        yield Number(a.value * b.value, abs(a.value * b.value) * 0.01)
+
+
+def unexplained(text: str, known: Known, more: list[Number]) -> list[float]:
+    said = in_prose(text)
+    others = Known([*one_step_from(said), *more])
+    return [
+        one.value
+        for one in said
+        if not (one.value <= COUNTED and one.value == int(one.value) and one.slack < 1)
+        and not known.holds(one)
+        and not our_words().holds(one)
+        and not others.holds(one)
+    ]
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
+def test_every_number_is_printed_or_derived(log: Path) -> None:
+    report = diagnosed(log)
+    known = Known(of_log(log.read_bytes().decode("utf-8", "replace")))
+    parts = [event[part] for event in report["events"] for part in ("process", "usage", "threshold", "fields")]
+    printed = [
+        (f"{row['what']} of the ledger", row["bytes"])
+        for incident in report["incidents"]
+        for ledger in incident["ledger"]
+        for row in ledger["rows"]
+        if row["basis"] == "printed" and row["bytes"]
+    ]
+    # Signs are words of their own in a log ("-9", "-0.66 GiB"), and sizes are whole bytes.
+    assert [(n, v) for n, v in (*figures(parts), *printed) if not known.holds(Number(abs(v), 1.0))] == []
+    shown = [one for text in formulas(report) for one in in_prose(text)]
+    wrong = {(where, text): bad for where, text in sentences(report) if (bad := unexplained(text, known, shown))}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
+def test_what_is_not_printed_shows_its_formula(log: Path) -> None:
+    report = diagnosed(log)
+    for incident in report["incidents"]:
+        for ledger in incident["ledger"]:
+            derived = [row for row in ledger["rows"] if row["basis"] == "derived"]
+            assert [row["what"] for row in derived if not row["derivation"]] == []
+            results = [(row, in_prose(row["derivation"])[-1]) for row in derived]
+            assert [row["what"] for row, result in results if not result.is_near(Number(row["bytes"], 1))] == []
