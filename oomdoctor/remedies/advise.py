@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.incident.engine_budget import version_of
 from oomdoctor.incident.model import Crash, Value
 from oomdoctor.remedies import Rejected, Remedy, device, engine, host, premises, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip
-from oomdoctor.remedies.spellings import Spelling, current, spelling, spelling_assumptions
+from oomdoctor.remedies.settings import Spelling, assumptions, current, excluded_by, missing, spelling
 
 _COMPUTE: Final[Mapping[str, Compute]] = {
     **engine.FUNCTIONS,
@@ -69,12 +70,15 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     if not premises.holds(knob.id, cause, crash):
         return None
-    wrong = _wrong_sign(knob, crash)
+    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash)
+    wrong = _wrong_sign(knob, crash, row)
     if wrong is not None:
         return Rejected(knob.id, wrong)
     if not _relieves(knob, crash.pool):
         return None
-    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash)
+    hindrance = excluded_by(row, crash.context) if row is not None else None
+    if row is not None and hindrance is not None:
+        return Rejected(knob.id, f"{row.setting} and {hindrance.name} (line {hindrance.line}) do not go together")
     case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
     compute = _COMPUTE.get(knob.id)
     answer = compute(case) if compute is not None else None
@@ -95,13 +99,18 @@ def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     return None
 
 
-def _wrong_sign(knob: Knob, crash: Crash) -> str | None:
+def _spends(knob: Knob, row: Spelling | None) -> tuple[str, ...]:
+    return knob.spends if row is None or row.spends is None else row.spends
+
+
+def _wrong_sign(knob: Knob, crash: Crash, row: Spelling | None = None) -> str | None:
     """Why the knob would make it worse, or is meant for the other memory."""
     pool = crash.pool
     spent = _RAM if pool in _RAM else {pool}
-    if pool == "scheduling" and pool in knob.spends:
+    spends = _spends(knob, row)
+    if pool == "scheduling" and pool in spends:
         return "it asks the cluster for more, which it does not have"
-    if spent & set(knob.spends):
+    if spent & set(spends):
         return f"it spends {_words(pool)}, which is what ran out"
     if pool in _HOST and not _relieves(knob, pool):
         return f"it relieves {_words(knob.relieves[0])}, and {_words(pool)} ran out"
@@ -130,6 +139,9 @@ def _plain(case: Case) -> Proposal | Refusal:
     if now is not None and (now.value is True if row.is_switch else _same(now.value, row.value)):
         return Refusal(f"{now.name} is {now.value} already (line {now.line})")
     value: Value = True if row.is_switch else row.value
+    default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
+    if now is None and _same(default, value):
+        return Refusal(f"{row.setting} is {default} already where nobody sets it")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Proposal(suggested=value, derivation="a usual value to begin with, not computed")
     return Proposal(suggested=value)
@@ -162,7 +174,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         derivation=answer.derivation,
         assumes=(*answer.assumes, *_assumed(row, inner, case.crash)),
         relieves=knob.relieves,
-        spends=knob.spends,
+        spends=_spends(knob, row),
         cost=answer.cost if answer.cost is not None else knob.cost,
         reference=answer.reference,
     )
@@ -179,7 +191,8 @@ def _assumed(row: Spelling | None, inner: bool, crash: Crash) -> tuple[str, ...]
         return ()
     if inner:
         return (f"{row.key} is passed on as an argument of the engine, where the framework has no option for it",)
-    return spelling_assumptions(row, crash.context)
+    needed = (f"it needs {need}, which the log does not show" for need in missing(row, crash.context))
+    return (*assumptions(row, crash.context), *needed)
 
 
 def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:

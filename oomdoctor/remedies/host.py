@@ -19,8 +19,8 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 from oomdoctor.remedies import arithmetic, engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.settings import spelling
 from oomdoctor.remedies.sizes import size_of_model
-from oomdoctor.remedies.spellings import spelling
 from oomdoctor.units import GIB, MIB, show, size
 
 # Switches that put GPU memory into host memory, by the names under which they are stated.

@@ -29,6 +29,9 @@ _RL_SETTINGS: Final = ("max_completion_length", "max_response_length", "generate
 _RL_STAGES: Final = frozenset({"rollout", "reward", "weight_sync"})
 _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
+_ENGINE_FAMILIES: Final = (
+    "vllm_", "sglang", "other_engines", "llama_cpp", "ollama", "tensorrt_llm", "tgi", "lmdeploy", "mlc",
+)  # fmt: skip
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
@@ -46,7 +49,7 @@ def runs_engine(cause: str, crash: Crash) -> bool:
     outer = (crash.context.frameworks.keys() & engine.COLOCATED.keys()) - _WITH_OR_WITHOUT
     at_it = in_engine(crash) and (crash.stage != "serving" or crash.root.process.role == "engine")
     stated = crash.setting(*KNOBS["lower-engine-reservation"].settings)
-    told = any(event.family.startswith(("vllm_", "sglang", "other_engines")) for event in crash.events)
+    told = any(event.family.startswith(_ENGINE_FAMILIES) for event in crash.events)
     sleeps = any(event.layer == "cumem" for event in crash.every(DeviceRefusal))  # the allocator of an engine's sleep
     by_name = named_engine(crash) or cause.startswith("vllm")
     return bool(outer) or at_it or told or sleeps or by_name or stated is not None

@@ -8,7 +8,7 @@ from typing import Final
 from oomdoctor.incident.model import Crash, Setting, Value
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.remedies.spellings import Spelling
+from oomdoctor.remedies.settings import Spelling
 
 _NAME: Final = late(r"[\w.\-]{1,120}")
 _SYNONYMS: Final = {"max_seq_len": "max_model_len"}  # what vLLM's dump calls it

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from oomdoctor.incident.model import Context, Setting, Value
-from oomdoctor.remedies import arithmetic, models
+from oomdoctor.remedies import arithmetic, models, settings
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.spellings import ROWS, current, dotted_openrlhf, spelling, spelling_assumptions
+from oomdoctor.remedies.settings import DATES, Spelling, assumptions, current, frameworks, rows, spelling, typed
 from oomdoctor.report.vocabulary import POOLS
 from oomdoctor.units import GIB
+
+ROWS = [row for framework in frameworks() for row in rows(framework) if row.knob != DATES]
 
 
 def context(*frameworks: str, **settings: Value) -> Context:
@@ -47,15 +50,52 @@ def test_what_moves_memory_to_the_host_spends_host_memory(knob: str) -> None:
 
 def test_every_row_is_of_a_known_knob_and_stands_once() -> None:
     assert {row.knob for row in ROWS} <= KNOBS.keys()
-    keys = [(row.knob, row.framework, row.template) for row in ROWS]
+    keys = [(row.knob, row.framework, row.write, row.versions) for row in ROWS]
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.knob}-{row.framework}")
-def test_a_row_names_its_setting_and_fills_its_template(row: object) -> None:
-    from oomdoctor.remedies.spellings import Spelling
+TYPES = {"float", "int", "bool", "str", "size", "switch"}
+RANGE = r"(?:(?:>=|<=|<|>|==)\d+(?:\.\d+){0,3} ?)+"
 
-    assert isinstance(row, Spelling)
+
+@pytest.mark.parametrize("framework", frameworks())
+def test_a_frameworks_file_is_well_formed(framework: str) -> None:
+    lines = (Path(settings.__file__).parent / f"{framework}.txt").read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(r"# \S.{1,60}: https://\S+", lines[0]), "the first line is its name and its address"
+    assert lines[1].startswith("# read: "), "the second line says what was read, and when"
+    head = next(n for n, line in enumerate(lines) if not line.startswith("#"))
+    assert [cell.strip() for cell in lines[head].split("|")] == list(settings.COLUMNS)
+    edges = [n for n, sign in enumerate(lines[head]) if sign == "|"]
+    for line in lines[head + 1 :]:
+        assert [n for n, sign in enumerate(line) if sign == "|"] == edges[: line.count("|")], f"not aligned: {line}"
+        assert len(line.split("|")) <= len(settings.COLUMNS), line
+        assert line == line.rstrip(" |"), "nothing behind the last cell"
+
+
+@pytest.mark.parametrize("framework", frameworks())
+def test_the_cells_of_a_row_mean_something(framework: str) -> None:
+    for row in rows(framework):
+        assert row.knob in {*KNOBS, DATES}, row
+        assert row.type in TYPES, row
+        assert row.takes_value or row.type != "float", row
+        assert not (row.is_switch and row.takes_value), row
+        assert re.fullmatch(f"(?:{RANGE})?", row.versions.text), row
+        assert row.versions.since < row.versions.before, row
+        for value, where in row.defaults:
+            assert value, row
+            assert re.fullmatch(f"(?:{RANGE})?", where.text), row
+        assert not row.set or typed(row.set, row.type) is not None, row
+        assert {*(row.spends or ())} <= POOLS.keys(), row
+        for need in row.needs:
+            assert "=" in need or rows(need) or need in KNOWN_FRAMEWORKS, row
+        assert all("=" in one for one in row.excludes), row
+
+
+KNOWN_FRAMEWORKS = {"fsdp", "deepspeed", "peft", "bitsandbytes"}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.knob}-{row.framework}")
+def test_a_row_names_its_setting_and_fills_its_template(row: Spelling) -> None:
     assert re.fullmatch(r"[-#\w.\[\]]+(?: ?[\w.]+)?", row.setting), row.setting
     snippet = row.snippet(row.value if row.value is not None else 7)
     assert snippet is not None
@@ -63,7 +103,7 @@ def test_a_row_names_its_setting_and_fills_its_template(row: object) -> None:
 
 
 def test_the_worked_examples_of_settings() -> None:
-    named = {row.template: row.setting for row in ROWS}
+    named = {row.write: row.setting for row in ROWS}
     assert named["--vllm_gpu_memory_utilization {}"] == "--vllm_gpu_memory_utilization"
     assert (
         named["actor_rollout_ref.rollout.gpu_memory_utilization={}"]
@@ -101,15 +141,17 @@ def test_openrlhf_in_both_spellings() -> None:
         row = spelling("lower-engine-reservation", asked)
         assert row is not None
         assert row.setting == spelled
-    assert not dotted_openrlhf(context("openrlhf"))
 
 
 def test_a_guess_at_the_version_is_named() -> None:
-    unknown, known = context("openrlhf"), context("openrlhf", vllm_num_engines=2)
-    row = spelling("lower-engine-reservation", unknown)
-    assert row is not None
-    assert spelling_assumptions(row, unknown)
-    assert not spelling_assumptions(row, known)
+    for asked, guessed in (
+        (context("openrlhf"), True),
+        (context("openrlhf==0.9.0"), False),
+        (context("openrlhf", vllm_num_engines=2), False),
+    ):
+        row = spelling("lower-engine-reservation", asked)
+        assert row is not None
+        assert bool(assumptions(row, asked)) is guessed
 
 
 def test_verl_keys_are_those_of_the_dump() -> None:

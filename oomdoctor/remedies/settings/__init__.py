@@ -1,0 +1,252 @@
+"""How a knob is spelled for a framework: one file per framework, one row per line.
+
+The columns of a row, separated by `|`; what is left empty says nothing:
+
+    knob      an id of knobs.txt, or `dates`: what stands under `write` is no knob, but a name that dates the log
+    write     the line to copy, `{}` where the value goes: a flag, a key, `export X={}`, a line of YAML or JSON
+    type      of the value: float, int, bool, str, size; `switch` for a flag that is there or is not
+    set       what to set, where the knob has one right value
+    default   what holds where nobody says: `0.9`, or by version `0.9 <0.20; 0.92 >=0.20`
+    versions  which releases know it: `>=0.5.8 <0.10.2`
+    needs     what has to be there beside it: another framework (`deepspeed`), or a setting (`enforce_eager=True`)
+    excludes  a setting that it does not go together with
+    spends    the pools that it spends here, where they are not the knob's; `none`
+    source    where upstream it was looked up: a file of its repository, a page, a release
+
+The rows of a file stand with the newest spelling first. Only what was looked up upstream goes in: a missing row is
+better than a guessed one. The first lines of a file say what was read, and when.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.records import dataclass
+from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.settings.versions import ALL, Versions, versions
+
+_HERE: Final = Path(__file__).parent
+COLUMNS: Final = ("knob", "write", "type", "set", "default", "versions", "needs", "excludes", "spends", "source")
+DATES: Final = "dates"
+# The same option serves both directions.
+_SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelling:
+    """One row of a framework's file."""
+
+    knob: str
+    framework: str
+    write: str
+    type: str = "str"
+    set: str = ""
+    defaults: tuple[tuple[str, Versions], ...] = ()
+    versions: Versions = ALL
+    needs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    spends: tuple[str, ...] | None = None  # None: what the knob spends
+    source: str = ""
+
+    @property
+    def setting(self) -> str:
+        """The option's name as it is written: "--zero_stage", "trainer.nnodes"."""
+        before = self.write.split("{")[0].split()
+        flags = [word for word in before if word.startswith("-")]
+        name = (flags[-1] if self.takes_value else flags[0]) if flags else before[-1 if self.is_export else 0]
+        return name.split("=")[0].strip("+:'\"")
+
+    @property
+    def key(self) -> str:
+        """The name under which the log's settings hold it."""
+        return self.setting.lstrip("-+").replace("-", "_")
+
+    @property
+    def form(self) -> str:
+        """What kind of line it is."""
+        if self.is_export:
+            return "env"
+        if self.write.startswith("-"):
+            return "flag"
+        if self.write.startswith('"'):
+            return "json"
+        return "yaml" if ": " in self.write else "key" if "={}" in self.write else "line"
+
+    @property
+    def is_export(self) -> bool:
+        return self.write.startswith("export ")
+
+    @property
+    def is_switch(self) -> bool:
+        """A flag that is there or is not."""
+        return self.type == "switch"
+
+    @property
+    def takes_value(self) -> bool:
+        return "{}" in self.write
+
+    @property
+    def value(self) -> Value:
+        """What to set, as the setting would be read."""
+        return typed(self.set, self.type)
+
+    def default(self, version: tuple[int, ...] | None) -> Value:
+        """What holds where nobody says; None where that is not known, or hangs on a version that is not."""
+        fitting = [text for text, where in self.defaults if version is not None and where.holds(version)]
+        only = [self.defaults[0][0]] if len(self.defaults) == 1 and self.defaults[0][1] == ALL else []
+        return typed((fitting or only or [""])[0], self.type)
+
+    def snippet(self, value: Value) -> str | None:
+        """What to copy; None where there is no value to put in."""
+        if not self.takes_value:
+            return self.write
+        if value is None:
+            return None
+        return self.write.replace("{}", self.set if self.set and value == self.value else _written(value))
+
+
+def _written(value: Value) -> str:
+    return shlex.quote(value) if isinstance(value, str) else str(value)
+
+
+def typed(text: str, kind: str) -> Value:
+    """The value as the log's settings would hold it."""
+    if not text or text == "null":
+        return None
+    if kind in ("bool", "switch"):
+        return text.lower() == "true"
+    if kind in ("int", "size") and re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if kind == "float" and re.fullmatch(r"-?[\d.]+", text):
+        return float(text)
+    return text[1:-1] if text[0] == text[-1] and text[0] in "'\"" else text
+
+
+# reading the files
+
+
+def frameworks() -> tuple[str, ...]:
+    """All frameworks that have a file, in order of their names."""
+    return tuple(sorted(path.stem for path in _HERE.glob("*.txt")))
+
+
+@cache
+def title(framework: str) -> str:
+    """What the framework calls itself: the first words of its file."""
+    path = _HERE / f"{framework}.txt"
+    first = path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""
+    return first.lstrip("# ").partition(":")[0] or framework
+
+
+@cache
+def rows(framework: str) -> tuple[Spelling, ...]:
+    """The rows of one framework's file; none where it has no file."""
+    if not re.fullmatch(r"[\w.-]{1,60}", framework) or not (_HERE / f"{framework}.txt").exists():
+        return ()
+    lines = (_HERE / f"{framework}.txt").read_text(encoding="utf-8").splitlines()
+    told = (line for line in lines if line.strip() and not line.startswith(("#", "knob ")))
+    return tuple(_row(framework, line) for line in told)
+
+
+def _row(framework: str, line: str) -> Spelling:
+    cells = dict(zip(COLUMNS, [cell.strip() for cell in line.split("|")], strict=False))
+    spends = cells.get("spends", "")
+    return Spelling(
+        knob=cells["knob"],
+        framework=framework,
+        write=cells["write"],
+        type=cells.get("type") or "str",
+        set=cells.get("set", ""),
+        defaults=tuple(_defaults(cells.get("default", ""))),
+        versions=versions(cells.get("versions", "")),
+        needs=_words(cells.get("needs", "")),
+        excludes=_words(cells.get("excludes", "")),
+        spends=None if not spends else () if spends == "none" else tuple(spends.split()),
+        source=cells.get("source", ""),
+    )
+
+
+def _defaults(text: str) -> Iterator[tuple[str, Versions]]:
+    for era in filter(None, (part.strip() for part in text.split(";"))):
+        value, _, where = era.partition(" ")
+        yield value, versions(where)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+# choosing
+
+
+def spelling(knob: str, context: Context, layer: str | None = None) -> Spelling | None:
+    """How the outermost framework of the log that owns the knob spells it."""
+    for framework in [layer] if layer else context.frameworks:
+        fitting = [row for row in _of_knob(knob, framework) if _is_there(row, context)]
+        fitting = [row for row in fitting if row.versions.overlaps(known_versions(framework, context))]
+        if fitting:
+            return next((row for row in fitting if row.key in context.settings), fitting[0])
+    return None
+
+
+def _of_knob(knob: str, framework: str) -> Iterable[Spelling]:
+    wanted = _SAME_AS.get(knob, knob)
+    return (row for row in rows(framework) if row.knob == wanted)
+
+
+def _is_there(row: Spelling, context: Context) -> bool:
+    """Whether the frameworks are there that the row stands on."""
+    return all(need in context.frameworks for need in row.needs if "=" not in need)
+
+
+def known_versions(framework: str, context: Context) -> Versions:
+    """The version that is printed, else those that know every name of the framework that the log shows."""
+    exact = Versions.exactly(context.frameworks.get(framework))
+    if exact is not None:
+        return exact
+    seen = {*context.settings, *context.processes}
+    narrowed = ALL
+    for row in rows(framework):
+        if row.versions != ALL and (row.key in seen or (row.knob == DATES and row.write in seen)):
+            narrowed = narrowed.both(row.versions) or narrowed
+    return narrowed
+
+
+def assumptions(row: Spelling, context: Context) -> tuple[str, ...]:
+    """What was taken for granted about the version when the row was picked."""
+    if row.versions.covers(known_versions(row.framework, context)):
+        return ()
+    return (f"{title(row.framework)} {row.versions} (the log does not say which version it is)",)
+
+
+def excluded_by(row: Spelling, context: Context) -> Setting | None:
+    """The setting of the log that the row does not go together with."""
+    return next((found for one in row.excludes if (found := _stated(one, context)) is not None), None)
+
+
+def missing(row: Spelling, context: Context) -> tuple[str, ...]:
+    """The settings that have to be there beside it and are not in the log."""
+    return tuple(need for need in row.needs if "=" in need and _stated(need, context) is None)
+
+
+def _stated(condition: str, context: Context) -> Setting | None:
+    name, _, wanted = condition.partition("=")
+    found = context.setting(name)
+    return found if found is not None and wanted.lower() in str(found.value).lower() else None
+
+
+def current(knob: str, row: Spelling | None, context: Context) -> Setting | None:
+    """What the log says the knob is set to now."""
+    if row is not None:
+        exact = context.settings.get(row.key)
+        if exact is not None:
+            return exact
+    names = (*([row.key] if row is not None else []), *KNOBS[knob].settings)
+    stated = (context.setting(name) for name in names)
+    return next((one for one in stated if one is not None and KNOBS[knob].is_meant(one.value)), None)

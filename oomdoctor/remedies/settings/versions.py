@@ -1,0 +1,67 @@
+"""Ranges of releases: ">=0.5.8 <0.10.2"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.incident.engine_budget import version_of
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+
+Version = tuple[int, ...]
+_BOUND: Final = late(r"(>=|<=|<|>|==)(\d+(?:\.\d+){0,3})")
+_ENDLESS: Final[Version] = (10**6,)
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """From one release (with it) to another (without it)."""
+
+    since: Version = ()
+    before: Version = _ENDLESS
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @classmethod
+    def exactly(cls, printed: str | None) -> Versions | None:
+        version = version_of(printed)
+        return None if version is None else cls(version, _after(version), printed or "")
+
+    def holds(self, version: Version) -> bool:
+        return self.since <= version < self.before
+
+    def overlaps(self, other: Versions) -> bool:
+        return self.since < other.before and other.since < self.before
+
+    def covers(self, other: Versions) -> bool:
+        return self.since <= other.since and other.before <= self.before
+
+    def both(self, other: Versions) -> Versions | None:
+        """What both hold; None where that is nothing."""
+        if not self.overlaps(other):
+            return None
+        return Versions(
+            max(self.since, other.since), min(self.before, other.before), f"{self.text} {other.text}".strip()
+        )
+
+
+ALL: Final = Versions()
+
+
+def versions(text: str) -> Versions:
+    """The range that a cell of a table states."""
+    since, before = ALL.since, ALL.before
+    for sign, number in _BOUND.findall(text):
+        bound = tuple(int(part) for part in number.split("."))
+        if sign in (">=", "==", ">"):
+            since = max(since, _after(bound) if sign == ">" else bound)
+        if sign in ("<", "<=", "=="):
+            before = min(before, bound if sign == "<" else _after(bound))
+    return Versions(since, before, text.strip())
+
+
+def _after(version: Version) -> Version:
+    """The bound that shuts a release in, with its post-releases: 0.7.1 and 0.7.1.post1, not 0.7.2."""
+    return (*version[:-1], version[-1] + 1)
