@@ -22,6 +22,8 @@ from oomdoctor.causes.gpu import (
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.ollama import Short
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, percent, show
@@ -45,6 +47,14 @@ INFERENCE_KNOBS = (
     "offload-parameters",
 )
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
+COMPUTE_KNOBS = (
+    "smaller-prefill",
+    "memory-efficient-attention",
+    "shorter-context",
+    "offload-parameters",
+    "quantize-kv-cache",
+    "quantize-weights",
+)
 COMPUTING = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
 # A driver that only hears of the failure, the frames every program starts with, and moves: no computation.
 _NOT_ITS_OWN = rf"{MOVE}|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
@@ -57,6 +67,8 @@ def judge(crash: Crash) -> Judgement | None:
         return None  # nothing was short
     if isinstance(root, ArrayOutOfMemory):
         return _array(root)
+    if isinstance(root, BufferRefused | Short) and root.what in ("compute", "pool"):
+        return _compute_buffer(root)
     where = _where(crash)
     if where is None:
         return _elsewhere(crash, root)
@@ -135,6 +147,19 @@ def _in_engine(crash: Crash, root: Event, where: str) -> Judgement:
         evidence=(root,),
         against=("an engine leaves little beside its own reservation",) if not profiling else (),
         knobs=INFERENCE_KNOBS if crash.stage == "serving" and not named_engine(crash) else ENGINE_KNOBS,
+    )
+
+
+def _compute_buffer(root: BufferRefused | Short) -> Finding:
+    """ggml reserves what the largest batch needs when it starts; its pool for conversions grows while it computes."""
+    size = f" of {show(root.tried_bytes)}" if root.tried_bytes else ""
+    what = f"The compute buffer{size}" if root.what == "compute" else "More memory for the pool of intermediate results"
+    return Finding(
+        weight=0.66,
+        why=f"{what} was refused, beside weights and KV cache that had found room. It grows with the batch of tokens "
+        "(-ub) and, without flash attention, with the context.",
+        evidence=(root,),
+        knobs=COMPUTE_KNOBS,
     )
 
 

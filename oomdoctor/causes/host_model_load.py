@@ -7,10 +7,14 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGKILL, Kill
+from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.ollama import Short
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 from oomdoctor.units import show
 
+# Where one process serves one model, there are no workers to take away.
+_ENGINE_KNOBS = ("smaller-model", "quantize-weights", "shorter-context", "more-host-memory", "low-memory-loading")
 _FRAMES = (
     r"\bfrom_pretrained\b|_load_pretrained_model|load_state_dict|torch\.load|safe_open|load_file|_load_state_dict_into"
     r"|safetensors|load_checkpoint\b|load_checkpoint_and_dispatch|weight_utils\.py|model_loader"
@@ -23,6 +27,10 @@ _BAR = late(r"\bLoading (?:\w{1,20} ){0,3}(?:shards|weights|components)[^|\n]{0,
 
 
 def judge(crash: Crash) -> Judgement | None:
+    if isinstance(crash.root, Short):
+        return _reckoned(crash.root)
+    if isinstance(crash.root, BufferRefused):
+        return _buffer(crash.root)
     kill = crash.first(KernelKill)
     frame = crash.in_trace(_FRAMES)
     line = crash.mentions(_LINES)
@@ -46,6 +54,32 @@ def judge(crash: Crash) -> Judgement | None:
             next_evidence=("free -h",),
         )
     return None
+
+
+def _reckoned(short: Short) -> Finding | None:
+    """Ollama adds up what the processor's part of the model needs before it starts."""
+    if short.pool != "host_ram" or short.needed_bytes is None or short.free_bytes is None:
+        return None
+    return Finding(
+        weight=0.94,
+        why=f"The part of the model that stays in host memory needs {show(short.needed_bytes)}, and "
+        f"{show(short.free_bytes)} are available.",
+        evidence=(short,),
+        knobs=_ENGINE_KNOBS,
+    )
+
+
+def _buffer(refused: BufferRefused) -> Finding | None:
+    if refused.pool != "host_ram" or refused.what not in ("weights", None):
+        return None
+    tried = refused.tried_bytes or refused.buffer_bytes
+    return Finding(
+        weight=0.85 if refused.what else 0.55,
+        why=f"Host memory{f' of {show(tried)}' if tried else ''} was refused for the weights that stay with the "
+        "processor.",
+        evidence=(refused,),
+        knobs=_ENGINE_KNOBS,
+    )
 
 
 def _killed(crash: Crash, kill: KernelKill, line: str | None) -> Judgement | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
+from oomdoctor.families.ollama import Short
 from oomdoctor.families.other_engines import EngineShort
 from oomdoctor.families.sglang import NoPool
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, SequencesExceedState
@@ -22,7 +24,15 @@ WITHOUT_A_LARGER_SHARE = (
 HEAVY_ACTIVATIONS = 0.2  # of the card: then the profiled batch is the first thing to make smaller
 
 
+# llama.cpp and Ollama allocate the cache for the whole context at once, behind the weights.
+BUFFER_KNOBS = ("shorter-context", "quantize-kv-cache", "fewer-sequences", "offload-parameters", "smaller-model")
+
+
 def judge(crash: Crash) -> Judgement | None:
+    if isinstance(crash.root, BufferRefused | Short):
+        return _buffer(crash, crash.root)
+    if crash.pool == "host_ram":
+        return None
     known = facts(crash)
     blocks = crash.first(NoCacheBlocks)
     if blocks is not None:
@@ -63,6 +73,22 @@ def judge(crash: Crash) -> Judgement | None:
             knobs=_knobs(known),
         )
     return None
+
+
+def _buffer(crash: Crash, refused: BufferRefused | Short) -> Finding | None:
+    if refused.what not in ("kv", "state"):
+        return None
+    tried = refused.tried_bytes
+    where = "host memory" if refused.pool == "host_ram" else "the card"
+    lengths = [plan.context_len for plan in crash.every(LoadPlan) if plan.context_len]
+    context = f" for a context of {lengths[-1]:,} tokens" if lengths else ""
+    return Finding(
+        weight=0.88,
+        why=f"The weights had found room; the KV cache{f' of {show(tried)}' if tried else ''}{context} was refused by "
+        f"{where}.",
+        evidence=(refused,),
+        knobs=BUFFER_KNOBS,
+    )
 
 
 def _no_pool(pool: NoPool) -> Finding:
@@ -117,7 +143,7 @@ def _knobs(known: EngineFacts) -> tuple[str, ...]:
 CAUSE = Cause(
     id="kv-cache-no-room",
     title="No room is left for the engine's KV cache",
-    pools=("kv_cache", "gpu"),
+    pools=("kv_cache", "gpu", "host_ram"),
     knobs=(
         "raise-engine-reservation",
         "smaller-prefill",

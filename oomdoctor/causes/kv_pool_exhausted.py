@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.llama_cpp import ContextFull
 from oomdoctor.families.sglang import PoolExhausted
 from oomdoctor.families.vllm_error import SwapSpaceExhausted
 from oomdoctor.families.vllm_pressure import Preemption
@@ -13,6 +14,15 @@ def judge(crash: Crash) -> Judgement | None:
     pool = crash.first(PoolExhausted)
     if pool is not None:
         return _of_tokens(pool)
+    full = crash.first(ContextFull)
+    if full is not None:
+        return Finding(
+            weight=0.88,
+            why="The KV cache is as long as the context (-c), for all sequences together, and it was full: not even one "
+            "token more could be decoded.",
+            evidence=(full,),
+            knobs=("fewer-sequences", "quantize-kv-cache", "shorter-context"),
+        )
     swapped = crash.first(SwapSpaceExhausted)
     if swapped is None:
         return None

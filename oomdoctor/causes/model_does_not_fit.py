@@ -18,8 +18,9 @@ from oomdoctor.causes.gpu import (
 )
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
-from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
+from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.incident.engine_facts import TRAINERS, facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
@@ -35,6 +36,7 @@ INFERENCE_KNOBS = (
     "shard-states",
     "mixed-precision",
 )
+_BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 BRIM = 0.99
 BEYOND = 0.2  # what an engine holds beside its share at most
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
@@ -46,8 +48,10 @@ def judge(crash: Crash) -> Judgement | None:
     root = crash.root
     if isinstance(root, ArrayOutOfMemory):
         return _program(root)
-    if isinstance(root, LibraryOutOfMemory) and root.library == "ggml":
-        return _buffer(root)
+    if isinstance(root, BufferRefused):
+        return _buffer(crash, root)
+    if isinstance(root, Short):
+        return _short(crash, root)
     if isinstance(root, DeviceRefusal) and root.layer == "dispatch":
         why = "The loader's plan left a part of the weights off the card: they do not fit, even as they are."
         return Finding(weight=0.9, why=why, evidence=(root,), stage="model_load")
@@ -146,14 +150,56 @@ def _program(root: ArrayOutOfMemory) -> Judgement | None:
     return Finding(weight=0.5, why=f"{words}, before anything runs.", evidence=(root,))
 
 
-def _buffer(root: LibraryOutOfMemory) -> Judgement:
-    tried = f"one buffer of {show(root.tried_bytes)}" if root.tried_bytes else "a buffer"
+def _buffer(crash: Crash, root: BufferRefused) -> Judgement:
+    """ggml puts the weights of a device into few large buffers, before the KV cache and the compute buffers."""
+    tried = root.tried_bytes or root.buffer_bytes
+    size = f" of {show(tried)}" if tried else ""
+    free = _free_of(crash, root.process.gpu)
+    there = f", with {show(free)} free when it started" if free is not None else ""
+    if root.what != "weights":
+        return Finding(
+            weight=0.45 if root.what else 0.6,
+            why=f"A buffer{size} was refused{there}: the model and what it needs beside the weights do not fit.",
+            evidence=(root,),
+            against=() if root.what is None else ("the weights themselves were not what was refused",),
+            knobs=_BUFFER_KNOBS,
+        )
+    decided = tried is not None and free is not None and tried > free
     return Finding(
-        weight=0.8,
-        why=f"The model's weights are put into {tried}, which the card refused.",
+        weight=0.92 if decided else 0.8,
+        why=f"The model's weights are put into a buffer{size}, which the card refused{there}.{_planned(crash, tried)}",
         evidence=(root,),
-        knobs=("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus"),
+        knobs=_BUFFER_KNOBS,
     )
+
+
+def _short(crash: Crash, root: Short) -> Judgement | None:
+    """Ollama or its runner refused."""
+    if root.what in ("kv", "compute"):
+        return None
+    size = f" of {show(root.tried_bytes)}" if root.tried_bytes else ""
+    if root.said == "layout":
+        why = "The layers that were asked for do not fit on the cards, in whatever order they are laid out."
+    else:
+        why = f"The runner's allocation{size} for the model was refused.{_planned(crash, root.tried_bytes)}"
+    return Finding(weight=0.8 if root.what else 0.66, why=why, evidence=(root,), knobs=_BUFFER_KNOBS)
+
+
+def _free_of(crash: Crash, gpu: int | None) -> int | None:
+    """What the loader found free on this card."""
+    plans = [plan for plan in crash.every(LoadPlan) if plan.pool == "gpu" and plan.free_bytes is not None]
+    return next((plan.free_bytes for plan in plans if gpu is not None and plan.process.gpu == gpu), None)
+
+
+def _planned(crash: Crash, tried: int | None) -> str:
+    """Ollama reckons before it starts the runner; the runner may need more than that."""
+    plan = crash.first(OffloadPlan)
+    if plan is None or plan.offloaded_layers is None or plan.layers is None:
+        return ""
+    words = f" Ollama had planned {plan.offloaded_layers} of {plan.layers} layers for the card"
+    if plan.partial_bytes is None or tried is None or tried <= plan.partial_bytes:
+        return f"{words}."
+    return f"{words} and reckoned with {show(plan.partial_bytes)}: its estimate is too low for this model."
 
 
 CAUSE = Cause(

@@ -8,7 +8,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, percent, show
 
-# Libraries that allocate for themselves; RMM, CuPy, ggml and bitsandbytes are the program's own allocators.
+# Libraries that allocate for themselves; RMM, CuPy and bitsandbytes are the program's own allocators.
 BESIDE = frozenset({"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL"})
 ORDINARY = 3 * GIB // 2  # context, NCCL and cuBLAS of an ordinary job
 SUSPICIOUS = 3 * GIB

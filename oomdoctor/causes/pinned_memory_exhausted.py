@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import PinnedAllocation
+from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
 
@@ -33,6 +34,16 @@ def _named(crash: Crash, refused: Event) -> Finding:
             pool="pinned",
             knobs=("raise-memlock", "fix-environment"),
             next_evidence=("ulimit -l",),
+        )
+    if isinstance(refused, BufferRefused):
+        return Finding(
+            weight=0.7,
+            why="No layer was put on the card, so what was refused is the page-locked host buffer through which the "
+            f"weights are copied: the driver uses the same words for it.{_platform(crash)}",
+            evidence=(refused,),
+            against=("the message does not say which memory it was",),
+            pool="pinned",
+            knobs=("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory"),
         )
     if refused.strength < 2:
         return Finding(

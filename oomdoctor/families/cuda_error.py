@@ -92,7 +92,7 @@ _REFUSALS = tuple(
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
 _SYCL = ("UR", "PI", "ZE")
 _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
-_OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml")
+_OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
 _ENDS = late(
@@ -110,6 +110,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if found is None or _OTHERS.search(text[:600]):
         return
     layer, match = found
+    if _of_ggml(page, index):
+        return
     if layer == "framework" and _told_below(page, index):
         return
     place = place_of(page, line)
@@ -134,6 +136,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         source=":".join(part for part in (groups.get("source"), groups.get("row")) if part) or None,
         exception=named[1] if (named := _EXCEPTION.match(text[: match.start() + 1])) else None,
     )
+
+
+def _of_ggml(page: Page, index: int) -> bool:
+    """ggml's check prints the device and its own function below the driver's words."""
+    return any("in function" in line.text and "ggml" in line.text for line in page.after(index, 2)[1:])
 
 
 def _device(match: re.Match[str]) -> str:

@@ -27,7 +27,7 @@ class LibraryOutOfMemory(Event):
     pool: str = "gpu"  # "pinned" where the library says so
     strength: int = 2
 
-    library: str  # cuBLAS, cuDNN, cuSOLVER, cuFFT, cuSPARSE, NCCL, RCCL, RMM, CuPy, bitsandbytes, ggml, ...
+    library: str  # cuBLAS, cuDNN, cuSOLVER, cuFFT, cuSPARSE, NCCL, RCCL, RMM, CuPy, bitsandbytes, ...
     status: str | None = None  # CUBLAS_STATUS_ALLOC_FAILED
     tried_bytes: int | None = usage()
     allocated_bytes: int | None = usage()
@@ -71,10 +71,6 @@ _OUT_OF_MEMORY = tuple(
         ("RMM", r"out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY"),
         ("CuPy", _CUPY),
         ("bitsandbytes", r"^\W{0,4}Error out of memory at line \d{1,6} in file"),
-        ("ggml", r"allocating (?P<tried_mib>[\d.]{1,20}) MiB on device \d{1,3}: \w{3,4}Malloc failed: out of memory"),
-        ("ggml", r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory"),  # 2023
-        ("ggml", rf"alloc_tensor_range: failed to allocate (?:CUDA|ROCm)\d{{1,2}} buffer of size (?P<tried>{_NUMBER})"),
-        ("ggml", rf"ggml_vulkan: Device memory allocation of size (?P<tried>{_NUMBER}) failed"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
         (
@@ -100,17 +96,11 @@ _HARMLESS = tuple(
         (r"NCCL INFO .{0,400}out of memory", "an INFO line: NCCL tries another way"),
         (r"Skipping tactic .{0,200}insufficient memory", "TensorRT tries a tactic and takes another one"),
         (r"Plan failed with a cudnnException", "cuDNN tries a plan and takes another one"),
-        (
-            r"failed to allocate [\d.]{1,20} MiB of pinned memory: out of memory",
-            "page-locked memory was refused; ordinary memory is taken instead",
-        ),
     )
 )
 # "host:pid:thread [card] "
 _NCCL_WRITER = late(r"\s{0,4}[\w.-]{1,200}:(\d{1,9}):\d{1,9} \[(\d{1,3})\] ")
-_GOES_ON = late(r"(?i)\bretrying|\bfalling back")
 _ASSERTED = late(r"device-side assert|: block: \[\d{1,9},\d{1,9},\d{1,9}\], thread: .{0,60}Assertion `")
-_GOES_ON_LINES = 12
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -124,7 +114,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    why = echo(text[: match.end()], text) or _another_way(library, page, index)
+    why = echo(text[: match.end()], text)
     if failure is None and _asserted(page, index):
         why = "what a failed check on the device leaves behind, not a lack of memory"
     if why:
@@ -151,17 +141,9 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
     for name in ("tried", "allocated", "limit"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
-    if "tried_mib" in found:
-        stated["tried_bytes"] = size(found["tried_mib"], "MiB")
     if found.get("how") == "host alloc":
         stated["pool"] = "pinned"
     return stated
-
-
-def _another_way(library: str, page: Page, index: int) -> str | None:
-    """ggml's servers say so when they try again with smaller buffers."""
-    goes_on = library == "ggml" and any(_GOES_ON.search(line.text[:400]) for line in page.after(index, _GOES_ON_LINES))
-    return "the allocation is tried again another way" if goes_on else None
 
 
 def _asserted(page: Page, index: int) -> bool:
@@ -186,11 +168,6 @@ FAMILY = Family(
         "RMM_ERROR_OUT_OF_MEMORY",
         "Out of memory allocating",
         "Error out of memory at line",
-        "Malloc failed: out of memory",
-        "pinned memory: out of memory",
-        "ggml_vulkan: Device memory",
-        "alloc_tensor_range: failed",
-        "error 2 at ",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
         "_STATUS_NOT_INITIALIZED",

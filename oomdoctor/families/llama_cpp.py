@@ -1,0 +1,411 @@
+"""llama.cpp and ggml, as themselves and inside Ollama: buffers by device while a model is loaded, refused buffers, and
+a context that is full. Which buffer is refused (weights, KV cache, compute) tells the stage and the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from oomdoctor import grammars
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import echo
+from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.sentences import bytes_of, count_of
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+from oomdoctor.streams import Line, Page
+from oomdoctor.units import MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer(Event):
+    """One buffer of the load: what it holds, where it lies, how large it is."""
+
+    family = "llama_cpp"
+    kind = "buffer"
+
+    role: Role = "context"
+    pool: str = "gpu"  # "host_ram" where it lies with the processor
+
+    device: str | None = None  # "CUDA0", "ROCm1", "CPU", "CPU_Mapped", "CUDA_Host"; None up to 2023
+    what: str  # "weights", "kv", "compute", "output", "state", "required" (2023: all of it), "per-state", "vram"
+    held_bytes: int | None = usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan(Event):
+    """What the loader knows before it allocates: layers, free memory, the context."""
+
+    family = "llama_cpp"
+    kind = "load-plan"
+
+    role: Role = "context"
+    pool: str = "gpu"
+
+    device: str | None = None
+    free_bytes: int | None = usage()
+    total_bytes: int | None = usage()
+    needed_bytes: int | None = usage()
+    weights_bytes: int | None = usage()
+    kv_bytes: int | None = usage()
+    compute_bytes: int | None = usage()
+    layers: int | None = None
+    offloaded_layers: int | None = None
+    context_len: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferRefused(Event):
+    """A buffer could not be allocated: of the card, or of the host."""
+
+    family = "llama_cpp"
+    kind = "buffer-refused"
+
+    pool: str = "gpu"
+    strength: int = 2  # 3 where the size is printed
+
+    what: str | None = None  # "weights", "kv", "state", "compute", "pool" (while it computes); None where nothing tells
+    device: str | None = None
+    tried_bytes: int | None = usage()
+    buffer_bytes: int | None = usage()  # as the buffer's owner asked for it; the device rounds
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind} {self.what} {self.device} {self.tried_bytes} {self.buffer_bytes}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextFull(Event):
+    """A request found no room in the KV cache, which is as long as the context."""
+
+    family = "llama_cpp"
+    kind = "context-full"
+
+    pool: str = "kv_cache"
+    stage: str = "serving"
+    strength: int = 2
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind}"
+
+
+_STAGES = {"weights": "model_load", "kv": "kv_cache_init", "state": "kv_cache_init", "compute": "engine_init"}
+_KINDS = {"model": "weights", "KV": "kv", "compute": "compute", "output": "output", "RS": "state", "": "weights"}
+_HOST = late(r"(?i)^(?:CPU|BLAS|AMX|KleidiAI)|Host$|_Mapped$")
+_BUFFER = late(r"(\w{1,21}?)\s{1,9}(?:(model|KV|compute|output|RS)\s)?buffer")
+_NAMED = late(r"(?:allocate|device|-) (\w{1,20})(?= |$)")
+_CARD = late(r"[A-Za-z]{2,10}?(\d{1,2})$")
+_ROW = late(r"-?\d+")
+
+# The refusal, its echoes one layer up, and what its owner was doing: they stand one below the other.
+_REFUSED = late(
+    r"allocating [\d.]{1,20} MiB on device \d{1,3}: \w{2,6}Malloc\w{0,8} failed: out of memory"
+    r"|failed to allocate (?:\w{1,20} )?buffer of size \d"
+    r"|ggml_aligned_malloc: insufficient memory"
+    r"|(?:ggml|llama|llm|clip|graph|sched)_\w{1,60}[:(].{0,120}(?:"
+    r"unable to allocate (?:\w{1,20} )?buffer|failed to allocate buffer for \w{2,4} cache"
+    r"|failed to allocate compute (?:pp )?buffers|failed to allocate buffer, size ="
+    r"|Device memory allocation of size \d{1,20} failed|can't allocate \d{1,20} Bytes? of memory on device"
+    r"|ErrorOutOf(?:Device|Host)Memory)"
+    r"|kIOGPUCommandBufferCallbackErrorOutOfMemory"
+)
+_OLD = late(r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory")  # 2023
+_RUNTIME = late(r"(?:CUDA|ROCm|HIP|MUSA) error: out of memory\s{0,4}$")
+_WHERE = late(r"current device: \d{1,3}, in function \w{1,80} at \S{1,200}ggml[\w-]{0,20}\.cuh?:\d")
+_FULL = (
+    "KV cache is full - try increasing it",
+    "Input prompt is too big compared to KV size",
+    "context size has been exceeded",
+    "Context size has been exceeded",
+)
+_HARMLESS = (
+    ("pinned memory", "page-locked memory was refused; ordinary memory is taken instead"),
+    ("context's memory pool", "a pool of fixed size inside the program is too small, not the machine's memory"),
+    ("free space in the KV cache, retrying", "the batch is tried again in smaller pieces"),
+)
+_GOES_ON = late(r"(?i)\bretrying|\bfalling back")
+_GOES_ON_LINES = 12
+_MESSAGE_LINES = 10
+_GAP = 2  # other lines between two of one failure
+
+# What stands above a refusal that names no owner, nearest first
+_OWNERS = (
+    ("compute", late(r"graph_reserve|sched_reserve|gallocr|KV buffer size|KV self size|output buffer size")),
+    ("kv", late(r"kv_cache|kv self size|llama_context: |llama_new_context_with_model: |constructing llama_context")),
+    ("weights", late(r"load_tensors|llama_model_load|print_info|llm_load_|llama_model_loader")),
+)
+# Other programs have buffers with a size, too.
+_WRITERS = late(
+    r"\b(?:llama|llm|ggml|common|clip)_|\b(?:load_tensors|sched_reserve|graph_reserve|clip|srv|warmup)\b|msg=\"offload"
+)
+_LAYERS_ON_CARD = late(r"offload(?:ing|ed) [1-9]|VRAM|n[-_]gpu[-_]layers|-ngl\b")
+_ABOVE = 60
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    text = line.text[:1200]
+    if why := next((why for words, why in _HARMLESS if words in text), None):
+        if "ggml" in text or "slot" in text or "decode" in text:
+            yield Lookalike(place_of(page, line), why)
+    elif _REFUSED.search(text):
+        yield _refused(page, index)
+    elif _OLD.search(text):
+        yield _old(page, index)
+    elif _RUNTIME.search(text):
+        yield from _while_computing(page, index)
+    elif any(words in text for words in _FULL):
+        if echo(text) is None:
+            yield ContextFull(at=place_of(page, line), time=line.mark.time, process=process_of(line))
+    elif _WRITERS.search(text):
+        yield from _loaded(page, line, text)
+
+
+def _loaded(page: Page, line: Line, text: str) -> Iterator[Read]:
+    for clause, said in grammars.said("llama_cpp", text):
+        for kind, figures in _OF_LOAD[clause](said) if clause in _OF_LOAD and said else ():
+            device = figures.get("device")
+            yield kind(
+                at=place_of(page, line),
+                time=line.mark.time,
+                process=process_of(line, _number(device)),
+                pool=figures.pop("pool", _pool(device)),
+                **figures,
+            )
+
+
+_Figures = tuple[type[Buffer] | type[LoadPlan], dict[str, Any]]
+
+
+def _buffer(said: tuple[str, ...]) -> Iterator[_Figures]:
+    match = _BUFFER.match(said[0])
+    held = bytes_of(said[1]) if len(said) > 1 else None
+    if match is None or held is None:
+        return
+    if match[1] in _KINDS:  # up to 2023 without a device: "compute buffer total size"
+        yield Buffer, {"what": _KINDS[match[1]], "held_bytes": held}
+    else:
+        yield Buffer, {"device": match[1], "what": _KINDS[match[2] or ""], "held_bytes": held}
+
+
+def _held(what: str, pool: str = "gpu") -> Any:
+    def read(said: tuple[str, ...]) -> Iterator[_Figures]:
+        yield Buffer, {"what": what, "held_bytes": bytes_of(said[0]), "pool": pool}
+
+    return read
+
+
+def _required(said: tuple[str, ...]) -> Iterator[_Figures]:
+    for what, text in zip(("required", "per-state"), said, strict=False):
+        yield Buffer, {"what": what, "held_bytes": bytes_of(text), "pool": "host_ram"}
+
+
+def _vram_parts(said: tuple[str, ...]) -> Iterator[_Figures]:
+    for what, text in zip(("weights", "compute"), said, strict=False):
+        yield Buffer, {"what": what, "held_bytes": bytes_of(text)}
+
+
+def _layers(said: tuple[str, ...]) -> Iterator[_Figures]:
+    if len(said) == 2:
+        yield LoadPlan, {"offloaded_layers": count_of(said[0]), "layers": count_of(said[1])}
+
+
+def _card_free(said: tuple[str, ...]) -> Iterator[_Figures]:
+    yield LoadPlan, {"device": _named(said[0]), "free_bytes": bytes_of(said[1])}
+
+
+def _projected(said: tuple[str, ...]) -> Iterator[_Figures]:
+    if len(said) == 3:
+        needed, whose, there = said
+        host = "host" in whose
+        figures = {"needed_bytes": bytes_of(needed), "total_bytes" if host else "free_bytes": bytes_of(there)}
+        yield LoadPlan, {**figures, "pool": "host_ram" if host else "gpu"}
+
+
+def _breakdown(said: tuple[str, ...]) -> Iterator[_Figures]:
+    """The table at the end: total = free + (self = model + context + compute) + unaccounted, in MiB."""
+    numbers = [int(number) * MIB for number in _ROW.findall(said[1])] if len(said) > 1 else []
+    if len(numbers) == 7:
+        names = ("total_bytes", "free_bytes", "needed_bytes", "weights_bytes", "kv_bytes", "compute_bytes")
+        yield LoadPlan, {"device": _named(said[0]), **dict(zip(names, numbers, strict=False))}
+
+
+def _cells(said: tuple[str, ...]) -> Iterator[_Figures]:
+    yield Buffer, {"what": "kv", "held_bytes": bytes_of(said[0])}
+
+
+def _context(said: tuple[str, ...]) -> Iterator[_Figures]:
+    yield LoadPlan, {"context_len": count_of(said[0])}
+
+
+_OF_LOAD: dict[str, Any] = {
+    "buffer": _buffer,
+    "cache": _held("kv"),
+    "required": _required,
+    "context_size": _held("weights", "host_ram"),
+    "vram": _held("vram"),
+    "vram_parts": _vram_parts,
+    "scratch": _held("compute"),
+    "layers": _layers,
+    "card_free": _card_free,
+    "projected": _projected,
+    "breakdown": _breakdown,
+    "cells": _cells,
+    "n_ctx": _context,
+}
+
+
+def _named(text: str) -> str | None:
+    match = _NAMED.search(text)
+    return match[1] if match and match[1] not in ("buffer", "backend") else None
+
+
+def _number(device: str | None) -> int | None:
+    match = _CARD.match(device) if device and not _HOST.search(device) else None
+    return int(match[1]) if match else None
+
+
+def _pool(device: str | None) -> str:
+    return "host_ram" if device is not None and _HOST.search(device) else "gpu"
+
+
+def _refused(page: Page, index: int) -> Read:
+    """The refusal and its echoes as one event, from the first of these lines to the last."""
+    first = page.lines[index]
+    lines = _of_one_failure(page.after(index, _MESSAGE_LINES))
+    if any(_GOES_ON.search(line.text[:400]) for line in page.after(index, _GOES_ON_LINES)):
+        return Lookalike(place_of(page, first, lines[-1]), "the allocation is tried again another way")
+    figures: dict[str, Any] = {}
+    for line in lines:
+        for clause, said in grammars.said("llama_cpp", line.text[:1200]):
+            for name, value in _said(clause, said):
+                figures.setdefault(name, value)
+    text = " ".join(line.text[:400] for line in lines)
+    card = figures.pop("card", None)
+    device = figures.get("device")
+    what = figures.setdefault("what", _owner(page, index, text))
+    host = _pool(device) == "host_ram" or "ggml_aligned_malloc" in text or "cpu_buffer" in text
+    return BufferRefused(
+        at=place_of(page, first, lines[-1]),
+        time=first.mark.time,
+        process=process_of(first, _number(device) if card is None else card),
+        pool="host_ram" if host or "OutOfHostMemory" in text else "gpu",
+        stage=_STAGES.get(what or "", "unknown"),
+        strength=3 if figures.get("tried_bytes") or figures.get("buffer_bytes") else 2,
+        **figures,
+    )
+
+
+def _of_one_failure(lines: Sequence[Line]) -> list[Line]:
+    """Up to the last line that tells of the same buffer; the next device's refusal is another one."""
+    end = 1
+    for position, line in enumerate(lines[1:], 1):
+        text = line.text[:1200]
+        if position - end > _GAP or "MiB on device" in text or "ggml_aligned_malloc" in text:
+            break
+        if _REFUSED.search(text):
+            end = position + 1
+    return list(lines[:end])
+
+
+def _said(clause: str, said: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    if clause == "tried" and len(said) == 2:
+        yield "tried_bytes", bytes_of(said[0])
+        yield "card", count_of(said[1])
+    elif clause in ("aligned", "metal", "sycl") and said:
+        yield "tried_bytes", bytes_of(said[0])
+    elif clause == "device_bytes" and said:
+        yield "tried_bytes", count_of(said[0])
+    elif clause == "range":
+        if (device := _named(said[0])) is not None:
+            yield "device", device
+        if len(said) > 1:
+            yield "buffer_bytes", count_of(said[1])
+    elif clause == "refused_in":
+        if "unable" in said[0] and (device := _named(said[0])) is not None:
+            yield "device", device
+        what = "compute" if "compute" in said[0] else "kv" if "kv cache" in said[0] else None
+        what = "state" if "rs cache" in said[0] else "weights" if "unable" in said[0] else what
+        if what is not None:
+            yield "what", what
+
+
+def _owner(page: Page, index: int, text: str) -> str | None:
+    """Whose buffer it was, where the lines below do not say: by what was allocated last."""
+    if "gallocr" in text:
+        return "compute"
+    for line in reversed(page.before(index, _ABOVE)):
+        for what, pattern in _OWNERS:
+            if pattern.search(line.text[:400]):
+                return what
+    return None
+
+
+def _old(page: Page, index: int) -> Read:
+    """The first generation of the CUDA back end copied the weights through one page-locked buffer: where no layer was
+    put on the card, that is what was refused."""
+    line = page.lines[index]
+    above = [one.text[:400] for one in page.before(index, _ABOVE)]
+    loading = any("mem required" in text or "ggml ctx size" in text for text in above)
+    on_card = any(_LAYERS_ON_CARD.search(text) for text in above)
+    pinned = loading and not on_card
+    return BufferRefused(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        pool="pinned" if pinned else "gpu",
+        stage="model_load" if loading else "unknown",
+        what="weights" if loading else None,
+    )
+
+
+def _while_computing(page: Page, index: int) -> Iterator[Read]:
+    """ggml's check: "CUDA error: out of memory", and below it the device and the function of ggml."""
+    lines = page.after(index, 2)
+    where = lines[-1]
+    if not _WHERE.search(where.text[:400]):
+        return
+    device = next((count_of(said[0]) for c, said in grammars.said("llama_cpp", where.text[:400]) if said), None)
+    yield BufferRefused(
+        at=place_of(page, lines[0], where),
+        time=lines[0].mark.time,
+        process=process_of(lines[0], device),
+        what="pool",
+    )
+
+
+FAMILY = Family(
+    name="llama_cpp",
+    anchors=("out of memory", "ailed to alloc", "unable to allocate", "insufficient memory", "OutOfMemory", *_FULL),
+    triggers=(
+        "Malloc failed: out of memory",
+        "error 2 at ",
+        "rror: out of memory",
+        "buffer of size",
+        "unable to allocate",
+        "failed to allocate",
+        "ggml_aligned_malloc",
+        "memory allocation of size",
+        "of memory on device",
+        "CallbackErrorOutOfMemory",
+        "pinned memory",
+        "context's memory pool",
+        "free space in the KV cache",
+        *_FULL,
+        "buffer size",
+        "buffer total size",
+        "self size",
+        "mem required",
+        "ggml ctx size",
+        "VRAM used",
+        "VRAM for the scratch",
+        "layers to GPU",
+        "MiB free",
+        "projected to use",
+        "memory_breakdown_print",
+        "kv_cache: size",
+        "n_ctx ",
+        "n_ctx_slot",
+    ),
+    read=read,
+)

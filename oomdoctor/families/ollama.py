@@ -1,0 +1,298 @@
+"""Ollama's own log lines (logfmt): what it reckons before it starts a runner, what memory it finds, and its refusals.
+
+The runner's lines are llama.cpp's, see llama_cpp.py. Ollama up to 0.11 prints one plan ("offload to cuda"); its own
+engine since then prints one line for each part and device.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import echo
+from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.sentences import bytes_of, count_of
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+from oomdoctor.streams import Line, Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadPlan(Event):
+    """How many layers Ollama means to put on the cards, and what it reckons for each part of the model."""
+
+    family = "ollama"
+    kind = "offload-plan"
+
+    role: Role = "context"
+    pool: str = "gpu"
+    stage: str = "model_load"
+
+    library: str | None = None  # "cuda", "rocm", "metal", "cpu"
+    requested_layers: int | None = None  # -1: as many as fit
+    layers: int | None = None
+    offloaded_layers: int | None = None
+    available_bytes: tuple[int, ...] = usage()  # of each card
+    overhead_bytes: int | None = usage()  # OLLAMA_GPU_OVERHEAD
+    full_bytes: int | None = usage()  # with all layers on the cards
+    partial_bytes: int | None = usage()  # with the layers of this plan
+    kv_bytes: int | None = usage()
+    allocations_bytes: tuple[int, ...] = usage()
+    weights_bytes: int | None = usage()
+    repeating_bytes: int | None = usage()
+    other_weights_bytes: int | None = usage()
+    graph_bytes: int | None = usage()
+    partial_graph_bytes: int | None = usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryThere(Event):
+    """What memory Ollama finds, of the system or of one card."""
+
+    family = "ollama"
+    kind = "memory-there"
+
+    role: Role = "context"
+
+    library: str | None = None
+    total_bytes: int | None = usage()
+    free_bytes: int | None = usage()
+    free_swap_bytes: int | None = usage()
+    available_bytes: int | None = usage()  # free, less what is kept back
+    minimum_bytes: int | None = usage()
+    overhead_bytes: int | None = usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPart(Event):
+    """One part of the model on one device, in Ollama's own engine."""
+
+    family = "ollama"
+    kind = "memory-part"
+
+    role: Role = "context"
+    pool: str = "gpu"
+    stage: str = "model_load"
+
+    what: str  # "weights", "kv", "compute", "total"
+    device: str | None = None
+    held_bytes: int | None = usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Short(Event):
+    """Ollama, or the runner it started, refuses for lack of memory."""
+
+    family = "ollama"
+    kind = "short"
+
+    pool: str = "gpu"
+    stage: str = "model_load"
+    strength: int = 2  # 3 with figures
+
+    said: str  # "system-memory", "allocations", "layout", "runner"
+    what: str | None = None  # "weights", "kv", "compute" where the list of allocations says which one failed
+    device: str | None = None
+    needed_bytes: int | None = usage()
+    tried_bytes: int | None = usage()
+    free_bytes: int | None = usage()
+    total_bytes: int | None = usage()
+    swap_bytes: int | None = usage()
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind} {self.said} {self.pool}"  # the server logs it, the client prints it
+
+
+_PAIR = late(r"(?:\"([\w .]{1,40})\"|([A-Za-z][\w.]{0,60}))=(?:\"([^\"\n]{0,2000})\"|([^\s\"]{0,400}))")
+_SIZES = late(r"\d[\d.]{0,12} [KMGT]?i?B")
+_CARD = late(r"[A-Za-z]{2,10}(\d{1,2})$")
+_HOST = ("CPU", "cpu")
+
+_Figures = dict[str, Any]
+_PLAN: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
+    ("library", "library", str),
+    ("layers.requested", "requested_layers", count_of),
+    ("layers.model", "layers", count_of),
+    ("layers.offload", "offloaded_layers", count_of),
+    ("memory.gpu_overhead", "overhead_bytes", bytes_of),
+    ("memory.required.full", "full_bytes", bytes_of),
+    ("memory.required.partial", "partial_bytes", bytes_of),
+    ("memory.required.kv", "kv_bytes", bytes_of),
+    ("memory.weights.total", "weights_bytes", bytes_of),
+    ("memory.weights.repeating", "repeating_bytes", bytes_of),
+    ("memory.weights.nonrepeating", "other_weights_bytes", bytes_of),
+    ("memory.graph.full", "graph_bytes", bytes_of),
+    ("memory.graph.partial", "partial_graph_bytes", bytes_of),
+    # 0.1.32 and 0.1.33
+    ("layers.real", "requested_layers", count_of),
+    ("layers.estimate", "offloaded_layers", count_of),
+    ("layers", "offloaded_layers", count_of),
+    ("required", "full_bytes", bytes_of),
+    ("used", "partial_bytes", bytes_of),
+    ("kv", "kv_bytes", bytes_of),
+    ("fulloffload", "graph_bytes", bytes_of),
+    ("partialoffload", "partial_graph_bytes", bytes_of),
+)
+_THERE: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
+    ("library", "library", str),
+    ("total", "total_bytes", bytes_of),
+    ("free", "free_bytes", bytes_of),
+    ("free_swap", "free_swap_bytes", bytes_of),
+    ("available", "available_bytes", bytes_of),
+    ("minimum", "minimum_bytes", bytes_of),
+    ("overhead", "overhead_bytes", bytes_of),
+)
+_PARTS = {"model weights": "weights", "kv cache": "kv", "compute graph": "compute", "total memory": "total"}
+_TOO_LARGE: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
+    ("requested", "needed_bytes", bytes_of),
+    ("available", "free_bytes", bytes_of),
+    ("total", "total_bytes", bytes_of),
+    ("swap", "swap_bytes", bytes_of),
+)
+
+_SYSTEM = late(
+    r"model requires more system memory \((\d[\d.]{0,12} [KMGT]?i?B)\) than is available \((\d[\d.]{0,12} [KMGT]?i?B)\)"
+)
+_ALLOCATIONS = late(r"insufficient memory - required allocations: \{")
+# "GPUs:[{Name:CUDA0 UUID:... Weights:[550502400A 550502400F] Cache:[...] Graph:0U}]"
+# A was allocated, F failed, U was not tried.
+_FAILED = late(r"Name:(?P<name>\w{1,20})|(?P<what>InputWeights|Weights|Cache|Graph):|(?P<bytes>\d{1,18})F\b")
+_OF_PART = {"Cache": ("kv", "kv_cache_init"), "Graph": ("compute", "engine_init")}
+_RUNNER = late(
+    r"llama runner process has terminated: .{0,300}?(?:out of memory|unable to allocate|failed to allocate"
+    r"|insufficient memory)"
+)
+_LAYOUT = "memory layout cannot be allocated"
+_HARMLESS = (
+    ("predicted to exceed available memory", "the scheduler unloads another model to make room"),
+    ("VRAM usage didn't recover within timeout", "Ollama waits for a card to be freed, then goes on"),
+)
+CHARACTERS = 4000
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    text = line.text[:CHARACTERS]
+    if why := next((why for words, why in _HARMLESS if words in text), None):
+        yield Lookalike(place_of(page, line), why)
+        return
+    if (short := _short(text)) is not None:
+        if echo(text) is None:
+            yield _event(page, line, Short, short)
+        return
+    kind, figures = _stated(_pairs(text))
+    if kind is not None and any(name.endswith("_bytes") and size not in (None, ()) for name, size in figures.items()):
+        yield _event(page, line, kind, figures)
+
+
+def _event(page: Page, line: Line, kind: Any, figures: _Figures) -> Event:
+    match = _CARD.match(figures.get("device") or "")
+    gpu = int(match[1]) if match else None
+    event: Event = kind(at=place_of(page, line), time=line.mark.time, process=process_of(line, gpu), **figures)
+    return event
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return {match[1] or match[2]: match[3] or match[4] or "" for match in _PAIR.finditer(text)}
+
+
+def _stated(said: dict[str, str]) -> tuple[type[Event] | None, _Figures]:
+    """The kind of event that a record is, and its figures."""
+    message = said.get("msg", "")
+    if message.startswith("offload") and "layer" in " ".join(said):
+        return OffloadPlan, _plan(said, message)
+    if message in ("system memory", "gpu memory", "inference compute"):
+        figures = _figures(said, _THERE)
+        pool = "host_ram" if message == "system memory" or figures.get("library") in _HOST else "gpu"
+        return MemoryThere, {**figures, "pool": pool}
+    if message in _PARTS and "size" in said:
+        device = said.get("device")
+        pool = "host_ram" if device in _HOST else "gpu"
+        return MemoryPart, {
+            "what": _PARTS[message],
+            "device": device,
+            "held_bytes": bytes_of(said["size"]),
+            "pool": pool,
+        }
+    if message == "model request too large for system":
+        figures = _figures(said, _TOO_LARGE)
+        return Short, {**figures, "said": "system-memory", "pool": "host_ram", "strength": 3}
+    return None, {}
+
+
+def _plan(said: dict[str, str], message: str) -> _Figures:
+    figures = _figures(said, _PLAN)
+    if message.startswith("offload to "):
+        figures["library"] = message.removeprefix("offload to ")
+    figures["available_bytes"] = _sizes(said.get("memory.available") or said.get("available", ""))
+    figures["allocations_bytes"] = _sizes(said.get("memory.required.allocations", ""))
+    return figures
+
+
+def _figures(said: dict[str, str], names: tuple[tuple[str, str, Callable[[str], Any]], ...]) -> _Figures:
+    found = {name: convert(said[key]) for key, name, convert in names if said.get(key)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """ "[23.3 GiB 11.6 GiB]"."""
+    found = (bytes_of(size) for size in _SIZES.findall(text))
+    return tuple(size for size in found if size is not None)
+
+
+def _short(text: str) -> _Figures | None:
+    if match := _SYSTEM.search(text):
+        needed, free = bytes_of(match[1]), bytes_of(match[2])
+        return {
+            "said": "system-memory", "pool": "host_ram", "strength": 3, "needed_bytes": needed, "free_bytes": free,
+        }  # fmt: skip
+    if match := _ALLOCATIONS.search(text):
+        return {"said": "allocations", **_failed(text[match.end() :])}
+    if _RUNNER.search(text):
+        host = re.search(r"\bCPU\b|ggml_aligned_malloc", text) is not None
+        return {"said": "runner", "pool": "host_ram" if host else "gpu"}
+    if _LAYOUT in text:
+        return {"said": "layout"}
+    return None
+
+
+def _failed(text: str) -> _Figures:
+    """The first allocation of the list that failed: where, what, how much."""
+    device, part = "CPU", "Weights"
+    for match in _FAILED.finditer(text):
+        device = match["name"] or device
+        part = match["what"] or part
+        if match["bytes"]:
+            what, stage = _OF_PART.get(part, ("weights", "model_load"))
+            pool = "host_ram" if device in _HOST else "gpu"
+            tried = bytes_of(match["bytes"])
+            return {"device": device, "what": what, "stage": stage, "pool": pool, "tried_bytes": tried, "strength": 3}
+    return {}
+
+
+FAMILY = Family(
+    name="ollama",
+    anchors=("more system memory (", "insufficient memory", "llama runner process has terminated", _LAYOUT),
+    triggers=(
+        "layers=",
+        "layers.real=",
+        "layers.model=",
+        'msg="system memory"',
+        'msg="gpu memory"',
+        'msg="inference compute"',
+        'msg="model weights"',
+        'msg="kv cache"',
+        'msg="compute graph"',
+        'msg="total memory"',
+        'msg="model request too large',
+        "requires more system memory",
+        "required allocations: {",
+        "llama runner process has terminated",
+        _LAYOUT,
+        *(words for words, _ in _HARMLESS),
+    ),
+    read=read,
+)
