@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Process, Read, usage
-from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
-from oomdoctor.units import BINARY, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +40,27 @@ class ArrayOutOfMemory(Event):
     reserved_bytes: int | None = usage()
     program_bytes: int | None = usage()
     arguments_bytes: int | None = usage()
+    reservable_bytes: int | None = usage()
     # XLA's account of a program: beside its arguments, what it works with and gives back, and the sum
     temporary_bytes: int | None = usage()
     outputs_bytes: int | None = usage()
+    constants_bytes: int | None = usage()
+    fragmentation_bytes: int | None = usage()
     needed_bytes: int | None = usage()
     # TensorFlow's pool: what it has of the driver, and how much it may still take
     region_bytes: int | None = usage()
     available_bytes: int | None = usage()
+    rounded_bytes: int | None = usage()  # the pool hands out whole pieces
     shape: str | None = None
     dtype: str | None = None
     allocator: str | None = None
+    device: str | None = None  # "cpu", "gpu", "tpu", where the message or the log says so
+    op: str | None = None
+    executable: str | None = None  # "jit_train_step"
+    replica: int | None = None
+    partition: int | None = None
+    buffers: tuple[ProgramBuffer, ...] = ()  # the largest of a compiled program
+    chunks: tuple[Chunks, ...] = ()  # what most of TensorFlow's pool is in use for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,71 +81,89 @@ class AllocationProbe(Event):
     total_bytes: int | None = usage()
 
 
-# XLA's and TensorFlow's units: "16.00GiB", "372.76MiB", TPU's bare "21.95G"; all binary.
-_AMOUNT = r"[\d.]{1,20}\s?[KMGT](?:iB|B)?|\d{1,20}\s?(?:bytes|B)"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramTooLarge(Event):
+    """XLA's compiler could not get a program down to what the device has: a warning, and a failure to expect."""
+
+    family = "jax_tf"
+    kind = "program-too-large"
+
+    role: Role = "context"
+    pool: str = "gpu"
+    strength: int = 1
+
+    limit_bytes: int | None = usage()
+    needed_bytes: int | None = usage()
+    original_bytes: int | None = usage()
+
+
 _HBM = (
-    rf"memory space hbm\. Used (?P<used>{_AMOUNT}) of (?P<total>{_AMOUNT}) hbm\."
-    rf"(?: Exceeded hbm capacity by (?P<exceeded>{_AMOUNT})\b)?"
+    rf"memory space hbm\. Used (?P<used>{AMOUNT}) of (?P<total>{AMOUNT}) hbm\."
+    rf"(?: Exceeded hbm capacity by (?P<exceeded>{AMOUNT})\b)?"
 )
-_XLA = rf"(?i:resource.exhausted): Out of memory (?:while trying to allocate|allocating) (?P<tried>{_AMOUNT})"
+_XLA = rf"(?i:resource.exhausted): Out of memory (?:while trying to allocate|allocating) (?P<tried>{AMOUNT})"
+_RESERVE = (
+    rf"Attempting to (?:reserve|allocate) (?P<tried>{AMOUNT}).{{0,60}}That was not possible"
+    rf"(?:\. There are (?P<free>{AMOUNT}) free(?:, .{{1,40}} reserved, and (?P<reservable>{AMOUNT}) reservable)?)?"
+)
 _TENSOR = (
     r"OOM when allocating tensor with shape ?(?P<shape>\[[\d,]{0,200}\])(?: and type (?P<dtype>\w{1,20}))?"
     r"(?:.{0,200}? by allocator (?P<allocator>\w{1,60}))?"
 )
-_BFC = rf"Allocator \((?P<allocator>\w{{1,60}})\) ran out of memory trying to allocate (?P<tried>{_AMOUNT})"
+_BFC = rf"Allocator \((?P<allocator>\w{{1,60}})\) ran out of memory trying to allocate (?P<tried>{AMOUNT})"
 _PADDLE = (
-    rf"Out of memory error on GPU \d{{1,3}}\. Cannot allocate (?P<tried>{_AMOUNT}) memory on GPU \d{{1,3}}"
-    rf"(?:, (?P<used>{_AMOUNT}) memory has been allocated and available memory is only (?P<free>{_AMOUNT}))?"
+    rf"Out of memory error on GPU \d{{1,3}}\. Cannot allocate (?P<tried>{AMOUNT}) memory on GPU \d{{1,3}}"
+    rf"(?:, (?P<used>{AMOUNT}) memory has been allocated and available memory is only (?P<free>{AMOUNT}))?"
 )
 _FAILURES = tuple(
     (framework, late(pattern))
     for framework, pattern in (
         ("jax", _HBM),
-        ("jax", rf"Attempting to (?:reserve|allocate) (?P<tried>{_AMOUNT}).{{0,60}}That was not possible"),
+        ("jax", _RESERVE),
         ("jax", _XLA),
-        ("jax", rf"Failed to allocate request for [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{_AMOUNT})\) on device ordinal"),
-        ("jax", rf"cuMemAllocAsync failed to allocate (?P<tried>{_AMOUNT})"),
+        ("jax", rf"Failed to allocate request for [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\) on device ordinal"),
+        ("jax", rf"cuMemAllocAsync failed to allocate (?P<tried>{AMOUNT})"),
         ("tensorflow", _TENSOR),
         ("tensorflow", _BFC),
         ("paddle", _PADDLE),
-        ("tensorflow", rf"failed to alloc (?P<tried>{_AMOUNT}) on (?P<pinned>host)"),
+        ("tensorflow", rf"failed to alloc (?P<tried>{AMOUNT}) on (?P<pinned>host)"),
         ("tensorflow", r"could not allocate (?P<pinned>pinned) host memory of size: (?P<tried>\d{1,20})"),
     )
 )
 _PROBES = (
     late(
-        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{_AMOUNT})\) from device: (?:CUDA_ERROR_OUT|hipError)"
+        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\) from device: (?:CUDA_ERROR_OUT|hipError)"
     ),
-    late(rf"Memory usage: (?P<free>{_AMOUNT}) free, (?P<total>{_AMOUNT}) total"),
+    late(rf"Memory usage: (?P<free>{AMOUNT}) free, (?P<total>{AMOUNT}) total"),
 )
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
 _CPU = late(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
-# The allocator's and the compiler's own accounts, one figure per line
-_BELOW = (
-    ("limit", late(r"(?:^|Stats: )\s{0,8}Limit:\s{1,60}(\d{1,20})\b")),
-    ("in_use", late(r"^\s{0,8}InUse:\s{1,60}(\d{1,20})\b")),
-    ("largest", late(r"^\s{0,8}MaxAllocSize:\s{1,60}(\d{1,20})\b")),
-    ("free", late(r"Free memory/Total memory: (\d{1,20})/\d")),
-    ("total", late(r"Free memory/Total memory: \d{1,20}/(\d{1,20})\b")),
-    ("reserved", late(r"^\s{1,12}reserved\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
-    ("program", late(r"^\s{1,12}program\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
-    ("arguments", late(r"^\s{1,24}parameter allocation:\s{1,12}([\d.]{1,20}\s?[KMGT]?i?B)\s{0,4}$")),
-    ("temporary", late(r"^\s{1,24}preallocated temp allocation:\s{1,12}([\d.]{1,20}\s?[KMGT]?i?B)\s{0,4}$")),
-    ("outputs", late(r"^\s{1,24}maybe_live_out allocation:\s{1,12}([\d.]{1,20}\s?[KMGT]?i?B)\s{0,4}$")),
-    ("needed", late(r"^\s{1,24}total allocation:\s{1,12}([\d.]{1,20}\s?[KMGT]?i?B)\s{0,4}$")),
-    ("region", late(r"(?:total_region_allocated_bytes_|Total bytes in pool): (\d{1,20})\b")),
-    ("limit", late(r"\bmemory_limit_: (\d{1,20})\b")),
-    ("available", late(r"\bavailable bytes: (\d{1,20})\b")),
-    ("arguments", late(r"^\s{1,12}arguments\s{1,30}([\d.]{1,20}[KMGT]?)\s{0,4}$")),
+_REMATERIALIZED = late(
+    r"Can't reduce memory use below [\d.]{1,20}\w{1,3} \((?P<limit>\d{1,20}) bytes\) by rematerialization; "
+    r"only reduced to [\d.]{1,20}\w{1,3} \((?P<needed>\d{1,20}) bytes\)"
+    r"(?:, down from [\d.]{1,20}\w{1,3} \((?P<original>\d{1,20}) bytes\))?"
 )
-BELOW_LINES = 60
+# What else the sentence says, whichever it is
+_DETAILS = tuple(
+    late(pattern)
+    for pattern in (
+        r"\(rounded to (?P<rounded>\d{1,20})\)",
+        r"requested by op (?P<op>[\w./:-]{1,200})",
+        r"executable_name='(?P<executable>[\w.<>-]{1,120})'",
+        r"running replica (?P<replica>\d{1,6}) and partition (?P<partition>\d{1,6})",
+    )
+)
+_CARD = late(r"\bGPU_(\d{1,3})_bfc|/device:GPU:(\d{1,3})\b|on device ordinal (\d{1,3})\b|memory on GPU (\d{1,3})\b")
+# TensorFlow's own build names XLA's files "external/local_xla".
+_OF_JAX = late(r"\bexternal/(?:xla|tsl|org_tensorflow)/")
+BELOW_LINES = 160
+ABOVE_LINES = 60
 # A pool's dump lists every chunk before it comes to the sum.
 DUMP_LINES = 400
 _DUMP_SUM = "Sum Total of in-use chunks:"
+_DUMP_HEADS = ("Current allocation summary follows", "BFCAllocator dump for")
 _TELLING = ("OOM when", "out of memory", "Out of memory", "ailed to alloc")
-_DUMPED_FOR = late(rf"\bBin for (?P<tried>{_AMOUNT}) was\b")
 _DUMPED = late(r"\b(\w{0,40}bfc)\b")
-_SIZE = late(r"([\d.]{1,40})\s?(\w{0,5})")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -141,32 +171,67 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = line.text[:1200]
     if _HARMLESS.search(text):
         return
-    mark = line.mark
-    place = place_of(page, line)
-    process = process_of(line)
+    place, process = place_of(page, line), process_of(line)
     if _DUMP_SUM in text:
         yield from _dump_alone(page, index, place, process)
         return
     for pattern in _PROBES:
         if match := pattern.search(text):
-            yield AllocationProbe(at=place, time=mark.time, process=process, **_sizes(match))
+            sizes = _sizes(match)
+            if "tried_bytes" in sizes and goes_on(page, index):
+                yield Lookalike(place, "TensorFlow asks for less and less at its start and goes on with what it gets")
+            else:
+                yield AllocationProbe(at=place, time=line.mark.time, process=process, **sizes)
             return
+    if match := _REMATERIALIZED.search(text):
+        sizes = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
+        yield ProgramTooLarge(at=place, time=line.mark.time, process=process, **sizes)
+        return
     for framework, pattern in _FAILURES:
         if match := pattern.search(text):
-            named = match.groupdict()
-            allocator = named.get("allocator")
-            yield ArrayOutOfMemory(
-                at=place,
-                time=mark.time,
-                process=process,
-                pool="host_ram" if _on_cpu(page, index) else _pool(allocator, named.get("pinned")),
-                framework=framework,
-                shape=named.get("shape"),
-                dtype=named.get("dtype"),
-                allocator=allocator,
-                **{**_below(page, index, match[0]), **_sizes(match)},
-            )
+            yield _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match)
             return
+
+
+def _failure(page: Page, index: int, framework: str, match: re.Match[str]) -> ArrayOutOfMemory:
+    line = page.lines[index]
+    text = line.text[:1200]
+    named = match.groupdict()
+    allocator = named.get("allocator")
+    pool = "host_ram" if _on_cpu(page, index) else _pool(allocator, named.get("pinned"))
+    card = _CARD.search(text)
+    process = process_of(line)
+    if card is not None:
+        process = replace(process, gpu=int(next(group for group in card.groups() if group)))
+    return ArrayOutOfMemory(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process,
+        pool=pool,
+        framework=framework,
+        shape=named.get("shape"),
+        dtype=named.get("dtype"),
+        allocator=allocator,
+        device=_device(match, pool, is_card=card is not None),
+        **{**_account(page, index, match[0]), **_details(text), **_sizes(match)},
+    )
+
+
+def _device(match: re.Match[str], pool: str, *, is_card: bool) -> str | None:
+    if pool == "host_ram":
+        return "cpu"
+    return "tpu" if "memory space hbm" in match[0] else "gpu" if is_card else None
+
+
+def _details(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pattern in _DETAILS:
+        for name, value in match.groupdict().items() if (match := pattern.search(text)) else ():
+            if name == "rounded":
+                found["rounded_bytes"] = int(value)
+            else:
+                found[name] = int(value) if name in ("replica", "partition") else value
+    return found
 
 
 def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Iterator[Read]:
@@ -176,7 +241,6 @@ def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Itera
     if any(pattern.search(text) for text in told for _, pattern in _FAILURES):
         return
     before = [line.text[:400] for line in page.before(index, DUMP_LINES)]
-    wanted = next((match for text in reversed(before) if (match := _DUMPED_FOR.search(text))), None)
     named = next((match[1] for text in reversed(before) if (match := _DUMPED.search(text))), None)
     yield ArrayOutOfMemory(
         at=place,
@@ -185,32 +249,50 @@ def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Itera
         pool=_pool(named, None),
         framework="tensorflow",
         allocator=named,
-        tried_bytes=_bytes(wanted["tried"]) if wanted else None,
-        **_below(page, index, _DUMP_SUM),
+        **account([*before, *_below(page, index, _DUMP_SUM)]),
     )
 
 
-def _below(page: Page, index: int, message: str) -> dict[str, Any]:
-    """The account that follows the message, up to another one; a limit of 0 is none."""
-    found: dict[str, Any] = {}
-    for line in page.after(index, BELOW_LINES)[1:]:
+def _account(page: Page, index: int, message: str) -> dict[str, Any]:
+    """The account around the message: below it, or above where nothing stands below."""
+    return account(_below(page, index, message)) or account(_above(page, index))
+
+
+def _below(page: Page, index: int, message: str) -> list[str]:
+    """The lines that follow the message, up to another one; those of a pool's chunks are skipped over."""
+    found: list[str] = []
+    in_dump = False
+    for line in page.after(index, BELOW_LINES + DUMP_LINES)[1:]:
         text = line.text[:400]
-        if message not in text and any(pattern.search(text) for _, pattern in _FAILURES):
+        in_dump = in_dump or any(head in text for head in _DUMP_HEADS)
+        if len(found) >= (BELOW_LINES + DUMP_LINES if in_dump else BELOW_LINES) or _another(text, message):
             break
-        for name, pattern in _BELOW:
-            if (match := pattern.search(text)) and (size_bytes := _bytes(match[1])):
-                found.setdefault(f"{name}_bytes", size_bytes)
+        found.append(text)
     return found
 
 
+def _above(page: Page, index: int) -> list[str]:
+    """The dump that leads up to the message; what stands below another message is that one's."""
+    found: list[str] = []
+    for line in reversed(page.before(index, DUMP_LINES)):
+        text = line.text[:400]
+        if _another(text, ""):
+            return []
+        if any(head in text for head in _DUMP_HEADS) or (
+            len(found) >= ABOVE_LINES and "bfc_alloc" not in line.raw[:200]
+        ):
+            break
+        found.append(text)
+    return found[::-1]
+
+
+def _another(text: str, message: str) -> bool:
+    return not (message and message in text) and any(pattern.search(text) for _, pattern in _FAILURES)
+
+
 def _sizes(match: re.Match[str]) -> dict[str, Any]:
-    names = ("tried", "used", "free", "total", "exceeded")
-    return {f"{name}_bytes": _bytes(match[name]) for name in names if match.groupdict().get(name)}
-
-
-def _bytes(text: str) -> int | None:
-    match = _SIZE.match(text)
-    return size(match[1], match[2], BINARY) if match else None
+    names = ("tried", "used", "free", "total", "exceeded", "reservable")
+    return {f"{name}_bytes": bytes_of(match[name]) for name in names if match.groupdict().get(name)}
 
 
 def _on_cpu(page: Page, index: int) -> bool:
@@ -240,6 +322,7 @@ FAMILY = Family(
         "failed to alloc",
         "could not allocate pinned host memory",
         "Memory usage: ",
+        "Can't reduce memory use below",
         _DUMP_SUM,
     ),
     read=read,

@@ -21,3 +21,16 @@ def place_of(page: Page, first: Line, last: Line | None = None) -> Place:
 def process_of(line: Line, gpu: int | None = None) -> Process:
     """Who wrote the line, as its decorations say."""
     return Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip, gpu=gpu)
+
+
+_ENDS = late(
+    r"Traceback \(most recent|^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}Error\b: \S|\b(?:Killed|Aborted)\b|terminate called"
+)
+LINES_BEHIND: Final = 1000
+
+
+def goes_on(page: Page, index: int) -> bool:
+    """Whether there is progress behind the line before anything ends."""
+    after = (line.text[:400] for line in page.lines[index + 1 : index + 1 + LINES_BEHIND])
+    first = next((text for text in after if PROGRESS.search(text) or _ENDS.search(text)), "")
+    return bool(first) and not _ENDS.search(first)
