@@ -29,8 +29,8 @@ FORWARD: Final = (
 LOAD: Final = (
     r"\bfrom_pretrained\b|load_state_dict|\bload_model\w*\b|\bload_weights?\b|create_weights|initialize_model"
     r"|_load_pretrained_model|set_module_tensor_to_device|dispatch_model|load_checkpoint_and_dispatch|model_loader"
-    r"|weight_loader|load_torch_file|load_checkpoint_guess|(?:models?|layers|modeling)\S{0,80}\.py __init__ "
-    r"|Parameter\(\s?torch\.(?:empty|zeros)"
+    r"|weight_loader|load_torch_file|load_checkpoint_guess"
+    r"|(?:models?(?!_executor|_runner)|layers|modeling)\S{0,80}\.py __init__ |Parameter\(\s?torch\.(?:empty|zeros)"
 )
 STATES: Final = (
     r"DeepSpeedEngine|_configure_distributed_model|_configure_zero_optimizer|flatten_dense_tensors|flat_param"

@@ -9,11 +9,14 @@ from oomdoctor.families.vllm_error import SwapSpaceExhausted
 from oomdoctor.families.vllm_pressure import Preemption
 from oomdoctor.incident.model import Crash
 
+# Places and states go by the number of requests; a shorter prompt or a smaller cache entry frees none.
+_FEWER_FIRST = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel", "pin-version")
+
 
 def judge(crash: Crash) -> Judgement | None:
     pool = crash.first(PoolExhausted)
     if pool is not None:
-        return _of_tokens(pool)
+        return _of_pool(pool)
     full = crash.first(ContextFull)
     if full is not None:
         return Finding(
@@ -38,26 +41,60 @@ def judge(crash: Crash) -> Judgement | None:
     )
 
 
-def _of_tokens(pool: PoolExhausted) -> Finding:
+def _of_pool(pool: PoolExhausted) -> Finding:
     """SGLang takes requests back as long as it can; what it cannot take back kills its scheduler."""
+    batch = f"A {pool.batch} batch" if pool.batch else "A batch"
+    if pool.of == "requests":
+        return _of_requests(pool)
+    if pool.of == "states":
+        return _of_states(pool)
     if pool.tried_tokens is None or pool.free_tokens is None:
-        return Finding(
-            weight=0.88,
-            why=f"A {pool.batch} batch found no tokens in the KV pool, and none could be taken back.",
-            evidence=(pool,),
-        )
-    words = (
-        f"A {pool.batch} batch needed {pool.tried_tokens:,} tokens of the KV pool and {pool.free_tokens:,} were there"
+        why = f"{batch} found no tokens in the KV pool, and none could be taken back."
+        return Finding(weight=0.88, why=why, evidence=(pool,))
+    words = f"{batch} needed {pool.tried_tokens:,} tokens of the KV pool and {pool.free_tokens:,} were there"
+    if pool.free_tokens < pool.tried_tokens:
+        return Finding(weight=0.95, why=f"{words}.", evidence=(pool,))
+    window = pool.window_free_tokens
+    if window is not None and window < pool.tried_tokens:
+        why = f"{words}, but only {window:,} in the pool of the layers with a sliding window: that one ran out."
+        return Finding(weight=0.95, why=why, evidence=(pool,))
+    if pool.free_states == 0:
+        why = f"{words}, but no place for the state of the Mamba layers: these ran out."
+        return Finding(weight=0.93, why=why, evidence=(pool,), knobs=_FEWER_FIRST)
+    # Tokens that can be evicted are counted as available; the engine failed to evict them.
+    return Finding(
+        weight=0.92,
+        why=f"{words}: enough by the engine's own count, so the count is wrong or they could not be evicted.",
+        evidence=(pool,),
+        knobs=("pin-version", *(knob for knob in CAUSE.knobs if knob != "pin-version")),
     )
-    if pool.free_tokens >= pool.tried_tokens:
-        # Tokens that can be evicted are counted as available; the engine failed to evict them.
-        return Finding(
-            weight=0.92,
-            why=f"{words}: enough by the engine's own count, so the count is wrong or they could not be evicted.",
-            evidence=(pool,),
-            knobs=("pin-version", *(knob for knob in CAUSE.knobs if knob != "pin-version")),
-        )
-    return Finding(weight=0.95, why=f"{words}.", evidence=(pool,))
+
+
+def _of_requests(pool: PoolExhausted) -> Finding:
+    """The places for running requests: on a hybrid model each needs a state of the Mamba layers beside it."""
+    figures = ""
+    against: tuple[str, ...] = ()
+    if pool.tried_requests is not None and pool.free_requests is not None:
+        figures = f" {pool.tried_requests} were to be added and {pool.free_requests} places were free."
+        if pool.free_requests >= pool.tried_requests:
+            against = ("places for requests were left: on a hybrid model it is the Mamba states that ran out",)
+    return Finding(
+        weight=0.88,
+        why=f"The engine took in more requests than it keeps places for.{figures}",
+        evidence=(pool,),
+        against=against,
+        knobs=_FEWER_FIRST,
+    )
+
+
+def _of_states(pool: PoolExhausted) -> Finding:
+    left = f" {pool.available_states} were left." if pool.available_states is not None else ""
+    return Finding(
+        weight=0.9,
+        why=f"Each running request needs a state of the Mamba layers, and their pool ran out.{left}",
+        evidence=(pool,),
+        knobs=_FEWER_FIRST,
+    )
 
 
 CAUSE = Cause(

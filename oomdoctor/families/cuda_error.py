@@ -32,6 +32,9 @@ class DeviceRefusal(Event):
     # too large)
     layer: str
     source: str | None = None  # the C++ file and line it names
+    source_line: int | None = None  # that line's number
+    function: str | None = None  # the C++ function
+    code: int | None = None  # the number of the error
     exception: str | None = None  # the exception's name, where it is raised in Python
 
 
@@ -39,14 +42,19 @@ _SOURCE = r"(?:.{0,200}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|h|cuh):\d{1,6}))?
 # Calls for page-locked host memory are another family's.
 _CALL = r"\b(?P<device>cuda|hip)(?!Host)\w{0,20}(?:Malloc|Alloc)(?!Host)\w{0,20}"
 _CHECK = r"THCudaCheck FAIL file=.{0,300}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|cuh|h)) line=(?P<row>\d{1,6})"
+# torch_memory_saver's, behind which it exits: "file=csrc/core.cpp func=resume line=190"
+_PLACE = (
+    r"(?:\s{1,4}file=.{0,200}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|h)) "
+    r"func=(?P<function>\w{1,80}) line=(?P<at>\d{1,6}))?"
+)
 _REFUSALS = tuple(
     (layer, late(pattern))
     for layer, pattern in (
-        ("thc", r"cuda runtime error \(2\) : out of memory" + _SOURCE),
-        ("thc", _CHECK + r" error=2 : out of memory"),
+        ("thc", r"cuda runtime error \((?P<code>2)\) : out of memory" + _SOURCE),
+        ("thc", _CHECK + r" error=(?P<code>2) : out of memory"),
         ("cumem", r"CUDA Error: out of memory at" + _SOURCE),
         ("cumem", r"(?i:cuda error: out of memory at).{0,200}?(?P<source>cumem_allocator\.cpp:\d{1,6})"),
-        ("cumem", r"CUresult error: 2 \(out of memory\)"),
+        ("cumem", r"(?:CUresult|cudaError) error: (?P<code>2) \(out of memory\)" + _PLACE),
         ("driver", r"(?P<device>CUDA|HIP) driver error: out of memory"),
         ("driver", r"\bCUDA_ERROR_OUT_OF_MEMORY\b"),
         ("runtime", r"(?P<device>CUDA|HIP|cuda|hip) error(?: \d+)?: out of memory" + _SOURCE),
@@ -92,6 +100,8 @@ _REFUSALS = tuple(
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
 _SYCL = ("UR", "PI", "ZE")
 _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
+# torch_memory_saver, of its hooks into PyTorch's allocator
+_RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
@@ -118,6 +128,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if why := echo(text[: match.end()], text):
         yield Lookalike(place, why)
         return
+    if _RETRIED.search(text):
+        yield Lookalike(place, "refused once: the allocator frees what it keeps and asks again")
+        return
     if "row" in match.groupdict():
         if any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
             return  # the exception says it again
@@ -125,6 +138,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield Lookalike(place, "caught: the program goes on behind it")
             return
     groups = match.groupdict()
+    row = groups.get("row") or groups.get("at")
     mark = line.mark
     yield DeviceRefusal(
         at=place,
@@ -133,7 +147,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
         pool="pinned" if _pins(page, index) else "gpu",
         device=_device(match),
         layer=layer,
-        source=":".join(part for part in (groups.get("source"), groups.get("row")) if part) or None,
+        source=":".join(part for part in (groups.get("source"), row) if part) or None,
+        source_line=int(row) if row else None,
+        function=groups.get("function"),
+        code=int(groups["code"]) if groups.get("code") else None,
         exception=named[1] if (named := _EXCEPTION.match(text[: match.start() + 1])) else None,
     )
 

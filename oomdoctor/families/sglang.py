@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, threshold, usage
 from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
-from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, reader, values
+from oomdoctor.families.sentences import Clause, Sentence, bytes_of, count_of, number_of, reader, values
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.streams import Page
+from oomdoctor.streams import Line, Page
 from oomdoctor.units import DECIMAL, GIB, size
 
 
@@ -25,13 +25,22 @@ class EngineStep(Event):
     role: Role = "context"
     pool: str = "gpu"
 
-    step: str  # "before-weights", "weights", "kv-pool", "memory-pool", "before-graphs", "graphs", "ready"
+    # "distributed", "before-weights", "weights", "state-pool" (Mamba layers), "window-pool" (sliding windows),
+    # "kv-pool", "memory-pool", "before-graphs", "graphs", "host-pool" (the host half of the cache), "ready"
+    step: str
     free_bytes: int | None = usage()
     used_bytes: int | None = usage()  # by this step
     tokens: int | None = usage()
+    window_tokens: int | None = usage()  # of the layers with a sliding window
     keys_bytes: int | None = usage()
     values_bytes: int | None = usage()
     kv_bytes: int | None = usage()
+    states: int | None = usage()  # how many sequences the Mamba layers' state is kept for
+    convolution_bytes: int | None = usage()
+    state_bytes: int | None = usage()
+    host_bytes: int | None = usage()
+    max_running_requests: int | None = None
+    chunked_prefill_size: int | None = None
     context_len: int | None = None
 
 
@@ -71,7 +80,7 @@ class CaptureFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolExhausted(Event):
-    """A batch needs more tokens than the KV pool has: of the pool, not of the card."""
+    """A batch needs more than one of the engine's pools has: of the pool, not of the card."""
 
     family = "sglang"
     kind = "pool-exhausted"
@@ -80,12 +89,23 @@ class PoolExhausted(Event):
     stage: str = "serving"
     strength: int = 3
 
-    batch: str  # "prefill", "decode"
+    of: str = "tokens"  # or "requests" (places for them), "states" (of Mamba layers)
+    batch: str | None = None  # "prefill", "decode"; the newest versions do not say
     tried_tokens: int | None = usage()
-    free_tokens: int | None = usage()
+    free_tokens: int | None = usage()  # available and evictable ones together
+    available_tokens: int | None = usage()
+    evictable_tokens: int | None = usage()
+    window_free_tokens: int | None = usage()  # the same of the layers with a sliding window
+    window_available_tokens: int | None = usage()
+    window_evictable_tokens: int | None = usage()
+    free_states: int | None = usage()  # the same of the Mamba layers
+    available_states: int | None = usage()
+    evictable_states: int | None = usage()
+    tried_requests: int | None = usage()
+    free_requests: int | None = usage()
 
     def identity(self) -> str:
-        return f"{self.family} {self.kind} {self.batch}"
+        return f"{self.family} {self.kind} {self.of} {self.batch}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +153,32 @@ class Retraction(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics(Event):
+    """The line of a batch: requests, and the share of each pool in use."""
+
+    family = "sglang"
+    kind = "statistics"
+
+    role: Role = "context"
+    pool: str = "kv_cache"
+    stage: str = "serving"
+
+    batch: str
+    running: int | None = usage()
+    waiting: int | None = usage()
+    tokens: int | None = usage()
+    new_tokens: int | None = usage()
+    kv_usage: float | None = usage()  # 0..1, as the next two
+    window_usage: float | None = usage()
+    state_usage: float | None = usage()
+
+    @property
+    def full(self) -> bool:
+        """Whether one of the pools is."""
+        return max(share or 0 for share in (self.kv_usage, self.window_usage, self.state_usage)) >= FULL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFailed(Event):
     """A scheduler process failed, or another process noticed that it had."""
 
@@ -145,30 +191,47 @@ class SchedulerFailed(Event):
     exit_code: int | None = None
 
 
+FULL = 0.99  # of a pool
+
+
 def _step(head: str, step: str, stage: str = "engine_init") -> Sentence:
     return Sentence(head, EngineStep, {"step": step, "stage": stage})
 
 
+# From 0.5.10 on a capture names the graphs ("Capture target decode CUDA graph begin."), a draft model's always did.
 _SENTENCES = (
+    _step("Init torch distributed ends.", "distributed"),
     _step("Load weight begin.", "before-weights", "model_load"),
     _step("Load weight end.", "weights", "model_load"),
+    _step("Mamba Cache is allocated.", "state-pool", "kv_cache_init"),
+    _step("liding window memory pool", "window-pool", "kv_cache_init"),
     _step("KV Cache is allocated.", "kv-pool", "kv_cache_init"),
     _step("Post-capture KV sizing: KV cache allocated.", "kv-pool", "kv_cache_init"),
+    _step(" is allocated. dtype:", "kv-pool", "kv_cache_init"),
     _step("Memory pool end.", "memory-pool", "kv_cache_init"),
-    _step("Capture cuda graph begin.", "before-graphs", "cuda_graph_capture"),
-    _step("Capture cuda graph end.", "graphs", "cuda_graph_capture"),
-    _step("max_total_num_tokens=", "ready"),
-    Sentence("Not enough memory. Please try to increase --mem-fraction-static", NoPool, bare=True),
+    _step("cuda graph begin.", "before-graphs", "cuda_graph_capture"),
+    _step("CUDA graph begin.", "before-graphs", "cuda_graph_capture"),
+    _step("cuda graph end.", "graphs", "cuda_graph_capture"),
+    _step("CUDA graph end.", "graphs", "cuda_graph_capture"),
+    Sentence("Allocating", EngineStep, {"step": "host-pool", "stage": "engine_init"}, needs="host_bytes"),
+    Sentence("max_total_num_tokens=", EngineStep, {"step": "ready", "stage": "engine_init"}, needs="context_len"),
+    Sentence("memory. Please try to increase --mem-fraction-static", NoPool, bare=True),
     Sentence("Loaded weights leave no GPU memory for the KV cache", NoPool, bare=True),
     Sentence("is larger than the profiled value", NoPool, needs="tokens"),
     Sentence("Capture cuda graph failed:", CaptureFailed, bare=True),
     Sentence("Capture CUDA graph failed:", CaptureFailed, bare=True),
-    Sentence("Prefill out of memory. Try to lower", PoolExhausted, {"batch": "prefill"}, lines=4, bare=True),
-    Sentence("Decode out of memory. Try to lower", PoolExhausted, {"batch": "decode"}, lines=4, bare=True),
+    Sentence("Prefill out of memory. Try to lower", PoolExhausted, {"batch": "prefill"}, lines=5, bare=True),
+    Sentence("Decode out of memory. Try to lower", PoolExhausted, {"batch": "decode"}, lines=5, bare=True),
+    Sentence("Out of memory. Try to lower your batch size", PoolExhausted, lines=5, bare=True),
+    Sentence("alloc_req_slots runs out of memory", PoolExhausted, {"of": "requests"}, bare=True),
+    Sentence("Out of memory. Please set a smaller number for", PoolExhausted, {"of": "requests"}, bare=True),
+    Sentence("Not enough space for mamba", PoolExhausted, {"of": "states"}, bare=True),
     Sentence("The memory capacity is unbalanced.", UnbalancedCards, bare=True),
     Sentence("Not enough host memory available. Requesting", HostCacheTooLarge, needs="tried_bytes"),
     Sentence("KV cache pool is full. Retract requests.", Retraction, bare=True),
     Sentence("ecode out of memory happened", Retraction, bare=True),
+    Sentence("Decode batch", Statistics, {"batch": "decode"}, needs="kv_usage"),
+    Sentence("Prefill batch", Statistics, {"batch": "prefill"}, needs="kv_usage"),
     Sentence("Scheduler hit an exception", SchedulerFailed, {"said": "exception"}, bare=True),
     Sentence("TpModelWorkerClient hit an exception", SchedulerFailed, {"said": "exception"}, bare=True),
     Sentence("Received sigquit from a child process", SchedulerFailed, {"said": "child-failed"}, bare=True),
@@ -187,6 +250,16 @@ def _gib(text: str) -> int | None:
     return None if number is None else round(number * GIB)
 
 
+def _pool(*names: str) -> Clause:
+    """What is free of a pool, and where the line splits it, what of that is available and what can be evicted."""
+
+    def read(texts: tuple[str, ...]) -> dict[str, int | None]:
+        split = [part.partition("=")[2] for text in texts[1:] for part in text.strip("()").split(" + ")]
+        return {name: count_of(text) for name, text in zip(names, (*texts[:1], *split), strict=False)}
+
+    return read
+
+
 _CLAUSES = {
     "avail": values(free_bytes=bytes_of),
     "used": values(used_bytes=bytes_of),
@@ -199,7 +272,26 @@ _CLAUSES = {
     "smallest": values(smallest_fraction=number_of),
     "profiled": values(tokens=count_of),
     "asked": values(tried_tokens=count_of),
-    "free_tokens": values(free_tokens=count_of),
+    "free_tokens": _pool("free_tokens", "available_tokens", "evictable_tokens"),
+    "free_window": _pool("window_free_tokens", "window_available_tokens", "window_evictable_tokens"),
+    "free_states": _pool("free_states", "available_states", "evictable_states"),
+    "free_requests": values(free_requests=count_of),
+    "asked_requests": values(tried_requests=count_of),
+    "free_of_states": values(available_states=count_of),
+    "window_tokens": values(window_tokens=count_of),
+    "states": values(states=count_of),
+    "convolution": values(convolution_bytes=bytes_of),
+    "state": values(state_bytes=bytes_of),
+    "most_requests": values(max_running_requests=count_of),
+    "chunk": values(chunked_prefill_size=count_of),
+    "host_taken": values(host_bytes=_decimal),
+    "running": values(running=count_of),
+    "waiting": values(waiting=count_of),
+    "batch_tokens": values(tokens=count_of),
+    "new_tokens": values(new_tokens=count_of),
+    "kv_usage": values(kv_usage=number_of),
+    "window_usage": values(window_usage=number_of),
+    "state_usage": values(state_usage=number_of),
     "retracted": values(retracted=count_of),
     "least": values(least_bytes=_gib),
     "own": values(own_bytes=_gib),
@@ -211,7 +303,9 @@ _CLAUSES = {
 _LOOKALIKES = (
     ("exceeds the maximum allowed length", "a request longer than the KV pool was turned away; nothing failed"),
     ("VA upper bound", "address space that is set aside, not memory"),
+    ("memory leak detected!", "the KV pool's books do not balance, which ends the scheduler; no memory was short"),
 )
+_SHORT = late(r"out of memory|ALLOC_FAILED")
 
 _ALLOCATOR = late(r", in alloc_(?:paged_)?token_slots(?:_extend|_decode)?\b")
 
@@ -233,15 +327,20 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _raised(page: Page, index: int) -> Iterator[Read]:
     """The frame of the pool's allocator that raises: where a log is cut behind it, it is all there is."""
-    lines = page.after(index, 2)
-    if len(lines) > 1 and lines[1].text.strip().startswith("raise RuntimeError"):
-        line = lines[1]
-        batch = "prefill" if "extend" in lines[0].text or "in alloc_token_slots" in lines[0].text else "decode"
-        yield PoolExhausted(at=place_of(page, line), process=process_of(line), strength=2, batch=batch)
+    frame, *below = page.after(index, 3)
+    if below and below[0].text.strip().startswith("raise RuntimeError") and not _told(below[1:]):
+        batch = "prefill" if "_extend" in frame.text else "decode" if "_decode" in frame.text else None
+        at = place_of(page, below[0])
+        yield PoolExhausted(at=at, process=process_of(below[0]), strength=2, batch=batch)
+
+
+def _told(lines: Sequence[Line]) -> bool:
+    """Whether the message itself follows."""
+    return any("ut of memory. Try to lower" in line.text for line in lines)
 
 
 def _judged(found: Read, text: str, level: str | None) -> Iterator[Read]:
-    if isinstance(found, CaptureFailed) and "out of memory" not in text:
+    if isinstance(found, CaptureFailed) and not _SHORT.search(text):
         yield Lookalike(found.at, "graph capture failed of something else; the advice below it is printed always")
     elif isinstance(found, NoPool) and (found.tokens or 0) > 0:
         yield Lookalike(found.at, "a larger pool was asked for than fits; the engine takes the one that fits")
@@ -254,6 +353,8 @@ def _judged(found: Read, text: str, level: str | None) -> Iterator[Read]:
         yield found
         if isinstance(found, Retraction):
             yield Lookalike(found.at, "retraction: the KV pool is shared in turns, requests wait and none fails")
+        elif isinstance(found, Statistics) and found.full:
+            yield Lookalike(found.at, "a full KV pool is used in full: further requests wait and none fails")
 
 
 FAMILY = Family(
