@@ -140,6 +140,7 @@ _FUNCTIONS: Final = (
 # Functions that say too little without the file they stand in.
 _FILES: Final = (
     (3, "kv_cache_init", "/sglang/", "create_buffers"),
+    (3, "cuda_graph_capture", "cuda_graph_runner.py", "__init__"),
     (3, "checkpoint_load", "/torch/optim/optimizer.py", "load_state_dict"),
     (3, "optimizer_step", "/optim/adam /optim/adamw /optim/sgd /optim/rmsprop /optim/adafactor", "step adam adamw sgd"),
     (3, "optimizer_step", "/zero/stage_1_and_2 /zero/stage3 /fused_optimizer /bf16_optimizer", "step sub_group_*"),
@@ -150,7 +151,7 @@ _FILES: Final = (
     (2, "checkpoint_load", "/torch/serialization.py", "load persistent_load"),
     (2, "model_load", "/model_loader/ /modeling_utils.py /weight_utils.py", "*"),
     (1.5, "model_load", "/torch/nn/modules/module.py", "to cuda convert apply half bfloat16"),
-    (1.5, "model_load", "/model.py /modeling_ /models/ /model_executor/", "__init__"),
+    (1.5, "model_load", "/model.py /modeling_ /models/ /vllm/model_executor/", "__init__"),
     (2, "engine_init", "/vllm/engine/ /vllm/v1/engine/ /vllm/worker/ /vllm/v1/worker/ /vllm/entrypoints/", "__init__"),
     (2, "engine_init", "/vllm/executor/ /vllm/v1/executor/ /sglang/srt/managers/", "__init__"),
     (2, "engine_init", "/deepspeed/__init__.py", "initialize"),
@@ -289,13 +290,13 @@ _PROGRESS: Final = (
         capturing cuda graph
         capturing cudagraph
         capturing the model for cuda graphs
-        capture cuda graph begin
+        cuda graph begin
         capture cuda graph failed
         capturing batches
     """),
     (GENERATION, """
         graph capturing finished
-        capture cuda graph end
+        cuda graph end.
         init engine (
         application startup complete
         uvicorn running on
@@ -346,6 +347,42 @@ _PROGRESS: Final = (
         init torch distributed
         optimizer stage
         create vllm engine
+    """),
+    # DeepSpeed's see_memory_usage
+    ("forward", """
+        engine before forward
+        engine after forward
+    """),
+    ("backward", """
+        engine before backward
+        engine after backward
+    """),
+    ("optimizer_step", """
+        engine before step
+        engine after step
+        in step before checking overflow
+        overflow before norm calculation
+        norm before optimizer
+        optimizer before all-gather
+        after zero_optimizer step
+    """),
+    ("engine_init", """
+        deepspeedzerooffload initialize
+        stage 3 initialize
+        before creating fp16 partitions
+        after creating fp16 partitions
+        before creating fp32 partitions
+        after creating fp32 partitions
+        before initializing optimizer states
+        after initializing optimizer states
+        after initializing zero optimizer
+        before creating optimizer
+        after creating optimizer
+        before initializing zero
+    """),
+    ("model_load", """
+        before building model
+        after building model
     """),
     # reinforcement learning, training
     ("rollout", """
