@@ -10,7 +10,7 @@ from typing import Any
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, usage
-from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.lines import card_of_replica, place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -28,7 +28,9 @@ class LibraryOutOfMemory(Event):
     strength: int = 2
 
     library: str  # cuBLAS, cuDNN, cuSOLVER, cuFFT, cuSPARSE, NCCL, RCCL, RMM, CuPy, bitsandbytes, ...
-    status: str | None = None  # CUBLAS_STATUS_ALLOC_FAILED
+    status: str | None = None  # CUBLAS_STATUS_ALLOC_FAILED, CANN's EL0004
+    code: int | None = None  # the number of the error
+    source: str | None = None  # the C++ file and line it names
     tried_bytes: int | None = usage()
     allocated_bytes: int | None = usage()
     limit_bytes: int | None = usage()
@@ -55,22 +57,41 @@ _CUPY = (
     rf"Out of memory allocating (?P<tried>{_DIGITS}) bytes \(allocated so far: (?P<allocated>{_DIGITS}) bytes"
     rf"(?:, limit set to: (?P<limit>{_DIGITS}) bytes)?"
 )
+_NCCL_SOURCE = r"(?:(?P<file>[\w.-]{1,60}):(?P<row>\d{1,6}) (?:\(\w{1,80}\) )?NCCL WARN )?"
+# RMM says what it was asked for since 2024: in bytes, or in GiB with six decimals.
+_RMM = (
+    r"(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
+    r"(?:.{0,400}?\(failed to allocate (?:(?P<tried>\d{1,20}) bytes|(?P<tried_gib>[\d.]{1,20}) GiB)\))?"
+)
+_CANN = (
+    rf"halMemAlloc failed:(?:device_id=(?P<card>\d{{1,3}}), )?.{{0,80}}?\bsize=(?P<tried>{_NUMBER})\b"
+    r".{0,120}drvRetCode=(?P<code>6)\b"
+)
 _OUT_OF_MEMORY = tuple(
     (library, late(pattern))
     for library, pattern in (
         ("cuBLAS", r"(?P<status>CUBLAS_STATUS_ALLOC_FAILED)"),
+        ("cuBLAS", r"create cublas handle: (?P<status>the resource allocation failed)"),  # XLA
         ("cuBLAS", r"(?P<status>cublas runtime error : resource allocation failed)"),  # PyTorch up to 1.4
         ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
         ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_ALLOC_FAILED)"),
         ("cuSPARSE", r"(?P<status>CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES))"),
         ("cuFFT", r"(?P<status>CUFFT_ALLOC_FAILED)"),
         ("cuRAND", r"(?P<status>CURAND_STATUS_ALLOCATION_FAILED)"),
-        ("RCCL", r"HIP failure(?: \d{1,4})? 'out of memory'"),
-        ("NCCL", r"Cuda failure(?: \d{1,4})? 'out of memory'"),
+        ("RCCL", rf"{_NCCL_SOURCE}HIP failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
+        ("NCCL", rf"{_NCCL_SOURCE}Cuda failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
         ("NCCL", rf"Failed to (?:CUDA|HIP) (?P<how>host alloc|calloc async|calloc|malloc) (?P<tried>{_NUMBER}) bytes"),
-        ("RMM", r"out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY"),
+        ("RMM", _RMM),
         ("CuPy", _CUPY),
-        ("bitsandbytes", r"^\W{0,4}Error out of memory at line \d{1,6} in file"),
+        # CuPy up to 4
+        ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),
+        (
+            "bitsandbytes",
+            r"^\W{0,4}Error out of memory at line (?P<row>\d{1,6}) in file(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?",
+        ),
+        ("CANN", _CANN),
+        ("CANN", r"(?P<status>EL0004)\b"),
+        ("CANN", r"\berror code (?:is |: ?)?(?P<code>207018)\b|The memory on the device is exhausted"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
         (
@@ -88,6 +109,9 @@ _TROUBLE = tuple(
         ("cuDNN", r"(?P<status>GET was unable to find an engine to execute this computation)"),
         ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_INTERNAL_ERROR)"),
         ("cuBLAS", r"(?P<status>the library cublas was not initialized)"),
+        ("cuBLAS", r"(?P<status>(?i:failed to create cublas handle))"),  # XLA, as the next two
+        ("cuDNN", r"(?P<status>(?i:(?:could not|failed to) create cudnn handle))"),
+        ("cuSOLVER", r"(?P<status>(?:gpu|cu)solverDnCreate\(\S{0,40}\) failed)"),
     )
 )
 _HARMLESS = tuple(
@@ -96,6 +120,7 @@ _HARMLESS = tuple(
         (r"NCCL INFO .{0,400}out of memory", "an INFO line: NCCL tries another way"),
         (r"Skipping tactic .{0,200}insufficient memory", "TensorRT tries a tactic and takes another one"),
         (r"Plan failed with a cudnnException", "cuDNN tries a plan and takes another one"),
+        (r"CUDNN_STATUS_NOT_SUPPORTED", "cuDNN has no way to compute this; no memory was refused"),
     )
 )
 # "host:pid:thread [card] "
@@ -121,9 +146,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place, why)
         return
     mark = line.mark
-    process = process_of(line)
+    process = process_of(line, card_of_replica(page, index))
     if named := _NCCL_WRITER.match(text):
         process = replace(process, pid=int(named[1]), gpu=int(named[2]))
+    elif card := match.groupdict().get("card"):
+        process = replace(process, gpu=int(card))
     if failure:
         yield LibraryOutOfMemory(at=place, time=mark.time, process=process, library=library, **_stated(match))
     else:
@@ -141,6 +168,12 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
     for name in ("tried", "allocated", "limit"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
+    if "tried_gib" in found:
+        stated["tried_bytes"] = size(found["tried_gib"], "GiB")
+    if "code" in found:
+        stated["code"] = int(found["code"])
+    if "row" in found:
+        stated["source"] = ":".join(part for part in (found.get("file"), found["row"]) if part)
     if found.get("how") == "host alloc":
         stated["pool"] = "pinned"
     return stated
@@ -178,6 +211,17 @@ FAMILY = Family(
         "library cublas was not initialized",
         "Requested amount of GPU memory",
         "due to insufficient memory",
+        "out of memory to allocate",
+        "halMemAlloc failed",
+        "EL0004",
+        "207018",
+        "memory on the device is exhausted",
+        "ublas handle",
+        "uBLAS handle",
+        "udnn handle",
+        "uDNN handle",
+        "solverDnCreate(",
+        "CUDNN_STATUS_NOT_SUPPORTED",
     ),
     read=read,
 )

@@ -35,7 +35,9 @@ class ArrayOutOfMemory(Event):
     # What the allocator states below it: its limit, what is in use, its largest request
     limit_bytes: int | None = usage()
     in_use_bytes: int | None = usage()
+    max_in_use_bytes: int | None = usage()
     largest_bytes: int | None = usage()
+    largest_free_bytes: int | None = usage()
     # What a TPU's program consists of
     reserved_bytes: int | None = usage()
     program_bytes: int | None = usage()

@@ -34,3 +34,18 @@ def goes_on(page: Page, index: int) -> bool:
     after = (line.text[:400] for line in page.lines[index + 1 : index + 1 + LINES_BEHIND])
     first = next((text for text in after if PROGRESS.search(text) or _ENDS.search(text)), "")
     return bool(first) and not _ENDS.search(first)
+
+
+# PyTorch's DataParallel, above the traceback of one of its threads
+_REPLICA = late(r"Caught \w{1,60} in replica \d{1,3} on device (\d{1,3})\.")
+REPLICA_LINES: Final = 60
+
+
+def card_of_replica(page: Page, index: int) -> int | None:
+    """The card of the thread whose traceback the line ends."""
+    for line in reversed(page.before(index, REPLICA_LINES)):
+        if match := _REPLICA.search(line.text[:300]):
+            return int(match[1])
+        if line.text.startswith("Traceback ("):
+            return None
+    return None
