@@ -27,6 +27,8 @@ class Finding:
     why: str  # for a person, two or three sentences with the figures
     evidence: tuple[Event, ...]
     against: tuple[str, ...] = ()
+    # What it rests on shows that memory ran out, even where the crash's root is only a death or a hint.
+    shows_memory: bool = False
     pool: str | None = None  # where it differs from the crash's
     stage: str | None = None
     knobs: tuple[str, ...] = ()  # where their order differs from the cause's
@@ -93,6 +95,7 @@ def _unseen(finding: Finding) -> Finding:
     return replace(
         finding,
         weight=finding.weight * UNSEEN,
+        shows_memory=False,
         against=(*finding.against, "the log is cut before the error's own words"),
         next_evidence=(*finding.next_evidence, WHOLE_LOG),
     )

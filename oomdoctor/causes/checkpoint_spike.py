@@ -29,6 +29,7 @@ def judge(crash: Crash) -> Judgement | None:
     if crash.mentions(_STATE_DICT_ENTRY):
         return Finding(
             weight=0.85,
+            shows_memory=True,
             why="A full state was gathered on one device to be saved, and cloning a tensor of it was refused"
             f"{asked_for(crash)}.",
             evidence=(crash.root,),
@@ -41,6 +42,7 @@ def judge(crash: Crash) -> Judgement | None:
         verb = "loading" if loading else "saving"
         return Finding(
             weight=0.8,
+            shows_memory=True,
             why=f"The job was {verb} its state ({frame.function}) when memory ran out{asked_for(crash)}: gathering a "
             "full state needs the weights once more, with the optimizer several times as much.",
             evidence=(crash.root,),
@@ -49,6 +51,7 @@ def judge(crash: Crash) -> Judgement | None:
     if crash.stage in STAGES:
         return Finding(
             weight=0.7,
+            shows_memory=True,
             why=f"Memory ran out while a checkpoint was {'loaded' if crash.stage == STAGES[1] else 'saved'}"
             f"{asked_for(crash)}.",
             evidence=(crash.root,),

@@ -157,6 +157,7 @@ def _computed(crash: Crash, reserved: list[Reserved], need: int, total: int) -> 
         )
     return Finding(
         weight=0.88 if need >= MUCH * total else 0.78,
+        shows_memory=True,
         why=f"{_list(reserved)}: {percent(need / total)} of the node's {show(total)}, page-locked from the start; "
         f"page-locked buffers are rounded up to powers of two, so it can be more.{again}",
         evidence=_evidence(crash),
@@ -185,7 +186,8 @@ def _switched_on(crash: Crash, switches: list[Setting]) -> Finding:
         weight, words = 0.6, " Every rank on the node keeps its part there, the killed one too."
     elif crash.stage in ("optimizer_step", "weight_sync", "model_load", "engine_init") or crash.in_trace(_FRAMES):
         weight = 0.65
-    return Finding(weight=weight, why=f"{names}: these keep states in host memory.{words}", evidence=_evidence(crash))
+    why = f"{names}: these keep states in host memory.{words}"
+    return Finding(weight=weight, shows_memory=True, why=why, evidence=_evidence(crash))
 
 
 def _evidence(crash: Crash) -> tuple[Event, ...]:

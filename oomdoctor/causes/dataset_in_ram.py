@@ -36,6 +36,7 @@ def judge(crash: Crash) -> Judgement | None:
         held = size(cached[1], cached[2])
         return Finding(
             weight=0.88,
+            shows_memory=True,
             why=f"Data is cached in memory, {show(held or 0)} of it when the next allocation failed.",
             evidence=(crash.root,),
             stage="data_load",
@@ -45,6 +46,7 @@ def judge(crash: Crash) -> Judgement | None:
         worker = " in one of several worker processes" if crash.first(Kill) is not None else ""
         return Finding(
             weight=_weight(crash, said),
+            shows_memory=_many(crash, said),
             why=f"{_ended(crash)} while data was loaded or tokenised{worker}{asked_for(crash)}.",
             evidence=(crash.root,),
             stage="data_load",
@@ -84,12 +86,15 @@ def _ended(crash: Crash) -> str:
 def _weight(crash: Crash, said: str | None) -> float:
     """A worker that was killed for no printed reason does not show that memory ran out."""
     if not crash.proven:
-        line = crash.mentions(_PROCESSES.pattern) if said is not None else None
-        many = _PROCESSES.search(line) if line is not None else None
-        if many and int(many[1]) >= MANY:
-            return 0.52
-        return 0.45 if said is not None else 0.25
+        return 0.52 if _many(crash, said) else 0.45 if said is not None else 0.25
     return 0.75 if said is not None else 0.6
+
+
+def _many(crash: Crash, said: str | None) -> bool:
+    """So many processes that their batches and interpreters alone fill a machine."""
+    line = crash.mentions(_PROCESSES.pattern) if said is not None else None
+    many = _PROCESSES.search(line) if line is not None else None
+    return many is not None and int(many[1]) >= MANY
 
 
 CAUSE = Cause(

@@ -23,6 +23,7 @@ def judge(crash: Crash) -> Judgement | None:
         if LEAST <= taken <= MOST and (handle or crash.mentions(r"Failed to create|Could not create")):
             return Finding(
                 weight=0.8,
+                shows_memory=True,
                 why=(
                     f"{show(probe.free_bytes)} of {show(probe.total_bytes)} were left when a library asked for its "
                     f"own memory: {percent(taken)} of the card were taken, as JAX does in advance by default."

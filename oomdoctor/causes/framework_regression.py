@@ -44,13 +44,17 @@ def _one(crash: Crash, known: Regression) -> Judgement | None:
 
 def _weight(known: Regression) -> float:
     """A version alone is no symptom: the more the table asks for, the more it proves."""
-    specific = bool(known.settings and known.zero_stages) or known.trace is not None or known.grows
-    return 0.9 if specific else 0.45
+    return 0.9 if _specific(known) else 0.45
+
+
+def _specific(known: Regression) -> bool:
+    return bool(known.settings and known.zero_stages) or known.trace is not None or known.grows
 
 
 def _finding(crash: Crash, known: Regression, signs: str, weight: float, whose: str) -> Finding:
     return Finding(
         weight=weight,
+        shows_memory=_specific(known) or known.tell_tale is not None,
         why=f"{whose} ({_range(known.affected)}): {known.what}. Here: {signs}. Another version: {known.cure}.",
         evidence=(crash.root,),
         against=() if crash.proven else ("the log shows a kill, not what it was for",),

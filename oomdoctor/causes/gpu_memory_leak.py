@@ -20,6 +20,7 @@ def judge(crash: Crash) -> Judgement | None:
     first, last = grown.points[0], grown.points[-1]
     steady = _steady(grown)
     return Finding(
+        shows_memory=steady,
         weight=0.85 if steady and len(grown.points) >= 2 * POINTS else 0.65 if steady else 0.4,
         why=(
             f"{grown.what} grew from {show(first.bytes)} to {show(last.bytes)} over {len(grown.points)} prints, "

@@ -88,6 +88,7 @@ def _without_figures(crash: Crash) -> Judgement | None:
     if isinstance(crash.root, AllocationProbe) and crash.root.tried_bytes:
         return Finding(
             weight=0.5,
+            shows_memory=True,
             why=f"TensorFlow asked for {show(crash.root.tried_bytes)}, which it had counted as free, and was refused.",
             evidence=(crash.root,),
         )

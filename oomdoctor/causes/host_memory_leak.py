@@ -28,6 +28,7 @@ def judge(crash: Crash) -> Judgement | None:
     share = grown / base
     return Finding(
         weight=_weight(trajectory, share),
+        shows_memory=True,
         why=f"{trajectory.what} grew from {show(first.bytes)} (line {first.line}) to {show(last.bytes)} "
         f"(line {last.line}){_rate(trajectory)}: {percent(share)} of {_of(crash, base, last.bytes)} "
         f"came while the job ran.",

@@ -47,6 +47,7 @@ def judge(crash: Crash) -> Judgement | None:
     if isinstance(crash.root, Kill) and line is not None and _is_last(crash, crash.root):
         return Finding(
             weight=0.52 if _under_way(crash.root) else 0.42,
+            shows_memory=_under_way(crash.root),
             why="The process was killed while it loaded model weights, which passes through host memory.",
             evidence=(crash.root,),
             against=("nothing printed shows how much memory there was",),

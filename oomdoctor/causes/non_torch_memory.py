@@ -30,6 +30,7 @@ def judge(crash: Crash) -> Judgement | None:
     if isinstance(root, LibraryTrouble):
         return Finding(
             weight=0.5,
+            shows_memory=True,
             why=f"{root.library} failed ({root.status}), as it does when the card is full, and for other reasons too.",
             evidence=(root,),
             against=("the message does not speak of memory",),

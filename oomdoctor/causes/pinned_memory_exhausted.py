@@ -48,6 +48,7 @@ def _named(crash: Crash, refused: Event) -> Finding:
     if refused.strength < 2:
         return Finding(
             weight=0.5,
+            shows_memory=True,
             why="A traceback ends in a call that pins host memory; the message itself is not in the log.",
             evidence=(refused,),
             against=("the call may have failed for another reason",),

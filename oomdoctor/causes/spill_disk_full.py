@@ -35,6 +35,7 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     return Finding(
         weight=0.6,
+        shows_memory=True,
         why=f"{_room(warned)} Objects are refused as soon as one has to be spilled.",
         evidence=(warned,),
         against=("no object was refused in this log",),

@@ -31,9 +31,6 @@ from oomdoctor.report.contract import (
 )
 from oomdoctor.sources import Trouble
 
-# A cause found with less than this does not prove that memory ran out where only a kill was seen.
-PROVES_MEMORY: Final = 0.5
-
 
 def build(
     crashes: Sequence[Crash],
@@ -109,7 +106,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
 
 
 def _proven(crash: Crash, findings: list[tuple[Cause, Finding]]) -> bool:
-    return crash.proven or any(finding.weight >= PROVES_MEMORY for _, finding in findings)
+    return crash.proven or any(finding.shows_memory for _, finding in findings)
 
 
 def _diagnosis(
