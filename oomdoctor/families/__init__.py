@@ -10,7 +10,8 @@ from functools import cache
 
 import ahocorasick_rs
 
-from oomdoctor.families.event import Event, Lookalike, Read
+from oomdoctor.families.event import Event, Lookalike, Place, Read
+from oomdoctor.families.spoken import SPOKEN, spoken
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -28,6 +29,8 @@ class Family:
     triggers: tuple[str, ...]
     # Events and lookalikes that begin at the line with this index. Nothing, where the words only look like it.
     read: Callable[[Page, int], Iterable[Read]]
+    # Asked only where no other family reads the line, in the order of the names: it knows words, not messages.
+    last: bool = False
 
 
 @cache
@@ -68,18 +71,41 @@ def found_in(page: Page) -> Iterator[tuple[int, Read]]:
     automaton, owners = _triggers()
     known = families()
     read_up_to: dict[tuple[str, str], int] = {}
+    told_up_to: dict[str, int] = {}  # by any family, figures of a job apart
     for index, line in enumerate(page.lines):
         hits = automaton.find_matches_as_indexes(line.text, overlapping=True)
         if not hits:
             continue
-        for number in dict.fromkeys([owners[hit[0]] for hit in hits]):
-            family = known[number]
+        asked = [known[number] for number in dict.fromkeys([owners[hit[0]] for hit in hits])]
+        for family in sorted(asked, key=_turn):
             key = (family.name, line.writer)
-            if line.number <= read_up_to.get(key, 0):
+            read_so_far = told_up_to.get(line.writer, 0) if family.last else read_up_to.get(key, 0)
+            if line.number <= read_so_far:
                 continue
-            for found in family.read(page, index):
+            for found in _read(family, page, index):
                 read_up_to[key] = max(read_up_to.get(key, 0), found.at.end_line)
+                if _tells(found):
+                    told_up_to[line.writer] = max(told_up_to.get(line.writer, 0), found.at.end_line)
                 yield index, found
+
+
+def _turn(family: Family) -> str:
+    return family.name if family.last else ""
+
+
+def _tells(found: Read) -> bool:
+    """Whether it speaks of a failure, or of what looks like one; a job's figures may stand on every second line."""
+    return isinstance(found, Lookalike) or found.role != "context"
+
+
+def _read(family: Family, page: Page, index: int) -> Iterator[Read]:
+    """What the family finds at the line, where the line is a program's."""
+    for found in family.read(page, index):
+        if _tells(found) and spoken(page, index):
+            line = page.lines[index]
+            yield Lookalike(Place(page.file, line.number, line.end, line.raw), SPOKEN)
+            return
+        yield found
 
 
 def read(page: Page) -> Iterator[Read]:

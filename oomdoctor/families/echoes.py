@@ -13,12 +13,18 @@ ADVICE = "advice, not a failure"
 
 # Matched in this order against one line, capped by the caller; every pattern is bounded and linear.
 _STATEMENT = (
-    r"^[\s\d|>:+-]{0,20}(?:except|if|elif|raise|assert|return|def|class|import|from|with|while|throw)\b"
+    r"^[\s\d|>:+-]{0,20}(?:except|if|elif|raise|assert|return|def|class|import|from|with|while|throw|catch|\} ?catch)\b"
     r"[^.!]{0,200}(?:[(:\"'.=]|$)"
 )
 _ADVISING = (
     r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|(?:may|might|could)(?! not)|"
-    r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|help with|tip:|hint:|note:)"
+    r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|helps? (?:with|against)|"
+    r"tip:|hint:|note:)"
+)
+# "oom_kill 0", "ooms=0", Prometheus' "..._oom_events_total{pod="a"} 0"
+_AT_ZERO = (
+    r"(?i)(?<![a-z])(?:ooms?|out_of_memory|oom_?kills?|oom_?count)(?:_(?!score)\w{1,40})?[\"']?(?:\{[^{}\n]{0,300}\})?"
+    r"[\"'}]{0,3}\s{0,4}[:= ]\s{0,4}0(?:\.0{1,3})?(?![\w.])"
 )
 _ECHOES = tuple(
     (late(pattern), why)
@@ -26,9 +32,10 @@ _ECHOES = tuple(
         (r"^[\s\d|>:+-]{0,20}(?:#|//|/\*)", COMMENT),
         (_STATEMENT, SOURCE),
         (r"\bin str\(|\bisinstance\(|\bin repr\(|pytest\.raises|\bin (?:e|err|exc|msg|message)\b", SOURCE),
-        (r"(?i)(?:out of memory|oom)[^#\n]{0,40}[\"'] ?(?:in|not in|==) ", SOURCE),
+        (r"(?i)(?:out of memory|oom)[^#\n]{0,40}[\"'] ?(?:in|not in|==) (?:\w{1,30}(?:[(:)\]]|\.\w|$)|[\"'])", SOURCE),
+        (r"^[\s\d|>:❱+-]{0,20}(?:self\.)?_?(?:log(?:ger|ging)?|warnings|print|console)(?:\.\w{1,20})?\(", SOURCE),
         (r"\w\.py::\w", TEST),
-        (r"(?i)\b(?:ooms?|out_of_memory|oom_?kills?|oom_?count)[\"']?(?:_total)?\s{0,4}[:=]?\s{1,4}0\b", COUNTER),
+        (_AT_ZERO, COUNTER),
         (r"(?i)[\"']?[\w.-]{0,60}oom[\w.-]{0,60}[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:true|false|none|null|-?\d)", SETTING),
         (_ADVISING, ADVICE),
     )

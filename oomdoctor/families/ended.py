@@ -61,6 +61,7 @@ _ENDINGS = tuple(
             r"death signal, shutting down|got signal: (?:1|15)\b",
             r"forcefully exiting via Signals\.SIGKILL",
             r"Caught signal (?:SIGUSR|SIGTERM)|[Rr]eceived (?:signal )?SIGTERM",
+            r"DUE to SIGNAL (?:Terminated|User)|State 'stop-sig\w{1,12}' timed out",
         ),
         ("its supervisor's time limit ended it", r"\bWORKER TIMEOUT\b", r"\bHeartbeat .{0,40}timed? ?out\b"),
         ("the test's own time limit ended it", r"\bTimeout >\s?\d|Failed: Timeout"),

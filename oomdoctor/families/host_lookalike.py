@@ -1,0 +1,111 @@
+"""What sounds like host memory running out and is something else: quotas, devices, faulty chips, limits on time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import COMMENT, SOURCE, echo
+from oomdoctor.families.event import Lookalike, Read
+from oomdoctor.families.lines import place_of
+from oomdoctor.patterns import late
+from oomdoctor.streams import Page
+
+# The first that fits says why.
+_LOOKALIKES = tuple(
+    (late("|".join(patterns)), why)
+    for why, *patterns in (
+        ("a message larger than gRPC allows, not memory", r"\b(?:Received|Sent|[Ss]end) message larger than max\b"),
+        (
+            "the quota or rate limit of a service is used up, not memory",
+            r"(?i:resource.{0,2}(?:has been )?exhausted.{0,300}\b(?:quota|rate.?limit|too many|429|too_many_pings)\b)",
+            r"(?i:\b(?:429|quota|rate.?limit).{0,300}resource.{0,2}(?:has been )?exhausted)",
+        ),
+        (
+            "the container could not be given a device (the device plugin or the runtime), not memory",
+            r"UnexpectedAdmissionError|device plugin resource",
+            r"(?i:failed to allocate (?:vGPU )?device\b)",
+        ),
+        (
+            "the scheduler refuses or does not start the job (its limits, its partitions); nothing ran out of memory",
+            r"(?:salloc|srun|sbatch): error: Unable to allocate resources",
+            r"\b(?:QOS|Assoc)(?:Grp|Max)Mem\w{0,40}|Memory specification can not be satisfied",
+        ),
+        (
+            "an address, a port or a terminal could not be had, not memory",
+            r"(?i:\bto allocate (?:a |an |any |new |free ){0,3}(?:ports?|gateway|for interface|ip(?:v[46])?|pseudo)\b)",
+            r"(?i:\bto allocate (?:a |an |any |new |free ){0,3}(?:address(?:es)?|subnet|network|tty|pty)\b)",
+        ),
+        (
+            "Python tidies up what an ended process left behind: a consequence of its end, not the reason",
+            r"There appear to be \d{1,9} leaked (?:shared_memory|semaphore|folder|file)",
+        ),
+        ("the limit on watched files (inotify) is hit, not memory", r"\binotify\b.{0,80}\b(?:limit|No space|watch)"),
+        ("the disk quota is used up, not memory", r"\[Errno 122\]|\bDisk quota exceeded\b"),
+        (
+            "a warning: little memory may be locked (ulimit -l); nothing was refused yet",
+            r"libibverbs: Warning: RLIMIT_MEMLOCK|Warning: .{0,80}locked memory limit",
+        ),
+        (
+            "earlyoom tells how much is free and when it would act; this line is no kill",
+            r"\bmem avail: {0,8}\d|\bsending SIGTERM when mem\b|\bSIGKILL when mem\b",
+        ),
+        (
+            "a fault of a memory chip or the processor that the machine reports; no memory ran out",
+            r"\bEDAC \w{1,20}: |\[Hardware Error\]|\bMemory failure: 0x|\bmce: .{0,80}(?:[Ee]rror|CPU)",
+        ),
+        ("the cgroup touched its limit and the kernel made room; nobody was killed", r"Memory limit reached of cgroup"),
+        (
+            "the scheduler's limit on time or processors ended the job",
+            r"PBS: job killed: (?:walltime|cput|ncpus)\b|TERM_(?:RUNLIMIT|CPULIMIT)\b",
+        ),
+        ("somebody, or another job, ended it by way of the scheduler", r"TERM_(?:OWNER|ADMIN|PREEMPT)\b"),
+        (
+            "TensorFlow remarks on a large request; it was granted",
+            r"Allocation of \d{1,20} exceeds \d{1,3}(?:\.\d{1,3})?% of (?:free )?system memory",
+        ),
+    )
+)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    text = line.text[:1200]
+    why = next((why for pattern, why in _LOOKALIKES if pattern.search(text)), None)
+    if why is not None and echo(text) not in {SOURCE, COMMENT}:
+        yield Lookalike(place_of(page, line), why)
+
+
+FAMILY = Family(
+    name="host_lookalike",
+    anchors=(),
+    triggers=(
+        "message larger than max",
+        "xhausted",
+        "EXHAUSTED",
+        "UnexpectedAdmissionError",
+        "device plugin resource",
+        "to allocate ",
+        "MaxMem",
+        "GrpMem",
+        "Memory specification",
+        " leaked ",
+        "inotify",
+        "[Errno 122]",
+        "Disk quota exceeded",
+        "RLIMIT_MEMLOCK",
+        "locked memory limit",
+        "mem avail: ",
+        "when mem ",
+        "EDAC ",
+        "[Hardware Error]",
+        "Memory failure: 0x",
+        "mce: ",
+        "Memory limit reached of cgroup",
+        "PBS: job killed",
+        "TERM_",
+        "system memory",
+    ),
+    read=read,
+    last=True,
+)
