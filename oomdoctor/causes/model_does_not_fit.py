@@ -21,9 +21,10 @@ from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
 from oomdoctor.families.ollama import OffloadPlan, Short
-from oomdoctor.incident.engine_facts import TRAINERS, facts
+from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.recognition import TRAINERS
 from oomdoctor.units import percent, show
 
 # Where nothing is trained there are no states to shard.

@@ -8,8 +8,9 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.card import Card, card_of
-from oomdoctor.incident.engine_facts import TRAINERS, EngineFacts, beside_engine, facts, in_engine, phase
+from oomdoctor.incident.engine_facts import EngineFacts, beside_engine, facts, in_engine, phase
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.recognition import FRAMEWORKS, TRAINERS
 from oomdoctor.units import GIB, show
 
 # What a desktop, a driver or a forgotten notebook takes: a share that ignores it is simply too large.
@@ -28,8 +29,6 @@ _DOING = {
     "warming": "in the sampler's warm-up, after its share was taken",
     "syncing": "while it took new weights",
 }
-# Frameworks in which the engine shares the trainer's cards unless they are told otherwise.
-_SHARE_CARDS = ("open-reasoner-zero", "verl", "simplerl-reason", "easyr1", "rllm")
 # Where a trainer shares the card, what the engine does with its requests changes nothing for it.
 _SHARED_CARD_KNOBS = (
     "lower-engine-reservation",
@@ -173,7 +172,7 @@ def _shares_cards(crash: Crash) -> bool:
     setting = crash.setting("colocate_all", "colocate_all_models", "colocate", "vllm_mode")
     if setting is not None:
         return setting.value in (True, "colocate")
-    return any(name in crash.context.frameworks for name in _SHARE_CARDS)
+    return any(each.engine == "colocated" for each in FRAMEWORKS if each.name in crash.context.frameworks)
 
 
 CAUSE = Cause(

@@ -97,6 +97,8 @@ class ContextBuilder:
             here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps)
             if line.mark.name:
                 self._writer(line.mark)
+            if line.mark.source and (logged_by := recognition.logged_by(line.mark.source)):
+                self._frameworks.add(logged_by)
             hits = automaton.find_matches_as_indexes(here.text, overlapping=True)
             readers = dict.fromkeys(owners[i] for i in sorted({hit[0] for hit in hits}))
             for reader in [*readers, _by_shape(here, continued)]:
@@ -198,9 +200,7 @@ class ContextBuilder:
 
     def _writer(self, mark: Mark) -> None:
         name = mark.name or ""
-        framework = recognition.WRITERS.get(name) or recognition.WRITERS.get(name.split("_", maxsplit=1)[0])
-        if framework:
-            self._frameworks.add(framework)
+        self._frameworks.update(recognition.written_by(name))
         if mark.pid is not None:
             self._process(name, mark.pid)
 

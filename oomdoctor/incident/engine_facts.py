@@ -21,6 +21,7 @@ from oomdoctor.families.vllm_error import (
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.incident.recognition import ENGINES, TRAINERS
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
@@ -28,14 +29,6 @@ from oomdoctor.records import dataclass
 SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util")
 # SGLang's is a share of what was free at start.
 FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
-ENGINES: Final = ("vllm", "vllm-ascend", "sglang", "lmdeploy", "tensorrt-llm", "text-generation-inference")
-# What trains beside an engine: with one of these in the log, a bare refusal may be the trainer's.
-TRAINERS: Final = frozenset({
-    "simplerl-reason", "open-reasoner-zero", "openrlhf", "easyr1", "rllm", "verl", "roll", "slime", "areal", "skyrl",
-    "nemo-rl", "nemo-aligner", "ms-swift", "llamafactory", "axolotl", "unsloth", "trl", "megatron", "deepspeed", "fsdp",
-    "accelerate",
-})  # fmt: skip
-
 _REMOTE = late(r"\bray::([\w.]{1,120})\(\)")
 _WORD = late(r"\w{1,80}")
 _ENGINE_FILE = late(r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server)/")

@@ -3,120 +3,320 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
 
-# What only this framework prints, or a path or module that only it has. Case counts.
-FINGERPRINTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "simplerl-reason": ("simpleRL-reason", "simpleRL_reason", "train_grpo_math_tune_ray"),
-    "open-reasoner-zero": (
-        "playground.orz_", "playground/orz_", "orz/ppo/", "orz.ppo", "PolicyRayActorBase", "CriticRayActorBase",
-        "RefRayActorBase", "RewardRayActorBase", "vllm engine gourps", "Open-Reasoner-Zero", "- config key -",
-    ),
-    "openrlhf": (
-        "openrlhf/", "openrlhf.", "OpenRLHF", "ActorModelRayActor", "ReferenceModelRayActor", "RewardModelRayActor",
-        "CriticModelRayActor", "PolicyModelActor", "ReferenceModelActor", "RewardModelActor", "CriticModelActor",
-        "RolloutRayActor", "for colocate_all_models!",
-    ),
-    "easyr1": ("EasyR1", "easyr1"),
-    "rllm": ("rllm.trainer", "rllm/trainer", "rllm.workflow"),
-    "verl": (
-        "verl/trainer", "verl.trainer", "verl/workers", "verl/single_controller", "verl/utils", "verl/experimental",
-        "WorkerDict", "ActorRolloutRefWorker", "actor_rollout_ref", "FSDPVLLMShardingManager", "vLLMHttpServer",
-        "AgentLoopWorker", "AgentLoopManager",
-    ),
-    "roll": ("roll/pipeline/", "roll/distributed/", "actor_infer-", "actor_train-"),
-    "slime": (
-        "slime/ray/", "slime/backends/", "slime/utils/", "MegatronTrainRayActor",
-        "Memory-Usage before wake_up model",
-    ),
-    "areal": ("areal/", "FSDPPPOActor", "MegatronPPOActor", "ArchonPPOActor", "RemoteSGLangEngine", "RemotevLLMEngine"),
-    "skyrl": (
-        "skyrl/", "skyrl_train", "FSDPPolicyWorkerBase", "FSDPCriticWorkerBase", "FSDPRefWorkerBase",
-        "MegatronPolicyWorkerBase", "VLLMServerActor", "AsyncVLLMInferenceEngine",
-    ),
-    "nemo-rl": (
-        "nemo_rl/", "nemo_rl.", "DTensorPolicyWorker", "MegatronPolicyWorker[", "VllmGenerationWorker",
-        "VllmAsyncGenerationWorker",
-    ),
-    "nemo-aligner": ("nemo_aligner/", "nemo_aligner.", "MegatronGPTActorModel", "CriticServerTrainer"),
-    "ms-swift": (
-        "swift/llm/", "swift/trainers/", "swift/rlhf_trainers", "[INFO:swift]", "swift sft", "swift rlhf",
-        "swift pt", "megatron sft", "SftArguments(",
-    ),
-    "llamafactory": ("llamafactory/", "llamafactory-cli", "llamafactory.", "llmtuner/"),
-    "axolotl": ("[axolotl.", "axolotl/", "axolotl train", "axolotl.cli"),
-    "unsloth": ("==((====))==", "unsloth/", "unsloth_zoo", "unsloth_compiled_cache", "🦥"),
-    "trl": ("trl/trainer/", "trl vllm-serve", "trl grpo", "trl sft", "trl dpo", "GRPOConfig(", "site-packages/trl/"),
-    "megatron": ("megatron/core/", "megatron/training/", "megatron.core", "--- arguments ---", "Megatron-LM"),
-    "deepspeed": (
-        "deepspeed/runtime/", "DeepSpeed info: version", "[deepspeed]", "DeepSpeedZeroOptimizer",
-        "DeepSpeedZeroOffload", "cpu_adam", "deepspeed.",
-        "site-packages/deepspeed/", "[launch.py:", "zero_optimization", "deepspeed --", "DeepSpeedCPUAdam",
-    ),
-    "fsdp": (
-        "torch/distributed/fsdp/", "FullyShardedDataParallel", "fully_shard(", "_fsdp_param_group",
-    ),
-    "accelerate": (
-        "site-packages/accelerate/", "accelerate launch", "accelerate/accelerator.py", "accelerate.commands",
-    ),
-    "transformers": (
-        "site-packages/transformers/", "dist-packages/transformers/", "transformers/trainer.py",
-        "transformers/models/", "transformers.modeling", "transformers.trainer",
-    ),
-    "vllm": (
-        "vllm/engine/", "vllm/v1/", "vllm/worker/", "vllm/executor/", "vllm/entrypoints", "vllm.entrypoints",
-        "vllm serve",
-        "vLLM API server", "LLM engine (v", "Initializing an LLM engine", "EngineCore", "VllmWorkerProcess",
-        "WorkerProc ",
-        "RayWorkerWrapper", "LLMRayActor", "vllm-project/vllm", "kv_cache_utils.py", "gpu_worker.py",
-        "Sleep mode freed",
-    ),
-    "sglang": (
-        "sglang/srt/", "sglang.launch_server", "sglang serve", "server_args=ServerArgs", "SGLangEngine",
-        "SGLangHttpServer", "sglang::",
-    ),
-    "lmdeploy": ("lmdeploy/", "lmdeploy serve", "[TM]["),
-    "tensorrt-llm": ("[TensorRT-LLM]", "[TRT-LLM]", "tensorrt_llm"),
-    "text-generation-inference": ("text_generation_launcher", "text_generation_server", "text-generation-launcher"),
-    "llama.cpp": ("llama_model_load", "ggml_backend_cuda", "ggml_cuda", "ggml_gallocr", "llama_kv_cache", "llama.cpp"),
-    "ollama": ("ollama", "msg=\"offload to "),
-    "ray": (
-        "ray::", "ray.exceptions", "/ray/_private/", "Ray runtime", "local Ray instance", "ray start", "ray job submit",
-        "ray.init", "/ray/session_", "ray.tune", "ray.rllib", "Ray cluster", "ray logs ",
-    ),
-    "jax": ("jaxlib", "site-packages/jax/", "XlaRuntimeError", "XLA_PYTHON_CLIENT"),
-    "tensorflow": ("site-packages/tensorflow/", "tensorflow/core/", "tensorflow.python", "bfc_allocator"),
-    "torch": (
-        "site-packages/torch/", "dist-packages/torch/", "torch.OutOfMemoryError", "torch.cuda.", "torch.distributed",
-        "PYTORCH_CUDA_ALLOC_CONF", "by PyTorch", "/c10/cuda/", "torch._C",
-    ),
-}  # fmt: skip
+Kind = Literal["rl", "tuning", "states", "engine", "local", "base"]
+# Whether a trainer has an inference engine: only where it is told so; always; always, and on the trainer's own cards
+# unless it is told otherwise.
+Engine = Literal["none", "if told", "beside", "colocated"]
 
-# The name of a process or actor in a line's decorations, where it alone tells the framework.
-WRITERS: Final[Mapping[str, str]] = {
-    "raylet": "ray", "autoscaler": "ray", "RayWorkerWrapper": "vllm", "VllmWorkerProcess": "vllm", "VllmWorker": "vllm",
-    "EngineCore": "vllm", "APIServer": "vllm", "LLMRayActor": "openrlhf", "RolloutRayActor": "openrlhf",
-    "ActorModelRayActor": "openrlhf", "ReferenceModelRayActor": "openrlhf", "RewardModelRayActor": "openrlhf",
-    "CriticModelRayActor": "openrlhf", "PolicyModelActor": "openrlhf", "ReferenceModelActor": "openrlhf",
-    "RewardModelActor": "openrlhf", "CriticModelActor": "openrlhf",
-    "WorkerDict": "verl", "main_task": "verl", "TaskRunner": "verl", "vLLMHttpServer": "verl",
-    "AgentLoopWorker": "verl",
-    "PolicyRayActorBase": "open-reasoner-zero", "CriticRayActorBase": "open-reasoner-zero",
-    "RefRayActorBase": "open-reasoner-zero", "RewardRayActorBase": "open-reasoner-zero",
-    "MegatronTrainRayActor": "slime", "SGLangEngine": "slime", "RolloutManager": "slime",
-    "DTensorPolicyWorker": "nemo-rl", "VllmGenerationWorker": "nemo-rl", "MegatronPolicyWorker": "nemo-rl",
-}  # fmt: skip
 
-# Forks print the same names as what they come from.
-IMPLIED: Final[Mapping[str, tuple[str, ...]]] = {
-    "simplerl-reason": ("verl",), "easyr1": ("verl",), "rllm": ("verl",),
-    "openrlhf": ("ray",), "open-reasoner-zero": ("ray",), "verl": ("ray",),
-}  # fmt: skip
-# ... and these borrow class names of the other, whose fingerprint is then no sign of it.
-_BORROWED: Final[Mapping[str, str]] = {"open-reasoner-zero": "openrlhf", "skyrl": "openrlhf"}
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """What a framework is and how a log shows it."""
+
+    name: str
+    # learns by reinforcement, tunes, holds a trainer's states, serves from a share of the card, serves what fits, or is
+    # what the others stand on
+    kind: Kind
+    prints: tuple[str, ...] = ()  # what only it prints, or a path, class or module that only it has; case counts
+    launches: tuple[str, ...] = ()  # the modules, scripts and commands it is started with
+    classes: tuple[str, ...] = ()  # its actors and processes, wherever a line names them
+    writers: tuple[str, ...] = ()  # those with a name like anybody's: only where it says who wrote the line
+    logger: str = ""  # the package that its log lines name
+    builds_on: tuple[str, ...] = ()  # forks print the same names as what they come from
+    borrows: tuple[str, ...] = ()  # whose class names it uses, which are then no sign of their first owner
+    engine: Engine = "none"
+    share: float | None = None  # of the card for that engine, where nobody says
+    share_source: str = ""
+
+    @property
+    def trains(self) -> bool:
+        return self.kind in ("rl", "tuning", "states")
+
+    @property
+    def serves(self) -> bool:
+        return self.kind == "engine"
+
+
+# Outermost first: advice is spelled for the first layer that has the knob.
+FRAMEWORKS: Final = (
+    Framework(
+        "simplerl-reason", "rl",
+        prints=("simpleRL-reason", "simpleRL_reason"),
+        launches=("train_grpo_math_tune_ray",),
+        builds_on=("verl", "ray"),
+        engine="colocated", share=0.5, share_source="verl's default",
+    ),
+    Framework(
+        "open-reasoner-zero", "rl",
+        prints=("orz/ppo/", "orz.ppo", "vllm engine gourps", "Open-Reasoner-Zero", "- config key -"),
+        launches=("playground.orz_", "playground/orz_"),
+        classes=("PolicyRayActorBase", "CriticRayActorBase", "RefRayActorBase", "RewardRayActorBase"),
+        builds_on=("ray",), borrows=("openrlhf",),
+        engine="colocated", share=0.85, share_source="Open-Reasoner-Zero's base configuration",
+    ),
+    Framework(
+        "openrlhf", "rl",
+        prints=("openrlhf/", "openrlhf.", "OpenRLHF", "for colocate_all_models!"),
+        launches=("openrlhf.cli.", "examples/train_ppo_ray.py"),
+        classes=(
+            "ActorModelRayActor", "ReferenceModelRayActor", "RewardModelRayActor", "CriticModelRayActor",
+            "PolicyModelActor", "ReferenceModelActor", "RewardModelActor", "CriticModelActor",
+            "RolloutRayActor",
+        ),
+        writers=("LLMRayActor", "LLMRayActorAsync"),
+        builds_on=("ray",),
+        engine="beside", share=0.9, share_source="OpenRLHF's default",
+    ),
+    Framework(
+        "easyr1", "rl",
+        prints=("EasyR1", "easyr1"),
+        builds_on=("verl", "ray"),
+        engine="colocated", share=0.5, share_source="verl's default",
+    ),
+    Framework(
+        "rllm", "rl",
+        prints=("rllm/trainer", "rllm.workflow"),
+        launches=("rllm.trainer",),
+        builds_on=("verl", "ray"),
+        engine="colocated", share=0.5, share_source="verl's default",
+    ),
+    Framework(
+        "verl", "rl",
+        prints=(
+            "verl/trainer", "verl/workers", "verl/single_controller", "verl/utils", "verl/experimental",
+            "actor_rollout_ref", "FSDPVLLMShardingManager", "MegatronVLLMShardingManager", "AgentLoopManager",
+            "timing_s/gen", "perf/cpu_memory_used_gb", "perf/max_memory_",
+        ),
+        launches=("verl.trainer", "recipe.dapo.main_dapo"),
+        classes=(
+            "WorkerDict", "ActorRolloutRefWorker", "AsyncActorRolloutRefWorker", "vLLMHttpServer", "SGLangHttpServer",
+            "AgentLoopWorker", "AgentLoopWorkerTQ", "RewardLoopWorker",
+        ),
+        writers=("main_task", "TaskRunner", "TaskRunnerV1"),
+        builds_on=("ray",),
+        engine="colocated", share=0.5, share_source="verl's default",
+    ),
+    Framework(
+        "roll", "rl",
+        prints=("roll/pipeline/", "roll/distributed/", "actor_infer-", "actor_train-"),
+        launches=("start_rlvr_pipeline", "start_agentic_pipeline"),
+        builds_on=("ray",),
+        engine="beside",
+    ),
+    Framework(
+        "slime", "rl",
+        prints=("slime/ray/", "slime/backends/", "slime/utils/", "Memory-Usage before wake_up model"),
+        classes=("MegatronTrainRayActor", "FSDPTrainRayActor"),
+        writers=("SGLangEngine", "RolloutManager", "RolloutController"),
+        builds_on=("ray",),
+        engine="beside",
+    ),
+    Framework(
+        "areal", "rl",
+        prints=(
+            "areal/", "FSDPPPOActor", "MegatronPPOActor", "ArchonPPOActor", "RemoteSGLangEngine", "RemotevLLMEngine",
+        ),
+        launches=("areal.launcher",),
+        engine="beside",
+    ),
+    Framework(
+        "skyrl", "rl",
+        prints=("skyrl/", "skyrl_train"),
+        launches=("skyrl.train.entrypoints", "skyrl_train.entrypoints"),
+        classes=(
+            "FSDPPolicyWorkerBase", "FSDPCriticWorkerBase", "FSDPRefWorkerBase", "MegatronPolicyWorkerBase",
+            "MegatronCriticWorkerBase", "MegatronRefWorkerBase", "DeepSpeedPolicyWorkerBase",
+            "DeepSpeedCriticWorkerBase", "DeepSpeedRefWorkerBase", "VLLMServerActor", "AsyncVLLMInferenceEngine",
+        ),
+        builds_on=("ray",), borrows=("openrlhf",),
+        engine="colocated", share=0.8, share_source="SkyRL's default",
+    ),
+    Framework(
+        "nemo-rl", "rl",
+        prints=(
+            "nemo_rl/", "nemo_rl.", "▶ Training policy...", "▶ Computing logprobs...", "▶ Preparing for training...",
+        ),
+        classes=(
+            "DTensorPolicyWorker", "DTensorPolicyWorkerV2", "FSDP1PolicyWorker", "VllmGenerationWorker",
+            "VllmAsyncGenerationWorker", "MegatronPolicyWorker[",
+        ),
+        writers=("MegatronPolicyWorker",),
+        builds_on=("ray",),
+        engine="colocated", share=0.6, share_source="NeMo-RL's examples",
+    ),
+    Framework(
+        "nemo-aligner", "rl",
+        prints=("nemo_aligner/", "nemo_aligner.", "MegatronGPTActorModel", "CriticServerTrainer"),
+        launches=("train_gpt_ppo_actor.py", "serve_ppo_critic.py"),
+    ),
+    Framework(
+        "deepspeed-chat", "rl",
+        prints=("DeepSpeed-Chat/",),
+        builds_on=("deepspeed",),
+    ),
+    Framework(
+        "open-instruct", "tuning",
+        prints=("open_instruct/", "open_instruct."),
+        engine="if told",
+    ),
+    Framework(
+        "ms-swift", "tuning",
+        prints=(
+            "swift/llm/", "swift/trainers/", "swift/rlhf_trainers", "[INFO:swift]", "SftArguments(", "RLHFArguments(",
+        ),
+        logger="swift",
+        launches=("swift sft", "swift rlhf", "swift pt", "megatron sft"),
+        engine="if told", share=0.9, share_source="ms-swift's default",
+    ),
+    Framework(
+        "llamafactory", "tuning",
+        prints=("llamafactory/", "llamafactory.", "llmtuner/"),
+        launches=("llamafactory-cli",),
+        logger="llamafactory",
+    ),
+    Framework(
+        "axolotl", "tuning",
+        prints=("[axolotl.", "axolotl/", "memory/max_active (GiB)"),
+        launches=("axolotl train", "axolotl.cli"),
+        logger="axolotl",
+    ),
+    Framework(
+        "unsloth", "tuning",
+        prints=("==((====))==", "unsloth/", "unsloth_zoo", "unsloth_compiled_cache", "🦥"),
+        engine="if told", share=0.5, share_source="unsloth's default",
+    ),
+    Framework("torchtune", "tuning", prints=("torchtune/", "torchtune."), launches=("tune run ",)),
+    Framework(
+        "trl", "tuning",
+        prints=("trl/trainer/", "GRPOConfig(", "site-packages/trl/"),
+        launches=("trl vllm-serve", "trl grpo", "trl sft", "trl dpo"),
+        engine="if told",
+    ),
+    Framework(
+        "megatron", "states",
+        prints=(
+            "megatron/core/", "megatron/training/", "megatron.core", "--- arguments ---", "Megatron-LM",
+            "memory (MB) | allocated: ",
+        ),
+    ),
+    Framework(
+        "deepspeed", "states",
+        prints=(
+            "deepspeed/runtime/", "DeepSpeed info: version", "[deepspeed]", "DeepSpeedZeroOptimizer",
+            "DeepSpeedZeroOffload", "cpu_adam", "deepspeed.",
+            "site-packages/deepspeed/", "[launch.py:", "zero_optimization", "DeepSpeedCPUAdam",
+        ),
+        launches=("deepspeed --",),
+    ),
+    Framework(
+        "fsdp", "states",
+        prints=("torch/distributed/fsdp/", "FullyShardedDataParallel", "fully_shard(", "_fsdp_param_group"),
+    ),
+    Framework(
+        "accelerate", "states",
+        prints=("site-packages/accelerate/", "accelerate/accelerator.py", "accelerate.commands"),
+        launches=("accelerate launch",),
+    ),
+    Framework("vllm-ascend", "engine", prints=("vllm_ascend/",), builds_on=("vllm",)),
+    Framework(
+        "vllm", "engine",
+        prints=(
+            "vllm/engine/", "vllm/v1/", "vllm/worker/", "vllm/executor/", "vllm/entrypoints", "vLLM API server",
+            "LLM engine (v", "Initializing an LLM engine", "WorkerProc ", "vllm-project/vllm", "kv_cache_utils.py",
+            "gpu_worker.py", "Sleep mode freed",
+        ),
+        launches=("vllm serve", "vllm.entrypoints"),
+        classes=(
+            "EngineCore", "VllmWorkerProcess", "RayWorkerWrapper", "LLMRayActor", "RolloutRayActor", "vLLMHttpServer",
+            "VLLMServerActor", "AsyncVLLMInferenceEngine", "VllmGenerationWorker", "VllmAsyncGenerationWorker",
+        ),
+        writers=("VllmWorker", "APIServer", "LLMRayActorAsync"),
+    ),
+    Framework(
+        "sglang", "engine",
+        prints=("sglang/srt/", "server_args=ServerArgs", "sglang::"),
+        launches=("sglang.launch_server", "sglang serve"),
+        classes=("SGLangEngine", "SGLangHttpServer"),
+    ),
+    Framework("lmdeploy", "engine", prints=("lmdeploy/", "[TM]["), launches=("lmdeploy serve",)),
+    Framework("tensorrt-llm", "engine", prints=("[TensorRT-LLM]", "[TRT-LLM]", "tensorrt_llm")),
+    Framework(
+        "text-generation-inference", "engine",
+        prints=("text_generation_launcher", "text_generation_server"),
+        launches=("text-generation-launcher",),
+    ),
+    Framework(
+        "llama.cpp", "local",
+        prints=(
+            "llama_model_load", "ggml_backend_cuda", "ggml_cuda", "ggml_gallocr", "llama_kv_cache", "llama.cpp",
+        ),
+    ),
+    Framework("ollama", "local", prints=("ollama", 'msg="offload to ')),
+    Framework(
+        "transformers", "base",
+        prints=(
+            "site-packages/transformers/", "dist-packages/transformers/", "transformers/trainer.py",
+            "transformers/models/", "transformers.modeling", "transformers.trainer",
+        ),
+    ),
+    Framework(
+        "ray", "base",
+        prints=(
+            "ray::", "ray.exceptions", "/ray/_private/", "Ray runtime", "local Ray instance", "ray.init",
+            "/ray/session_", "ray.tune", "ray.rllib", "Ray cluster", "ray logs ",
+        ),
+        launches=("ray start", "ray job submit"),
+        writers=("raylet", "autoscaler"),
+    ),
+    Framework("jax", "base", prints=("jaxlib", "site-packages/jax/", "XlaRuntimeError", "XLA_PYTHON_CLIENT")),
+    Framework(
+        "tensorflow", "base",
+        prints=("site-packages/tensorflow/", "tensorflow/core/", "tensorflow.python", "bfc_allocator"),
+    ),
+    Framework(
+        "torch", "base",
+        prints=(
+            "site-packages/torch/", "dist-packages/torch/", "torch.OutOfMemoryError", "torch.cuda.",
+            "torch.distributed", "PYTORCH_CUDA_ALLOC_CONF", "by PyTorch", "/c10/cuda/", "torch._C",
+        ),
+    ),
+)  # fmt: skip
+
+NAMED: Final = {framework.name: framework for framework in FRAMEWORKS}
+FINGERPRINTS: Final = {each.name: (*each.prints, *each.launches, *each.classes) for each in FRAMEWORKS}
+LEARNERS: Final = frozenset(each.name for each in FRAMEWORKS if each.kind == "rl")
+# With one of these in the log, a bare refusal may be the trainer's.
+TRAINERS: Final = frozenset(each.name for each in FRAMEWORKS if each.trains)
+ENGINES: Final = frozenset(each.name for each in FRAMEWORKS if each.serves)
+
+
+def _writers() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for framework in FRAMEWORKS:
+        for name in (*framework.classes, *framework.writers):
+            found.setdefault(name, []).append(framework.name)
+    return found
+
+
+WRITERS: Final[Mapping[str, Sequence[str]]] = _writers()
+_LOGGERS: Final = {each.logger: each.name for each in FRAMEWORKS if each.logger}
+
+
+def written_by(name: str) -> Sequence[str]:
+    """The frameworks whose process has this name: "EngineCore_DP0" is an "EngineCore"."""
+    return WRITERS.get(name) or WRITERS.get(name.split("_", maxsplit=1)[0], ())
+
+
+def logged_by(source: str) -> str | None:
+    """The framework whose logger has this name: "llamafactory.hparams.parser:401"."""
+    return _LOGGERS.get(source.partition(":")[0].partition(".")[0])
+
 
 # Packages whose version decides something here, as pip, collect_env, banners and bug forms write them.
 PACKAGES: Final = (
@@ -204,12 +404,10 @@ def _trimmed(version: str) -> str:
 def layers(seen: Iterable[str]) -> list[str]:
     """The frameworks that the fingerprints stand for, what they build on added, outermost first."""
     found = set(seen)
-    for fork, origin in _BORROWED.items():
-        if fork in found:
-            found.discard(origin)
-    for name in list(found):
-        found.update(IMPLIED.get(name, ()))
-    return [name for name in FINGERPRINTS if name in found] + sorted(found - FINGERPRINTS.keys())
+    known = [framework for framework in FRAMEWORKS if framework.name in found]
+    found.difference_update(*(framework.borrows for framework in known))
+    found.update(*(framework.builds_on for framework in known if framework.name in found))
+    return [name for name in NAMED if name in found] + sorted(found - NAMED.keys())
 
 
 _FAMILY: Final = (

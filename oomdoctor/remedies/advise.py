@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.families.ray_kill import NodeOutOfMemory
-from oomdoctor.incident.engine_budget import version_of
+from oomdoctor.versions import version_of
 from oomdoctor.incident.model import Crash, Value
+from oomdoctor.incident.recognition import TRAINERS
 from oomdoctor.remedies import Rejected, Remedy, device, engine, host, premises, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip
@@ -29,16 +30,6 @@ AMONG_THE_FIRST: Final = 2
 
 # What people reach for when host memory runs out, although it is meant for the card.
 _MEANT_FOR_THE_CARD: Final = ("offload-optimizer", "engine-sleep", "shard-states")
-_TRAINERS: Final = (
-    "openrlhf",
-    "verl",
-    "open-reasoner-zero",
-    "simplerl-reason",
-    "easyr1",
-    "deepspeed",
-    "trl",
-    "ms-swift",
-)
 
 
 def remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
@@ -198,7 +189,7 @@ def _assumed(row: Spelling | None, inner: bool, crash: Crash) -> tuple[str, ...]
 def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
     """What is often advised for such a crash and would not help."""
     if crash.pool in _RAM:
-        trains = any(name in crash.context.frameworks for name in _TRAINERS)
+        trains = not TRAINERS.isdisjoint(crash.context.frameworks)
         for name in _MEANT_FOR_THE_CARD if trains else ():
             why = _wrong_sign(KNOBS[name], crash)
             if why is not None:

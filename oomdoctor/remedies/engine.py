@@ -19,26 +19,13 @@ from oomdoctor.families.vllm_figures import (
 )
 from oomdoctor.incident import engine_budget as budget
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.recognition import FRAMEWORKS, Framework
 from oomdoctor.patterns import late
 from oomdoctor.remedies import arithmetic, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.units import show
 
-# Frameworks whose trainer and engine share the cards, and the share they give the engine where nobody says.
-COLOCATED: Final[Mapping[str, tuple[float | None, str]]] = {
-    "open-reasoner-zero": (0.85, "Open-Reasoner-Zero's base configuration"),
-    "openrlhf": (0.9, "OpenRLHF's default"),
-    "verl": (0.5, "verl's default"),
-    "nemo-rl": (0.6, "NeMo-RL's examples"),
-    "skyrl": (0.8, "SkyRL's default"),
-    "slime": (None, ""),
-    "areal": (None, ""),
-    "roll": (None, ""),
-    "trl": (None, ""),
-    "ms-swift": (0.9, "ms-swift's default"),
-    "unsloth": (0.5, "unsloth's default"),
-}
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 LEAST_SHARE: Final = 0.1  # below it no engine starts
@@ -66,9 +53,9 @@ def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
 
 
 def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
-    for name, (default, source) in COLOCATED.items():
-        if name in crash.context.frameworks:
-            return (default, (f"{default} is {source}: the log does not say",)) if default else None
+    for trainer in _with_engine(crash):
+        default = trainer.share
+        return (default, (f"{default} is {trainer.share_source}: the log does not say",)) if default else None
     version = engine_version(crash)
     default = budget.default_share(version)
     if default is None:
@@ -126,7 +113,12 @@ def sleeps(crash: Crash) -> bool:
 
 
 def colocated(crash: Crash) -> bool:
-    return any(name in crash.context.frameworks for name in COLOCATED)
+    """Whether a trainer may have put the engine on its own cards."""
+    return bool(_with_engine(crash))
+
+
+def _with_engine(crash: Crash) -> list[Framework]:
+    return [each for each in FRAMEWORKS if each.name in crash.context.frameworks and each.engine != "none"]
 
 
 # lower

@@ -16,15 +16,11 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.recognition import FRAMEWORKS, LEARNERS
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.knobs import KNOBS
 
-# Trainers that bring an engine only where they are told to.
-_WITH_OR_WITHOUT: Final = frozenset({"trl", "ms-swift", "unsloth"})
-_RL: Final = frozenset({
-    "openrlhf", "open-reasoner-zero", "verl", "simplerl-reason", "easyr1", "rllm", "roll", "slime", "areal", "skyrl",
-    "nemo-rl", "nemo-aligner",
-})  # fmt: skip
+_BROUGHT: Final = ("beside", "colocated")  # without being told so
 _RL_SETTINGS: Final = ("max_completion_length", "max_response_length", "generate_max_len", "num_generations")
 _RL_STAGES: Final = frozenset({"rollout", "reward", "weight_sync"})
 _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
@@ -46,7 +42,7 @@ def holds(knob: str, cause: str, crash: Crash) -> bool:
 
 def runs_engine(cause: str, crash: Crash) -> bool:
     """An inference engine with a share of the card."""
-    outer = (crash.context.frameworks.keys() & engine.COLOCATED.keys()) - _WITH_OR_WITHOUT
+    outer = [each for each in FRAMEWORKS if each.name in crash.context.frameworks and each.engine in _BROUGHT]
     at_it = in_engine(crash) and (crash.stage != "serving" or crash.root.process.role == "engine")
     stated = crash.setting(*KNOBS["lower-engine-reservation"].settings)
     told = any(event.family.startswith(_ENGINE_FAMILIES) for event in crash.events)
@@ -63,14 +59,14 @@ def many_cards(crash: Crash) -> bool:
         return True
     processes = [event.process for event in crash.events]
     return any(process.rank is not None or process.gpu for process in processes) or bool(
-        crash.context.frameworks.keys() & (_RL | {"ray"})
+        crash.context.frameworks.keys() & (LEARNERS | {"ray"})
     )
 
 
 def generates(crash: Crash) -> bool:
     """Reinforcement learning: the sequences are prompts and the model's own answers."""
     return (
-        bool(crash.context.frameworks.keys() & _RL)
+        bool(crash.context.frameworks.keys() & LEARNERS)
         or crash.setting(*_RL_SETTINGS) is not None
         or crash.stage in _RL_STAGES
     )
