@@ -9,6 +9,7 @@ from typing import Final
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.recognition import ENGINES
 from oomdoctor.patterns import late
 from oomdoctor.units import MIB, show
 
@@ -46,7 +47,6 @@ VISION: Final = r"multimodal|\bvision|visual\b|image_encoder|get_multimodal|enco
 
 ATTENTION: Final = r"softmax|attention|attn|baddbmm|causal_mask|scaled_dot"
 
-ENGINES: Final = ("vllm", "sglang", "lmdeploy", "tensorrt-llm", "text-generation-inference")
 ENGINE_STAGES: Final = frozenset({"engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture", "serving"})
 TRAINING_STAGES: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward"})
 LATER_THAN_LOADING: Final = TRAINING_STAGES | {"rollout", "eval", "checkpoint_save", "serving", "weight_sync"}
