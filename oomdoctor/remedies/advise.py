@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.families.ray_kill import NodeOutOfMemory
-from oomdoctor.versions import version_of
 from oomdoctor.incident.model import Crash, Value
 from oomdoctor.incident.recognition import TRAINERS
 from oomdoctor.remedies import Rejected, Remedy, device, engine, host, premises, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, assumptions, current, excluded_by, missing, spelling
+from oomdoctor.versions import version_of
 
 _COMPUTE: Final[Mapping[str, Compute]] = {
     **engine.FUNCTIONS,

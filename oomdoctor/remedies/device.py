@@ -14,7 +14,6 @@ from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
-from oomdoctor.incident.engine_budget import version_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 from oomdoctor.regressions import REGRESSIONS, Regression, version
@@ -22,6 +21,7 @@ from oomdoctor.remedies import arithmetic, engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.units import show
+from oomdoctor.versions import version_of
 
 _WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")

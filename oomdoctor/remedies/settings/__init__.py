@@ -29,7 +29,7 @@ from typing import Final
 from oomdoctor.incident.model import Context, Setting, Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.settings.versions import ALL, Versions, versions
+from oomdoctor.versions import ALL, Versions, versions
 
 _HERE: Final = Path(__file__).parent
 COLUMNS: Final = ("knob", "write", "type", "set", "default", "versions", "needs", "excludes", "spends", "source")

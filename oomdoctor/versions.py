@@ -1,16 +1,22 @@
-"""Ranges of releases: ">=0.5.8 <0.10.2"."""
+"""Releases, and ranges of them: "0.8.5.post1", ">=0.5.8 <0.10.2"."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.incident.engine_budget import version_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
 Version = tuple[int, ...]
-_BOUND: Final = late(r"(>=|<=|<|>|==)(\d+(?:\.\d+){0,3})")
+_RELEASE: Final = late(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})")
+_BOUND: Final = late(r"(>=|<=|<|>|==)(\d{1,4}(?:\.\d{1,4}){0,3})")
 _ENDLESS: Final[Version] = (10**6,)
+
+
+def version_of(text: str | None) -> Version | None:
+    """The release that a version names: "v0.10.1.1+cu128" is (0, 10, 1, 1), "0.8.5.post1" is (0, 8, 5)."""
+    match = _RELEASE.match(text or "")
+    return tuple(int(part) for part in match[1].split(".")) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +48,8 @@ class Versions:
         """What both hold; None where that is nothing."""
         if not self.overlaps(other):
             return None
-        return Versions(
-            max(self.since, other.since), min(self.before, other.before), f"{self.text} {other.text}".strip()
-        )
+        since, before = max(self.since, other.since), min(self.before, other.before)
+        return Versions(since, before, f"{self.text} {other.text}".strip())
 
 
 ALL: Final = Versions()

@@ -1,0 +1,81 @@
+"""vLLM's reservation: what its share of the card holds, by version, and which context fits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.arithmetic.kv_cache import BLOCK_TOKENS
+from oomdoctor.records import dataclass
+from oomdoctor.units import GIB, MIB
+from oomdoctor.versions import Version
+
+CAPTURE_SLACK_BYTES: Final = GIB // 2  # for the graphs that come after the one that failed
+# What vLLM itself keeps back when it suggests a size for the cache ("redundancy buffer").
+REDUNDANCY_BYTES: Final = 150 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """How a generation of vLLM reckons the room for its KV cache: the share of the card, minus what it counts."""
+
+    others_counted: bool  # other processes' memory comes off the share: lowering it leaves less, not more
+    free_checked: bool  # it refuses to start where less than the share is free
+    graphs_inside: bool  # the share holds the CUDA graphs; before, they come on top
+
+
+_IGNORES = Era(others_counted=False, free_checked=False, graphs_inside=False)
+_COUNTS = Era(others_counted=True, free_checked=False, graphs_inside=False)
+_CHECKS = Era(others_counted=False, free_checked=True, graphs_inside=False)
+_ESTIMATES = Era(others_counted=False, free_checked=True, graphs_inside=True)
+
+# The first release of each way of reckoning, newest first. From 0.6.4 to 0.9.0 the two engines differ.
+_V0 = (((0, 6, 5), _IGNORES), ((0, 6, 4), _COUNTS), ((0, 3, 1), _IGNORES), ((0, 2, 5), _COUNTS), ((0, 1), _IGNORES))
+_V1 = (((0, 20), _ESTIMATES), ((0, 9, 1), _CHECKS), ((0, 6, 4), _COUNTS))
+
+
+def era(version: Version | None, engine: str | None) -> Era | None:
+    """The way of reckoning of this version and engine ("V0", "V1"); None where the log does not settle it."""
+    if version is None:
+        return None
+    if version >= (0, 11):
+        engine = "V1"  # V0 was removed
+    elif version < (0, 6, 4):
+        engine = "V0"
+    if engine is None:
+        return None
+    return next((reckoning for first, reckoning in (_V1 if engine == "V1" else _V0) if version >= first), None)
+
+
+def default_share(version: Version | None) -> float | None:
+    """gpu_memory_utilization where nobody sets it."""
+    if version is None:
+        return None
+    return 0.92 if version >= (0, 20) else 0.9
+
+
+def cache_room(share: float, total: int, *held: int) -> float:
+    """What is left for the KV cache: the share minus weights, activations, what is outside PyTorch, graphs since 0.20,
+    and in the eras that count them the other processes. Negative where nothing is left."""
+    return share * total - sum(held)
+
+
+def suggested_cache(free: int, total: int, share: float, *held: int) -> float:
+    """What `--kv-cache-memory` may be at most for this share; what vLLM suggests itself counts graphs twice in some
+    releases."""
+    return min(share * total, free) - sum(held) - REDUNDANCY_BYTES
+
+
+def longest_context(asked: int, needed: int, available: int, estimated: int | None = None) -> int | None:
+    """The longest context that fits. The engine's own estimate is taken as it is: with sliding windows or state
+    layers the need is not proportional to the length. None where not a single block fits."""
+    if estimated is not None:
+        return estimated if estimated > 0 else None
+    if available <= 0 or needed <= 0:
+        return None
+    tokens = int(asked * available / needed) // BLOCK_TOKENS * BLOCK_TOKENS
+    return tokens or None
+
+
+def card_of_shares(graphs: int, plain: float, with_graphs: float) -> float:
+    """The card's size, from the two shares that vLLM prints for its graphs: "equivalent to ... without"."""
+    return graphs / (with_graphs - plain)
