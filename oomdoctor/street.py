@@ -12,6 +12,7 @@ from oomdoctor.families.event import Read
 from oomdoctor.incident import context, trajectory
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.context import ContextBuilder
+from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.incident.trajectory import TrajectoryBuilder
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
@@ -71,9 +72,11 @@ def report_on(sources: Sequence[Source], troubles: Sequence[Trouble], progress: 
                 gathered.add(found, index)
         gathered.look_around(page)
     facts = replace(job.build(), memory=memory.figures())
+    found_crashes = crashes(gathered, facts, memory.build())
+    elsewhere = None if found_crashes else died_elsewhere(gathered.events.values())
     return build(
-        crashes(gathered, facts, memory.build()),
-        gathered.lookalikes.values(),
+        found_crashes,
+        [*gathered.lookalikes.values(), *([elsewhere] if elsewhere else [])],
         facts,
         errors=[*troubles, *(trouble for source in sources for trouble in source.troubles)],
         notes=[note for source in sources for note in source.notes],

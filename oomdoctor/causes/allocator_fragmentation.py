@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
 from oomdoctor.causes.gpu import GRAPHS, STRAW, card, refusal
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import percent, show
@@ -18,13 +20,19 @@ ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu")
 
 
 def judge(crash: Crash) -> Judgement | None:
+    if isinstance(crash.root, ArrayOutOfMemory):
+        return _pool(crash.root)
     it = card(crash)
     event = refusal(crash)
     if event is None:
         return None
-    if it.unallocated_bytes is None or it.tried_bytes is None:
+    summary = _summary(crash)
+    idle = it.unallocated_bytes
+    if idle is None and summary is not None:
+        idle = summary.idle_bytes
+    if idle is None or it.tried_bytes is None:
         return NotEnough("the rest of the allocator's message: how much is reserved but unallocated")
-    idle, tried = it.unallocated_bytes, it.tried_bytes
+    tried = it.tried_bytes
     figures = f"{show(idle)} reserved but unallocated is {percent(it.share(idle))} of the card"
     if it.free_bytes is not None and it.free_bytes >= tried and (it.share(it.free_bytes) or 0) >= CACHE_SHARE:
         return RuledOut(f"{show(it.free_bytes)} are free beside it: the request did not need one of its pieces")
@@ -41,10 +49,30 @@ def judge(crash: Crash) -> Judgement | None:
             f"PyTorch holds {show(idle)} that no tensor uses, more than the {show(tried)} that were asked for, and "
             f"cannot hand them out in one piece: they are spread over blocks of other sizes."
         ),
-        evidence=(event,),
+        evidence=(event,) if summary is None else (event, summary),
         against=against,
         knobs=ENGINE_KNOBS if crash.stage in ENGINE_STAGES else (),
     )
+
+
+def _summary(crash: Crash) -> MemorySummary | None:
+    """The last table of the card that refused."""
+    gpu = crash.root.process.gpu
+    tables = [event for event in crash.every(MemorySummary) if gpu in (None, event.process.gpu)]
+    return tables[-1] if tables else None
+
+
+def _pool(root: ArrayOutOfMemory) -> Judgement | None:
+    """TensorFlow's pool says what it has of the driver, and what of that is in use."""
+    tried, region, used = root.array_bytes, root.region_bytes, root.in_use_bytes
+    if tried is None or region is None or used is None:
+        return None
+    idle = region - used
+    figures = f"The pool has {show(region)} of the driver and {show(used)} of it in use: {show(idle)} are idle"
+    if idle < tried:
+        return RuledOut(f"{figures}, less than the {show(tried)} asked for")
+    why = f"{figures}, more than the {show(tried)} asked for, and not in one piece."
+    return Finding(weight=0.85, why=why, evidence=(root,))
 
 
 def _segments(crash: Crash) -> object:

@@ -16,6 +16,7 @@ from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.peer import own_error
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -24,6 +25,19 @@ SIGBUS: Final = "SIGBUS"
 SIGKILL: Final = "SIGKILL"
 TABLE_LINES: Final = 400
 CHARACTERS: Final = 1500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEnd:
+    """How another rank ended, by the launcher's table: mostly told to stop (SIGTERM) because of the first."""
+
+    rank: int | None = None
+    local_rank: int | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    host: str | None = None
+    error_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +56,9 @@ class Kill(Event):
     local_rank: int | None = None
     job: str | None = None  # the scheduler's id of the job, where the report holds one
     host: str | None = None
+    error_file: str | None = None  # where torchrun lets the rank leave its last error
+    exit_codes: tuple[str, ...] = ()  # of a pool's workers, as joblib prints them: "SIGKILL(-9)"
+    others: tuple[RankEnd, ...] = ()
     subprocesses: tuple[int, ...] = ()  # what the launcher ended afterwards
 
     def identity(self) -> str:
@@ -64,7 +81,16 @@ class RankFailure(Event):
     exit_code: int | None = None
     local_rank: int | None = None
     host: str | None = None
+    error_file: str | None = None
+    others: tuple[RankEnd, ...] = ()
     subprocesses: tuple[int, ...] = ()
+    own_error: str | None = None  # the class of an error that some process of the job printed itself
+
+    def identity(self) -> str:
+        """As with a kill, the line and the table tell of one death."""
+        if self.process.pid is None:
+            return Event.identity(self)
+        return f"{self.family} {self.kind} {self.process.pid}"
 
 
 # Of SIGKILL, SIGBUS, SIGSEGV, SIGABRT and SIGTERM, as Python and as shells count them.
@@ -147,10 +173,11 @@ _NOT_MEMORY: Final = {
 _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
 _ENTRY = late(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
-_FIELD = late(r"^\s{0,8}(rank|host|exitcode|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
+_FIELD = late(r"^\s{0,8}(rank|host|exitcode|error_file|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
 _RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
 _RECEIVED = late(r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d")
 _RANK = late(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
+_JOBLIB_CODE = late(r"\b[A-Z]{3,12}\(-?\d{1,5}\)")
 _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
 
@@ -259,7 +286,8 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
         figures.pop("job", None)
         figures.pop("signal", None)
         process = _process(first, figures)
-        yield RankFailure(at=at, time=first.mark.time, process=process, reporter=reporter, **figures)
+        error = own_error(page, index)
+        yield RankFailure(at=at, time=first.mark.time, process=process, reporter=reporter, own_error=error, **figures)
 
 
 def _process(line: Line, figures: dict[str, Any]) -> Process:
@@ -326,7 +354,8 @@ def _table(page: Page, index: int) -> Iterator[Read]:
     if entries.get(0):
         chosen = killed[0] if killed else 0
         first = telling.get(chosen, lines[0]) if entries[chosen].get("signal") else lines[0]
-        yield from _death(page, index, "torchrun", entries[chosen], (first, lines[last]))
+        others = tuple(RankEnd(**entry) for number, entry in sorted(entries.items()) if number != chosen)
+        yield from _death(page, index, "torchrun", {**entries[chosen], "others": others}, (first, lines[last]))
 
 
 def _stated(name: str, value: str) -> dict[str, Any]:
@@ -336,6 +365,8 @@ def _stated(name: str, value: str) -> dict[str, Any]:
         return {**_by_code((code[1],)), "pid": int(code[2])}
     if name == "host" and re.fullmatch(r"[\w.-]{1,253}", value.strip()):
         return {"host": value.strip()}
+    if name == "error_file" and value.startswith("/"):
+        return {"error_file": value.strip()}
     return {}
 
 
@@ -373,7 +404,8 @@ def _joblib(page: Page, index: int) -> Iterator[Read]:
         why = "joblib speaks of memory whenever a worker dies; the exit codes tell of no kill"
         yield Lookalike(place_of(page, lines[0], lines[position]), why)
         return
-    yield from _death(page, index, "joblib", {"signal": signal}, lines[: position + 1])
+    stated = {"signal": signal, "exit_codes": tuple(_JOBLIB_CODE.findall(codes))}
+    yield from _death(page, index, "joblib", stated, lines[: position + 1])
 
 
 def _stopped(page: Page, index: int, text: str) -> Iterator[Read]:

@@ -7,6 +7,8 @@ from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import Event
+from oomdoctor.families.memory_report import MemoryReport
+from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import MemoryProfile
@@ -30,7 +32,9 @@ def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
         known = found.get((ledger.pool, ledger.device))
         if known is None or len(ledger.rows) > len(known.rows):
             found[ledger.pool, ledger.device] = ledger
-    return tuple(found.values())
+    known_pools = {ledger.pool for ledger in found.values() if len(ledger.rows) > 1}
+    reported = [ledger for ledger in _last_reports(events) if ledger.pool not in known_pools]
+    return (*found.values(), *reported)
 
 
 def _all(events: Sequence[Event]) -> Iterator[Ledger]:
@@ -43,6 +47,48 @@ def _all(events: Sequence[Event]) -> Iterator[Ledger]:
             yield _engine(event)
         elif isinstance(event, NotEnoughFree):
             yield _start(event)
+
+
+def _last_reports(events: Sequence[Event]) -> Iterator[Ledger]:
+    """What the job itself said last of each card and of its node, for a failure that prints no figures of its own."""
+    summaries = {event.process: event for event in events if isinstance(event, MemorySummary)}
+    for summary in summaries.values():
+        yield _summary(summary)
+    reports = [event for event in events if isinstance(event, MemoryReport)]
+    for report in {event.process: event for event in reports if event.allocated_bytes is not None}.values():
+        yield _report(report)
+    told = [event for event in reports if event.host_used_bytes is not None]
+    if told:
+        yield _reported_node(told[-1])
+
+
+def _summary(event: MemorySummary) -> Ledger:
+    line = event.at.line
+    rows = [LedgerRow("live tensors", event.allocated_bytes, "printed", line)] if event.allocated_bytes else []
+    if event.reserved_bytes is not None and event.allocated_bytes is not None:
+        rows.append(_rest("reserved but unallocated", line, event.reserved_bytes, event.allocated_bytes))
+    return Ledger("gpu", f"{_card_name(event)}, by its last memory summary", None, tuple(rows))
+
+
+def _report(event: MemoryReport) -> Ledger:
+    line = event.at.line
+    rows = [LedgerRow("live tensors", event.allocated_bytes, "printed", line)]
+    if event.reserved_bytes is not None and event.allocated_bytes is not None:
+        rows.append(_rest("reserved but unallocated", line, event.reserved_bytes, event.allocated_bytes))
+    if event.device_used_bytes is not None:
+        rows.append(_rest("outside PyTorch, and other processes", line, event.device_used_bytes, event.reserved_bytes))
+    return Ledger("gpu", f"{_card_name(event)}, by the job's last report", None, tuple(rows))
+
+
+def _reported_node(event: MemoryReport) -> Ledger:
+    """DeepSpeed counts what all processes of the node use, and says how much of its memory that is."""
+    line, used, share = event.at.line, event.host_used_bytes or 0, event.host_used_fraction
+    rows = [LedgerRow("in use by all processes", used, "printed", line)]
+    if share:
+        free = round(used / share) - used
+        formula = f"{show(used)} / {share:.1%} - {show(used)} = {show(free)}"
+        rows.append(LedgerRow("free", free, "derived", line, formula))
+    return Ledger("host_ram", "the node, by the job's last report", None, tuple(rows))
 
 
 def _node(event: NodeOutOfMemory) -> Ledger:

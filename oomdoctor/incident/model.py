@@ -83,6 +83,7 @@ class Point:
     step: int | None
     bytes: int
     line: int
+    text: str | None = None  # the place in the program that the print names: only prints of one place are alike
 
 
 @dataclass(frozen=True, slots=True)

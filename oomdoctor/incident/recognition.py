@@ -211,6 +211,7 @@ FRAMEWORKS: Final = (
             "deepspeed/runtime/", "DeepSpeed info: version", "[deepspeed]", "DeepSpeedZeroOptimizer",
             "DeepSpeedZeroOffload", "cpu_adam", "deepspeed.",
             "site-packages/deepspeed/", "[launch.py:", "zero_optimization", "DeepSpeedCPUAdam",
+            "Max_MA ", "] exits with return code = ", "params, optim states and gradients for a:",
         ),
         launches=("deepspeed --",),
     ),

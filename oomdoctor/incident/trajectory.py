@@ -7,6 +7,7 @@ points stay spread over the whole log.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +20,7 @@ import ahocorasick_rs
 from oomdoctor.incident.model import Point, Trajectory
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
+from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, size
 
 # Printed once per step, so many in a healthy log: look around these lines, not further.
@@ -27,6 +29,7 @@ ANCHORS: tuple[str, ...] = ("perf/cpu_memory_used_gb", "CPU Virtual Memory:")
 MOST_POINTS: Final = 256
 MOST_SERIES: Final = 64
 MOST_SHOWN: Final = 12
+NAMED_CHARACTERS: Final = 80
 LEAST_POINTS: Final = 3
 
 # What counts as growth: the fitted rise over the whole series against its level, and how many steps go up.
@@ -58,8 +61,14 @@ class _Series:
             return [*self.points, self.last]
         return list(self.points)
 
-    def growth(self) -> int | None:
+    def alike(self) -> list[Point]:
+        """The points that can be compared: a program uses more in one place than in another without growing."""
         points = self.all()
+        places = Counter(_place(point) for point in points)
+        return [point for point in points if _place(point) == places.most_common(1)[0][0]]
+
+    def growth(self) -> int | None:
+        points = self.alike()
         if self.what.startswith("PID ") and points[-1].bytes - points[0].bytes < LEAST_RISE_OF_A_ROW:
             return None
         return growth(points)
@@ -74,20 +83,21 @@ class TrajectoryBuilder:
     def add(self, page: Page) -> None:
         """Take the points that this page prints."""
         automaton, readers = _triggers()
-        for line in page.lines:
+        for index, line in enumerate(page.lines):
             hits = automaton.find_matches_as_indexes(line.text, overlapping=True)
             if not hits:
                 continue
             for reader in dict.fromkeys(readers[hit[0]] for hit in hits):
+                said = _named_place(page, index) if reader is _deepspeed else None
                 for what, pool, amount, step in reader(line.text[:8000]):
-                    self._point(page.file, line, what, pool, amount, step)
+                    self._point(page.file, line, what, pool, amount, step, said)
 
     def build(self) -> list[Trajectory]:
         """The series with more than a point or two, growing ones first."""
         found = [
-            Trajectory(what=s.what, pool=s.pool, points=tuple(s.all()), growth_bytes=s.growth())
+            Trajectory(what=s.what, pool=s.pool, points=tuple(s.alike()), growth_bytes=s.growth())
             for s in self._series.values()
-            if len(s.all()) >= LEAST_POINTS
+            if len(s.alike()) >= LEAST_POINTS
         ]
         return sorted(found, key=lambda t: (t.growth_bytes is None, -(t.growth_bytes or 0)))
 
@@ -100,13 +110,27 @@ class TrajectoryBuilder:
             found.append(Trajectory(series.what, series.pool, tuple(dict.fromkeys(few)), series.growth()))
         return tuple(found)
 
-    def _point(self, file: str, line: Line, what: str, pool: str, amount: int | None, step: int | None) -> None:
+    def _point(
+        self, file: str, line: Line, what: str, pool: str, amount: int | None, step: int | None, said: str | None
+    ) -> None:
         # a node's figure is one series whoever prints it, a process's figure is its own
         key = (what, file if what.startswith(_NODE) else f"{file} {line.writer}")
         if amount is None or (key not in self._series and len(self._series) >= MOST_SERIES):
             return
         series = self._series.setdefault(key, _Series(what, pool))
-        series.add(Point(step, amount, line.number))
+        series.add(Point(step, amount, line.number, said))
+
+
+def _place(point: Point) -> str:
+    """Where the program printed it, whatever it counts there."""
+    return _DIGITS.sub("#", point.text or "")
+
+
+def _named_place(page: Page, index: int) -> str | None:
+    """DeepSpeed's report begins with a line that says where in the program it stands."""
+    above = [line.text for line in reversed(page.before(index, 2))]
+    said = next((text for text in above if not _OF_DEEPSPEED.search(text)), "").strip()
+    return sanitize(said, NAMED_CHARACTERS) or None
 
 
 def growth(points: list[Point]) -> int | None:
@@ -161,6 +185,10 @@ _METRIC: Final = late(
 )
 _DEEPSPEED_HOST: Final = late(r"CPU Virtual Memory:\s+used = (\d+(?:\.\d+)?) GB")
 _DEEPSPEED_GPU: Final = late(r"\bMA (\d+(?:\.\d+)?) GB\s{1,20}Max_MA \S{1,12} GB\s{1,20}CA (\d+(?:\.\d+)?) GB")
+_OF_DEEPSPEED: Final = late(r"CPU Virtual Memory:|\bMax_MA\b")
+_DIGITS: Final = late(r"\d{1,20}")
+_SUMMARY: Final = late(r"\|\s{0,4}Allocated memory\s{1,12}\|\s{0,12}(\d{1,9})\s{1,4}((?:[KMGT]i?)?B)\b")
+_TITAN: Final = late(r"\bstep:\s{1,8}(\d{1,9})\b.{1,200}\bmemory:\s{1,4}(\d{1,6}\.\d{2})GiB\(")
 _MMENGINE: Final = late(r"\btime: [\d.]{1,12}, data_time: [\d.]{1,12}, memory: (\d{1,7})\b")
 _MEGATRON: Final = late(r"memory \(MB\) \| allocated: (\d+(?:\.\d+)?)")
 _RAY: Final = late(
@@ -213,6 +241,17 @@ def _megatron(text: str) -> Iterator[_Figure]:
         yield "memory allocated", "gpu", size(match[1], "mb"), _step(text)
 
 
+def _summary(text: str) -> Iterator[_Figure]:
+    """The row of what is in use now, in torch.cuda.memory_summary()'s table."""
+    if match := _SUMMARY.search(text):
+        yield "memory allocated", "gpu", size(match[1], match[2]), None
+
+
+def _titan(text: str) -> Iterator[_Figure]:
+    if match := _TITAN.search(text):
+        yield "peak memory reserved", "gpu", size(match[2], "gib"), int(match[1])
+
+
 def _ray(text: str) -> Iterator[_Figure]:
     if match := _RAY.search(text):
         yield f"{_NODE} {match[1]} at each kill", "host_ram", size(match[2], "gb"), None
@@ -262,6 +301,8 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
     (("perf/cpu_memory", "perf/max_memory"), _verl),
     (("CPU Virtual Memory", "MA "), _deepspeed),
     (("memory (MB) | allocated",), _megatron),
+    (("Allocated memory ",), _summary),
+    (("GiB(",), _titan),
     ((", memory: ",), _mmengine),
     (("Memory on the node", "Memory usage on this node"), _ray),
     (("\t",), _row),

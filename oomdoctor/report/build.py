@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from oomdoctor import __version__
 from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
@@ -158,7 +158,10 @@ def _trajectory(trajectory: Trajectory | None) -> dict[str, Any] | None:
         "pool": trajectory.pool,
         "growth_bytes": trajectory.growth_bytes,
         "per": trajectory.per,
-        "points": [{"step": p.step, "bytes": p.bytes, "line": p.line} for p in trajectory.points],
+        "points": [
+            {"step": p.step, "bytes": p.bytes, "line": p.line, **({"text": p.text} if p.text else {})}
+            for p in trajectory.points
+        ],
     }
 
 

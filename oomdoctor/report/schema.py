@@ -93,7 +93,8 @@ def _shapes() -> Mapping[str, Schema]:
                         "points": {
                             "type": "array",
                             "items": _plain_object(
-                                {"step": number, "bytes": {"type": "integer"}, "line": {"type": "integer"}}
+                                {"step": number, "bytes": {"type": "integer"}, "line": {"type": "integer"}},
+                                text={"type": "string"},
                             ),
                         },
                     }
@@ -103,8 +104,8 @@ def _shapes() -> Mapping[str, Schema]:
     }
 
 
-def _plain_object(properties: Mapping[str, Schema]) -> Schema:
-    return {"type": "object", "properties": dict(properties), "required": list(properties)}
+def _plain_object(properties: Mapping[str, Schema], **optional: Schema) -> Schema:
+    return {"type": "object", "properties": {**properties, **optional}, "required": list(properties)}
 
 
 def _object(kind: type, defs: dict[str, Schema]) -> Schema:

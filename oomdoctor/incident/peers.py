@@ -1,0 +1,57 @@
+"""A log that holds consequences only: some process of the job failed first, and its own lines are not here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oomdoctor.families.event import Event, Lookalike
+from oomdoctor.families.kill import RankFailure
+from oomdoctor.families.peer import LostPeer
+
+_LOOPBACK = ("127.0.0.1", "localhost")
+
+
+def died_elsewhere(events: Iterable[Event]) -> Lookalike | None:
+    """What the consequences say of who failed first; None where nothing speaks of another process's end.
+
+    Only for a log without a memory failure: beside one they are its consequences.
+    """
+    told = [event for event in events if isinstance(event, LostPeer | RankFailure)]
+    lost = [event for event in told if isinstance(event, LostPeer)]
+    failed = _failed_first(told, lost)
+    first = failed or next(iter(lost), None)
+    if first is None:
+        return None
+    error = next((event.own_error for event in told if event.own_error), None)
+    if error is not None:
+        why = f"a consequence: {_who(failed, lost)} failed first, with an error that is no lack of memory"
+    else:
+        why = f"a consequence: {_who(failed, lost)} died first, and its log is not here; look for its earliest error"
+    return Lookalike(first.at, why)
+
+
+def _failed_first(told: list[LostPeer | RankFailure], lost: list[LostPeer]) -> RankFailure | None:
+    """Whom the launcher blames, if that rank does not blame another one itself. The fullest report counts."""
+    complaining = {event.process.rank for event in lost} - {None}
+    blamed = [event for event in told if isinstance(event, RankFailure) and _rank(event) not in complaining]
+    return max(blamed, key=lambda event: len(event.figures("fields")), default=None)
+
+
+def _rank(event: RankFailure) -> int | None:
+    return event.process.rank if event.process.rank is not None else event.local_rank
+
+
+def _who(failed: RankFailure | None, lost: list[LostPeer]) -> str:
+    if failed is not None and failed.reporter == "torchrun":
+        rank = f"rank {failed.process.rank}" if failed.process.rank is not None else ""
+        rank = rank or (f"local rank {failed.local_rank}" if failed.local_rank is not None else "a rank")
+        code = f" (exit code {failed.exit_code})" if failed.exit_code is not None else ""
+        return f"{rank}{f' on {failed.host}' if failed.host else ''}{code}"
+    missed = next((event for event in lost if event.peer_rank is not None), None)
+    if missed is not None:
+        return f"rank {missed.peer_rank}"
+    host = next((event.peer_host for event in lost if event.peer_host not in (None, *_LOOPBACK)), None)
+    return f"another rank, on {host}," if host else "another rank"
+
+
+__all__ = ["died_elsewhere"]
