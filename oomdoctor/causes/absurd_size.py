@@ -22,18 +22,21 @@ def judge(crash: Crash) -> Judgement | None:
     if isinstance(crash.root, HostAllocation):
         return _on_the_host(crash, crash.root)
     event = refusal(crash) or crash.root
-    if not isinstance(event, DeviceOutOfMemory | ArrayOutOfMemory) or event.tried_bytes is None:
+    if not isinstance(event, DeviceOutOfMemory | ArrayOutOfMemory):
         return None
-    tried, total = event.tried_bytes, event.total_bytes
+    tried, total = event.array_bytes if isinstance(event, ArrayOutOfMemory) else event.tried_bytes, event.total_bytes
+    if tried is None:
+        return None
+    words = event.array_words if isinstance(event, ArrayOutOfMemory) else show(tried)
     if tried >= NO_MACHINE:
         return Finding(
-            weight=0.95, why=f"{show(tried)} were asked for, which no machine has: a shape is wrong.", evidence=(event,)
+            weight=0.95, why=f"{words} were asked for, which no machine has: a shape is wrong.", evidence=(event,)
         )
     if (total and tried >= MANY_CARDS * total) or (total is None and tried >= TIB):
         times = f", {tried / total:.0f} times the card" if total else ""
         return Finding(
             weight=0.5,
-            why=f"{show(tried)} were asked for{times}: a shape may be wrong.",
+            why=f"{words} were asked for{times}: a shape may be wrong.",
             evidence=(event,),
             against=("a tensor over all pairs of tokens can be as large with very long inputs",),
         )

@@ -169,7 +169,7 @@ def _array(root: ArrayOutOfMemory) -> Finding | None:
     if root.limit_bytes and root.tried_bytes and root.tried_bytes > root.limit_bytes:
         return None  # the process had been given too little of the card for even one array
     what = f" of shape {root.shape}" if root.shape else ""
-    tried = f" of {show(root.tried_bytes)}" if root.tried_bytes else ""
+    tried = f" ({root.array_words})" if root.array_bytes else ""
     return Finding(
         weight=0.45 if root.used_bytes else 0.65 if root.shape else 0.55,
         why=f"An array{what}{tried} did not fit while the program ran: such arrays grow with the batch.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import card, refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
@@ -21,6 +22,8 @@ XPU_LARGEST = 4 * GIB
 
 
 def judge(crash: Crash) -> Judgement | None:
+    if isinstance(crash.root, LibraryOutOfMemory):
+        return _limit_of_a_library(crash.root)
     event = refusal(crash)
     if event is None:
         return None
@@ -39,6 +42,18 @@ def judge(crash: Crash) -> Judgement | None:
     if event.device == "MPS":
         return _watermark(event, it)
     return _fraction(event, it) or _part_of_the_card(event, it)
+
+
+def _limit_of_a_library(event: LibraryOutOfMemory) -> Judgement | None:
+    """CuPy prints the limit that its pool was given."""
+    if event.limit_bytes is None or event.allocated_bytes is None or event.tried_bytes is None:
+        return None
+    sum_ = event.allocated_bytes + event.tried_bytes
+    figures = f"{show(event.allocated_bytes)} allocated + {show(event.tried_bytes)} asked for = {show(sum_)}"
+    if sum_ <= event.limit_bytes:
+        return RuledOut(f"{figures}, within the limit of {show(event.limit_bytes)}")
+    why = f"{figures}, over the {show(event.limit_bytes)} that {event.library}'s pool is allowed."
+    return Finding(weight=0.9, why=why, evidence=(event,))
 
 
 def _fraction(event: DeviceOutOfMemory, it: Card) -> Judgement | None:

@@ -70,8 +70,8 @@ def _pool(root: ArrayOutOfMemory) -> Judgement | None:
     idle = region - used
     figures = f"The pool has {show(region)} of the driver and {show(used)} of it in use: {show(idle)} are idle"
     if idle < tried:
-        return RuledOut(f"{figures}, less than the {show(tried)} asked for")
-    why = f"{figures}, more than the {show(tried)} asked for, and not in one piece."
+        return RuledOut(f"{figures}, less than what was asked for ({root.array_words})")
+    why = f"{figures}, more than what was asked for ({root.array_words}), and not in one piece."
     return Finding(weight=0.85, why=why, evidence=(root,))
 
 

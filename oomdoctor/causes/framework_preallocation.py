@@ -12,6 +12,7 @@ from oomdoctor.units import percent, show
 # JAX takes three quarters of a card, TensorFlow nearly all of it.
 LEAST, MOST = 0.70, 0.99
 _TAKERS = ("jax", "tensorflow")
+_HANDLES = ("cuBLAS", "cuDNN", "cuSOLVER")
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -30,7 +31,24 @@ def judge(crash: Crash) -> Judgement | None:
                 ),
                 evidence=(probe, *([handle] if handle else [])),
             )
-    return _beside_torch(crash)
+    return _beside_torch(crash) or _bare_handle(crash, handle)
+
+
+def _bare_handle(crash: Crash, handle: LibraryTrouble | None) -> Finding | None:
+    """JAX's pool is there before the libraries it calls ask for their own memory."""
+    if handle is None or handle is not crash.root or handle.library not in _HANDLES or not _of_jax(crash):
+        return None
+    return Finding(
+        weight=0.55,
+        why=f"{handle.library} could not set itself up in a program of JAX, which reserves three quarters of the card "
+        "in advance by default and leaves the rest to its libraries and to others.",
+        evidence=(handle,),
+        against=("no figure shows how much was free", "a mismatch of versions gives the same words"),
+    )
+
+
+def _of_jax(crash: Crash) -> bool:
+    return "jax" in crash.context.frameworks or crash.in_trace(r"\bjax(?:lib)?/") is not None
 
 
 def _beside_torch(crash: Crash) -> Finding | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, raylet_log, used_bytes, victim
 from oomdoctor.families.container import LimitKill, NodePressure
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
@@ -39,6 +40,9 @@ def judge(crash: Crash) -> Judgement | None:
         if event is not None and event.strength >= 2 and event.pool == "host_ram":
             ask = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
             return Finding(weight=0.35, why=_words(crash), evidence=(event,), next_evidence=ask)
+    if isinstance(crash.root, ArrayOutOfMemory):
+        why = "Host memory was refused for an array; the log does not say who held the rest."
+        return Finding(weight=0.2, why=why, evidence=(crash.root,), next_evidence=OF_THE_MACHINE[1:])
     return None
 
 

@@ -109,14 +109,15 @@ def _of_training(crash: Crash) -> tuple[str, ...]:
 
 def _one_allocation(crash: Crash) -> Judgement | None:
     """One array that was refused on the host: the process wanted it in one piece."""
-    refused: list[HostAllocation | ArrayOutOfMemory] = [*crash.every(HostAllocation), *crash.every(ArrayOutOfMemory)]
-    for event in refused:
-        if event.pool == "host_ram" and event.tried_bytes and event.tried_bytes >= LARGE:
+    refused = [(event, event.tried_bytes, show(event.tried_bytes or 0)) for event in crash.every(HostAllocation)]
+    arrays = [(event, event.array_bytes, event.array_words) for event in crash.every(ArrayOutOfMemory)]
+    for event, tried, words in [*refused, *arrays]:
+        if event.pool == "host_ram" and tried and tried >= LARGE:
             total = total_bytes(crash)
             of = f" on a machine with {show(total)}" if total else ""
             return Finding(
-                weight=_of_one_piece(event.tried_bytes, total),
-                why=f"One process asked for {show(event.tried_bytes)} in one piece{of} and was refused.",
+                weight=_of_one_piece(tried, total),
+                why=f"One process asked for {words} in one piece{of} and was refused.",
                 evidence=(event,),
                 knobs=("smaller-microbatch", "stream-data", "more-host-memory", "smaller-buffers"),
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read
-from oomdoctor.families.lines import PROGRESS, place_of, process_of
+from oomdoctor.families.lines import card_of_replica, goes_on, place_of, process_of
 from oomdoctor.families.surroundings import frames
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -47,6 +47,10 @@ _PLACE = (
     r"(?:\s{1,4}file=.{0,200}?(?P<source>[\w.+-]{1,80}\.(?:cpp|cu|cc|h)) "
     r"func=(?P<function>\w{1,80}) line=(?P<at>\d{1,6}))?"
 )
+_NVML = (
+    r"NVML_SUCCESS == .{0,120}INTERNAL ASSERT FAILED at "
+    r"\"[^\"]{0,300}?(?P<source>CUDACachingAllocator\.cpp)\":(?P<at>\d{1,6})"
+)
 _REFUSALS = tuple(
     (layer, late(pattern))
     for layer, pattern in (
@@ -57,13 +61,11 @@ _REFUSALS = tuple(
         ("cumem", r"(?:CUresult|cudaError) error: (?P<code>2) \(out of memory\)" + _PLACE),
         ("driver", r"(?P<device>CUDA|HIP) driver error: out of memory"),
         ("driver", r"\bCUDA_ERROR_OUT_OF_MEMORY\b"),
-        ("runtime", r"(?P<device>CUDA|HIP|cuda|hip) error(?: \d+)?: out of memory" + _SOURCE),
+        ("runtime", r"(?P<device>CUDA|HIP|cuda|hip) error(?: (?P<code>\d{1,6}))?: out of memory" + _SOURCE),
+        ("runtime", r"(?P<device>CUDA|HIP) error: (?P<invalid>invalid argument)"),
         ("runtime", r"cudaErrorMemoryAllocation:? (?:error )?\(?out of memory"),
         ("runtime", r"hipErrorOutOfMemory"),
-        (
-            "nvml",
-            r"NVML_SUCCESS == .{0,120}INTERNAL ASSERT FAILED at \"[^\"]{0,300}CUDACachingAllocator\.cpp\":\d{1,6}",
-        ),
+        ("nvml", _NVML),
         (
             "runtime",
             r"(?i)\b(?P<device>CUDA|HIP)\b[^.]{0,60}\b(?:error|fail(?:ed|ure)?|assert)\b[^.]{0,160}: ?out of memory"
@@ -76,14 +78,15 @@ _REFUSALS = tuple(
         ("framework", r"^\W{0,4}OutOfMemoryError\s{2,60}Traceback \(most recent call last\)"),
         ("framework", r"RayTaskError\(OutOfMemoryError\): (?!.{0,2000}out of memory)"),
         ("runtime", _CALL + r"\b[^.]{0,80}\bfail[^.]{0,40}: out of memory"),
-        ("runtime", r"cudaSuccess \(2 vs\. 0\)\s{1,4}out of memory"),
-        ("runtime", r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error 2 out of memory\)"),
+        ("runtime", r"cudaSuccess \((?P<code>2) vs\. 0\)\s{1,4}out of memory"),
+        ("runtime", r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error (?P<code>2) out of memory\)"),
         # dlib
-        ("runtime", r"[Ee]rror while calling " + _CALL + r"\(.{0,400}?\bcode: 2, reason: out of memory"),
+        ("runtime", r"[Ee]rror while calling " + _CALL + r"\(.{0,400}?\bcode: (?P<code>2), reason: out of memory"),
+        ("runtime", r"cudaErrorCudartUnloading:? (?P<device>CUDA): out of memory"),  # MXNet
         ("driver", r"\bcuMem\w{0,20} failed: out of memory"),
         ("runtime", r"Triton Error \[(?P<device>CUDA|HIP)\]: out of memory"),
-        ("runtime", r"\bCudaError: out of memory \(2\)"),
-        ("runtime", r"\b(?P<device>CUDA) error 2 \[[^\]]{0,300}\]: out of memory"),
+        ("runtime", r"\bCudaError: out of memory \((?P<code>2)\)"),
+        ("runtime", r"\b(?P<device>CUDA) error (?P<code>2) \[[^\]]{0,300}\]: out of memory"),
         (
             "runtime",
             r"\b(?:parallel_for|\w{1,40}_by_key|trivial_device_copy \w->\w) failed: out of memory",
@@ -105,12 +108,8 @@ _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
-_ENDS = late(
-    r"Traceback \(most recent|^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}Error\b: \S|\b(?:Killed|Aborted)\b|terminate called"
-)
 CHARACTERS = 8000
 TRACEBACK_LINES = 60
-LINES_BEHIND = 1000
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -134,24 +133,28 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if "row" in match.groupdict():
         if any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
             return  # the exception says it again
-        if _goes_on(page, index):
+        if goes_on(page, index):
             yield Lookalike(place, "caught: the program goes on behind it")
             return
     groups = match.groupdict()
-    row = groups.get("row") or groups.get("at")
+    pins = _pins(page, index)
+    if groups.get("invalid") and not pins:
+        return  # of a kernel or a copy; host memory that cannot be pinned is refused with these words too
+    named = ":".join(part for part in (groups.get("source"), groups.get("row") or groups.get("at")) if part)
+    row = named.rpartition(":")[2]
     mark = line.mark
     yield DeviceRefusal(
         at=place,
         time=mark.time,
-        process=process_of(line),
-        pool="pinned" if _pins(page, index) else "gpu",
+        process=process_of(line, card_of_replica(page, index)),
+        pool="pinned" if pins else "gpu",
         device=_device(match),
         layer=layer,
-        source=":".join(part for part in (groups.get("source"), row) if part) or None,
-        source_line=int(row) if row else None,
+        source=named or None,
+        source_line=int(row) if row.isdecimal() else None,
         function=groups.get("function"),
         code=int(groups["code"]) if groups.get("code") else None,
-        exception=named[1] if (named := _EXCEPTION.match(text[: match.start() + 1])) else None,
+        exception=raised[1] if (raised := _EXCEPTION.match(text[: match.start() + 1])) else None,
     )
 
 
@@ -163,13 +166,6 @@ def _of_ggml(page: Page, index: int) -> bool:
 def _device(match: re.Match[str]) -> str:
     named = (match.groupdict().get("device") or ("HIP" if "hip" in match[0] else "CUDA")).upper()
     return "XPU" if named in _SYCL else named
-
-
-def _goes_on(page: Page, index: int) -> bool:
-    """Whether there is progress before anything ends: PyTorch prints the check before it raises what may be caught."""
-    after = (line.text[:400] for line in page.lines[index + 1 : index + 1 + LINES_BEHIND])
-    first = next((text for text in after if PROGRESS.search(text) or _ENDS.search(text)), "")
-    return bool(first) and not _ENDS.search(first)
 
 
 def _told_below(page: Page, index: int) -> bool:
@@ -197,6 +193,7 @@ FAMILY = Family(
         "PI_ERROR_OUT_OF_RESOURCES",
         "No executable batch size found",
         "Insufficient VRAM",
+        "error: invalid argument",
         "Some modules are dispatched on the CPU",
     ),
     read=read,

@@ -28,6 +28,7 @@ class AllocatorPressure(Event):
     tried_bytes: int | None = usage()
     free_bytes: int | None = usage()
     total_bytes: int | None = usage()
+    code: int | None = None  # the number of the error, where the driver of an embedded GPU prints it
     retries: int | None = None  # torchtitan's count
     cache_flushes: int | None = None  # DeepSpeed's count
     oom_errors: int | None = None  # torchtitan's count of requests that failed for good (and were caught)
@@ -38,6 +39,8 @@ _COUNTS = {"retries": "retries", "flushes": "cache_flushes", "thrown": "oom_erro
 _CHARACTERS = 600
 # torch_memory_saver keeps a margin free; what it refuses, the allocator's own sentence tells again
 _SAVER = late(r"TorchMemorySaver::malloc return OOM since .{0,80}size=(\d{1,20}) free_bytes=(\d{1,20})")
+# Tegra's driver; 12 is ENOMEM
+_NVMAP = late(r"NvMapMemAllocInternalTagged: (\d{1,20}) error (12)\b")
 _NUMBER = late(r"(\d{1,30})\b")
 
 
@@ -49,6 +52,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield AllocatorPressure(
             at=place, time=line.mark.time, process=process, tried_bytes=int(match[1]), free_bytes=int(match[2])
         )
+        return
+    if match := _NVMAP.search(line.text[:_CHARACTERS]):
+        place, tried, code = place_of(page, line), int(match[1]), int(match[2])
+        process = process_of(line)
+        yield AllocatorPressure(at=place, time=line.mark.time, process=process, tried_bytes=tried, code=code)
         return
     tree = grammars.parse("cuda_warning", line.text[:_CHARACTERS])
     if tree is None:
@@ -84,6 +92,7 @@ FAMILY = Family(
         "pytorch allocator cache flushes",
         "CUDA OOM errors thrown",
         "TorchMemorySaver::malloc return OOM",
+        "NvMapMemAllocInternalTagged: ",
     ),
     read=read,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from math import prod
+from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
@@ -14,6 +15,13 @@ from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
+from oomdoctor.units import show
+
+# TensorFlow's names of types, and the bytes of one number
+_WIDTHS: Final = {
+    "float": 4, "half": 2, "bfloat16": 2, "double": 8, "complex64": 8, "complex128": 16, "bool": 1,
+    "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,27 @@ class ArrayOutOfMemory(Event):
     partition: int | None = None
     buffers: tuple[ProgramBuffer, ...] = ()  # the largest of a compiled program
     chunks: tuple[Chunks, ...] = ()  # what most of TensorFlow's pool is in use for
+
+    @property
+    def array_bytes(self) -> int | None:
+        """What was asked for: as printed, or what an array of this shape and type takes."""
+        lengths, width = self._lengths(), _WIDTHS.get(self.dtype or "")
+        if self.tried_bytes is not None or not lengths or width is None:
+            return self.tried_bytes
+        return prod(lengths) * width
+
+    @property
+    def array_words(self) -> str | None:
+        """The same in words, with its formula where it is not printed."""
+        if self.array_bytes is None:
+            return None
+        if self.tried_bytes is not None:
+            return show(self.tried_bytes)
+        lengths = " x ".join(str(length) for length in self._lengths())
+        return f"{lengths} numbers of {_WIDTHS[self.dtype or '']} bytes = {show(self.array_bytes)}"
+
+    def _lengths(self) -> list[int]:
+        return [int(length) for length in (self.shape or "").strip("[]").split(",") if length]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +169,8 @@ _PROBES = (
 )
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
 _CPU = late(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
+_CPU_CLIENT = late(r"\bJaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating \d{1,20} bytes\.")
+_ACCELERATOR = late(r"(?i)\b(?:cuda|gpu|tpu|rocm|nvidia|hbm)\w{0,20}\b")
 _REMATERIALIZED = late(
     r"Can't reduce memory use below [\d.]{1,20}\w{1,3} \((?P<limit>\d{1,20}) bytes\) by rematerialization; "
     r"only reduced to [\d.]{1,20}\w{1,3} \((?P<needed>\d{1,20}) bytes\)"
@@ -200,7 +231,7 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str]) -> Ar
     text = line.text[:1200]
     named = match.groupdict()
     allocator = named.get("allocator")
-    pool = "host_ram" if _on_cpu(page, index) else _pool(allocator, named.get("pinned"))
+    pool = "host_ram" if _on_cpu(page, index, line.text) else _pool(allocator, named.get("pinned"))
     card = _CARD.search(text)
     process = process_of(line)
     if card is not None:
@@ -297,9 +328,15 @@ def _sizes(match: re.Match[str]) -> dict[str, Any]:
     return {f"{name}_bytes": bytes_of(match[name]) for name in names if match.groupdict().get(name)}
 
 
-def _on_cpu(page: Page, index: int) -> bool:
-    """JAX's message is the same on every device; the program says which it runs on, or nobody does."""
-    return any(_CPU.search(line.text[:400]) for line in page.before(index))
+def _on_cpu(page: Page, index: int, text: str) -> bool:
+    """Whether the program says that it runs on the CPU, or the message is its client's and nothing names a card.
+
+    A card's refusal says "while trying to allocate" since the exception is called JaxRuntimeError (JAX 0.4.3x).
+    """
+    before = [line.text[:400] for line in page.before(index)]
+    if any(_CPU.search(line) for line in before):
+        return True
+    return _CPU_CLIENT.search(text) is not None and not any(_ACCELERATOR.search(line) for line in before)
 
 
 def _pool(allocator: str | None, pinned: str | None) -> str:

@@ -96,3 +96,18 @@ def test_a_driver_that_tells_of_far_more_than_the_framework_sees() -> None:
     found = finding(CAUSE, line, "[    3.2] amdgpu 0000:03:00.0: amdgpu: VRAM: 65536M 0x0000008000000000 (65536M used)")
     assert "64.00 GiB" in found.why
     assert found.knobs[0] == "fix-environment"
+
+
+CUPY = (
+    "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating {} bytes (allocated so far: 20,401,094,656 bytes, "
+    "limit set to: 21,474,836,480 bytes)."
+)
+
+
+def test_the_limit_of_cupys_pool() -> None:
+    found = finding(CAUSE, CUPY.format("3,221,225,472"))
+    assert "19.00 GiB allocated + 3.00 GiB asked for = 22.00 GiB, over the 20.00 GiB" in found.why
+
+
+def test_not_a_limit_of_cupys_that_is_kept() -> None:
+    assert "within the limit" in ruled_out(CAUSE, CUPY.format("1,048,576"))

@@ -105,3 +105,24 @@ def test_a_small_neighbour_does_not_explain_what_lies_idle() -> None:
         others=((41, "3.00 GiB"),),
     )
     assert not finding(CAUSE, line).against
+
+
+DUMP = (
+    "W bfc_allocator.cc:482] Allocator (GPU_0_bfc) ran out of memory trying to allocate {}requested by op conv",
+    "I bfc_allocator.cc:1110] Sum Total of in-use chunks: 3.00GiB",
+    "I bfc_allocator.cc:1112] total_region_allocated_bytes_: 8589934592 memory_limit_: 8589934592 available bytes: 0",
+)
+
+
+def test_tensorflows_pool_with_room_in_pieces() -> None:
+    found = finding(CAUSE, DUMP[0].format("2.00GiB (rounded to 2147483648)"), *DUMP[1:])
+    assert (
+        "8.00 GiB of the driver and 3.00 GiB of it in use: 5.00 GiB are idle, more than what was asked for (2.00 GiB)"
+        in found.why
+    )
+
+
+def test_not_tensorflows_pool_that_is_too_small() -> None:
+    assert "less than what was asked for (6.00 GiB)" in ruled_out(
+        CAUSE, DUMP[0].format("6.00GiB (rounded to 6442450944)"), *DUMP[1:]
+    )

@@ -27,3 +27,18 @@ def test_a_handle_that_finds_three_quarters_taken() -> None:
     assert found.weight >= 0.75
     assert "700 MiB of 4.00 GiB" in found.why
     assert ranking(HANDLE, LEFT.format(700 * 2**20, 4 * 2**30))[0] == "framework-preallocation"
+
+
+NO_HANDLE = "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to create cuBLAS handle"
+
+
+def test_a_handle_that_fails_in_a_program_of_jax() -> None:
+    found = finding(CAUSE, "jax==0.4.35", NO_HANDLE)
+    assert found.against
+    assert ranking("jax==0.4.35", NO_HANDLE)[0] == "framework-preallocation"
+
+
+def test_not_a_handle_that_fails_in_pytorch() -> None:
+    line = "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+    assert not isinstance(says(CAUSE, line), Finding)
+    assert ranking(line)[0] == "non-torch-memory"

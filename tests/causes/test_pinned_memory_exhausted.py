@@ -91,3 +91,9 @@ def test_a_drawn_traceback_with_another_message_is_not_it() -> None:
 def test_the_pool_decides_who_is_asked() -> None:
     judgement = judge(crash_of("Killed\n"))
     assert not isinstance(judgement, Finding | RuledOut)
+
+
+def test_an_invalid_argument_where_memory_is_pinned() -> None:
+    found = judge(crash_of(IN_PIN_MEMORY.replace("CUDA error: out of memory", "CUDA error: invalid argument")))
+    assert isinstance(found, Finding)
+    assert found.pool == "pinned"

@@ -80,3 +80,10 @@ def test_a_small_victim_of_the_kernel_is_none() -> None:
 
 def test_the_hog_leads_the_ranking() -> None:
     assert ranking(*kill((501, 150.0, "python build_index.py"), *TRAINERS[:2]))[0] == "process-ram-hog"
+
+
+def test_an_array_of_tensorflows_on_the_host_takes_what_its_shape_and_type_take() -> None:
+    line = (
+        "ResourceExhaustedError: OOM when allocating tensor with shape[640000,5120] and type float by allocator cpu\n"
+    )
+    assert "640000 x 5120 numbers of 4 bytes = 12.21 GiB" in finding(CAUSE, line).why
