@@ -34,11 +34,11 @@ _CLASSES: Final = {
         r"DTensorPolicyWorker(?:V2)?|MegatronPolicyWorker|FSDP1PolicyWorker",  # NeMo-RL
         r"(?:FSDP|Megatron|Archon)PPOActor",  # AReaL
         r"MegatronTrainRayActor|FSDPTrainRayActor",  # slime
-        r"ActorWorker|TrainingWorker|RayTrainWorker",  # ROLL, verl since 0.7, Ray Train
+        r"ActorWorker|actor_train-\d{1,4}|TrainingWorker|RayTrainWorker",  # ROLL, verl since 0.7, Ray Train
     ),
     "ref": (
         r"ReferenceModel(?:Ray)?Actor|RefRayActor(?:Base)?",
-        r"(?:FSDP|Megatron|DeepSpeed)RefWorker(?:Base)?",
+        r"(?:FSDP|Megatron|DeepSpeed)RefWorker(?:Base)?|reference-\d{1,4}",
     ),
     "reward": (
         r"RewardModel(?:Ray)?Actor|RewardRayActor(?:Base)?|RewardModelWorker|RewardLoopWorker|RewardManager\w{0,20}",
@@ -46,19 +46,19 @@ _CLASSES: Final = {
     ),
     "critic": (
         r"CriticModel(?:Ray)?Actor|CriticRayActor(?:Base)?|CriticWorker",
-        r"(?:FSDP|Megatron|DeepSpeed)CriticWorker(?:Base)?",
+        r"(?:FSDP|Megatron|DeepSpeed)CriticWorker(?:Base)?|critic-\d{1,4}",
     ),
     "engine": (
         r"LLMRayActor(?:Async)?|RolloutRayActor|LLMActor|RayWorkerWrapper|VLLMServerActor|AsyncVLLMInferenceEngine",
         r"[Vv]LLMHttpServer\w{0,10}|SGLangHttpServer|SGLangEngine|Vllm(?:Async)?GenerationWorker(?:Impl)?",
-        r"Remote(?:SGLang|vLLM)Engine|InferWorker|VLLMWorker|VLLMEngine\w{0,20}|ServeReplica\S{0,80}",
+        r"Remote(?:SGLang|vLLM)Engine|InferWorker|actor_infer-\d{1,4}|VLLMWorker|VLLMEngine\w{0,20}|ServeReplica\S{0,80}",
         # vLLM's own processes, whose parts stand only where that parallel size is above one; SGLang's
         r"(?:VLLM::)?(?:EngineCore(?:_DP)?(?:_?\d+)?|Worker(?:_[A-Z]{2,4}\d+)*)|VllmWorker(?:Process)?|APIServer(?:_\d+)?",
         r"(?:DP|TP|PP)\d+(?: \w{2,6}\d+)*|sglang::\S{1,60}|sglang",
     ),
     "driver": (
         r"main_task|TaskRunner(?:V1)?|PPOTrainer(?:Async)?|TrainingActor|GenerateSamplesActor",
-        r"RolloutManager|RolloutController|JobSupervisor",
+        r"RolloutManager|RolloutController|SignalActor|JobSupervisor",
     ),
     "environment": (r"AgentLoopWorker\w{0,10}|AgentInstance|RolloutWorker|(?:Single|Multi)AgentEnvRunner",),
     "data_loader": (r"pt_data_worker|_?MapWorker\S{0,60}|SplitCoordinator",),
@@ -70,6 +70,7 @@ _CLASSES: Final = {
 _COMMANDS: Final = {
     "ray": (
         r"/raylet/raylet\b|\braylet(?:\.exe)? --|\bgcs_server\b|/ray/dashboard/|/redis-server\b|\bray start\b",
+        r"^ray-dashboard-|^dashboard agent\b",
         r"/ray/_private/(?:log_monitor|runtime_env|workers)|/ray/autoscaler/|/ray/workers/default_worker",
     ),
     "object_store": (r"\bplasma_store(?:_server)?\b",),
@@ -83,7 +84,7 @@ _COMMANDS: Final = {
         r"(?:[/\s]|^)(?:[a-z0-9]{1,40}_){0,3}reward(?:_[a-z0-9]{1,40}){0,4}(?:\.py\b|\s|$)",
     ),
     "driver": (
-        r"\btrain\w{0,40}(?:\.py)?\b|\bmain_ppo\b|\bplayground\.orz|\bmain_base\b|\brun_grpo\b|\bfinetune\w{0,20}\b",
+        r"\btrain\w{0,40}(?:\.py)?\b|\bmain_ppo\b|\bplayground\.orz|\bstart_\w{1,20}_pipeline\b|\bmain_base\b|\brun_grpo\b|\bfinetune\w{0,20}\b",
     ),
 }
 
@@ -105,10 +106,13 @@ _METHOD_ROLES = [(late(pattern), role) for pattern, role in _FUSED_METHODS]
 # "ray::Class.method", the creation task "name:Class.__init__", and the "ray_Class:method()" of 2018
 _TITLE = late(r"(?:ray::|ray_(?=[A-Z]))(?P<name>[^\s()]{1,200})")
 _CREATION = late(r"(?:[^\s:]{0,120}:){0,3}(?P<name>[A-Za-z_]\w{0,80})\.__init__$")
-# verl puts six random characters before and the node and rank behind a colocated worker's class
-_SPAWNED = late(r"[0-9A-Za-z]{6}(?=(?:WorkerDict|FusedWorker)_\d)|_\d{1,5}:\d{1,5}$")
+# verl puts six random characters before and the node and rank behind a colocated worker's class; NeMo-RL and ROLL put
+# the rank or the group behind theirs
+_SPAWNED = late(
+    r"[0-9A-Za-z]{6}(?=(?:WorkerDict|FusedWorker)_\d)|_\d{1,5}:\d{1,5}$|\[rank=\d{1,5}\]$|\([a-z_]{1,40}-\d{1,4}\)$"
+)
 _INTERPRETER = late(r"(?:.*/)?(?:python[\d.]*|pypy\d?|uv|bash|sh)(?:\.exe)?$")
-_PLAIN = late(r"[A-Za-z_][\w:.<>-]{0,80}$")
+_PLAIN = late(r"[A-Za-z_][\w:.<>-]{0,80}(?:\[rank=\d{1,5}\]|\([a-z_]{1,40}-\d{1,4}\))?$")
 
 
 def role_of(process_name: str) -> str | None:

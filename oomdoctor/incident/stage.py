@@ -56,7 +56,8 @@ _FUNCTIONS: Final = (
         broadcast_to_vllm update_weight update_weight_* update_weights update_weights_* sync_weight* sync_model_*
         move_model_to_vllm refit_policy_generation transfer_and_update_weights update_params_for_*
         wake_up onload_weights resume_memory_occupation backload_* reload_to_gpu reload_states offload_states
-        load_fsdp_* offload_fsdp_* rollout_mode trainer_mode
+        load_fsdp_* offload_fsdp_* rollout_mode trainer_mode step_model_update prepare_for_generation
+        offload_before_refit
     """),
     # states on disk
     (3, "checkpoint_save", """
@@ -87,13 +88,14 @@ _FUNCTIONS: Final = (
     """),
     (2, "forward", """
         closure optimizer_closure update_actor update_policy update_critic ppo_train* training_step train_step
-        policy_loss policy_train policy_training compute_loss
+        policy_loss policy_train policy_training compute_loss compute_values train_critic_and_policy step_train
+        actor_train train_actor ppo_local_train_*
     """),
     # reinforcement learning
     (3, "logprob", """
         compute_log_prob compute_log_probs compute_ref_log_prob compute_old_log_prob get_per_token_logps*
         ref_per_token_logps policy_and_reference_logprobs fwd_logprobs_values_reward
-        cal_old_log_probs* cal_ref_log_probs* get_logprobs
+        cal_old_log_probs* cal_ref_log_probs* get_logprobs inference_and_calculates
     """),
     (1.5, "logprob", """
         logprobs_from_logits* log_probs_from_logits selective_log_softmax entropy_from_logits
@@ -144,8 +146,18 @@ _FILES: Final = (
     (3, "checkpoint_load", "/torch/optim/optimizer.py", "load_state_dict"),
     (3, "optimizer_step", "/optim/adam /optim/adamw /optim/sgd /optim/rmsprop /optim/adafactor", "step adam adamw sgd"),
     (3, "optimizer_step", "/zero/stage_1_and_2 /zero/stage3 /fused_optimizer /bf16_optimizer", "step sub_group_*"),
+    (3, "optimizer_step", "/zero/stage3", "partition_all_parameters"),
     (3, "optimizer_step", "/bitsandbytes/optim /apex/optimizers /ops/adam /core/optimizer", "step update_step *_state"),
     (3, "weight_sync", "/sharding_manager/", "__enter__ __exit__ update_params"),
+    (3, "weight_sync", "/orz/", "offload_to_cpu"),
+    (3, "logprob", "/slime/", "log_probs ref_log_probs"),
+    (2, "rollout", "/trl/trainer/", "generate"),
+    (2, "rollout", "/nemo_rl/models/generation/", "generate generate_async generate_text"),
+    (3, "checkpoint_save", "/nemo_rl/", "checkpointing"),
+    (3, "checkpoint_save", "/zero_to_fp32.py", "*"),
+    (2, "model_load", "/nemo_rl/", "setup"),
+    (2, "model_load", "/roll/distributed/ /roll/pipeline/", "initialize"),
+    (2, "model_load", "/slime/ray/ /slime/backends/", "init"),
     (2, "backward", "/torch/autograd/", "backward apply grad"),
     (3, "checkpoint_save", "/torch/serialization.py", "save legacy_save __exit__"),
     (2, "checkpoint_load", "/torch/serialization.py", "load persistent_load"),
@@ -255,6 +267,7 @@ _PROGRESS: Final = (
         after actor optimizer init
         before fsdp, memory
         after fsdp, memory
+        after offload * during init
     """),
     ("engine_init", """
         before building vllm rollout
@@ -265,7 +278,10 @@ _PROGRESS: Final = (
     """),
     ("weight_sync", """
         state_dict() in sharding manager
+        after del state_dict and empty_cache in sharding manager
         after sync model weights
+        load_fsdp_model_to_gpu, memory
+        offload_fsdp_model_to_cpu, memory
         before resume weights
         after resume weights
         after resume kv_cache
@@ -279,6 +295,38 @@ _PROGRESS: Final = (
     ("logprob", """
         during compute_log_prob
         during compute_ref_log_prob
+    """),
+    ("forward", "after load actor optimizer during update_actor"),
+    ("", "after offload * during update_"),
+    # slime's and SkyRL's timers, NeMo-RL's and Open-Reasoner-Zero's lines
+    ("logprob", """
+        timer log_probs start
+        timer ref_log_probs start
+        started: 'fwd_logprobs_values_reward
+        ▶ computing logprobs
+        generate local rollout batch done
+    """),
+    ("forward", """
+        timer actor_train start
+        started: 'train_critic_and_policy
+        started: 'policy_train
+        ▶ training policy
+        experiences size:
+    """),
+    ("weight_sync", """
+        timer update_weights start
+        timer wake_up start
+        timer sleep start
+        started: 'sync_weights
+        ▶ preparing for training
+    """),
+    ("rollout", """
+        started: 'generate
+        ▶ generating responses
+    """),
+    ("", """
+        ref/critic/reward models done
+        , training continue.
     """),
     ("optimizer_step", """
         before optimizer step
