@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from oomdoctor import __version__
-from oomdoctor.cli import causes, diagnose, events, explain, out, schema
+from oomdoctor.cli import causes, diagnose, events, explain, knobs, out, schema
 from oomdoctor.cli.quick import Command, Group
 
 app = typer.Typer(
@@ -54,5 +54,5 @@ def _root(
         diagnose.diagnose([])
 
 
-for command in (diagnose.diagnose, events.events, explain.explain, causes.causes, schema.schema):
+for command in (diagnose.diagnose, events.events, explain.explain, causes.causes, knobs.knobs, schema.schema):
     app.command(cls=Command)(command)

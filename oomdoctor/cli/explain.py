@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import textwrap
 from collections.abc import Iterator
@@ -11,9 +10,7 @@ from typing import Annotated
 import typer
 
 from oomdoctor.cli import out
-
-NEAREST = 3  # suggestions
-SHORTEST_PART = 3  # of an id that says which is meant
+from oomdoctor.cli.near import unknown
 
 
 def explain(
@@ -29,19 +26,8 @@ def explain(
 
     by_id = {known.id: known for known in causes()}
     if cause not in by_id:
-        near = _near(cause, list(by_id))
-        hint = f"did you mean {', '.join(near)}?" if near else "`oomdoctor causes` lists them"
-        raise typer.BadParameter(f"there is no cause {cause!r}; {hint}", param_hint="CAUSE")
+        raise typer.BadParameter(unknown("cause", cause, by_id, "`oomdoctor causes` lists them"), param_hint="CAUSE")
     out.write(_page(by_id[cause].page.read_text(encoding="utf-8")))
-
-
-def _near(wanted: str, ids: list[str]) -> list[str]:
-    """What may have been meant: however it is spelled, a part of an id, or nearly one."""
-    folded = wanted.strip().lower().replace("_", "-").replace(" ", "-")
-    if folded in ids:
-        return [folded]
-    parts = [id_ for id_ in ids if len(folded) >= SHORTEST_PART and folded in id_]
-    return (parts or difflib.get_close_matches(folded, ids, n=NEAREST, cutoff=0.5))[:NEAREST]
 
 
 def _page(markdown: str) -> str:

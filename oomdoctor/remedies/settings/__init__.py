@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -188,14 +188,15 @@ def _words(text: str) -> tuple[str, ...]:
 def spelling(knob: str, context: Context, layer: str | None = None) -> Spelling | None:
     """How the outermost framework of the log that owns the knob spells it."""
     for framework in [layer] if layer else context.frameworks:
-        fitting = [row for row in _of_knob(knob, framework) if _is_there(row, context)]
+        fitting = [row for row in of_knob(knob, framework) if _is_there(row, context)]
         fitting = [row for row in fitting if row.versions.overlaps(known_versions(framework, context))]
         if fitting:
             return next((row for row in fitting if row.key in context.settings), fitting[0])
     return None
 
 
-def _of_knob(knob: str, framework: str) -> Iterable[Spelling]:
+def of_knob(knob: str, framework: str) -> Iterator[Spelling]:
+    """The framework's rows of a knob, whichever way it is turned."""
     wanted = _SAME_AS.get(knob, knob)
     return (row for row in rows(framework) if row.knob == wanted)
 

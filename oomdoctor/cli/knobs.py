@@ -1,0 +1,80 @@
+"""`oomdoctor knobs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.near import unknown
+
+if TYPE_CHECKING:
+    from oomdoctor.remedies.settings import Spelling
+
+
+def knobs(
+    knob: Annotated[str | None, typer.Argument(show_default=False, help="One knob: all frameworks' spellings.")] = None,
+    framework: Annotated[
+        str | None,
+        typer.Option("--framework", metavar="NAME", show_default=False, help="One framework: all its knobs."),
+    ] = None,
+) -> None:
+    """List what can be changed, and how each framework spells it.
+
+    \b
+    Examples:
+      oomdoctor knobs                     all knobs
+      oomdoctor knobs engine-sleep        one, in every framework that has it
+      oomdoctor knobs --framework verl    those of one framework
+    """
+    from oomdoctor.remedies import settings  # noqa: PLC0415
+    from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
+
+    if knob is not None and knob not in KNOBS:
+        raise typer.BadParameter(unknown("knob", knob, KNOBS, "`oomdoctor knobs` lists them"), param_hint="KNOB")
+    known = settings.frameworks()
+    if framework is not None and framework not in known:
+        otherwise = f"there are {', '.join(known)}"
+        raise typer.BadParameter(unknown("framework", framework, known, otherwise), param_hint="--framework")
+    if knob is None and framework is None:
+        rows = [(one.id, _pools(one.relieves), _pools(one.spends), one.action) for one in KNOBS.values()]
+        out.write(_table([("knob", "relieves", "spends", "what to do"), *rows]))
+        return
+    wanted = [knob] if knob is not None else list(KNOBS)
+    chosen = [
+        row for name in ([framework] if framework else known) for one in wanted for row in settings.of_knob(one, name)
+    ]
+    if knob is not None:
+        about = KNOBS[knob]
+        out.write(
+            f"{about.id}: {about.action}.\nRelieves: {_pools(about.relieves)}. Spends: {_pools(about.spends)}. "
+            f"Costs: {about.cost}.\n\n"
+        )
+    out.write(_table(list(_spelled(chosen, named=framework is None))) if chosen else "no framework's file has it\n")
+
+
+def _spelled(rows: Iterable[Spelling], *, named: bool) -> Iterator[tuple[str, ...]]:
+    """Each row as a person reads it: where, what to write, what holds by default, since when, and what it asks for."""
+    yield ("framework" if named else "knob", "write", "default", "versions", "mind")
+    for row in rows:
+        shown = row.write.replace("{}", row.set or row.type.upper())
+        default = "; ".join(f"{value} {where}".strip() for value, where in row.defaults)
+        needs = [f"needs {need}" for need in row.needs]
+        mind = ", ".join([*needs, *(f"not with {one}" for one in row.excludes), *_other_pools(row)])
+        yield (row.framework if named else row.knob, shown, default, str(row.versions), mind)
+
+
+def _other_pools(row: Spelling) -> list[str]:
+    return [] if row.spends is None else [f"spends {_pools(row.spends)}"]
+
+
+def _pools(pools: tuple[str, ...]) -> str:
+    return ", ".join(pools) or "nothing"
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)
