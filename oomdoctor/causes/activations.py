@@ -24,6 +24,8 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.ollama import Short
+from oomdoctor.families.tensorrt_llm import CreationFailed
+from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, percent, show
@@ -47,6 +49,7 @@ INFERENCE_KNOBS = (
     "offload-parameters",
 )
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
+MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 COMPUTE_KNOBS = (
     "smaller-prefill",
     "memory-efficient-attention",
@@ -67,8 +70,8 @@ def judge(crash: Crash) -> Judgement | None:
         return None  # nothing was short
     if isinstance(root, ArrayOutOfMemory):
         return _array(root)
-    if isinstance(root, BufferRefused | Short) and root.what in ("compute", "pool"):
-        return _compute_buffer(root)
+    if (told := _told_by_engine(crash, root)) is not None:
+        return told
     where = _where(crash)
     if where is None:
         return _elsewhere(crash, root)
@@ -148,6 +151,32 @@ def _in_engine(crash: Crash, root: Event, where: str) -> Judgement:
         against=("an engine leaves little beside its own reservation",) if not profiling else (),
         knobs=INFERENCE_KNOBS if crash.stage == "serving" and not named_engine(crash) else ENGINE_KNOBS,
     )
+
+
+def _told_by_engine(crash: Crash, root: Event) -> Finding | None:
+    """Engines whose own message says that it was the batch they compute or measure with."""
+    if isinstance(root, BufferRefused | Short) and root.what in ("compute", "pool"):
+        return _compute_buffer(root)
+    warmup = crash.first(WarmupShort)
+    if warmup is not None:
+        tokens = f" of {warmup.prefill_tokens:,} prefill tokens" if warmup.prefill_tokens else ""
+        return Finding(
+            weight=0.58,
+            why=f"The engine warms up with the largest batch that its settings let in{tokens}, before it takes its KV "
+            f"cache: {asked(card(crash))}.",
+            evidence=(warmup,),
+            against=("the message says so whatever fills the card",),
+            knobs=MEASURED_KNOBS,
+        )
+    failed = crash.first(CreationFailed)
+    if failed is not None and failed.stage in ("memory_profiling", "engine_init"):
+        return Finding(
+            weight=0.6,
+            why="The weights were loaded; what the engine sets up for its largest batch of tokens found no room.",
+            evidence=(failed,),
+            knobs=MEASURED_KNOBS,
+        )
+    return None
 
 
 def _compute_buffer(root: BufferRefused | Short) -> Finding:

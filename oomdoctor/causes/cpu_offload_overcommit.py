@@ -9,6 +9,8 @@ from oomdoctor.causes.host import TOGETHER, node_memory, total_bytes, used_bytes
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash, Setting
@@ -55,6 +57,17 @@ _FRAMES = (
 )
 
 
+def _host_cache(root: Event) -> Finding | None:
+    """KV cache that is kept in host memory."""
+    if isinstance(root, EngineShort) and root.what == "host-kv-cache":
+        why = "The engine wants host memory for the KV cache of sequences that have to wait, and there is not enough."
+        return Finding(weight=0.8, why=why, evidence=(root,))
+    if isinstance(root, BufferFull):
+        why = "KV blocks are offloaded to a host buffer, which was full."
+        return Finding(weight=0.4, why=why, evidence=(root,), against=("the buffer's size is a setting, not the RAM",))
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Reserved:
     """Host memory that a setting takes, where it says how much."""
@@ -71,6 +84,8 @@ def judge(crash: Crash) -> Judgement | None:
     cache = crash.first(HostCacheTooLarge)
     if cache is not None:
         return _refused_cache(cache)
+    if (held := _host_cache(crash.root)) is not None:
+        return held
     reserved = list(_reserved(crash))
     switches = [s for s in (crash.setting(name) for name in _SWITCHES) if s is not None and s.value not in _NO]
     total = total_bytes(crash) or used_bytes(crash)

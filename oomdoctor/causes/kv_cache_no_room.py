@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
+from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.ollama import Short
-from oomdoctor.families.other_engines import EngineShort
 from oomdoctor.families.sglang import NoPool
+from oomdoctor.families.tensorrt_llm import CacheTooSmall
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, SequencesExceedState
-from oomdoctor.incident import engine_budget
+from oomdoctor.families.vllm_figures import KvCacheSize, MemoryProfile
+from oomdoctor.incident import engine_budget, engine_facts
 from oomdoctor.incident.engine_facts import EngineFacts, facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
@@ -33,6 +36,68 @@ def judge(crash: Crash) -> Judgement | None:
         return _buffer(crash, crash.root)
     if crash.pool == "host_ram":
         return None
+    pool = crash.first(NoPool)
+    if pool is not None:
+        return _no_pool(crash, pool)
+    short = crash.first(EngineShort)
+    if short is not None and short.pool == "kv_cache":
+        what = short.what.replace("-", " ")
+        return Finding(
+            weight=0.88,
+            why=f"The weights leave too little of the card for the engine's {what}: its share is one of what is free "
+            "once they are loaded.",
+            evidence=(short,),
+            knobs=("quantize-weights", "tensor-parallel", "quantize-kv-cache", "free-the-gpu", "smaller-model"),
+        )
+    if isinstance(crash.root, NoRoom):
+        return _of_mlc(crash.root)
+    small = crash.first(CacheTooSmall)
+    if small is not None and small.said == "one-sequence":
+        return Finding(
+            weight=0.6,
+            why="What is free once the engine is loaded, times the fraction for the cache, does not hold one sequence.",
+            evidence=(small,),
+            knobs=(
+                "raise-engine-reservation",
+                "shorter-context",
+                "quantize-weights",
+                "tensor-parallel",
+                "free-the-gpu",
+            ),
+        )
+    return _of_vllm(crash)
+
+
+def _buffer(crash: Crash, refused: BufferRefused | Short) -> Finding | None:
+    if refused.what not in ("kv", "state"):
+        return None
+    tried = refused.tried_bytes
+    where = "host memory" if refused.pool == "host_ram" else "the card"
+    lengths = [plan.context_len for plan in crash.every(LoadPlan) if plan.context_len]
+    context = f" for a context of {lengths[-1]:,} tokens" if lengths else ""
+    return Finding(
+        weight=0.88,
+        why=f"The weights had found room; the KV cache{f' of {show(tried)}' if tried else ''}{context} was refused by "
+        f"{where}.",
+        evidence=(refused,),
+        knobs=BUFFER_KNOBS,
+    )
+
+
+def _of_mlc(short: NoRoom) -> Finding | None:
+    """Its share is one of the card, and weights and temporary buffers come off it."""
+    room, weights, buffers = short.available_bytes, short.weights_bytes, short.buffers_bytes
+    if room is None or weights is None or buffers is None:
+        return None
+    return Finding(
+        weight=0.92 if weights <= room else 0.7,
+        why=f"The engine may use {show(room)}; weights of {show(weights)} and temporary buffers of {show(buffers)} "
+        f"leave {show(room - weights - buffers)} for the KV cache.",
+        evidence=(short,),
+    )
+
+
+def _of_vllm(crash: Crash) -> Finding | None:
     known = facts(crash)
     blocks = crash.first(NoCacheBlocks)
     if blocks is not None:
@@ -43,14 +108,13 @@ def judge(crash: Crash) -> Judgement | None:
             against=_against(known),
             knobs=_knobs(known),
         )
-    pool = crash.first(NoPool)
-    if pool is not None:
-        return _no_pool(pool)
-    short = crash.first(EngineShort)
-    if short is not None and short.pool == "kv_cache":
-        what = short.what.replace("-", " ")
+    if isinstance(crash.root, KvCacheSize | MemoryProfile):
         return Finding(
-            weight=0.88, why=f"The weights leave too little of the card for the engine's {what}.", evidence=(short,)
+            weight=0.85,
+            why=f"{_budget(known)} No version of this engine starts without room for one block.",
+            evidence=(crash.root,),
+            against=(*_against(known), "the log is cut before the engine's own error"),
+            knobs=_knobs(known),
         )
     state = crash.first(SequencesExceedState)
     if state is not None:
@@ -75,46 +139,50 @@ def judge(crash: Crash) -> Judgement | None:
     return None
 
 
-def _buffer(crash: Crash, refused: BufferRefused | Short) -> Finding | None:
-    if refused.what not in ("kv", "state"):
-        return None
-    tried = refused.tried_bytes
-    where = "host memory" if refused.pool == "host_ram" else "the card"
-    lengths = [plan.context_len for plan in crash.every(LoadPlan) if plan.context_len]
-    context = f" for a context of {lengths[-1]:,} tokens" if lengths else ""
-    return Finding(
-        weight=0.88,
-        why=f"The weights had found room; the KV cache{f' of {show(tried)}' if tried else ''}{context} was refused by "
-        f"{where}.",
-        evidence=(refused,),
-        knobs=BUFFER_KNOBS,
-    )
-
-
-def _no_pool(pool: NoPool) -> Finding:
+def _no_pool(crash: Crash, pool: NoPool) -> Finding:
     """SGLang's fraction is one of what was free before the weights were loaded."""
-    fraction = f" of {pool.fraction:g}" if pool.fraction is not None else ""
-    answer = f" It needs more than {pool.smallest_fraction:g}." if pool.smallest_fraction is not None else ""
-    return Finding(
-        weight=0.95 if pool.smallest_fraction is not None else 0.88,
-        why=f"The weights alone take more than the fraction{fraction} that the engine may use.{answer}",
-        evidence=(pool,),
+    loaded = engine_facts.loading(crash)
+    fraction = pool.fraction if pool.fraction is not None else engine_facts.static_fraction(crash)
+    smallest = pool.smallest_fraction
+    may = f" of {fraction:g}" if fraction is not None else ""
+    why = (
+        f"The weights take more than the fraction{may} that the engine may use of what was free before it loaded them."
     )
+    if loaded is not None:
+        why += f" {show(loaded.free_before_bytes)} were free before, {show(loaded.free_after_bytes)} afterwards"
+        if smallest is None:
+            smallest = loaded.smallest_fraction
+            why += (
+                f": it needs more than 1 - {show(loaded.free_after_bytes)} / {show(loaded.free_before_bytes)} = "
+                f"{smallest:.3f}"
+            )
+        why += "."
+    if pool.smallest_fraction is not None:
+        why += f" It needs more than {pool.smallest_fraction:g}."
+    decided = pool.smallest_fraction is not None or (
+        fraction is not None and smallest is not None and fraction <= smallest
+    )
+    return Finding(weight=0.95 if decided else 0.88, why=why, evidence=(pool,))
 
 
 def _budget(known: EngineFacts) -> str:
     reserved, weights = known.reserved_bytes, known.weights_bytes
     if reserved is not None and weights is not None and known.kv_bytes is not None:
-        beside = reserved - weights - known.kv_bytes
-        return (
-            f"The engine may use {show(reserved)}; the weights take {show(weights)} and everything else that is not KV "
-            f"cache {show(beside)}, so {show(known.kv_bytes)} is left."
-        )
+        beside = [f"{show(size)} {what}" for size, what in _beside(known) if size is not None]
+        takes = ", ".join([f"{show(weights)} are weights", *beside])
+        return f"The engine may use {show(reserved)}; {takes}, so {show(known.kv_bytes)} is left."
     if known.kv_bytes is not None:
         return f"What is left of the engine's share for the KV cache is {show(known.kv_bytes)}."
     if known.share is not None:
         return f"Weights and activations fill the engine's share of {known.share:g} of the card."
     return "Weights and activations fill the engine's share of the card."
+
+
+def _beside(known: EngineFacts) -> tuple[tuple[int | None, str], ...]:
+    return (
+        (known.activation_bytes, "the activations of the profiling run"),
+        (known.non_torch_bytes, "memory outside PyTorch"),
+    )
 
 
 def _against(known: EngineFacts) -> tuple[str, ...]:

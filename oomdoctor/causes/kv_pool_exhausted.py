@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.families.event import Event
 from oomdoctor.families.llama_cpp import ContextFull
+from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.families.lmdeploy import CacheFull
 from oomdoctor.families.sglang import PoolExhausted
+from oomdoctor.families.tensorrt_llm import CacheTooSmall
 from oomdoctor.families.vllm_error import SwapSpaceExhausted
 from oomdoctor.families.vllm_pressure import Preemption
 from oomdoctor.incident.model import Crash
+from oomdoctor.units import show
 
 # Places and states go by the number of requests; a shorter prompt or a smaller cache entry frees none.
 _FEWER_FIRST = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel", "pin-version")
 
 
 def judge(crash: Crash) -> Judgement | None:
+    if isinstance(crash.root, BufferFull):
+        return _of_host_buffer(crash.root)
+    if crash.pool == "host_ram":
+        return None
     pool = crash.first(PoolExhausted)
     if pool is not None:
         return _of_pool(pool)
@@ -21,10 +30,17 @@ def judge(crash: Crash) -> Judgement | None:
     if full is not None:
         return Finding(
             weight=0.88,
-            why="The KV cache is as long as the context (-c), for all sequences together, and it was full: not even one "
+            why="The KV cache is as long as the context (-c), for all sequences together, and it was full: not one "
             "token more could be decoded.",
             evidence=(full,),
             knobs=("fewer-sequences", "quantize-kv-cache", "shorter-context"),
+        )
+    blocks = next((event for event in crash.events if _no_blocks(event)), None)
+    if blocks is not None:
+        return Finding(
+            weight=0.88,
+            why="The KV cache had no free block left, and none of the running requests could give one back.",
+            evidence=(blocks,),
         )
     swapped = crash.first(SwapSpaceExhausted)
     if swapped is None:
@@ -38,6 +54,22 @@ def judge(crash: Crash) -> Judgement | None:
             f"sequences that have to wait. It aborts requests then.{pressed}"
         ),
         evidence=(swapped,),
+    )
+
+
+def _no_blocks(event: Event) -> bool:
+    """TurboMind's and TensorRT-LLM's words for it."""
+    return isinstance(event, CacheFull) or (isinstance(event, CacheTooSmall) and event.said == "no-blocks")
+
+
+def _of_host_buffer(full: BufferFull) -> Finding:
+    size = f" for a block of {show(full.tried_bytes)}" if full.tried_bytes else ""
+    return Finding(
+        weight=0.78,
+        why=f"LMCache keeps KV blocks in a host buffer of fixed size (max_local_cpu_size), and it had no room{size}; "
+        "the engine failed behind it.",
+        evidence=(full,),
+        knobs=("more-host-memory", "less-offload", "pin-version"),
     )
 
 
@@ -100,7 +132,7 @@ def _of_states(pool: PoolExhausted) -> Finding:
 CAUSE = Cause(
     id="kv-pool-exhausted",
     title="The engine's KV pool ran out while serving",
-    pools=("kv_cache", "gpu"),
+    pools=("kv_cache", "gpu", "host_ram"),
     knobs=(
         "fewer-sequences",
         "smaller-prefill",

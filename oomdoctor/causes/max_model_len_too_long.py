@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.families.tensorrt_llm import CacheTooSmall
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.model import Crash
@@ -11,6 +12,13 @@ from oomdoctor.units import show
 
 def judge(crash: Crash) -> Judgement | None:
     refused = crash.every(ContextDoesNotFit)
+    small = crash.first(CacheTooSmall)
+    if small is not None and small.said == "one-sequence":
+        return Finding(
+            weight=0.75,
+            why="The KV cache has fewer blocks than one sequence of the length that the engine was built for needs.",
+            evidence=(small,),
+        )
     if not refused:
         if crash.first(NoCacheBlocks):
             return RuledOut("not one block of KV cache fits, so a shorter context alone gains nothing")

@@ -20,7 +20,11 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
+from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.ollama import OffloadPlan, Short
+from oomdoctor.families.tensorrt_llm import CreationFailed
+from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
@@ -38,6 +42,7 @@ INFERENCE_KNOBS = (
     "mixed-precision",
 )
 _BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
+WEIGHTS_FILL = 0.85  # of the card in live tensors while a warm-up batch runs: few of them are the batch's
 BRIM = 0.99
 BEYOND = 0.2  # what an engine holds beside its share at most
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
@@ -49,10 +54,8 @@ def judge(crash: Crash) -> Judgement | None:
     root = crash.root
     if isinstance(root, ArrayOutOfMemory):
         return _program(root)
-    if isinstance(root, BufferRefused):
-        return _buffer(crash, root)
-    if isinstance(root, Short):
-        return _short(crash, root)
+    if (told := _told_by_engine(crash)) is not None:
+        return told
     if isinstance(root, DeviceRefusal) and root.layer == "dispatch":
         why = "The loader's plan left a part of the weights off the card: they do not fit, even as they are."
         return Finding(weight=0.9, why=why, evidence=(root,), stage="model_load")
@@ -184,6 +187,44 @@ def _short(crash: Crash, root: Short) -> Judgement | None:
     else:
         why = f"The runner's allocation{size} for the model was refused.{_planned(crash, root.tried_bytes)}"
     return Finding(weight=0.8 if root.what else 0.66, why=why, evidence=(root,), knobs=_BUFFER_KNOBS)
+
+
+def _told_by_engine(crash: Crash) -> Judgement | None:
+    """Engines that say, or whose figures show, that it was the weights."""
+    root = crash.root
+    if isinstance(root, BufferRefused):
+        return _buffer(crash, root)
+    if isinstance(root, Short):
+        return _short(crash, root)
+    failed = crash.first(CreationFailed)
+    if failed is not None and failed.stage == "model_load":
+        free = f" with {show(failed.free_bytes)} free before it" if failed.free_bytes is not None else ""
+        why = f"The weights of the model could not be put on the card{free}."
+        return Finding(weight=0.85, why=why, evidence=(failed,), stage="model_load", knobs=INFERENCE_KNOBS)
+    if isinstance(root, EngineShort) and root.what == "runtime":
+        why = "Once the weights are on the card, not even the smallest step of the engine fits beside them."
+        return Finding(weight=0.72, why=why, evidence=(root,), knobs=INFERENCE_KNOBS)
+    if isinstance(root, NoRoom) and root.weights_bytes and root.available_bytes:
+        if root.weights_bytes <= root.available_bytes:
+            return None
+        why = f"The weights take {show(root.weights_bytes)}, and the engine may use {show(root.available_bytes)}."
+        return Finding(weight=0.85, why=why, evidence=(root,), knobs=INFERENCE_KNOBS)
+    warmup = crash.first(WarmupShort)
+    return _warm_up(crash, warmup) if warmup is not None else None
+
+
+def _warm_up(crash: Crash, warmup: WarmupShort) -> Finding:
+    """TGI's error says to lower the prefill tokens whatever fills the card."""
+    it = card(crash)
+    share = it.share(it.allocated_bytes)
+    if share is not None and share >= WEIGHTS_FILL:
+        weight = 0.72
+        why = f"Tensors of {show(it.allocated_bytes or 0)} ({percent(share)} of the card) were there in the warm-up, "
+        why += "before any KV cache: that is the weights, whatever the message advises."
+    else:
+        weight = 0.5 if share is None else 0.3
+        why = "The warm-up runs once the weights are loaded; where they fill the card, any batch is too large."
+    return Finding(weight=weight, why=why, evidence=(warmup,), knobs=INFERENCE_KNOBS)
 
 
 def _free_of(crash: Crash, gpu: int | None) -> int | None:

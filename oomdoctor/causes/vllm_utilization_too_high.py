@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.tensorrt_llm import CreationFailed, EngineFigures
+from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident import engine_budget
@@ -39,6 +42,14 @@ _SHARED_CARD_KNOBS = (
     "separate-placement",
     "shorter-context",
 )
+# Where the share is no share of the card.
+_MEANINGS = {
+    "lmdeploy": "LMDeploy gives its KV cache a share (cache_max_entry_count) of what is free after the weights.",
+    "tensorrt-llm": "TensorRT-LLM gives its KV cache a share (free_gpu_memory_fraction) of what is free after the "
+    "engine is loaded.",
+    "text-generation-inference": "TGI caps the whole process at a share of the card (cuda-memory-fraction) and fills "
+    "what the warm-up leaves with KV cache.",
+}
 _AT_START_KNOBS = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
 _STARTING = ("model_load", "engine_init", "launch", "unknown")
 
@@ -47,6 +58,11 @@ def judge(crash: Crash) -> Judgement | None:
     starts = crash.every(NotEnoughFree)
     if starts:
         return _at_start(crash, min(starts, key=lambda start: start.free_bytes or 0))
+    failed = crash.first(CreationFailed)
+    if failed is not None:
+        return _cache_of_what_is_free(crash, failed)
+    if crash.first(WarmupShort) is not None:
+        return RuledOut("the engine was still measuring what it needs; it takes its KV cache only afterwards")
     if in_engine(crash):
         return _in_engine(crash)
     if beside_engine(crash) and isinstance(crash.root, DeviceOutOfMemory):
@@ -73,6 +89,22 @@ def _at_start(crash: Crash, start: NotEnoughFree) -> Judgement | None:
     return Finding(weight=weight, why=why, evidence=(start,), against=tuple(against), knobs=_AT_START_KNOBS)
 
 
+def _cache_of_what_is_free(crash: Crash, failed: CreationFailed) -> Judgement | None:
+    """TensorRT-LLM's fraction is one of what is free once the model is loaded, and for the KV cache alone."""
+    if failed.stage != "kv_cache_init":
+        return RuledOut(f"it was no KV cache that found no room: {failed.component or 'another part of the engine'}")
+    fractions = [event.fraction for event in crash.every(EngineFigures) if event.fraction is not None]
+    fraction = f"{fractions[-1]:g}" if fractions else "a fraction"
+    free = f" ({show(failed.free_bytes)})" if failed.free_bytes is not None else ""
+    return Finding(
+        weight=0.85,
+        why=f"The engine takes {fraction} of what is free once the model is loaded{free} for its KV cache, and that "
+        "was refused: what is measured before leaves out what comes with the cache.",
+        evidence=(failed,),
+        knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "eager-mode", "free-the-gpu"),
+    )
+
+
 def _in_engine(crash: Crash) -> Judgement | None:
     doing = phase(crash)
     if doing == "loading":
@@ -86,11 +118,12 @@ def _in_engine(crash: Crash) -> Judgement | None:
     if isinstance(root, DeviceOutOfMemory) and root.total_bytes:
         card = card_of(root)
         weight = 0.88 if _certain(card, doing) else weight - _doubt(card, doing, against, known.share)
-    elif doing is None:
+    elif doing is None and not (isinstance(root, DeviceRefusal) and root.layer == "cumem"):
         weight = 0.35
     return Finding(
         weight=weight,
-        why=f"{_share(known)} {_ran_out(root, doing)} Smaller batches do not make the share smaller.",
+        why=f"{_meaning(crash) or _share(known)} {_ran_out(root, doing)} Smaller batches do not make the share "
+        "smaller.",
         evidence=(root,),
         against=tuple(against),
         knobs=_SHARED_CARD_KNOBS if crash.context.frameworks.keys() & TRAINERS else (),
@@ -107,6 +140,11 @@ def _share(known: EngineFacts) -> str:
         f"The engine takes {known.share:g} of the card, {show(reserved)} of {show(total)}, and fills it with KV cache; "
         f"{show(total - reserved)} is left for all the rest."
     )
+
+
+def _meaning(crash: Crash) -> str | None:
+    """What the share is one of, where it is not vLLM's."""
+    return next((words for name, words in _MEANINGS.items() if name in crash.context.frameworks), None)
 
 
 def _ran_out(root: object, doing: str | None) -> str:

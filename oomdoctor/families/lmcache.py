@@ -1,0 +1,100 @@
+"""LMCache: its host buffer for KV blocks is full. It usually goes on without storing; a failure behind it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.lines import place_of
+from oomdoctor.families.sentences import Sentence, count_of, number_of, reader, values
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+from oomdoctor.streams import Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer(Event):
+    """What it brought from its store to the engine."""
+
+    family = "lmcache"
+    kind = "transfer"
+
+    role: Role = "context"
+    pool: str = "host_ram"
+    stage: str = "serving"
+
+    loaded_bytes: int | None = usage()
+    tokens: int | None = usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferFull(Event):
+    """Its host buffer has no room for another block of KV cache, and something failed of it."""
+
+    family = "lmcache"
+    kind = "buffer-full"
+
+    pool: str = "host_ram"
+    stage: str = "serving"
+    strength: int = 2
+
+    tried_bytes: int | None = usage()
+    shape: str | None = None  # as printed
+    dtype: str | None = None
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind}"
+
+
+_SENTENCES = (
+    Sentence("Bytes loaded:", Transfer, needs="loaded_bytes"),
+    Sentence("Injected token number:", Transfer, needs="tokens"),
+    Sentence("Failed to allocate memory for tensor(", BufferFull),
+    Sentence("Failed to allocate memory block of size", BufferFull),
+)
+
+
+def _megabytes(text: str) -> int | None:
+    """Decimal: a block of 2**24 bytes is "16.7772 MBytes"."""
+    number = number_of(text)
+    return None if number is None else round(number * 10**6)
+
+
+_CLAUSES = {
+    "loaded": values(loaded_bytes=_megabytes),
+    "injected": values(tokens=count_of),
+    "block": values(tried_bytes=count_of),
+    "shape": values(shape=str),
+    "dtype": values(dtype=str),
+}
+
+_FAILED = late(r"Traceback \(most recent|\bERROR\b|\b\w{1,60}Error\b")
+_RAISED = late(r"Error: Failed to allocate memory")
+_BEHIND = 12  # lines
+_GOES_ON = "LMCache's host buffer is full: what finds no room is not stored, and nothing fails"
+
+_read_sentences = reader("lmcache", _SENTENCES, _CLAUSES)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    if "Failed to allocate memory for the KV cache" in line.text:
+        yield Lookalike(place_of(page, line), _GOES_ON)
+        return
+    for found in _read_sentences(page, index):
+        fatal = isinstance(found, Transfer) or _RAISED.search(line.text[:400]) or _fails_behind(page, index)
+        yield found if fatal else Lookalike(found.at, _GOES_ON)
+
+
+def _fails_behind(page: Page, index: int) -> bool:
+    below = page.lines[index + 1 : index + 1 + _BEHIND]
+    return any(line.mark.level == "ERROR" or _FAILED.search(line.text[:400]) for line in below)
+
+
+FAMILY = Family(
+    name="lmcache",
+    anchors=("because no memory is available",),
+    triggers=("Failed to allocate memory for the KV cache", *(sentence.head for sentence in _SENTENCES)),
+    read=read,
+)

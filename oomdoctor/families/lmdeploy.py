@@ -1,0 +1,111 @@
+"""LMDeploy, both engines: no room for the cache or the run, a cache that is full, and the size it settles on.
+
+Its share (`cache_max_entry_count`) is one of the memory that is free once the weights are loaded, for the cache alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Lookalike, Read, Role, threshold, usage
+from oomdoctor.families.lines import place_of
+from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, reader, values
+from oomdoctor.records import dataclass
+from oomdoctor.streams import Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineShort(Event):
+    """The PyTorch engine found that what it needs does not fit beside the weights."""
+
+    family = "lmdeploy"
+    kind = "engine-short"
+
+    strength: int = 2
+
+    what: str  # "kv-cache", "state-cache", "runtime", "host-kv-cache"
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind} {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheFull(Event):
+    """TurboMind fails a request: the cache is full and nothing in it can be given up."""
+
+    family = "lmdeploy"
+    kind = "cache-full"
+
+    pool: str = "kv_cache"
+    stage: str = "serving"
+    strength: int = 2
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettled(Event):
+    """How large TurboMind's cache is: blocks up to 0.14, a budget since; and the session length that it allows."""
+
+    family = "lmdeploy"
+    kind = "cache-settled"
+
+    role: Role = "context"
+    pool: str = "gpu"
+    stage: str = "kv_cache_init"
+
+    block_bytes: int | None = usage()
+    kv_blocks: int | None = usage()
+    kv_bytes: int | None = usage()
+    free_bytes: int | None = usage()  # once the weights are loaded
+    asked_tokens: int | None = usage()
+    session_tokens: int | None = usage()
+    fraction: float | None = threshold()
+
+
+def _short(head: str, what: str, pool: str, stage: str) -> Sentence:
+    return Sentence(head, EngineShort, {"what": what, "pool": pool, "stage": stage}, bare=True)
+
+
+_SENTENCES = (
+    _short("No enough gpu memory for kv cache", "kv-cache", "kv_cache", "kv_cache_init"),
+    _short("No enough gpu memory for state cache", "state-cache", "kv_cache", "kv_cache_init"),
+    _short("No enough gpu memory for runtime", "runtime", "gpu", "memory_profiling"),
+    _short("No enough host memory for kv cache", "host-kv-cache", "host_ram", "kv_cache_init"),
+    Sentence("cache out of memory, no request can be admitted", CacheFull, bare=True),
+    Sentence("[BlockManager] ", CacheSettled),
+    Sentence("Object cache budget:", CacheSettled),
+    Sentence("No enough blocks for `session_len`", CacheSettled),
+)
+
+_CLAUSES = {
+    "block_size": values(block_bytes=bytes_of),
+    "blocks": values(kv_blocks=count_of),
+    "budget": values(kv_bytes=bytes_of),
+    "free": values(free_bytes=bytes_of),
+    "ratio": values(fraction=number_of),
+    "asked_len": values(asked_tokens=count_of),
+    "length": values(session_tokens=count_of),
+}
+
+_LESS = "No enough memory. Update max_prefill_token_num="
+
+_read_sentences = reader("lmdeploy", _SENTENCES, _CLAUSES)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    if _LESS in line.text:
+        yield Lookalike(place_of(page, line), "the engine goes on with fewer tokens in a step")
+    else:
+        yield from _read_sentences(page, index)
+
+
+FAMILY = Family(
+    name="lmdeploy",
+    anchors=("cache out of memory",),
+    triggers=(_LESS, *(sentence.head for sentence in _SENTENCES)),
+    read=read,
+)

@@ -1,0 +1,67 @@
+"""MLC LLM: what it reckons for one card when it starts, and that weights and buffers alone are more than its share."""
+
+from __future__ import annotations
+
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Role, usage
+from oomdoctor.families.sentences import Sentence, bytes_of, reader, values
+from oomdoctor.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(Event):
+    """What one card has to hold."""
+
+    family = "mlc"
+    kind = "estimate"
+
+    role: Role = "context"
+    pool: str = "gpu"
+    stage: str = "engine_init"
+
+    needed_bytes: int | None = usage()
+    weights_bytes: int | None = usage()
+    kv_bytes: int | None = usage()
+    buffers_bytes: int | None = usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRoom(Event):
+    """Nothing is left of the share for the KV cache."""
+
+    family = "mlc"
+    kind = "no-room"
+
+    pool: str = "gpu"
+    stage: str = "kv_cache_init"
+    strength: int = 3
+
+    available_bytes: int | None = usage()  # the share of the card that it may use
+    weights_bytes: int | None = usage()
+    buffers_bytes: int | None = usage()
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind} {self.available_bytes} {self.weights_bytes}"
+
+
+_SENTENCES = (
+    Sentence("Estimated total single GPU memory usage", Estimate, needs="needed_bytes"),
+    Sentence("Insufficient GPU memory error:", NoRoom, lines=3, needs="available_bytes"),
+)
+
+_CLAUSES = {
+    "needed": values(needed_bytes=bytes_of),
+    "weights": values(weights_bytes=bytes_of),
+    "cache": values(kv_bytes=bytes_of),
+    "buffers": values(buffers_bytes=bytes_of),
+    "available": values(available_bytes=bytes_of),
+    "model": values(weights_bytes=bytes_of),
+    "temporary": values(buffers_bytes=bytes_of),
+}
+
+FAMILY = Family(
+    name="mlc",
+    anchors=("Insufficient GPU memory error",),
+    triggers=tuple(sentence.head for sentence in _SENTENCES),
+    read=reader("mlc", _SENTENCES, _CLAUSES),
+)

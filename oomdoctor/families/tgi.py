@@ -1,0 +1,71 @@
+"""Text Generation Inference: a warm-up that finds no memory, and the sizes that it settles on.
+
+The server's error says to lower the prefill tokens, whatever fills the card; its fraction caps the whole process.
+"""
+
+from __future__ import annotations
+
+from oomdoctor.families import Family
+from oomdoctor.families.event import Event, Role, usage
+from oomdoctor.families.sentences import Sentence, count_of, reader, values
+from oomdoctor.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmupShort(Event):
+    """The largest batch that the settings let in did not fit in the warm-up."""
+
+    family = "tgi"
+    kind = "warmup-short"
+
+    pool: str = "gpu"
+    stage: str = "memory_profiling"
+    strength: int = 2
+
+    prefill_tokens: int | None = usage()
+    total_tokens: int | None = usage()
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind}"  # the router prints the server's error again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettled(Event):
+    """What the warm-up left for the KV cache."""
+
+    family = "tgi"
+    kind = "cache-settled"
+
+    role: Role = "context"
+    pool: str = "gpu"
+    stage: str = "kv_cache_init"
+
+    kv_blocks: int | None = usage()
+    total_tokens: int | None = usage()
+    prefill_tokens: int | None = usage()
+    block_tokens: int | None = None
+
+
+_SENTENCES = (
+    Sentence("Not enough memory to handle", WarmupShort, bare=True),
+    Sentence("KV-cache blocks:", CacheSettled),
+    Sentence("Setting max batch total tokens to", CacheSettled),
+    Sentence("Default `max_batch_prefill_tokens` to", CacheSettled),
+)
+
+_CLAUSES = {
+    "prefill": values(prefill_tokens=count_of),
+    "total": values(total_tokens=count_of),
+    "largest_total": values(total_tokens=count_of),
+    "blocks": values(kv_blocks=count_of),
+    "block_tokens": values(block_tokens=count_of),
+    "prefill_set": values(prefill_tokens=count_of),
+    "total_set": values(total_tokens=count_of),
+}
+
+FAMILY = Family(
+    name="tgi",
+    anchors=("Not enough memory to handle",),
+    triggers=tuple(sentence.head for sentence in _SENTENCES),
+    read=reader("tgi", _SENTENCES, _CLAUSES),
+)
