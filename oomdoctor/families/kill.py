@@ -177,6 +177,7 @@ _FIELD = late(r"^\s{0,8}(rank|host|exitcode|error_file|time)\s{0,8}:\s{0,4}(\S.{
 _RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
 _RECEIVED = late(r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d")
 _RANK = late(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
+_NODE_NAMED = late(r"\bon node ([\w.-]{1,253}) exited\b|\bsrun: error: ([\w.-]{1,253}): tasks?\b")
 _JOBLIB_CODE = late(r"\b[A-Z]{3,12}\(-?\d{1,5}\)")
 _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
@@ -207,6 +208,8 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
     wrapped = reporter == "mpirun" and "signal" not in text.lower()
     lines = page.after(index, 2)[: 2 if wrapped else 1]
     figures = _figures(" ".join(line.text for line in lines)[:CHARACTERS])
+    if host := _NODE_NAMED.search(text):
+        figures["host"] = host[1] or host[2]
     if reporter in {"shell", "slurm"}:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
     if reporter == "notebook":
@@ -323,6 +326,7 @@ def _deepspeed(page: Page, index: int) -> Iterator[Read]:
     code = re.search(r"exits with return code = (-?\d{1,5})", lines[-1].text)
     figures = _by_code((code[1],)) if code else {}
     figures["subprocesses"] = tuple(subprocesses)
+    figures["host"] = lines[-1].mark.host
     yield from _death(page, index, "deepspeed", figures, lines)
 
 

@@ -37,11 +37,14 @@ LINE_CHARACTERS: Final = 64_000
 
 _NCCL: Final = late(r"NCCL[ _](?:version|VERSION)[ =:]{1,3}(\d+\.\d+\.\d+)")
 _SHM: Final = late(r"\s([\d.]{1,12})([KMGT])\s+\S+\s+\S+\s+\d+%\s+/dev/shm\b")
-_FREE: Final = late(r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s")
+_FREE: Final = late(
+    r"\s*Mem:\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s+(\d+(?:\.\d+)?)([KMGT]i?B?|B)?\s"
+    r"(?:\s{0,20}\S{1,12}\s{1,20}\S{1,12}\s{1,20}\S{1,12}\s{1,20}(?P<available>(\d+(?:\.\d+)?)([KMGT]i?B?|B)?)\s{0,8}$)?"
+)
 _TUNE: Final = late(r"Memory usage on this node: ([\d.]{1,12})/([\d.]{1,12}) (GiB|GB)")
 _RLLIB_PERCENT: Final = late(r"ram_util_percent: (\d{1,3}(?:\.\d{1,20})?)\s{0,4}$")
 _EXIT_CODE: Final = late(
-    r"(?i)\b(?:exit ?code|exit_code|return ?code|exit status)\b[\s:=(\"']{1,8}(-?[1-9]\d{0,2})\b(?!\.\d)"
+    r"(?i)\b(?:exit ?code|exit_code|return ?code|exit status|rc(?==))\b[\s:=(\"']{1,8}(-?[1-9]\d{0,2})\b(?!\.\d)"
 )
 # "5011it [22:44", " 88%|████ | 22047/25050 [06:11"
 _BAR: Final = late(r"\b(\d{1,12})(?:/(\d{1,12})|it) \[\d{1,3}:\d\d")
@@ -184,6 +187,10 @@ class ContextBuilder:
             unit = _unit_of_free(float(match[1]))
             self._hardware.setdefault("ram_bytes", size(match[1], match[2] or unit))
             self._hardware.setdefault("ram_used_bytes", size(match[3], match[4] or unit))
+            self._hardware.setdefault("ram_stated", f"{match[1]}{match[2] or ''}")
+            if match["available"]:
+                self._hardware.setdefault("ram_available_bytes", size(match[6], match[7] or unit))
+                self._hardware.setdefault("ram_available_stated", match["available"])
         elif match := _MEMTOTAL.search(text):
             self._hardware.setdefault("ram_bytes", int(match[1]) * KIB)
         elif match := _DEEPSPEED_PERCENT.search(text):
@@ -271,7 +278,7 @@ _WORDS: Final = (
     ("model?", recognition.MODEL_WORDS),
     ("card?", recognition.CARD_WORDS),
     ("call?", (" (pid=",)),
-    ("end?", ("xitcode", "xit code", "xit Code", "xit_code", "eturn code", "eturncode", "xit status")),
+    ("end?", ("xitcode", "xit code", "xit Code", "xit_code", "eturn code", "eturncode", "xit status", "rc=")),
     ("end?", ("/it]", "it/s", "s/it", "examples/s", "it [", "iter ", "tep ", "tep:", "teration ")),
     ("memory?", ("/dev/shm", "Mem:", "MemTotal", "CPU Virtual Memory", "ram: free:", "gpu: free:")),  # noqa: S108
     ("memory?", ("Memory usage on this node", "ram_util_percent")),

@@ -75,7 +75,7 @@ _CPU_OFFLOAD: Final = late(r"\bCPU Offload: True\b")
 # A dict is a metric, an event or a state, unless it names something that is configured.
 _CONFIGURES: Final = late(
     rf"(?:{_KNOWN_NAMES}|actor_rollout_ref|zero_optimization|train_micro_batch_size_per_gpu|model_name_or_path|env_vars"
-    r"|learning_rate|limits|['\"]lr['\"])['\"]"
+    r"|learning_rate|episode_limit|limits|['\"]lr['\"])['\"]"
 )
 _YAML_ROOTS: Final = frozenset({
     "limits", "requests", "resources", "trl", "vllm", "sglang", "actor", "policy", "trainer", "data", "model",

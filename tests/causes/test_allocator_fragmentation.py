@@ -126,3 +126,23 @@ def test_not_tensorflows_pool_that_is_too_small() -> None:
     assert "less than what was asked for (6.00 GiB)" in ruled_out(
         CAUSE, DUMP[0].format("6.00GiB (rounded to 6442450944)"), *DUMP[1:]
     )
+
+
+SUMMARY = (
+    "|                  PyTorch CUDA memory summary, device ID 0                 |",
+    "| Allocated memory      |   9321 MiB |  15012 MiB |    412 GiB |    403 GiB |",
+    "| GPU reserved memory   |  15240 MiB |  15240 MiB |  30480 MiB |  15240 MiB |",
+    "|===========================================================================|",
+    "",
+)
+
+
+def test_the_last_memory_summary_stands_in_for_the_cut_sentence() -> None:
+    found = finding(CAUSE, *SUMMARY, *trace(FORWARD), refused(tried="4.50 GiB", own=None, allocated=None))
+    assert "PyTorch holds 5.78 GiB that no tensor uses" in found.why
+    assert [event.kind for event in found.evidence] == ["out-of-memory", "memory-summary"]
+
+
+def test_not_by_the_summary_of_another_card() -> None:
+    other = SUMMARY[0].replace("ID 0", "ID 1")
+    missing(CAUSE, other, *SUMMARY[1:], *trace(FORWARD), refused(tried="4.50 GiB", own=None, allocated=None))

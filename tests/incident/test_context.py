@@ -291,7 +291,16 @@ def test_cards_and_memory() -> None:
         "gpu_count": 8,
     } | ({"nccl_version": "2.21.5"})
     free = "              total        used\nMem:          1007Gi       101Gi       3Gi\n"
-    assert context(free).hardware == {"ram_bytes": 1007 * 1024**3, "ram_used_bytes": 101 * 1024**3}
+    stated = {"ram_bytes": 1007 * 1024**3, "ram_used_bytes": 101 * 1024**3, "ram_stated": "1007Gi"}
+    assert context(free).hardware == stated
+    whole = "Mem:            62G        3.5G         57G         25M        1.5G         58G\n"
+    assert context(whole).hardware == {
+        "ram_bytes": 62 * 1024**3,
+        "ram_used_bytes": 3.5 * 1024**3,
+        "ram_stated": "62G",
+        "ram_available_bytes": 58 * 1024**3,
+        "ram_available_stated": "58G",
+    }
     assert context("Mem:   257088   130872   1   2\n").hardware["ram_bytes"] == 257088 * 1024**2
     assert context("tmpfs   24G   41M   24G   1% /dev/shm").hardware == {"shm_bytes": 24 * 1024**3}
 
@@ -367,6 +376,8 @@ def test_how_far_the_job_came(log: str, progress: dict[str, int]) -> None:
         ("failed (exitcode: -9) local_rank: 0 (pid: 7)", (-9,)),
         ("main.py exits with return code = -9\nexit code: 137\nexit code: 137", (-9, 137)),
         ("terminated with exit code (137)", (137,)),
+        ("Aborted (core dumped)\nrc=134", (134,)),
+        ("src=12 arc=7", ()),
         ("exit code 0", ()),
         ("return codes are documented in section 12", ()),
     ],

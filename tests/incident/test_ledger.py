@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.event import Place, Process
+from oomdoctor.families.memory_report import MemoryReport
+from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.ledger import ledgers
@@ -102,3 +104,27 @@ def test_the_fullest_print_of_a_card_stands_for_it() -> None:
     full = DeviceOutOfMemory(at=AT, device="CUDA", total_bytes=80 * GIB, free_bytes=GIB, allocated_bytes=70 * GIB)
     (ledger,) = ledgers([bare, full])
     assert len(ledger.rows) > 1
+
+
+def test_the_jobs_last_report_stands_in_where_the_failure_prints_nothing() -> None:
+    first = MemoryReport(at=AT, reporter="deepspeed", allocated_bytes=8 * GIB, host_used_bytes=80 * GIB)
+    last = MemoryReport(
+        at=AT, reporter="deepspeed", allocated_bytes=20 * GIB, reserved_bytes=24 * GIB, host_used_bytes=96 * GIB,
+        host_used_fraction=0.75,
+    )  # fmt: skip
+    card, node = ledgers([first, last])
+    assert rows(card) == [
+        ("live tensors", 20 * GIB, "printed"),
+        ("reserved but unallocated", 4 * GIB, "derived"),
+    ]
+    assert rows(node) == [("in use by all processes", 96 * GIB, "printed"), ("free", 32 * GIB, "derived")]
+    assert node.rows[1].derivation == "96.00 GiB / 75.0% - 96.00 GiB = 32.00 GiB"
+
+
+def test_not_beside_the_failures_own_figures() -> None:
+    summary = MemorySummary(at=AT, process=Process(gpu=0), allocated_bytes=3 * GIB, reserved_bytes=9 * GIB)
+    refused = DeviceOutOfMemory(
+        at=AT, device="CUDA", process=Process(gpu=0), total_bytes=16 * GIB, free_bytes=GIB, allocated_bytes=14 * GIB
+    )
+    assert [ledger.device for ledger in ledgers([summary, refused])] == ["gpu 0"]
+    assert [ledger.device for ledger in ledgers([summary])] == ["gpu 0, by its last memory summary"]

@@ -131,3 +131,36 @@ def test_openmmlab_counts_mebibytes() -> None:
     line = "Epoch [1][{}/7330]\tlr: 0.02, time: 0.385, data_time: 0.012, memory: {}, loss_cls: 0.7\n"
     found = read("".join(line.format(100 * i, 4000 + 500 * i) for i in range(1, 6)))
     assert found[0].growth_bytes == 500 * 1024**2
+
+
+def deepspeed(said: str, host: float) -> str:
+    prefix = "[2024-05-05 10:00:01,100] [INFO] [utils.py:800:see_memory_usage] "
+    gpu = "MA 13.41 GB         Max_MA 13.41 GB         CA 13.52 GB         Max_CA 14 GB "
+    node = f"CPU Virtual Memory:  used = {host} GB, percent = 12.1%"
+    return "".join(f"{prefix}{line}\n" for line in (said, gpu, node))
+
+
+def test_more_in_another_place_of_the_program_is_no_growth() -> None:
+    places = ("Before creating fp16 partitions", "After creating fp32 partitions", "After initializing ZeRO optimizer")
+    assert read("".join(deepspeed(place, 90.0 + 150 * n) for n, place in enumerate(places))) == []
+
+
+def test_more_in_the_same_place_is() -> None:
+    log = "".join(
+        deepspeed(f"before step {n}", 90.5 + 4 * n) + deepspeed("after step", 190.0 - n % 2) for n in range(1, 6)
+    )
+    (grown,) = [found for found in read(log) if found.growth_bytes]
+    assert grown.growth_bytes == 4 * GIB
+    assert [point.text for point in grown.points] == [f"before step {n}" for n in range(1, 6)]
+
+
+def test_memory_summaries_are_a_series() -> None:
+    row = "| Allocated memory      | {:>6} MiB |  15012 MiB |    412 GiB |    403 GiB |\n"
+    (grown,) = read("".join(row.format(4000 + 1024 * n) for n in range(5)))
+    assert (grown.what, grown.growth_bytes) == ("memory allocated", GIB)
+
+
+def test_torchtitan_counts_its_steps() -> None:
+    line = "step: {:>2}  loss:  8.1234  memory: {:.2f}GiB(80.00%)  tps: 1,234\n"
+    (grown,) = read("".join(line.format(10 * n, 20 + n) for n in range(1, 6)))
+    assert grown.growth_bytes == round(GIB / 10)
