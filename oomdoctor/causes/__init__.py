@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from oomdoctor.families.event import Event
+from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.records import dataclass
@@ -68,6 +69,7 @@ class Cause:
 
 
 UNSEEN = 0.5  # of the weight: memory is a usual reason at these steps, and not the only one
+BEGUN = 0.9  # the error's words begin as only those of a lack of memory do
 WHOLE_LOG = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 
 
@@ -84,19 +86,18 @@ def judge(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
     for cause in causes():
         if crash.pool in cause.pools:
             judgement = cause.judge(crash)
-            if isinstance(judgement, Finding) and isinstance(crash.root, CutTraceback):
-                judgement = _unseen(judgement)
+            if isinstance(judgement, Finding) and isinstance(crash.root, CutTraceback | CutTraining):
+                judgement = _unseen(judgement, crash.root)
             if judgement is not None:
                 yield cause, judgement
 
 
-def _unseen(finding: Finding) -> Finding:
-    """The log ends before the error's own words: it may have been another one."""
+def _unseen(finding: Finding, cut: CutTraceback | CutTraining) -> Finding:
+    """The log ends before the error's own words, or within them: it may have been another one."""
     return replace(
         finding,
-        weight=finding.weight * UNSEEN,
-        shows_memory=False,
-        against=(*finding.against, "the log is cut before the error's own words"),
+        weight=finding.weight * (BEGUN if cut.begun else UNSEEN),
+        against=(*finding.against, f"the log is cut {'within' if cut.begun else 'before'} the error's own words"),
         next_evidence=(*finding.next_evidence, WHOLE_LOG),
     )
 

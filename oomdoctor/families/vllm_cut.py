@@ -17,13 +17,14 @@ from oomdoctor.streams import Page
 MOST_LINES = 60  # a traceback that goes on for longer after this frame is not about this step
 
 LEAST_BEGUN = 20  # characters
-_SENTENCES = (
-    "RuntimeError: CUDA Error: out of memory",
-    "RuntimeError: CUDA error: out of memory",
-    "torch.OutOfMemoryError: CUDA out of memory",
-    "torch.cuda.OutOfMemoryError: CUDA out of memory",
-    "ValueError: No available memory for the cache blocks",
-)
+# Errors of a lack of memory, and with how many of their characters they are no other's
+_SENTENCES = {
+    "RuntimeError: CUDA Error: out of memory": 27,
+    "RuntimeError: CUDA error: out of memory": 27,
+    "torch.OutOfMemoryError: CUDA out of memory": 20,
+    "torch.cuda.OutOfMemoryError: CUDA out of memory": 20,
+    "ValueError: No available memory for the cache blocks": 22,
+}
 
 # The step's function, and the stage of the job
 _STEPS = {
@@ -50,6 +51,7 @@ class CutTraceback(Event):
     strength: int = 1
 
     step: str
+    begun: bool | None = None  # as far as the error's own words go, they are those of a lack of memory
 
     def identity(self) -> str:
         return f"{self.family} {self.kind}"
@@ -60,6 +62,11 @@ def _begun(text: str) -> bool:
     return len(text) >= LEAST_BEGUN and any(sentence.startswith(text) for sentence in _SENTENCES)
 
 
+def _tells(text: str) -> bool:
+    """Whether no other error begins like this."""
+    return any(sentence.startswith(text) and len(text) >= least for sentence, least in _SENTENCES.items())
+
+
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     step = _STEP.search(line.text)
@@ -68,7 +75,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if step is None or page.lines[0].number != 1 or len(rest) > MOST_LINES:
         return
     said = [r.text for r in rest if r.text.strip()]
-    if said and _begun(said[-1]):
+    begun = bool(said) and _begun(said[-1])
+    tells = begun and _tells(said[-1])
+    if begun:
         said.pop()
     if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(text) for text in said):
         yield CutTraceback(
@@ -77,6 +86,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
             process=process_of(line),
             stage=_STEPS[step[1]],
             step=step[1],
+            begun=tells or None,
+            strength=2 if tells else 1,
         )
 
 

@@ -1,11 +1,20 @@
-"""What vLLM prints about its memory while it starts, sleeps and wakes: figures, never failures."""
+"""What vLLM prints about its memory while it starts, sleeps and wakes.
+
+Figures, no failures, with one exception: no version goes on with nothing left for the KV cache, so where a log is cut
+behind such a figure, the figure stands for the error.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Role, threshold, usage
+from oomdoctor.families.event import Event, Read, Role, threshold, usage
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
+from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
+from oomdoctor.streams import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,10 +217,40 @@ _CLAUSES = {
     "encoder_items": values(items=count_of, modality=str),
 }
 
+# The engine's own error, or signs that it got over it: with a smaller model, another share, a set number of blocks
+_TOLD_OR_OVER = late(
+    r"No available memory for the cache blocks|KV cache is needed|stored in KV cache|Cannot auto-fit max_model_len"
+    r"|vailable KV cache memory(?:: | \()[\d.]*[1-9]|KV cache size: [1-9]|# (?!CPU )\w{2,8} blocks: [1-9]"
+    r"|Overriding num_gpu_blocks|[Gg]raph capturing finished|Avg prompt throughput|startup complete|out of memory"
+)
+LINES_BEHIND = 400
+
+_read_sentences = reader("vllm_figures", _SENTENCES, _CLAUSES)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    for found in _read_sentences(page, index):
+        if isinstance(found, KvCacheSize | MemoryProfile) and _no_room(found) and not _told_or_over(page, index):
+            yield replace(found, role="root", strength=2, pool="kv_cache", stage="kv_cache_init")
+        else:
+            yield found
+
+
+def _no_room(found: KvCacheSize | MemoryProfile) -> bool:
+    if found.kv_bytes is not None:
+        return found.kv_bytes <= 0
+    # A model without attention has no blocks on either side.
+    return isinstance(found, KvCacheSize) and found.gpu_blocks == 0 and found.cpu_blocks != 0
+
+
+def _told_or_over(page: Page, index: int) -> bool:
+    return any(_TOLD_OR_OVER.search(line.text[:400]) for line in page.lines[index + 1 : index + 1 + LINES_BEHIND])
+
+
 FAMILY = Family(
     name="vllm_figures",
     # What the ledger and the remedies compute with; each is printed once per engine start.
     anchors=("the current vLLM instance can use", "KV cache memory"),
     triggers=tuple(dict.fromkeys(sentence.head for sentence in _SENTENCES)),
-    read=reader("vllm_figures", _SENTENCES, _CLAUSES),
+    read=read,
 )

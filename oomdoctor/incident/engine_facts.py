@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from oomdoctor.arithmetic import sglang
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
-from oomdoctor.families.sglang import CaptureFailed
+from oomdoctor.families.sglang import CaptureFailed, EngineStep
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.families.vllm_error import (
     Complaint,
@@ -167,6 +168,40 @@ def facts(crash: Crash) -> EngineFacts:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What was free on a card before and after SGLang loaded its weights, on the rank with the least room."""
+
+    free_before_bytes: int
+    free_after_bytes: int
+
+    @property
+    def smallest_fraction(self) -> float:
+        return sglang.smallest_fraction(self.free_after_bytes, self.free_before_bytes)
+
+
+def loading(crash: Crash) -> Loading | None:
+    """The engine reckons with the least of all ranks, before and after."""
+    before, after = (
+        min(
+            (
+                step.free_bytes
+                for step in crash.every(EngineStep)
+                if step.step == name and step.free_bytes is not None and _until(step, crash.root)
+            ),
+            default=0,
+        )
+        for name in ("before-weights", "weights")
+    )
+    return Loading(before, after) if before > after > 0 else None
+
+
+def static_fraction(crash: Crash) -> float | None:
+    """mem_fraction_static as set; the dump of the server's arguments holds the computed default."""
+    setting = crash.setting(*FRACTION_SETTINGS)
+    return float(setting.value) if setting is not None and isinstance(setting.value, (int, float)) else None
+
+
 def _set_length(crash: Crash) -> int | None:
     setting = crash.setting("max_model_len", "max_seq_len")
     return setting.value if setting is not None and isinstance(setting.value, int) else None
@@ -226,7 +261,7 @@ def phase(crash: Crash) -> str | None:
         return "warming"
     if any(isinstance(event, CaptureFailed) for event in _of_the_crash(crash)):
         return "capturing"
-    if isinstance(crash.root, DeviceRefusal) and crash.root.layer == "cumem":
+    if isinstance(crash.root, DeviceRefusal) and _wakes(crash.root):
         return "waking"
     if any(isinstance(event, WeightsDoNotFit) for event in _of_the_crash(crash)):
         return "loading"
@@ -240,6 +275,11 @@ def phase(crash: Crash) -> str | None:
         if called & functions:
             return name
     return _PHASE_OF_STAGE.get(crash.stage) or _of_last_figures(crash)
+
+
+def _wakes(refusal: DeviceRefusal) -> bool:
+    """A sleep allocator takes memory back; torch_memory_saver asks with the same function when it starts."""
+    return refusal.layer == "cumem" and refusal.function in (None, "resume")
 
 
 def _of_last_figures(crash: Crash) -> str | None:
@@ -264,6 +304,8 @@ def _remote_call(crash: Crash) -> str | None:
 def in_engine(crash: Crash) -> bool:
     """Whether it was an engine that asked: its frames, or the name of its process."""
     if isinstance(crash.root, Complaint | CutTraceback):
+        return True
+    if isinstance(crash.root, DeviceRefusal) and crash.root.layer == "cumem" and crash.root.process.role != "policy":
         return True
     trace = crash.root.around.trace
     if any(_ENGINE_FILE.search(frame.file) for frame in trace):

@@ -37,3 +37,14 @@ def test_an_error_of_another_kind_is_no_crash_of_memory() -> None:
     log = traceback((RUNNER, "profile_run"), end="AttributeError: 'DemoModel' object has no attribute 'layers'")
     with pytest.raises(IndexError):
         crash_of(log)
+
+
+def test_an_error_that_begins_as_no_other_does_is_proof() -> None:
+    begun = traceback(("vllm/device_allocator/cumem.py", "python_create_and_map"), end="RuntimeError: CUDA Error: ou")
+    crash = crash_of(begun)
+    assert crash.proven
+    judged = [judgement for _, judgement in judge(crash) if isinstance(judgement, Finding)]
+    assert max(finding.weight for finding in judged) > 0.5
+    assert all("cut within" in finding.against[-1] for finding in judged)
+    other = traceback(("vllm/device_allocator/cumem.py", "python_create_and_map"), end="RuntimeError: CUDA E")
+    assert not crash_of(other).proven

@@ -92,3 +92,39 @@ def test_a_share_at_its_limit_is_not_the_first_thing_to_change() -> None:
     below = judged(CAUSE, "$ vllm serve org/M-7B --gpu-memory-utilization 0.80\n" + NO_BLOCKS)
     assert isinstance(below, Finding)
     assert below.knobs[0] == "raise-engine-reservation"
+
+
+LOADED = (
+    "[2025-07-02 07:41:58 TP{0}] Load weight begin. avail mem={1} GB\n"
+    "[2025-07-02 07:42:09 TP{0}] Load weight end. type=DemoForCausalLM, dtype=torch.bfloat16, avail mem={2} GB, "
+    "mem usage=19.79 GB.\n"
+)
+NO_POOL = (
+    "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. "
+    "Current value: mem_fraction_static={}\n"
+)
+
+
+def test_sglangs_answer_comes_from_the_rank_with_the_least_room() -> None:
+    log = LOADED.format(0, "23.10", "3.31") + LOADED.format(1, "22.50", "2.71") + NO_POOL.format(0.83)
+    finding = judged(CAUSE, log)
+    assert isinstance(finding, Finding)
+    assert "1 - 2.71 GiB / 22.50 GiB = 0.880" in finding.why
+    assert finding.weight >= 0.95
+
+
+def test_a_fraction_that_should_do_decides_nothing() -> None:
+    finding = judged(CAUSE, LOADED.format(0, "23.10", "3.31") + NO_POOL.format(0.9))
+    assert isinstance(finding, Finding)
+    assert finding.weight < 0.9
+
+
+def test_a_log_that_is_cut_behind_a_negative_budget() -> None:
+    negative = "INFO 10-11 09:14:06 [gpu_worker.py:298] Available KV cache memory: -3.40 GiB\n"
+    finding = judged(CAUSE, negative)
+    assert isinstance(finding, Finding)
+    assert 0.7 <= finding.weight < 0.9
+    assert "the log is cut" in finding.against[-1]
+    with_error = judged(CAUSE, negative + NO_BLOCKS)
+    assert isinstance(with_error, Finding)
+    assert with_error.weight >= 0.95

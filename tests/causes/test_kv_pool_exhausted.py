@@ -46,3 +46,42 @@ def test_a_pool_that_counts_more_than_it_can_give_wants_another_version() -> Non
     finding = judged(CAUSE, sglang("Prefill", 4096, 612000))
     assert isinstance(finding, Finding)
     assert finding.knobs[0] == "pin-version"
+
+
+HYBRID = (
+    "RuntimeError: Prefill out of memory. Try to lower your batch size.\n"
+    "Try to allocate 7168 tokens.\n"
+    "Available full tokens: 611200 (full_available_size=9216 + full_evictable_size_=601984)\n"
+)
+
+
+def test_the_pool_of_the_sliding_window_runs_out_on_its_own() -> None:
+    finding = judged(CAUSE, HYBRID + "Available swa: 2816 (available_size=2816 + component_evictable_size_=0)\n")
+    assert isinstance(finding, Finding)
+    assert "sliding window" in finding.why
+    assert finding.knobs == ()
+
+
+def test_the_states_of_mamba_layers_run_out_on_their_own() -> None:
+    finding = judged(CAUSE, HYBRID + "Available mamba: 0 (available_size=0 + component_evictable_size_=0)\n")
+    assert isinstance(finding, Finding)
+    assert "Mamba" in finding.why
+    assert finding.knobs[0] == "fewer-sequences"
+
+
+def test_enough_of_everything_is_a_miscount() -> None:
+    finding = judged(CAUSE, HYBRID + "Available mamba: 40 (available_size=31 + component_evictable_size_=9)\n")
+    assert isinstance(finding, Finding)
+    assert finding.knobs[0] == "pin-version"
+
+
+def test_places_for_requests_were_left() -> None:
+    log = (
+        "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`. "
+        "req_to_token_pool.available_size()={}, num_reqs=3, \n"
+    )
+    short, left = judged(CAUSE, log.format(2)), judged(CAUSE, log.format(4))
+    assert isinstance(short, Finding)
+    assert isinstance(left, Finding)
+    assert short.against == ()
+    assert "Mamba" in left.against[0]
