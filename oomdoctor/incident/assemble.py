@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike, Read, Role
+from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.surroundings import Neighbourhood
+from oomdoctor.incident.joins import set_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.incident.roles import role_of
@@ -82,6 +84,9 @@ def _merged(first: Event, again: Event) -> Event:
 
 def crashes(gathered: Gathered, context: Context, trajectories: Sequence[Trajectory] = ()) -> tuple[Crash, ...]:
     """The crashes of the log: those that show a memory failure first, each group in the order of the log."""
+    for foreign, why in set_apart(gathered.events.values()):
+        del gathered.events[foreign.identity()]
+        gathered.add(why)
     events = [_placed(event) for event in gathered.events.values()]
     lookalikes = tuple(gathered.lookalikes.values())
     groups = _groups(events)
@@ -131,9 +136,13 @@ def _nearest(groups: list[list[Event]], event: Event) -> list[Event]:
     return min(same_side, key=lambda g: abs(g[0].at.line - event.at.line) if g[0].at.file == event.at.file else 0)
 
 
-def _root(group: Iterable[Event]) -> Event:
-    """The strongest evidence; among equals the first."""
-    return max(group, key=lambda event: event.strength)  # max keeps the first of equals
+def _root(group: Sequence[Event], events: Iterable[Event]) -> Event:
+    """The strongest evidence; among equals that of the rank which its launcher saw fail first, else the first."""
+    strength = max(event.strength for event in group)
+    strongest = [event for event in group if event.strength == strength]
+    ranks = {event.process.rank for event in events if isinstance(event, RankFailure) and event.reporter == "torchrun"}
+    first = next(iter(ranks)) if len(ranks) == 1 else None  # one table for each node says several
+    return next((event for event in strongest if first is not None and event.process.rank == first), strongest[0])
 
 
 def _crash(
@@ -144,7 +153,7 @@ def _crash(
     trajectories: Sequence[Trajectory],
     lookalikes: tuple[Lookalike, ...],
 ) -> Crash:
-    root = _root(group)
+    root = _root(group, events)
     mine = {id(event) for event in group}
     others = {id(event) for g in groups for event in g} - mine
     told = tuple(

@@ -1,0 +1,70 @@
+"""Times of different clocks compared: how far apart two events are, where what is printed of them tells."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Final
+
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+
+# A leap year, for times that are printed without one.
+SOME_YEAR: Final = 2000
+A_YEAR: Final = 366 * 86_400
+
+_CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# The host's own clock stands in what the kernel and the journal print; programs in containers may be in another zone.
+_FORMS: Final = (
+    (
+        "program",
+        late(
+            r"(?P<year>\d{4})[-/.](?P<month>\d\d)[-/.](?P<day>\d\d)[T _]" + _CLOCK + r"(?:[.,]\d{1,9})?"
+            r"(?P<zone>Z|[+-]\d\d:?\d\d)?"
+        ),
+    ),
+    ("program", late(r"(?P<month>\d\d)-?(?P<day>\d\d) " + _CLOCK)),
+    ("host", late(r"(?:\w{3} )?(?P<name>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2}) " + _CLOCK + r"(?: (?P<year>\d{4}))?")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    at: datetime
+    clock: str  # "utc", "host", "program": times of one clock compare as they stand
+    dated: bool  # whether the year is printed
+
+
+def moment(time: str | None) -> Moment | None:
+    """The time as printed; None for the seconds since a boot and for forms nobody knows."""
+    for clock, form in _FORMS:
+        if match := form.match(time or ""):
+            said = match.groupdict()
+            named = said.get("name")
+            if named is not None and named not in _MONTHS:
+                return None
+            month = _MONTHS.index(named) + 1 if named is not None else int(said["month"])
+            year = int(said["year"]) if said.get("year") else SOME_YEAR
+            hour, minute, second = (int(said[part]) for part in ("hour", "minute", "second"))
+            try:
+                at = datetime(year, month, int(said["day"]), hour, minute, second, tzinfo=timezone.utc)
+            except ValueError:
+                return None
+            zone = said.get("zone")
+            return Moment(at - _offset(zone), "utc" if zone else clock, bool(said.get("year")))
+    return None
+
+
+def _offset(zone: str | None) -> timedelta:
+    if zone in (None, "Z"):
+        return timedelta()
+    digits = str(zone)[1:].replace(":", "")
+    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return -offset if str(zone).startswith("-") else offset
+
+
+def seconds_between(one: Moment, other: Moment) -> float:
+    if one.dated and other.dated:
+        return abs((one.at - other.at).total_seconds())
+    apart = abs((one.at.replace(year=SOME_YEAR) - other.at.replace(year=SOME_YEAR)).total_seconds())
+    return min(apart, A_YEAR - apart)
