@@ -12,10 +12,15 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
 
+_OF_NUMA_NODES = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
+MUCH_SHARED = 0.25  # of what the control group used
+
 _WHO = {
     "slurm": "Slurm",
     "kubernetes": "Kubernetes",
     "docker": "docker",
+    "containerd": "containerd",
+    "sagemaker": "SageMaker",
     "lsf": "LSF",
     "pbs": "PBS",
     "sge": "Grid Engine",
@@ -34,6 +39,8 @@ def judge(crash: Crash) -> Judgement | None:
     told = next(_over_the_limit(crash), None)
     if told is not None:
         return _by_the_manager(crash, told)
+    if any(kill.constraint in _OF_NUMA_NODES for kill in kills):
+        return RuledOut("the kernel says that the NUMA nodes the process may use were full; no limit on memory was hit")
     if any(kill.global_oom or kill.constraint == "CONSTRAINT_NONE" for kill in kills):
         return RuledOut("the kernel says that the whole machine was out of memory, not a limited part of it")
     if crash.first(NodePressure) is not None:
@@ -47,6 +54,7 @@ def _by_the_kernel(crash: Crash, kill: KernelKill) -> Finding:
     if kill.used_bytes is not None and kill.limit_bytes is not None:
         figures = f": {show(kill.used_bytes)} in use, {show(kill.limit_bytes)} allowed"
     held = f", which held {show(kill.anon_rss_bytes)} (anon-rss)" if kill.anon_rss_bytes else ""
+    figures += _shared(kill)
     victim = f" It killed {kill.process.name} (PID {kill.process.pid} of the host){held}." if kill.process.name else ""
     return Finding(
         weight=0.94 if figures else 0.9,
@@ -54,6 +62,14 @@ def _by_the_kernel(crash: Crash, kill: KernelKill) -> Finding:
         evidence=(kill, *_others(crash, kill)),
         pool="cgroup",
     )
+
+
+def _shared(kill: KernelKill) -> str:
+    """Shared memory counts against the limit and belongs to no process: killing one frees none of it."""
+    shared, used = kill.group_shmem_bytes, kill.used_bytes
+    if not shared or not used or shared < MUCH_SHARED * used:
+        return ""
+    return f"; {show(shared)} of it are shared memory (/dev/shm, tmpfs, Ray's object store)"
 
 
 def _over_the_limit(crash: Crash) -> Iterator[LimitKill]:

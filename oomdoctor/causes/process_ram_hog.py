@@ -42,6 +42,7 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
     if top is None or top.role == "reward":
         return None
     share = memory.share(top.largest)
+    shared = _shared_of_group(memory)
     words = f"{top.who} holds {show(top.largest)} of {memory.whole}"
     if not memory.dominates(top):
         return RuledOut(f"the largest process, {top.who}, has {show(top.largest)}: {percent(share)} of {memory.whole}")
@@ -50,6 +51,9 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
     if memory.store_bytes and memory.store_bytes >= STORE_IN_ROW * top.largest:
         against.append(f"the object store holds {show(memory.store_bytes)}, whose pages count for who touched them")
         weight = 0.6
+    if shared > top.largest:
+        against.append(f"{show(shared)} of it are shared memory, which belongs to no process")
+        weight = 0.5
     if memory.cut:
         against.append("the table's first rows are missing")
         weight = 0.6
@@ -67,6 +71,11 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
     )
 
 
+def _shared_of_group(memory: NodeMemory) -> int:
+    """What the control group holds in /dev/shm, tmpfs and Ray's object store."""
+    return memory.event.group_shmem_bytes or 0 if isinstance(memory.event, KernelKill) else 0
+
+
 def _ray(memory: NodeMemory) -> bool:
     return isinstance(memory.event, NodeOutOfMemory)
 
@@ -78,7 +87,7 @@ def _killed_by_kernel(crash: Crash) -> Judgement | None:
     own = kill.anon_rss_bytes + (kill.shmem_rss_bytes or 0)
     total = kill.limit_bytes or total_bytes(crash)
     who = f"{kill.process.name or 'A process'} (PID {kill.process.pid})"
-    words = f"{who} held {show(own)} when the kernel killed it"
+    words = f"{who} held {show(own)} when the kernel killed it{_on_numa_nodes(kill)}"
     if total is None:
         if own < LARGE:
             return None
@@ -91,13 +100,26 @@ def _killed_by_kernel(crash: Crash) -> Judgement | None:
     return Finding(weight=0.85, why=why, evidence=(kill,), knobs=_of_training(crash))
 
 
+def _on_numa_nodes(kill: KernelKill) -> str:
+    if kill.constraint not in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
+        return ""
+    return " because the NUMA nodes it may use were full"
+
+
 def _killed_early(crash: Crash) -> Judgement | None:
     """earlyoom takes the process with the worst score, and says what it held."""
     kill = next((event for event in crash.every(UserspaceKill) if (event.rss_bytes or 0) >= LARGE), None)
     if kill is None or kill.rss_bytes is None:
         return None
     who = f"{kill.process.name or 'A process'} (PID {kill.process.pid})"
-    why = f"{who} held {show(kill.rss_bytes)} when {kill.killer} ended it; how much the machine has is not in the log."
+    words = f"{who} held {show(kill.rss_bytes)} when {kill.killer} ended it"
+    if kill.total_bytes:
+        share = kill.rss_bytes / kill.total_bytes
+        if share < OF_THE_MACHINE:
+            return RuledOut(f"{words}: {percent(share)} of {show(kill.total_bytes)}")
+        why = f"{words}: {percent(share)} of {show(kill.total_bytes)}."
+        return Finding(weight=0.85, why=why, evidence=(kill,), knobs=_of_training(crash))
+    why = f"{words}; how much the machine has is not in the log."
     return Finding(weight=0.55, why=why, evidence=(kill,), knobs=_of_training(crash))
 
 

@@ -8,6 +8,7 @@ whole machine, biggest first, in bytes: group them by name to tell one hog from 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from oomdoctor import grammars
@@ -53,6 +54,9 @@ class KernelKill(Event):
     shmem_rss_bytes: int | None = usage()
     pgtables_bytes: int | None = usage()
     used_bytes: int | None = usage()  # of the cgroup
+    group_anon_bytes: int | None = usage()  # what it is made of: of its processes,
+    group_file_bytes: int | None = usage()  # of files, with the shared memory,
+    group_shmem_bytes: int | None = usage()  # and of /dev/shm, tmpfs and Ray's object store alone
     total_bytes: int | None = usage()  # of the machine
     free_swap_bytes: int | None = usage()
     total_swap_bytes: int | None = usage()
@@ -85,6 +89,8 @@ class UserspaceKill(Event):
 
     killer: str  # "systemd-oomd", "earlyoom", "systemd"
     rss_bytes: int | None = usage()
+    available_bytes: int | None = usage()
+    peak_bytes: int | None = usage()  # of the unit
     pressure_fraction: float | None = usage()
     used_bytes: int | None = usage()
     total_bytes: int | None = usage()
@@ -93,6 +99,12 @@ class UserspaceKill(Event):
     limit_fraction: float | None = threshold()
     signal: str | None = None
     unit: str | None = None  # the unit or cgroup
+
+    def identity(self) -> str:
+        """earlyoom sends SIGKILL where SIGTERM was not enough."""
+        if self.process.pid is None:
+            return Event.identity(self)
+        return f"{self.family} {self.kind} {self.process.pid} {self.process.name}"
 
 
 _ROW = late(r"\[\s{0,9}(\d{1,9})\]((?:[ \t]{1,24}-?\d{1,20}){5,12})[ \t]{1,24}(\S[^\n]{0,60})$")
@@ -111,6 +123,7 @@ _SACRIFICE = late(r"\bKill process \d{1,9} \(")
 _REAPED = late(r"\boom_reaper: reaped process (\d{1,9}) \(")
 _TELLING = late(
     r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
+    r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|rss|cache) \d{1,20}$|Memory cgroup stats for|\bcache:\d{1,20}KB"
     r"|as a result of limit of|no killable processes|Kill(?:ed)? process \d|reaped process \d"
 )
 _LEFT = ("anon_rss_bytes", "file_rss_bytes", "shmem_rss_bytes")
@@ -124,6 +137,8 @@ _SYSTEMD = late(
     r"|systemd-oomd killed \d{1,6} process"
 )
 _SAME_UNIT_LINES = 8
+_PANIC = late(r"Kernel panic - not syncing: (?:[Oo]ut of memory|System is deadlocked on memory)")
+_BY_HAND = late(r"order=-1\b|\bsysrq: Manual OOM execution")
 _FRAGMENTED = late(r"page allocation (?:failure|stalls)\b.{0,40}order[:=]\s?\d")
 
 
@@ -138,6 +153,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _FRAGMENTED.search(text):
         at = place_of(page, page.lines[index])
         yield Lookalike(at, "the kernel found no contiguous pages for a driver; nobody was killed for memory")
+    elif _BY_HAND.search(text):
+        at = place_of(page, page.lines[index], _dump(page, index)[-1])
+        yield Lookalike(at, "somebody asked the kernel for a kill by hand (SysRq f); memory need not have been short")
     elif _tells_of_a_kill(text) and not _reaped_before(page, index):
         yield _kernel(page, index)
 
@@ -147,6 +165,7 @@ def _tells_of_a_kill(text: str) -> bool:
         _INVOKED in text
         or "oom-kill:constraint=" in text
         or "Out of memory and no killable processes" in text
+        or _PANIC.search(text) is not None
         or any(pattern.search(text) for pattern in (_HEADER, _VICTIM, _REAPED))
     )
 
@@ -179,6 +198,7 @@ def _kernel(page: Page, index: int) -> KernelKill:
         at=place_of(page, lines[0], lines[-1]),
         time=lines[0].mark.time,
         process=victim,
+        strength=3 if victim.pid is not None else 2,  # cut, or held back by the limit on the rate of messages
         tasks=_biggest(rows, page_bytes),
         tasks_listed=len(rows) or None,
         **figures,
@@ -204,7 +224,7 @@ def _dump(page: Page, index: int) -> list[Line]:
 
 
 def _told(lines: Sequence[Line]) -> str:
-    return "\n".join(line.text[:1200] for line in lines if _TELLING.search(line.text))
+    return "\n".join(line.text[:1200].strip() for line in lines if _TELLING.search(line.text))
 
 
 def _figures(text: str) -> dict[str, Any]:
@@ -233,6 +253,11 @@ def _memory(values: tuple[str, ...]) -> dict[str, Any]:
     return figures
 
 
+def _of_group(values: tuple[str, ...]) -> int | None:
+    """ "anon 4096", "rss:4KB"."""
+    return bytes_of(values[0].replace(":", " ").split()[-1])
+
+
 def _victim(values: tuple[str, ...]) -> dict[str, Any]:
     return {"pid": int(values[0]), "name": values[1][1:-1] if len(values) > 1 else None}
 
@@ -246,6 +271,9 @@ _READERS: Final[dict[str, Any]] = {
     "asker": _invoker,
     "asker_pid": lambda v: {"invoker_pid": int(v[0])},
     "memory": _memory,
+    "group_anon": lambda v: {"group_anon_bytes": _of_group(v)},
+    "group_file": lambda v: {"group_file_bytes": _of_group(v)},
+    "group_shmem": lambda v: {"group_shmem_bytes": _of_group(v)},
     "swap_free": lambda v: {"free_swap_bytes": bytes_of(v[0])},
     "swap_total": lambda v: {"total_swap_bytes": bytes_of(v[0])},
     "ram": lambda v: {"pages_of_ram": int(v[0])},
@@ -349,29 +377,52 @@ def _oomd(page: Page, index: int) -> UserspaceKill:
 
 def _earlyoom(page: Page, index: int) -> UserspaceKill:
     first = page.lines[index]
-    above = " ".join(line.text for line in page.before(index, 2))
-    values = {**_values(above), **_values(first.text)}
-    sent = values.get("signal", ())
+    # of this kill, not of the one before: its limits, and what was free
+    above = _values(" ".join(takewhile(lambda text: not _EARLYOOM.search(text), _texts_above(page, index))))
+    values = {**above, **_values(first.text)}
+    memory = values.get("early_memory", ())
     return UserspaceKill(
         at=place_of(page, first),
         time=first.mark.time,
         process=Process(pid=_whole(values.get("early_victim", ())), name=_unquoted(values.get("early_name", ()))),
         killer="earlyoom",
-        signal=sent[0] if sent else None,
+        signal=_sent(values),
+        available_bytes=bytes_of(f"{memory[0]} MiB") if memory else None,
+        total_bytes=bytes_of(memory[1]) if len(memory) > 1 else None,
         rss_bytes=bytes_of(values["vm_rss"][0]) if values.get("vm_rss") else None,
         limit_fraction=_fraction(values.get("available", ())),
     )
 
 
+def _texts_above(page: Page, index: int) -> list[str]:
+    return [line.text for line in reversed(page.before(index, 3))]
+
+
+def _sent(values: dict[str, tuple[str, ...]]) -> str | None:
+    if named := values.get("signal"):
+        return named[0]
+    return {"15": "SIGTERM", "9": "SIGKILL"}.get(values.get("early_signal", ("",))[0])
+
+
 def _systemd(page: Page, index: int) -> UserspaceKill:
     """systemd says up to three times of one unit that it died of the killer."""
     first = last = page.lines[index]
+    peak: tuple[str, ...] = ()
     unit = _values(first.text).get("unit", ("",))[0]
     for line in page.lines[index + 1 : index + 1 + _SAME_UNIT_LINES]:
-        if unit and f"{unit}: " in line.text and _SYSTEMD.search(line.text):
+        if not unit or f"{unit}: " not in line.text:
+            continue
+        if " memory peak" in line.text:
+            peak = _values(line.text).get("unit_peak", ())
+        if peak or _SYSTEMD.search(line.text):
             last = line
     return UserspaceKill(
-        at=place_of(page, first, last), time=first.mark.time, killer="systemd", strength=2, unit=unit or None
+        at=place_of(page, first, last),
+        time=first.mark.time,
+        killer="systemd",
+        strength=2,
+        unit=unit or None,
+        peak_bytes=bytes_of(peak[0]) if peak else None,
     )
 
 
@@ -392,12 +443,22 @@ def _whole(values: tuple[str, ...]) -> int | None:
 
 
 def _unquoted(values: tuple[str, ...]) -> str | None:
-    return values[0].strip('"') if values else None
+    return values[0].strip("\"'") if values else None
 
 
 FAMILY = Family(
     name="kernel",
-    anchors=("oom-kill", "Killed", "Kill process", "Out of memory", "oom_reaper", "systemd-oomd", "sending SIG"),
+    anchors=(
+        "oom-kill",
+        "Killed",
+        "Kill process",
+        "Out of memory",
+        "oom_reaper",
+        "systemd-oomd",
+        "sending SIG",
+        "Killing process '",
+        "Kernel panic - ",
+    ),
     triggers=(
         "invoked oom-killer",
         "oom-kill:constraint=",
@@ -416,6 +477,8 @@ FAMILY = Family(
         "sending SIGKILL to process",
         "Killing process '",
         "page allocation failure",
+        "Kernel panic - not syncing",
+        "Manual OOM execution",
     ),
     read=read,
 )
