@@ -146,6 +146,7 @@ _SENTENCES = (
     Sentence("Free memory on device", MemoryProfile, needs="weights_bytes"),
     Sentence("Free memory on device", MemoryProfile, needs="consumed_bytes"),
     Sentence("Free memory on device", MemoryProfile, needs="activation_bytes"),
+    Sentence("Available memory: ", MemoryProfile, needs="kv_bytes"),  # vllm-ascend, in bytes
     Sentence("Initial free memory:", MemoryProfile),
     Sentence("Free memory after profiling:", MemoryProfile),
     Sentence("Initial free memory", MemoryProfile, needs="kv_bytes"),
@@ -193,6 +194,7 @@ _CLAUSES = {
     "to_fit": values(kv_to_fit_bytes=bytes_of),
     "to_fill": values(kv_to_fill_bytes=bytes_of),
     "kv_in_use": values(kv_bytes=bytes_of),
+    "npu_memory": values(kv_bytes=bytes_of, total_bytes=bytes_of),
     "free_at_start": values(free_bytes=bytes_of),
     "free_after": values(free_after_bytes=bytes_of),
     "requested_of_gpu": values(requested_bytes=bytes_of),
