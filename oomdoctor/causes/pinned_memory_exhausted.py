@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
+from oomdoctor.families.forge import MovePlan
 from oomdoctor.families.host_alloc import PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.incident.model import Crash
@@ -77,12 +78,13 @@ def _bare_refusal(crash: Crash) -> Judgement | None:
         return None
     if frame is None and _card_was_full(crash):
         return RuledOut("the card was full, its own figures say so")
-    weight = 0.62 if frame is not None else 0.5 if line is not None else 0.3
+    swapped = _swapped(crash)
+    weight = 0.62 if frame is not None or swapped else 0.5 if line is not None else 0.3
     return Finding(
         weight=weight,
         why="The driver refused memory without a figure of the card's, "
         + ("in code that pins host memory" if frame is not None else "and the log speaks of pinned host memory")
-        + f": page-locked host memory gives the same words.{_platform(crash)}",
+        + f": page-locked host memory gives the same words.{swapped}{_platform(crash)}",
         evidence=(root,),
         against=("nothing printed says for sure that it was the host's memory",),
         pool="pinned",
@@ -90,7 +92,19 @@ def _bare_refusal(crash: Crash) -> Judgement | None:
 
 
 def _card_was_full(crash: Crash) -> bool:
-    return any(event.pool == "gpu" and event.figures("usage").get("free_bytes") is not None for event in crash.events)
+    told = (event for event in crash.events if event.pool == "gpu" and event.role != "context")
+    return any(event.figures("usage").get("free_bytes") is not None for event in told)
+
+
+def _swapped(crash: Crash) -> str:
+    """A program that moves a part of the model to page-locked memory, with room on the card for the rest."""
+    plans = [plan for plan in crash.every(MovePlan) if plan.swap == "shared" and plan.swapped_bytes]
+    if not plans or plans[-1].on_card_bytes is None or (plans[-1].free_bytes or 0) < plans[-1].on_card_bytes:
+        return ""
+    return (
+        f" {show(plans[-1].swapped_bytes or 0)} of the model went there, and for the {show(plans[-1].on_card_bytes)} that "
+        f"went to the card {show(plans[-1].free_bytes or 0)} were free."
+    )
 
 
 def _platform(crash: Crash) -> str:

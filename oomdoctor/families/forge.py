@@ -27,6 +27,7 @@ class MovePlan(Event):
     free_bytes: int | None = usage()
     needed_bytes: int | None = usage()
     remaining_bytes: int | None = usage()
+    missing_bytes: int | None = usage()  # printed as a negative rest
     swapped_bytes: int | None = usage()
     on_card_bytes: int | None = usage()
     swap: str | None = None  # "shared", "blocked method": page-locked or not
@@ -48,6 +49,11 @@ def _swap(text: str) -> str:
     return "shared" if "hared" in text else "blocked"
 
 
+def _rest(text: str) -> int | None:
+    """A size without its sign: which rest it is, the clause's name tells."""
+    return bytes_of(text.lstrip("-"))
+
+
 _CLAUSES = {
     "weights": values(weights_share=_share, weights_bytes=bytes_of),
     "compute": values(compute_share=_share, compute_bytes=bytes_of),
@@ -56,6 +62,7 @@ _CLAUSES = {
     "needed": values(needed_bytes=bytes_of),
     "inference": values(compute_bytes=bytes_of),
     "remaining": values(remaining_bytes=bytes_of),
+    "missing": values(missing_bytes=_rest),
     "swapped": values(swap=_swap, swapped_bytes=bytes_of),
     "on_card": values(on_card_bytes=bytes_of),
 }

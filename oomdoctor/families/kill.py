@@ -119,6 +119,8 @@ _REPORTERS: Final = tuple(
             r"The Kernel crashed while executing code|[Kk]ernel .{0,60} has died unexpectedly",
         ),
         ("systemd", r"code=killed, status=\d"),
+        ("tgi", r"Shard process was signaled to shutdown with signal \d"),
+        ("ollama", r"llama runner process has terminated: signal: killed"),
         (
             "shell",
             r"^\s{0,8}Killed\s{0,4}$",
@@ -178,6 +180,7 @@ _RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
 _RECEIVED = late(r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d")
 _RANK = late(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
 _NODE_NAMED = late(r"\bon node ([\w.-]{1,253}) exited\b|\bsrun: error: ([\w.-]{1,253}): tasks?\b")
+_SPAWNED = late(r"\bprocess (\d{1,5}) terminated with signal\b")
 _JOBLIB_CODE = late(r"\b[A-Z]{3,12}\(-?\d{1,5}\)")
 _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
@@ -210,7 +213,9 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
     figures = _figures(" ".join(line.text for line in lines)[:CHARACTERS])
     if host := _NODE_NAMED.search(text):
         figures["host"] = host[1] or host[2]
-    if reporter in {"shell", "slurm"}:
+    if reporter == "spawn" and (spawned := _SPAWNED.search(text)):
+        figures["local_rank"] = int(spawned[1])
+    if reporter in {"shell", "slurm", "ollama"}:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
     if reporter == "notebook":
         yield from _vanished(page, index, reporter)
