@@ -653,6 +653,7 @@ _ENTITY = late(r"&(?:(gt|lt|amp|quot|apos|nbsp)|#(\d{2,5})|#x([0-9A-Fa-f]{2,4}))
 _NAMED = {"gt": ">", "lt": "<", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
 _NUMBERED = _Decoration("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
 _NAMED_HOST = _Decoration("", rf"(?P<host>(?!{_DATE})(?=[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
+_LAUNCHERS_OWN = ("srun: ", "slurmstepd", "salloc: ", "pdsh@")  # what it says itself has no prefix
 _SAMPLE = 200
 
 
@@ -692,7 +693,7 @@ def _as_meant(text: str) -> str:
 
 def _common_prefix(physicals: Sequence[str]) -> _Decoration | None:
     """The launcher's prefix, where (nearly) every line has it: "3: " of srun -l, "host: " of pdsh."""
-    sample = [line for line in physicals[:_SAMPLE] if line.strip()]
+    sample = [line for line in physicals[:_SAMPLE] if line.strip() and not line.startswith(_LAUNCHERS_OWN)]
     for prefix in (_NUMBERED, _NAMED_HOST):
         if len(sample) >= 3 and sum(1 for line in sample if prefix.match(line)) >= 0.9 * len(sample):
             return prefix

@@ -7,6 +7,8 @@ from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, 
 from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.kill import Kill
+from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
@@ -14,6 +16,7 @@ from oomdoctor.units import percent, show
 
 # The killed worker's own share from which it says something about who held the memory.
 TELLING = 0.15
+NEARLY_FULL = 0.9
 # Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
 OF_THE_MACHINE = ("dmesg -T | grep -B 400 -i 'killed process'", "ps aux --sort=-rss | head -20")
 
@@ -40,10 +43,27 @@ def judge(crash: Crash) -> Judgement | None:
         if event is not None and event.strength >= 2 and event.pool == "host_ram":
             ask = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
             return Finding(weight=0.35, why=_words(crash), evidence=(event,), next_evidence=ask)
+    if (report := _nearly_full(crash)) is not None:
+        return Finding(
+            weight=0.55,
+            shows_memory=True,
+            why=f"The job's last report before the kill shows {show(report.host_used_bytes or 0)} in use on the node, "
+            f"{percent(report.host_used_fraction)} of its memory; who held it, it does not say.",
+            evidence=(report, crash.root),
+            against=("the kill itself is not explained",),
+            next_evidence=OF_THE_MACHINE,
+        )
     if isinstance(crash.root, ArrayOutOfMemory):
         why = "Host memory was refused for an array; the log does not say who held the rest."
         return Finding(weight=0.2, why=why, evidence=(crash.root,), next_evidence=OF_THE_MACHINE[1:])
     return None
+
+
+def _nearly_full(crash: Crash) -> MemoryReport | None:
+    """DeepSpeed's last report of the node, where a kill follows that nothing explains."""
+    reports = [report for report in crash.every(MemoryReport) if report.host_used_fraction is not None]
+    killed = isinstance(crash.root, Kill) and crash.root.pool == "host_ram"
+    return reports[-1] if killed and reports and (reports[-1].host_used_fraction or 0) >= NEARLY_FULL else None
 
 
 def _nobody_stands_out(memory: NodeMemory) -> Finding | None:

@@ -45,3 +45,28 @@ def test_only_the_count_of_kills() -> None:
         "Workers crashed due to other reasons at node (ID: 0a, IP: 10.24.0.17) over the last time period."
     )
     assert "1 worker(s)" in finding(CAUSE, line).why
+
+
+def deepspeed(percent: float) -> tuple[str, ...]:
+    return (
+        "After initializing ZeRO optimizer",
+        "MA 26.8 GB         Max_MA 40.2 GB         CA 41.0 GB         Max_CA 41 GB ",
+        f"CPU Virtual Memory:  used = 611.05 GB, percent = {percent}%",
+    )
+
+
+KILLED = "['/usr/bin/python3', '-u', 'tr.py', '--local_rank=1'] exits with return code = -9"
+
+
+def test_the_jobs_last_report_found_the_node_full() -> None:
+    found = finding(CAUSE, *deepspeed(54.5), *deepspeed(96.4), KILLED)
+    assert "611.05 GiB in use on the node, 96% of its memory" in found.why
+    assert found.shows_memory
+
+
+def test_not_where_the_last_report_found_room() -> None:
+    assert says(CAUSE, *deepspeed(96.4), *deepspeed(54.5), KILLED) is None
+
+
+def test_not_where_the_rank_left_by_itself() -> None:
+    assert says(CAUSE, *deepspeed(96.4), "RuntimeError: CUDA error: out of memory", KILLED.replace("-9", "1")) is None

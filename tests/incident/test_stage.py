@@ -345,3 +345,21 @@ def test_every_stage_of_the_tables_is_one_of_the_contract() -> None:
     named |= {stage for stage, _ in (*module._PROGRESS, *module._AFTERMATH)}
     assert named - {module.GENERATION, ""} <= set(STAGES)
     assert set(module._BY_KIND.values()) <= set(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("said", "stage"),
+    [
+        ("DeepSpeedZeRoOffload initialize [begin]", "engine_init"),
+        ("After initializing ZeRO optimizer", "engine_init"),
+        ("Before Building Model", "model_load"),
+        ("Engine before forward", "forward"),
+        ("Engine after backward", "backward"),
+        ("In step before checking overflow", "optimizer_step"),
+        ("After optimizer before all-gather", "optimizer_step"),
+        ("my own marker", "unknown"),
+    ],
+)
+def test_deepspeeds_report_says_where_in_the_program_it_stands(said: str, stage: str) -> None:
+    figures = "MA 13.41 GB         Max_MA 13.41 GB         CA 13.52 GB         Max_CA 14 GB"
+    assert stage_of(event(before=(said, figures), text="exits with return code = -9")) == stage
