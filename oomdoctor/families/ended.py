@@ -18,10 +18,13 @@ _ENDINGS = tuple(
             "the `timeout` command ended it",
             r"\btimeout\b[^\n|;&]{0,60}(?:-s ?|--signal[= ])(?:SIG)?(?:KILL|9)\b",
             r"\btimeout\b[^\n|;&]{0,60}-k ?\d",
+            r"^timeout: sending signal ",
         ),
         (
             "the scheduler's time limit ended it",
             r"DUE TO TIME LIMIT",
+            r"active longer than specified deadline|\bMaxRuntimeExceeded\b",
+            r"exceeded the maximum execution time|\bexceeded (?:the )?wall.?(?:time|clock)",
             r"TERM_RUNLIMIT",
             r"walltime \d{1,9} exceeded limit",
         ),
@@ -29,11 +32,12 @@ _ENDINGS = tuple(
             "a preemption ended it",
             r"DUE TO (?:PREEMPTION|JOB REQUEUE)",
             r"job is preempted",
-            r"\bpreempt(?:ed|ion) (?:by|signal|notice|at)\b",
+            r"\bpreempt(?:ed|ion) (?:by|signal|notice|at)\b|\b(?:instance|VM|node|pod)\b.{0,80} was preempted\b",
+            r"\bPreempted in order to\b|[Rr]eason:? {1,12}Preempt",
             r"\bspot (?:instance )?(?:interruption|termination|reclaim)",
             r"TERM_PREEMPT",
         ),
-        ("its node failed", r"DUE TO NODE FAILURE"),
+        ("its node failed or was shut down", r"DUE TO NODE FAILURE", r"imminent node shutdown|\bNodeShutdown\b"),
         (
             "somebody cancelled the job",
             r"\bscancel\b",
@@ -49,7 +53,7 @@ _ENDINGS = tuple(
         ),
         (
             "somebody interrupted it",
-            r"^\^C|\bKeyboardInterrupt\b|Received SIGINT|got signal: 2\b|<Signals\.SIGINT",
+            r"^\^C|\bKeyboardInterrupt\b|[Rr]eceived (?:a )?SIGINT|got signal: 2\b|<Signals\.SIGINT",
         ),
         (
             "a command or the program itself sent the signal",
@@ -60,10 +64,14 @@ _ENDINGS = tuple(
             "it was told to stop first (SIGTERM or SIGHUP)",
             r"death signal, shutting down|got signal: (?:1|15)\b",
             r"forcefully exiting via Signals\.SIGKILL",
-            r"Caught signal (?:SIGUSR|SIGTERM)|[Rr]eceived (?:signal )?SIGTERM",
+            r"[Cc]aught signal (?:SIGUSR|SIGTERM|15\b)|[Rr]eceived (?:a |signal )?SIGTERM",
             r"DUE to SIGNAL (?:Terminated|User)|State 'stop-sig\w{1,12}' timed out",
         ),
-        ("its supervisor's time limit ended it", r"\bWORKER TIMEOUT\b", r"\bHeartbeat .{0,40}timed? ?out\b"),
+        (
+            "its supervisor's time limit ended it",
+            r"\bWORKER TIMEOUT\b|\bWatchdog timeout \(limit",
+            r"\bHeartbeat .{0,40}timed? ?out\b",
+        ),
         ("the test's own time limit ended it", r"\bTimeout >\s?\d|Failed: Timeout"),
     )
 )

@@ -22,7 +22,8 @@ _LOOKALIKES = tuple(
             ON_CHIP,
             r"out of resource: ",
             r"(?:in|of) memory space (?:vmem|smem|cmem|sflag)\b",
-            r"uses too much shared data|allowed dynamic shared memory size",
+            r"uses too much shared data|allowed dynamic shared memory size|Shared memory size limit exceeded",
+            r"exceeded scoped vmem limit|Triton Error \[\w{2,5}\]: out of resource|LAUNCH_OUT_OF_RESOURCES",
         ),
         ("a kernel wants more registers than a block has", r"too many resources requested for launch"),
         (
@@ -45,7 +46,7 @@ _LOOKALIKES = tuple(
         ("the allocator's caller has another way (autotuning)", r"caller indicates that this is not a failure"),
         (
             "caught: the work moves to the CPU and goes on",
-            r"due to CUDA OOM\b|OutOfMemoryError in \w{1,60}, using CPU",
+            r"to CPU due to CUDA OOM\b|OutOfMemoryError in \w{1,60}, using CPU",
         ),
         ("caught: the batch is skipped and training goes on", r"OOM in all workers, skipping"),
         ("a search for the largest batch that fits", r"Batch size \d{1,9} failed, trying batch size \d"),
@@ -66,7 +67,11 @@ FAMILY = Family(
     anchors=(),
     triggers=(
         "out of resource: ",
+        ": out of resources",
+        "OUT_OF_RESOURCES",
         "memory space ",
+        "scoped vmem limit",
+        "memory size limit",
         "resources requested for launch",
         "NVRM: Xid",
         "uncorrectable ",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
@@ -12,14 +13,31 @@ from oomdoctor.families.spoken import SPOKEN, spoken
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
-NAME = "part of a name (of a file, a package, a program, a branch, a run)"
+NAME = "part of a name (of a file, a package, a setting, a part of the program, a run)"
 INSIDE = "the letters stand inside another word (bloom, zoom, headroom)"
 
 _WORDS = late(
     r"(?i)(?<![a-z])ooms?(?![a-z])|oom[-_]?(?:kill|score)|out[ _-]of[ _-]memory|OutOfMemory|\b\w{0,20}MemoryError\b"
     r"|bad_alloc|earlyoom|torch[-_]memory[-_]saver"
 )
-# Only settings, tests and names: what begins as a record of a failure is never any of them.
+_IT = r"(?:an? |any |the |more )?(?:CUDA |GPU )?(?:ooms?\b|out[ -]of[ -]memory)"
+_TELLING = tuple(
+    (late("(?i)" + "|".join(patterns)), why)
+    for why, *patterns in (
+        ("it says that none happened", rf"\b(?:no|without|zero|never) {_IT}"),
+        (
+            "caught: the program says that it goes on",
+            r"\boom\b.{0,80}\b(?:skipping|skipped|retrying|falling back|continuing)\b",
+            rf"\b(?:skipped|skipping|recover(?:ed|ing)|survived)\b.{{0,60}}\b(?:due to|from|after|because of|on) {_IT}",
+        ),
+        (
+            "what the program would do in that case",
+            rf"\b(?:retry|retries|stop|skip|exit|dump|restart)s? (?:on|upon) {_IT}",
+        ),
+        ("a note on a change of the program", rf"\b(?:fix(?:e[sd]|ing)?|handle[sd]?|resolve[sd]?|closes?) {_IT}"),
+    )
+)
+# What begins as a record of a failure is no name.
 _FAILURE = late(
     r"(?:Error|Exception): |[Tt]ried to allocate|\b(?i:fail(?:ed|ure|s)?)\b|\bERROR\b|\b[Kk]illed\b|\boom_reaper: "
     r"|\bearlyoom(?:\[\d{1,9}\])?: |TorchMemorySaver"
@@ -29,7 +47,9 @@ _NAMES = tuple(
     for pattern, why in (
         (r"\btest\w{0,60}\.py\b|\btest_\w{0,60}oom|\w\.py::\w", TEST),
         (r"--[\w-]{0,60}oom[\w-]{0,60}\b", SETTING),
+        (r"\bhttps?://\S{0,200}(?i:oom|out[-_]of[-_]memory)", "the address of a page"),
         (r"(?<![A-Za-z])oom[-_./]\w|\w[-_./]oom(?![A-Za-z])|\bearlyoom\b|(?i:torch[-_]memory[-_]saver)", NAME),
+        (r"(?i)\boom (?:protection|detect\w{2,4}|handl\w{2,3}|observer|hook|guard|policy|recovery|watcher)\b", NAME),
     )
 )
 _INSIDE = late(r"(?i)\b\w{0,20}(?:bloom|zoom|headroom|boom)\w{0,30}\b")
@@ -46,11 +66,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
 def _why(text: str) -> str | None:
     if _WORDS.search(text) is None:
         return INSIDE if _INSIDE.search(text) else None
-    if why := echo(text):
+    if why := echo(text) or _first(_TELLING, text):
         return why
-    if _FAILURE.search(text):
-        return None
-    return next((why for pattern, why in _NAMES if pattern.search(text)), None)
+    return None if _FAILURE.search(text) else _first(_NAMES, text)
+
+
+def _first(table: tuple[tuple[re.Pattern[str], str], ...], text: str) -> str | None:
+    return next((why for pattern, why in table if pattern.search(text)), None)
 
 
 FAMILY = Family(
