@@ -9,7 +9,7 @@ from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.ollama import Short
 from oomdoctor.families.sglang import NoPool
 from oomdoctor.families.tensorrt_llm import CacheTooSmall
-from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, SequencesExceedState
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, NotEnoughFree, SequencesExceedState
 from oomdoctor.families.vllm_figures import KvCacheSize, MemoryProfile
 from oomdoctor.incident import engine_budget, engine_facts
 from oomdoctor.incident.engine_facts import EngineFacts, facts
@@ -116,6 +116,9 @@ def _of_vllm(crash: Crash) -> Finding | None:
             against=(*_against(known), "the log is cut before the engine's own error"),
             knobs=_knobs(known),
         )
+    shared = crash.first(NotEnoughFree)
+    if shared is not None and shared.external_bytes is not None:
+        return _of_shared_weights(shared, shared.external_bytes)
     state = crash.first(SequencesExceedState)
     if state is not None:
         return Finding(
@@ -137,6 +140,17 @@ def _of_vllm(crash: Crash) -> Finding | None:
             knobs=_knobs(known),
         )
     return None
+
+
+def _of_shared_weights(refused: NotEnoughFree, held: int) -> Finding:
+    """Weights that another process holds for the engine count inside its share."""
+    share = f"{refused.utilization:g}" if refused.utilization is not None else "the card"
+    room = f", {show(refused.requested_bytes)}," if refused.requested_bytes is not None else ""
+    return Finding(
+        weight=0.85,
+        why=f"The weights that another process holds for the engine are {show(held)}; its share of {share}{room} is less.",
+        evidence=(refused,),
+    )
 
 
 def _no_pool(crash: Crash, pool: NoPool) -> Finding:

@@ -66,6 +66,7 @@ class NotEnoughFree(Complaint):
 
     free_bytes: int | None = usage()
     total_bytes: int | None = usage()
+    external_bytes: int | None = usage()  # weights that another process holds for this engine (0.33)
     utilization: float | None = threshold()
     requested_bytes: int | None = threshold()
 
@@ -167,6 +168,7 @@ _SENTENCES = (
     Sentence("The model's max seq len (", ContextDoesNotFit, lines=3, needs="kv_tokens"),
     Sentence("To serve at least one request with the model", ContextDoesNotFit, lines=4, needs="needed_bytes"),
     Sentence("Free memory on device", NotEnoughFree, lines=3, needs="requested_bytes"),
+    Sentence("Externally held weights on device", NotEnoughFree, lines=3, bare=True),
     # The prefix stands before it in all versions but the assertion's own line in a few tracebacks.
     Sentence("Error in memory profiling", ProfilingDisturbed, lines=3, bare=True),
     Sentence("Initial free memory", ProfilingDisturbed, lines=2, needs="current_free_bytes"),
@@ -179,6 +181,13 @@ _SENTENCES = (
     Sentence("lack of CPU swap space", SwapSpaceExhausted, bare=True),
 )
 
+
+def _desired(texts: tuple[str, ...]) -> dict[str, float | int | None]:
+    """The share and what it comes to; the newest wordings may print the second alone."""
+    figures: dict[str, float | int | None] = {"requested_bytes": bytes_of(texts[-1])} if texts else {}
+    return {"utilization": number_of(texts[0]), **figures} if len(texts) > 1 else figures
+
+
 _CLAUSES = {
     "backend": values(backend=lambda text: "openvino" if "OPENVINO" in text else "cpu"),
     "max_model_len": values(max_model_len=count_of),
@@ -188,7 +197,8 @@ _CLAUSES = {
     "estimated": values(estimated_tokens=count_of),
     "gpu": values(gpu=device_of),
     "free_of_total": of_which("free_bytes", "total_bytes"),
-    "desired": values(utilization=number_of, requested_bytes=bytes_of),
+    "desired": _desired,
+    "external": values(external_bytes=bytes_of),
     "initial_free": values(initial_free_bytes=bytes_of),
     "current_free": values(current_free_bytes=bytes_of),
     "initial_used": values(initial_used_bytes=bytes_of),

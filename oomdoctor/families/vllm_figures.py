@@ -29,6 +29,7 @@ class WeightsLoaded(Event):
     stage: str = "model_load"
 
     weights_bytes: int | None = usage()
+    offloaded_bytes: int | None = usage()  # what stays in host memory of it (cpu_offload_gb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,7 @@ class EncoderProfile(Event):
 _SENTENCES = (
     Sentence("Loading model weights took", WeightsLoaded),
     Sentence("Model loading took", WeightsLoaded),
+    Sentence("Total CPU offloaded parameters:", WeightsLoaded),
     # Three physical lines from 0.6.5 to 0.10.2, each with the record's prefix; one line in 0.6.4.
     Sentence("the current vLLM instance can use total_gpu_memory", MemoryProfile, lines=2),
     Sentence("Memory profiling results:", MemoryProfile),
@@ -168,8 +170,15 @@ _SENTENCES = (
     Sentence("The sequence length used for profiling", EncoderProfile, lines=2, needs="embedding_tokens"),
 )
 
+
+def _gib(text: str) -> int | None:
+    return bytes_of(text, "GiB")  # the newest versions print no unit
+
+
 _CLAUSES = {
     "weights": values(weights_bytes=bytes_of),
+    "offloaded": values(offloaded_bytes=_gib),
+    "total_consumed": values(consumed_bytes=bytes_of),
     "profile_total": values(total_bytes=bytes_of),
     "utilization": values(utilization=number_of),
     "requested": values(requested_bytes=bytes_of),

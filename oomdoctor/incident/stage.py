@@ -350,6 +350,8 @@ _PROGRESS: Final = (
         uvicorn running on
         fired up and ready to roll
         avg prompt throughput
+        dumping input data for
+        dumping scheduler
         processed prompts:
         prefill batch
         decode batch
