@@ -162,13 +162,20 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         current=answer.current if answer.current is not None else stated,
         suggested=answer.suggested,
         snippet=snippet,
-        derivation=answer.derivation,
+        derivation=answer.derivation or _not_computed(answer.suggested),
         assumes=(*answer.assumes, *_assumed(row, inner, case.crash)),
         relieves=knob.relieves,
         spends=_spends(knob, row),
         cost=answer.cost if answer.cost is not None else knob.cost,
         reference=answer.reference,
     )
+
+
+def _not_computed(suggested: Value) -> str | None:
+    """What stands for the formula where there is none."""
+    if suggested is None:
+        return None
+    return "a switch: nothing to compute" if isinstance(suggested, bool) else "one of its values: nothing to compute"
 
 
 def _setting(row: Spelling | None, inner: bool) -> str | None:
