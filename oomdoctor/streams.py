@@ -509,6 +509,7 @@ _MAY_HOLD = ("\r", " | ", " [repeated ", *_BAR_SIGNS)
 # --- Joining hard wraps ----------------------------------------------------------------------------------------------
 
 NARROWEST = 60  # no terminal wraps earlier
+COLUMN = "   "  # between the columns of a table
 # The words of memory messages, to know their halves by.
 _WORDS = frozenset(
     """
@@ -587,6 +588,8 @@ def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]
         before, after = sheet.lines[index - 1].text, sheet.lines[index].text
         if not before[-1].isalnum() or not (after[0].islower() or after[0].isdigit()) or next_width > width:
             continue
+        if COLUMN in before and COLUMN in after:
+            continue  # rows of a table
         if before[:6] == after[:6] or _BEGINS.match(after) or max(sheet.widths[max(0, index - 4) : index + 4]) > width:
             continue
         run = next_width == width or (index >= 2 and sheet.widths[index - 2] == width)

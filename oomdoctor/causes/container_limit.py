@@ -20,7 +20,6 @@ _WHO = {
     "kubernetes": "Kubernetes",
     "docker": "docker",
     "containerd": "containerd",
-    "sagemaker": "SageMaker",
     "lsf": "LSF",
     "pbs": "PBS",
     "sge": "Grid Engine",

@@ -19,6 +19,8 @@ from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, MIB, size
 CHARACTERS: Final = 4000
 RECORD_ABOVE: Final = 30  # a pod's spec stands above its state in YAML and JSON, below it in `kubectl describe`
 RECORD_BELOW: Final = 30
+SACCT_ROWS: Final = 40
+LIMIT_LINES: Final = 8  # a container's other resources stand in front of its memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,8 @@ class LimitKill(Event):
     pool: str = "cgroup"
     strength: int = 3
 
-    # "slurm", "kubernetes", "docker", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex", "notebook"
+    # "slurm", "kubernetes", "docker", "containerd", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
+    # "sagemaker", "notebook"
     manager: str
     used_bytes: int | None = usage()
     peak_bytes: int | None = usage()
@@ -62,7 +65,7 @@ class NodePressure(Event):
     threshold_bytes: int | None = threshold()
     requested_bytes: int | None = None
     container: str | None = None
-    reason: str | None = None  # "Evicted", "SystemOOM"
+    reason: str | None = None  # "Evicted", "SystemOOM", "MemoryPressure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ _SLURM_TASK = late(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of 
 _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
 _SACCT = late(
     r"\bOUT_OF_ME\+|\bState[=:]\s{0,4}OUT_OF_MEMORY\b|\bRun time [^\n]{0,80}OUT_OF_MEMORY\b"
-    r"|^\s{0,20}\d{1,12}[\w.]{0,20}\s[^\n]{0,200}\bOUT_OF_MEMORY\b"
+    r"|^\s{0,20}\d{1,12}[\w.]{0,20}(?:\s|\|)[^\n]{0,200}\bOUT_OF_MEMORY\b"
 )
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory limit at least once")
 _KUBERNETES = late(r"\bOOMKill(?:ed)?\b|\bTaskOOM\b|\bcontainer oom\b")
@@ -98,6 +101,7 @@ _EVICTED = late(r"low on resource: memory|System OOM encountered")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
 _WAITS = late(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)")
 _LSF = late(r"TERM_MEMLIMIT")
+_LSF_JOB = late(r"\bJob <?(\d{1,12})(?:>|: <)")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
 _SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
 _CGROUP = late(r"[Cc]group mem(?:ory)? limit exceeded")
@@ -106,11 +110,15 @@ _CLOUD = late(
     r"|Replicas low on memory:"
 )
 _SEFF = late(r"^\s{0,8}State: OUT_OF_MEMORY\b")
-_CONDOR = late(r"gone over memory limit of \d")
+_CONDOR = late(r"gone over (?:cgroup )?memory limit of \d")
+_SAGEMAKER = late(r"Please use an instance type with more memory")
+_CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
 _YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
 _NOTEBOOK = late(r"crashed after using all available RAM|tried to allocate more memory than is available")
 _STATED = late(
-    r"^\s{0,40}\"?[Ll]imits\"?:\s{0,4}\{?\s{0,4}$|\b[Mm]emory [Ll]imit:|hierarchical_memory_limit \d|mem_limit:"
+    r"^\s{0,40}\"Memory\": [1-9]\d{6}"  # docker's, in bytes
+    r"|^\s{0,40}\"?[Ll]imits\"?:\s{0,4}\{?\s{0,4}$|\b[Mm]emory [Ll]imit:"
+    r"|hierarchical_memory_limit \d|mem_limit:"
     r"|\bmemory\.(?:max|limit_in_bytes)\b"
 )
 _OPTION = late(
@@ -185,6 +193,7 @@ def _slurm_bytes(values: tuple[str, ...], in_bytes: bool) -> int | None:
 def _sacct(page: Page, index: int) -> Event:
     line = page.lines[index]
     job = re.search(r"(?:^|Job_id=)\s{0,4}(\d{1,12}(?:_\d{1,6})?(?:\.\w{1,12})?)\b", line.text)
+    columns = _columns(page, index)
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
@@ -192,14 +201,31 @@ def _sacct(page: Page, index: int) -> Event:
         strength=2,
         job=job[1] if job else None,
         reason="OUT_OF_MEMORY",
+        peak_bytes=_size((columns.get("MaxRSS", ""),), BINARY),
+        requested_bytes=_size((columns.get("ReqMem", "").removesuffix("n"),), BINARY),
     )
+
+
+def _columns(page: Page, index: int) -> dict[str, str]:
+    """The row by the names in its header: of bars with --parsable, else as wide as the rules below the names."""
+    row = page.lines[index].text
+    for above in range(index - 1, max(-1, index - 1 - SACCT_ROWS), -1):
+        head = page.lines[above].text
+        if "JobID" not in head:
+            continue
+        if "|" in head:
+            return dict(zip(head.split("|"), row.split("|"), strict=False))
+        rules = page.lines[above + 1].text
+        spans = [match.span() for match in re.finditer(r"-{2,60}", rules[:CHARACTERS])]
+        return {head[start:end].strip(): row[start:end].strip() for start, end in spans}
+    return {}
 
 
 def _kubernetes(page: Page, index: int) -> Event:
     """A container's state, wherever its limit stands in the same record."""
     line = page.lines[index]
     if _ENGINE_EVENT.search(line.text):
-        return LimitKill(at=place_of(page, line), time=line.mark.time, manager="docker", strength=2, reason="oom")
+        return _engine_event(page, line)
     above, below = _record(page, index)
     own = _figures("\n".join([line.text, *(text for text in below[:8])]))
     beside = _figures("\n".join([*above[-8:], line.text]))
@@ -216,6 +242,38 @@ def _kubernetes(page: Page, index: int) -> Event:
         used_bytes=_quantity(under.get("exact") or under.get("used") or over.get("used")),
         container=_pod(line.text),
     )
+
+
+def _engine_event(page: Page, line: Line) -> Event:
+    """`docker events` and containerd's log tell that a process was killed, seldom of which size."""
+    named = re.search(r"\bcontainer oom [0-9a-f]{6,64}\b.{0,300}[ (,]name=([\w.-]{1,120})", line.text)
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="containerd" if "TaskOOM" in line.text else "docker",
+        strength=2,
+        reason="oom",
+        container=named[1] if named else None,
+    )
+
+
+def _condition(page: Page, index: int) -> Event:
+    """The node is short of memory: why a pod was turned away, or (in a table of conditions) only how it stands."""
+    line = page.lines[index]
+    turned_away = "node had condition" in line.text
+    return NodePressure(
+        at=place_of(page, line),
+        time=line.mark.time,
+        reason="MemoryPressure",
+        strength=2,
+        role="root" if turned_away else "context",
+    )
+
+
+def _sagemaker(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    # The instance is a machine of its own.
+    return LimitKill(at=place_of(page, line), time=line.mark.time, manager="sagemaker", strength=2, pool="host_ram")
 
 
 def _record(page: Page, index: int) -> tuple[list[str], list[str]]:
@@ -253,7 +311,7 @@ def _pressure(page: Page, index: int) -> Event:
 
 def _lsf(page: Page, index: int) -> Event:
     lines = page.after(index, 16)
-    job = next((m[1] for line in page.before(index, 30) if (m := re.search(r"\bJob <(\d{1,12})>", line.text))), None)
+    job = next((m[1] for line in page.before(index, 30) if (m := _LSF_JOB.search(line.text))), None)
     figures = _figures("\n".join(line.text for line in lines))
     last = next((n for n, line in enumerate(lines) if "Total Requested Memory" in line.text), 0)
     return LimitKill(
@@ -320,7 +378,7 @@ def _over(page: Page, line: Line, manager: str, used: int | None, limit: int | N
 def _stated(page: Page, index: int) -> Event:
     """A limit that the log states: in a pod's record it may stand on the line below."""
     line = page.lines[index]
-    lines = page.lines[index : index + 4]
+    lines = page.lines[index : index + LIMIT_LINES]
     option = _OPTION.search(line.text)
     figures = _figures("\n".join(one.text for one in lines))
     # docker and Slurm mean GiB by "G"
@@ -372,6 +430,8 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_CGROUP, _cgroup),
     (_CLOUD, _cloud),
     (_EVICTED, _pressure),
+    (_CONDITION, _condition),
+    (_SAGEMAKER, _sagemaker),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
     (_PBS, _pbs),
@@ -383,7 +443,13 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_OPTION, _stated),
 )
 
-_LOOSE: Final = (_sacct, _kubernetes, _notebook, _stated)  # known by a few words, which advice and code hold too
+_LOOSE: Final = (
+    _sacct,
+    _kubernetes,
+    _notebook,
+    _stated,
+    _condition,
+)  # known by a few words, which advice and code hold too
 
 
 def _figures(text: str) -> dict[str, tuple[str, ...]]:
@@ -456,6 +522,8 @@ FAMILY = Family(
         "TaskOOM",
         "container oom",
         "low on resource",
+        "MemoryPressure",
+        "instance type with more memory",
         "System OOM encountered",
         "nodes are available",
         "TERM_MEMLIMIT",
@@ -468,6 +536,7 @@ FAMILY = Family(
         "ran out-of-memory and exited",
         "Replicas low on memory",
         "more memory than is available",
+        '"Memory": ',
         "imits:",
         'imits":',
         "mem_limit",
