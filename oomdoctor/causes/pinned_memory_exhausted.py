@@ -102,8 +102,8 @@ def _swapped(crash: Crash) -> str:
     if not plans or plans[-1].on_card_bytes is None or (plans[-1].free_bytes or 0) < plans[-1].on_card_bytes:
         return ""
     return (
-        f" {show(plans[-1].swapped_bytes or 0)} of the model went there, and for the {show(plans[-1].on_card_bytes)} that "
-        f"went to the card {show(plans[-1].free_bytes or 0)} were free."
+        f" {show(plans[-1].swapped_bytes or 0)} of the model went there, and for the {show(plans[-1].on_card_bytes)} "
+        f"that went to the card {show(plans[-1].free_bytes or 0)} were free."
     )
 
 

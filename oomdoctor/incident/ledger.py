@@ -12,6 +12,7 @@ from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import MemoryProfile
+from oomdoctor.incident import ledger_engines
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.incident.roles import short_name
@@ -47,6 +48,7 @@ def _all(events: Sequence[Event]) -> Iterator[Ledger]:
             yield _engine(event)
         elif isinstance(event, NotEnoughFree):
             yield _start(event)
+    yield from (ledger for ledger in ledger_engines.ledgers(events) if ledger.rows)
 
 
 def _last_reports(events: Sequence[Event]) -> Iterator[Ledger]:

@@ -252,13 +252,18 @@ FRAMEWORKS: Final = (
         prints=("text_generation_launcher", "text_generation_server"),
         launches=("text-generation-launcher",),
     ),
+    Framework("mlc-llm", "engine", prints=("mlc_llm", "mlc-llm", "MLCEngine")),
+    Framework("ollama", "local", prints=("ollama", 'msg="offload to ', "llama runner process has terminated")),
     Framework(
         "llama.cpp", "local",
         prints=(
-            "llama_model_load", "ggml_backend_cuda", "ggml_cuda", "ggml_gallocr", "llama_kv_cache", "llama.cpp",
+            "llama_model_load", "ggml_backend_", "ggml_cuda", "ggml_gallocr", "ggml_vulkan", "ggml_metal", "ggml-cuda",
+            "ggml_aligned_malloc", "llama_kv_cache", "llama_init_from_", "llama_context: ", "alloc_tensor_range: ",
+            "llama.cpp",
         ),
     ),
-    Framework("ollama", "local", prints=("ollama", 'msg="offload to ')),
+    Framework("stable-diffusion-webui-forge", "local", prints=("webui-forge", "[GPU Setting] You will use")),
+    Framework("lmcache", "base", prints=("LMCache", "lmcache/", "lmcache.")),
     Framework(
         "transformers", "base",
         prints=(

@@ -1,0 +1,75 @@
+"""The ledgers of inference engines that print what they allocate line by line: llama.cpp, Ollama, TensorRT-LLM, MLC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oomdoctor.families.event import Event
+from oomdoctor.families.llama_cpp import Buffer, BufferRefused
+from oomdoctor.families.mlc import Estimate, NoRoom
+from oomdoctor.families.ollama import MemoryPart, OffloadPlan
+from oomdoctor.families.tensorrt_llm import EngineFigures
+from oomdoctor.incident.model import Ledger, LedgerRow
+
+_WORDS: Final = {
+    "weights": "weights", "kv": "KV cache", "compute": "compute buffers", "output": "output buffer",
+    "state": "recurrent state", "required": "all the model needs", "per-state": "KV cache of one state",
+    "vram": "of this on the card",
+}  # fmt: skip
+_OF_TENSORRT: Final = (
+    ("engine", "engine_bytes"),
+    ("execution context", "context_bytes"),
+    ("runtime buffers", "buffers_bytes"),
+    ("decoder", "decoder_bytes"),
+    ("weights", "weights_bytes"),
+    ("activations", "activation_bytes"),
+    ("outside PyTorch", "outside_bytes"),
+    ("KV cache", "kv_bytes"),
+)
+_OF_OLLAMA: Final = (("weights", "weights_bytes"), ("KV cache", "kv_bytes"), ("compute graph", "graph_bytes"))
+_OF_MLC: Final = (("weights", "weights_bytes"), ("KV cache", "kv_bytes"), ("temporary buffers", "buffers_bytes"))
+
+
+def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
+    """What the engine had allocated or reckoned, up to the first refusal."""
+    yield from _by_device(events)
+    figures = [event for event in events if isinstance(event, EngineFigures)]
+    if figures:
+        total = next((event.total_bytes for event in reversed(figures) if event.total_bytes), None)
+        yield Ledger("gpu", "the gpu, as TensorRT-LLM counts it", total, _last(figures, _OF_TENSORRT))
+    for event in events:
+        if isinstance(event, OffloadPlan):
+            yield Ledger("gpu", "the whole model, as Ollama reckons it", event.full_bytes, _last([event], _OF_OLLAMA))
+        elif isinstance(event, Estimate):
+            yield Ledger("gpu", "one gpu, as MLC reckons it", event.needed_bytes, _last([event], _OF_MLC))
+        elif isinstance(event, NoRoom):
+            yield Ledger("gpu", "MLC's share of the gpu", None, _last([event], _OF_MLC))
+
+
+def _by_device(events: Sequence[Event]) -> Iterator[Ledger]:
+    """Buffers by the device they lie on. Without a name (up to 2023) they are the host's or the one card's."""
+    rows: dict[tuple[str, str], dict[str, LedgerRow]] = {}
+    named = any(event.device for event in events if isinstance(event, Buffer))
+    for event in events:
+        if isinstance(event, BufferRefused):
+            break
+        if not isinstance(event, Buffer | MemoryPart) or event.held_bytes is None or event.what == "total":
+            continue
+        if event.device is None and named:
+            continue  # the sum over all devices, printed behind them
+        device = event.device or ("the host" if event.pool == "host_ram" else "the gpu")
+        what = _WORDS.get(event.what, event.what)
+        rows.setdefault((event.pool, device), {})[what] = LedgerRow(what, event.held_bytes, "printed", event.at.line)
+    for (pool, device), found in rows.items():
+        yield Ledger(pool, device, None, tuple(found.values()))
+
+
+def _last(events: Sequence[Event], names: tuple[tuple[str, str], ...]) -> tuple[LedgerRow, ...]:
+    """The last print of each figure."""
+    rows = []
+    for what, name in names:
+        told = next((event for event in reversed(events) if getattr(event, name, None) is not None), None)
+        if told is not None:
+            rows.append(LedgerRow(what, getattr(told, name), "printed", told.at.line))
+    return tuple(rows)
