@@ -11,14 +11,16 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.lmdeploy import EngineShort
-from oomdoctor.families.sglang import HostCacheTooLarge
+from oomdoctor.families.sglang import EngineStep, HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
+from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
 from oomdoctor.incident.model import Crash, Setting
 from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, percent, show
 
 # vLLM's own default: a setting of this size is no decision of the job.
 DEFAULT_SWAP_GIB = 4
+MOST_SUMMANDS = 8  # in the formula of a sum
 MUCH = 0.5
 SOME = 0.25
 
@@ -86,6 +88,8 @@ def judge(crash: Crash) -> Judgement | None:
         return _refused_cache(cache)
     if (held := _host_cache(crash.root)) is not None:
         return held
+    if (kept := _kept_by_engines(crash)) is not None:
+        return kept
     reserved = list(_reserved(crash))
     switches = [s for s in (crash.setting(name) for name in _SWITCHES) if s is not None and s.value not in _NO]
     total = total_bytes(crash) or used_bytes(crash)
@@ -127,6 +131,40 @@ def _refused_cache(event: HostCacheTooLarge) -> Finding:
         evidence=(event,),
         knobs=("less-offload", "more-host-memory"),
     )
+
+
+def _kept_by_engines(crash: Crash) -> Finding | None:
+    """What engines print of the host memory that they take: SGLang's second level of the KV cache, the copy of the
+    weights that vLLM sleeps with, offloaded weights."""
+    taken: dict[tuple[object, ...], tuple[int, Event]] = {}
+    for event in crash.every(EngineStep) + crash.every(Sleep) + crash.every(WeightsLoaded):
+        size = _host_bytes(event)
+        who = (event.kind, event.process.name, event.process.pid, event.process.rank)
+        if size and size > taken.get(who, (0, event))[0]:
+            taken[who] = size, event
+    if not taken:
+        return None
+    sizes = [size for size, _ in taken.values()]
+    need, total = sum(sizes), total_bytes(crash) or used_bytes(crash)
+    summands = (
+        f" ({' + '.join(show(size) for size in sizes[:MOST_SUMMANDS])})" if 1 < len(sizes) <= MOST_SUMMANDS else ""
+    )
+    words = f"Engines keep {show(need)}{summands} of weights and KV cache in host memory"
+    evidence = (*_evidence(crash), next(event for _, event in taken.values()))
+    if total and need >= SOME * total:
+        why = f"{words}: {percent(need / total)} of the node's {show(total)}."
+        return Finding(weight=0.88 if need >= MUCH * total else 0.7, shows_memory=True, why=why, evidence=evidence)
+    if crash.proven or total:
+        return None
+    return Finding(
+        weight=0.3, why=f"{words}.", evidence=evidence, against=("the log does not say how much the node has",)
+    )
+
+
+def _host_bytes(event: EngineStep | Sleep | WeightsLoaded) -> int | None:
+    if isinstance(event, EngineStep):
+        return event.host_bytes
+    return event.backed_up_bytes if isinstance(event, Sleep) else event.offloaded_bytes
 
 
 def _reserved(crash: Crash) -> Iterator[Reserved]:

@@ -69,3 +69,20 @@ def test_ranks_that_offload_and_a_kill_of_one_of_them() -> None:
     )
     assert finding(CAUSE, "deepspeed --num_gpus 8 fit.py", offload, killed).weight == 0.6
     assert finding(CAUSE, "deepspeed --num_gpus 1 fit.py", offload, killed).weight == 0.5
+
+
+HOST_POOLS = tuple(
+    f"[2026-01-14 10:00:0{rank} TP{rank}] Allocating 96.00 GB host memory for hierarchical KV cache."
+    for rank in range(4)
+)
+
+
+def test_host_pools_of_all_ranks_against_the_node() -> None:
+    found = finding(CAUSE, *HOST_POOLS, *kill(used=600.0, total=630.0))
+    assert "357.63 GiB (89.41 GiB + 89.41 GiB + 89.41 GiB + 89.41 GiB)" in found.why
+    assert "57% of the node's 630.00 GiB" in found.why
+    assert found.weight >= 0.85
+
+
+def test_not_a_host_pool_that_the_node_can_bear() -> None:
+    assert says(CAUSE, HOST_POOLS[0], *kill(used=600.0, total=630.0)) is None
