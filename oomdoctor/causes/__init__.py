@@ -70,6 +70,7 @@ class Cause:
 
 UNSEEN = 0.5  # of the weight: memory is a usual reason at these steps, and not the only one
 BEGUN = 0.9  # the error's words begin as only those of a lack of memory do
+NAMED = 0.5  # the weight from which a finding rests on the traceback, not on a refusal that nobody has seen
 WHOLE_LOG = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 
 
@@ -86,18 +87,21 @@ def judge(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
     for cause in causes():
         if crash.pool in cause.pools:
             judgement = cause.judge(crash)
-            if isinstance(judgement, Finding) and isinstance(crash.root, CutTraceback | CutTraining):
+            if isinstance(judgement, Finding) and isinstance(crash.root, CutTraceback):
                 judgement = _unseen(judgement, crash.root)
+            elif isinstance(judgement, Finding) and isinstance(crash.root, CutTraining):
+                judgement = _unseen(judgement) if judgement.weight >= NAMED else None
             if judgement is not None:
                 yield cause, judgement
 
 
-def _unseen(finding: Finding, cut: CutTraceback | CutTraining) -> Finding:
+def _unseen(finding: Finding, cut: CutTraceback | None = None) -> Finding:
     """The log ends before the error's own words, or within them: it may have been another one."""
+    begun = cut is not None and cut.begun
     return replace(
         finding,
-        weight=finding.weight * (BEGUN if cut.begun else UNSEEN),
-        against=(*finding.against, f"the log is cut {'within' if cut.begun else 'before'} the error's own words"),
+        weight=finding.weight * (BEGUN if begun else UNSEEN),
+        against=(*finding.against, f"the log is cut {'within' if begun else 'before'} the error's own words"),
         next_evidence=(*finding.next_evidence, WHOLE_LOG),
     )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes import WHOLE_LOG, Cause, Finding, Judgement, NotEnough
 from oomdoctor.causes.gpu import asked, card
+from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import percent
@@ -13,9 +14,14 @@ COMMANDS = (
     "nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv",
 )
 
+WORKERS = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
+
 
 def judge(crash: Crash) -> Judgement | None:
     """Always the last resort, so its weight is the lowest there is where a stage or a frame tells more."""
+    if isinstance(crash.root, CutTraining):
+        where = (WHOLE_LOG, WORKERS) if crash.root.step == "wait" else (WHOLE_LOG,)
+        return NotEnough("the error's own words: the log is cut before them", where)
     if not crash.proven or isinstance(crash.root, ProfilingDisturbed):  # there nothing was short
         return None
     it = card(crash)
