@@ -125,7 +125,11 @@ _HARMLESS = tuple(
 )
 # "host:pid:thread [card] "
 _NCCL_WRITER = late(r"\s{0,4}[\w.-]{1,200}:(\d{1,9}):\d{1,9} \[(\d{1,3})\] ")
-_ASSERTED = late(r"device-side assert|: block: \[\d{1,9},\d{1,9},\d{1,9}\], thread: .{0,60}Assertion `")
+# Every error of the runtime ends with advice on "device-side assertions".
+_ASSERTED = late(
+    r"device-side assert triggered|illegal memory access was encountered"
+    r"|: block: \[\d{1,9},\d{1,9},\d{1,9}\], thread: .{0,60}Assertion `"
+)
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -140,8 +144,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if library is None or match is None:
         return
     why = echo(text[: match.end()], text)
-    if failure is None and _asserted(page, index):
-        why = "what a failed check on the device leaves behind, not a lack of memory"
+    if "memory" not in match[0].lower() and _asserted(page, index):
+        why = "what a failed check or a bad address leaves behind on the device, not a lack of memory"
     if why:
         yield Lookalike(place, why)
         return
@@ -180,7 +184,7 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _asserted(page: Page, index: int) -> bool:
-    """After a failed check on the device every later call of a library fails too."""
+    """After a failed check or a bad address every later call fails too, a library's own allocations among them."""
     return any(_ASSERTED.search(line.text[:400]) for line in page.before(index))
 
 

@@ -24,6 +24,10 @@ _IT = r"(?:an? |any |the |more )?(?:CUDA |GPU )?(?:ooms?\b|out[ -]of[ -]memory)"
 _TELLING = tuple(
     (late("(?i)" + "|".join(patterns)), why)
     for why, *patterns in (
+        (
+            "Ray's list of guesses, printed with every death; it is no evidence",
+            r"potential root causes|possible reasons include|crashes unexpectedly \(oom",
+        ),
         ("it says that none happened", rf"\b(?:no|without|zero|never) {_IT}"),
         (
             "caught: the program says that it goes on",
@@ -34,6 +38,8 @@ _TELLING = tuple(
             "what the program would do in that case",
             rf"\b(?:retry|retries|stop|skip|exit|dump|restart)s? (?:on|upon) {_IT}",
         ),
+        ("a search for the words", r"\b(?:grep|rg|awk|sed)\b.{0,60}\b(?:oom|out.of.memory)\b"),
+        (SETTING, r"\w[\"']? ?[:=] ?\[[^\]]{0,200}(?:\boom|out of memory|OutOfMemory)"),  # a list of what to look for
         ("a note on a change of the program", rf"\b(?:fix(?:e[sd]|ing)?|handle[sd]?|resolve[sd]?|closes?) {_IT}"),
     )
 )
