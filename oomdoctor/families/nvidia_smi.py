@@ -1,4 +1,6 @@
-"""nvidia-smi's tables: who holds how much of which card. Healthy runs fill their cards, so this is context."""
+"""nvidia-smi's tables and lists, gpustat's and rocm-smi's: who holds how much of which card.
+
+Healthy runs fill their cards, so this is context."""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ class Card:
     gpu: int | None
     used_bytes: int | None
     total_bytes: int | None
+    mig: str | None = None  # of a slice: its instance, "1/0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class CardProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTable(Event):
-    """One print of the table, or of a --query-gpu / --query-compute-apps list."""
+    """One print of the table, or of a list."""
 
     family = "nvidia_smi"
     kind = "gpu-table"
@@ -54,8 +57,16 @@ _PROCESS = late(
 )
 _NONE_RUNNING = "No running processes found"
 _PROCESS_HEAD = late(r"^\|\s{1,4}GPU\s.{0,60}\bPID\b")
-_QUERY_CARD = late(r"^\s*(?P<gpu>\d{1,3}), (?P<used>\d{1,9}) MiB, (?P<total>\d{1,9}) MiB\s*$")
-_QUERY_APP = late(r"^\s*(?P<pid>\d{1,10}), (?P<name>[^,]{1,200}), (?P<used>\d{1,9}) MiB\s*$")
+_SLICE = late(r"^\s{0,4}(?P<gpu>\d{1,3})\s{1,6}(?P<gi>\d{1,3})\s{1,6}(?P<ci>\d{1,3})\s{1,6}\d{1,3}\s{0,6}$")
+_COMMAND = late(r"nvidia-smi\b[^\n]{0,200}--query-(?:gpu|compute-apps)=(?P<names>[\w.,]{1,300})")
+_LIST_HEAD = late(r"^\s*[a-z][\w.]{1,40}(?: \[[\w%]{1,6}\])?(?:, [a-z][\w.]{1,40}(?: \[[\w%]{1,6}\])?){1,30}\s{0,4}$")
+_LIST_SIZE = late(r"(\d{1,9})(?: MiB)?$")
+_GPUSTAT = late(
+    r"^\s{0,4}\[(?P<gpu>\d{1,3})\] [^|\n]{1,80}\|[^|\n]{0,60}['°]C[^|\n]{0,60}"
+    r"\| {0,8}(?P<used>\d{1,9}) / {1,8}(?P<total>\d{1,9}) MB"
+)
+_GPUSTAT_PROCESS = late(r"(?P<name>[\w.@:+-]{1,60})/(?P<pid>\d{1,10})\((?P<used>\d{1,9})M\)")
+_ROCM = late(r"^GPU\[(?P<gpu>\d{1,3})\]\s{0,8}: VRAM Total (?P<used>Used )?Memory \(B\): (?P<bytes>\d{1,18})\s{0,4}$")
 TABLE_LINES = 400
 ROW_CHARACTERS = 300
 
@@ -63,8 +74,14 @@ ROW_CHARACTERS = 300
 def read(page: Page, index: int) -> Iterator[Read]:
     lines = page.after(index, TABLE_LINES)
     first = lines[0]
-    if "memory.used [MiB]" in first.text or "used_gpu_memory [MiB]" in first.text:
-        table = _csv(lines)
+    if "nvidia-smi" in first.text and (command := _COMMAND.search(first.text)):
+        table = _listed(lines, tuple(command["names"].split(",")))
+    elif _LIST_HEAD.match(first.text):
+        table = _listed(lines, _names(first.text))
+    elif _GPUSTAT.match(first.text):
+        table = _gpustat(lines)
+    elif _ROCM.match(first.text):
+        table = _rocm(lines)
     else:
         # A paste that starts at the memory cell has the card's number in the row above.
         table = _table([*page.before(index, 1), *lines] if _CARD_ROW.match(first.text.strip()) else lines)
@@ -101,14 +118,27 @@ def _table(lines: Sequence[Line]) -> Table | None:
             processes.append(_process(match))
         elif _NONE_RUNNING in text:
             none_running = True
-        elif memory := next((m for cell in cells if (m := _CELL.match(cell))), None):
-            cards.append(Card(gpu=gpu, used_bytes=_mib(memory["used"]), total_bytes=_mib(memory["total"])))
+        elif card := _card(cells, gpu):
+            cards.append(card)
         elif cells and (head := _CARD_HEAD.match(cells[0])):
             gpu = int(head["gpu"])
         end = line.end if text else end
     if not cards and not processes:
         return None
     return tuple(cards), tuple(processes), (not processes and not none_running) if listing else None, end
+
+
+def _card(cells: Sequence[str], gpu: int | None) -> Card | None:
+    memory = next((m for cell in cells if (m := _CELL.match(cell))), None)
+    if memory is None or not cells[0].strip():  # below a slice's memory stands its BAR1
+        return None
+    part = _SLICE.match(cells[0])
+    return Card(
+        gpu=int(part["gpu"]) if part else gpu,
+        mig=f"{part['gi']}/{part['ci']}" if part else None,
+        used_bytes=_mib(memory["used"]),
+        total_bytes=_mib(memory["total"]),
+    )
 
 
 def _process(match: re.Match[str]) -> CardProcess:
@@ -121,21 +151,72 @@ def _process(match: re.Match[str]) -> CardProcess:
     )
 
 
-def _csv(lines: Sequence[Line]) -> Table | None:
+def _listed(lines: Sequence[Line], names: tuple[str, ...]) -> Table | None:
+    """A --query-gpu or --query-compute-apps list, with whatever columns it was asked for."""
     cards: list[Card] = []
     processes: list[CardProcess] = []
     end = lines[0].end
     for line in lines[1:]:
-        if match := _QUERY_CARD.match(line.text):
-            cards.append(Card(gpu=int(match["gpu"]), used_bytes=_mib(match["used"]), total_bytes=_mib(match["total"])))
-        elif match := _QUERY_APP.match(line.text):
-            processes.append(
-                CardProcess(gpu=None, pid=int(match["pid"]), name=match["name"], used_bytes=_mib(match["used"]))
-            )
-        else:
+        if _LIST_HEAD.match(line.text) and _names(line.text) == names:
+            continue  # below the command that asked for them
+        values = line.text[:ROW_CHARACTERS].strip().split(", ")
+        if len(values) != len(names) or _LIST_HEAD.match(line.text):
             break
+        row = dict(zip(names, values, strict=True))
+        used, total = _size_in(row, "memory.used"), _size_in(row, "memory.total")
+        number = row.get("index", "")
+        pid = row.get("pid", "")
+        if pid.isdigit():
+            held = _size_in(row, "used_gpu_memory") or _size_in(row, "used_memory")
+            name = row.get("process_name") or row.get("name") or ""
+            processes.append(CardProcess(gpu=None, pid=int(pid), name=name, used_bytes=held))
+        elif used is not None or total is not None:
+            gpu = int(number) if number.isdigit() else None
+            cards.append(Card(gpu=gpu, used_bytes=used, total_bytes=total))
         end = line.end
     return (tuple(cards), tuple(processes), None, end) if cards or processes else None
+
+
+def _names(head: str) -> tuple[str, ...]:
+    return tuple(name.split(" [")[0].strip() for name in head.split(","))
+
+
+def _size_in(row: dict[str, str], name: str) -> int | None:
+    match = _LIST_SIZE.match(row.get(name, ""))
+    return _mib(match[1]) if match else None
+
+
+def _gpustat(lines: Sequence[Line]) -> Table:
+    """Its "MB" and "M" are MiB."""
+    cards: list[Card] = []
+    processes: list[CardProcess] = []
+    end = lines[0].end
+    for line in lines:
+        match = _GPUSTAT.match(line.text)
+        if match is None:
+            break
+        gpu = int(match["gpu"])
+        cards.append(Card(gpu=gpu, used_bytes=_mib(match["used"]), total_bytes=_mib(match["total"])))
+        processes += [
+            CardProcess(gpu=gpu, pid=int(one["pid"]), name=one["name"], used_bytes=_mib(one["used"]))
+            for one in _GPUSTAT_PROCESS.finditer(line.text[: 4 * ROW_CHARACTERS])
+        ]
+        end = line.end
+    return tuple(cards), tuple(processes), None, end
+
+
+def _rocm(lines: Sequence[Line]) -> Table:
+    totals: dict[int, int] = {}
+    used: dict[int, int] = {}
+    end = lines[0].end
+    for line in lines:
+        match = _ROCM.match(line.text)
+        if match is None:
+            break
+        (used if match["used"] else totals)[int(match["gpu"])] = int(match["bytes"])
+        end = line.end
+    cards = (Card(gpu=gpu, used_bytes=used.get(gpu), total_bytes=totals.get(gpu)) for gpu in {**totals, **used})
+    return tuple(cards), (), None, end
 
 
 def _mib(number: str) -> int | None:
@@ -150,8 +231,15 @@ FAMILY = Family(
         "| Processes:  ",
         "MiB / ",
         "MiB |",
-        "index, memory.used [MiB]",
+        "memory.used [MiB]",
+        "memory.total [MiB]",
         "used_gpu_memory [MiB]",
+        "used_memory [MiB]",
+        "--query-gpu=",
+        "--query-compute-apps=",
+        "'C, ",
+        "°C, ",
+        ": VRAM Total ",
     ),
     read=read,
 )
