@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.lines import PROGRESS
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
 BEFORE: Final = 60
 AFTER: Final = 12
 CHARACTERS: Final = 600
+
+STEPS: Final = 3  # of a loop, printed while a signal takes effect
+
+BY_RAY: Final = "Ray was told to end it"
+CONTAINER: Final = "the container was stopped"
+INTERRUPTED: Final = "somebody interrupted it"
+SIGNALLED: Final = "a command or the program itself sent the signal"
+# Scripts clean up with the same commands before they start a job.
+_ALSO_BEFORE_A_JOB: Final = (BY_RAY, CONTAINER, INTERRUPTED, SIGNALLED)
 
 _ENDINGS = tuple(
     (late("|".join(patterns)), why)
@@ -32,7 +42,8 @@ _ENDINGS = tuple(
             "a preemption ended it",
             r"DUE TO (?:PREEMPTION|JOB REQUEUE)",
             r"job is preempted",
-            r"\bpreempt(?:ed|ion) (?:by|signal|notice|at)\b|\b(?:instance|VM|node|pod)\b.{0,80} was preempted\b",
+            r"\bpreempt(?:ed|ion) (?:by (?!PreemptionMode)|signal\b|notice\b|at\b)",
+            r"\b(?:instance|VM|node|pod)\b.{0,80} was preempted\b",
             r"\bPreempted in order to\b|[Rr]eason:? {1,12}Preempt",
             r"\bspot (?:instance )?(?:interruption|termination|reclaim)",
             r"TERM_PREEMPT",
@@ -45,18 +56,18 @@ _ENDINGS = tuple(
             r"TERM_OWNER",
             r"\b(?:bkill|qdel)\b",
         ),
-        ("Ray was told to end it", r"\bray\.kill\b", r"\bray stop\b"),
+        (BY_RAY, r"\bray\.kill\b", r"\bray stop\b"),
         (
-            "the container was stopped",
+            CONTAINER,
             r"\b(?:docker|podman) (?:stop|kill)\b",
             r"[Ll]iveness probe failed|failed liveness probe|Stopping container",
         ),
         (
-            "somebody interrupted it",
+            INTERRUPTED,
             r"^\^C|\bKeyboardInterrupt\b|[Rr]eceived (?:a )?SIGINT|got signal: 2\b|<Signals\.SIGINT",
         ),
         (
-            "a command or the program itself sent the signal",
+            SIGNALLED,
             r"(?:^|[$#;&] ?|sudo )p?kill(?:all)? (?:-s ?)?-?(?:SIG)?(?:9|KILL)\b",
             r"\bos\.kill\(|send_signal\(",
         ),
@@ -92,11 +103,18 @@ def told(text: str) -> str | None:
 
 def explained(page: Page, index: int) -> str | None:
     """What ended the process, by the lines around the report of its death; None where nothing tells."""
-    lines = page.lines[max(0, index - BEFORE) : index + AFTER]
-    why = next((why for why in (told(line.text) for line in reversed(lines)) if why), None)
-    if why is None and _cancelled(page, index):
-        return "its scheduler had cancelled the step before"
-    return why
+    first = max(0, index - BEFORE)
+    for position in reversed(range(first, min(index + AFTER, len(page.lines)))):
+        why = told(page.lines[position].text)
+        if why and not (why in _ALSO_BEFORE_A_JOB and _ran_on(page, position, index)):
+            return why
+    return "its scheduler had cancelled the step before" if _cancelled(page, index) else None
+
+
+def _ran_on(page: Page, position: int, index: int) -> bool:
+    """Whether the job got on between these lines: what a script stopped before is not what ends here."""
+    between = (line.text[:CHARACTERS] for line in page.lines[position + 1 : index])
+    return sum(PROGRESS.search(text) is not None for text in between) >= STEPS
 
 
 def _cancelled(page: Page, index: int) -> bool:

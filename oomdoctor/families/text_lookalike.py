@@ -31,7 +31,8 @@ _TELLING = tuple(
         ("it says that none happened", rf"\b(?:no|without|zero|never) {_IT}"),
         (
             "caught: the program says that it goes on",
-            r"\boom\b.{0,80}\b(?:skipping|skipped|retrying|falling back|continuing)\b",
+            r"(?:\boom|OutOfMemoryError|out of memory)\b.{0,120}\b(?:skipp\w{2,3}|retrying|falling back|continuing)\b",
+            r"(?:\boom|OutOfMemoryError|out of memory)\b.{0,120}\busing (?:the |a )?(?:default|smaller|CPU)\b",
             rf"\b(?:skipped|skipping|recover(?:ed|ing)|survived)\b.{{0,60}}\b(?:due to|from|after|because of|on) {_IT}",
         ),
         (
