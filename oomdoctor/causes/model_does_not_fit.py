@@ -101,6 +101,7 @@ def _brimful(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
         "a share of it leaves more free, so it was still being loaded or measured.",
         evidence=(event,),
         against=("the traceback does not show what it was doing",),
+        stage="engine_init" if crash.stage == "unknown" else None,
         knobs=INFERENCE_KNOBS,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
@@ -11,7 +13,16 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident import engine_budget
 from oomdoctor.incident.card import Card, card_of
-from oomdoctor.incident.engine_facts import EngineFacts, beside_engine, facts, in_engine, phase
+from oomdoctor.incident.engine_facts import (
+    EngineFacts,
+    beside_engine,
+    facts,
+    in_engine,
+    loading,
+    phase,
+    ready_bytes,
+    static_fraction,
+)
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, TRAINERS
 from oomdoctor.units import GIB, show
@@ -65,9 +76,25 @@ def judge(crash: Crash) -> Judgement | None:
         return RuledOut("the engine was still measuring what it needs; it takes its KV cache only afterwards")
     if in_engine(crash):
         return _in_engine(crash)
-    if beside_engine(crash) and isinstance(crash.root, DeviceOutOfMemory):
-        return _beside_engine(crash, crash.root)
-    return None
+    if not isinstance(crash.root, DeviceOutOfMemory):
+        return None
+    return _beside_engine(crash, crash.root) if beside_engine(crash) else _captured(crash, crash.root)
+
+
+def _captured(crash: Crash, root: DeviceOutOfMemory) -> Finding | None:
+    """PyTorch names private pools only where they hold something: CUDA graphs, which engines capture once they have
+    taken their share."""
+    it = card_of(root)
+    full = (it.own_bytes or 0) >= FULL * (root.total_bytes or math.inf)
+    if not root.private_pools_bytes or not full or root.around.trace or crash.context.frameworks.keys() & TRAINERS:
+        return None
+    return Finding(
+        weight=0.3,
+        why=f"{show(root.private_pools_bytes)} lie in private pools, those of CUDA graphs. Programs that serve "
+        "a model capture them once its KV cache has its share of the card, and ask for more beside it afterwards.",
+        evidence=(root,),
+        against=("nothing else shows an inference engine; compiled training captures graphs too",),
+    )
 
 
 def _at_start(crash: Crash, start: NotEnoughFree) -> Judgement | None:
@@ -122,12 +149,15 @@ def _in_engine(crash: Crash) -> Judgement | None:
         weight = 0.35
     return Finding(
         weight=weight,
-        why=f"{_meaning(crash) or _share(known)} {_ran_out(root, doing)} Smaller batches do not make the share "
-        "smaller.",
+        why=f"{_taken(crash, known)} {_ran_out(root, doing)} Smaller batches do not make the share smaller.",
         evidence=(root,),
         against=tuple(against),
         knobs=_SHARED_CARD_KNOBS if crash.context.frameworks.keys() & TRAINERS else (),
     )
+
+
+def _taken(crash: Crash, known: EngineFacts) -> str:
+    return _fraction(crash) or _meaning(crash) or _share(known)
 
 
 def _share(known: EngineFacts) -> str:
@@ -145,6 +175,19 @@ def _share(known: EngineFacts) -> str:
 def _meaning(crash: Crash) -> str | None:
     """What the share is one of, where it is not vLLM's."""
     return next((words for name, words in _MEANINGS.items() if name in crash.context.frameworks), None)
+
+
+def _fraction(crash: Crash) -> str | None:
+    """SGLang's share is one of what was free before it loaded its weights, and holds them."""
+    fraction, loaded = static_fraction(crash), loading(crash)
+    if fraction is None or loaded is None:
+        return None
+    left = ready_bytes(crash)
+    rest = f" {show(left)} were left once it was ready." if left is not None else ""
+    return (
+        f"The engine takes {fraction:g} of the {show(loaded.free_before_bytes)} that were free before it loaded its "
+        f"weights, and fills it with KV cache.{rest}"
+    )
 
 
 def _ran_out(root: object, doing: str | None) -> str:

@@ -56,6 +56,7 @@ class NoPool(Event):
     strength: int = 2
 
     tokens: int | None = usage()  # what the profile gave; negative
+    tried_tokens: int | None = usage()  # max_total_tokens
     smallest_fraction: float | None = usage()  # the engine's own answer, from 0.5.14 on
     fraction: float | None = threshold()
 
@@ -217,6 +218,7 @@ _SENTENCES = (
     Sentence("max_total_num_tokens=", EngineStep, {"step": "ready", "stage": "engine_init"}, needs="context_len"),
     Sentence("memory. Please try to increase --mem-fraction-static", NoPool, bare=True),
     Sentence("Loaded weights leave no GPU memory for the KV cache", NoPool, bare=True),
+    Sentence("max_total_tokens=", NoPool, needs="tokens"),
     Sentence("is larger than the profiled value", NoPool, needs="tokens"),
     Sentence("Capture cuda graph failed:", CaptureFailed, bare=True),
     Sentence("Capture CUDA graph failed:", CaptureFailed, bare=True),
@@ -271,6 +273,7 @@ _CLAUSES = {
     "fraction": values(fraction=number_of),
     "smallest": values(smallest_fraction=number_of),
     "profiled": values(tokens=count_of),
+    "most_tokens": values(tried_tokens=count_of),
     "asked": values(tried_tokens=count_of),
     "free_tokens": _pool("free_tokens", "available_tokens", "evictable_tokens"),
     "free_window": _pool("window_free_tokens", "window_available_tokens", "window_evictable_tokens"),

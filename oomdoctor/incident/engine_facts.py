@@ -196,6 +196,12 @@ def loading(crash: Crash) -> Loading | None:
     return Loading(before, after) if before > after > 0 else None
 
 
+def ready_bytes(crash: Crash) -> int | None:
+    """What SGLang had left on the card when it was ready to serve, on the rank with the least."""
+    ready = (step.free_bytes for step in crash.every(EngineStep) if step.step == "ready" and _until(step, crash.root))
+    return min((left for left in ready if left is not None), default=None)
+
+
 def static_fraction(crash: Crash) -> float | None:
     """mem_fraction_static as set; the dump of the server's arguments holds the computed default."""
     setting = crash.setting(*FRACTION_SETTINGS)

@@ -91,3 +91,31 @@ def test_what_the_message_asks_for_the_trainers_first_when_they_share_the_card()
     assert alone.knobs == ()
     assert shared.knobs[:2] == ("lower-engine-reservation", "engine-sleep")
     assert "smaller-prefill" not in shared.knobs
+
+
+def with_graphs(tried: str, total: float, free: float, own: float) -> str:
+    return refusal(tried, total, free, own, own - 1).replace(
+        "is allocated by PyTorch,",
+        "is allocated by PyTorch, with 58.00 MiB allocated in private pools (e.g., CUDA Graphs),",
+    )
+
+
+def test_captured_graphs_are_a_sign_of_an_engine() -> None:
+    assert 0.25 < weight(CAUSE, with_graphs("1.20 GiB", 23.55, 0.4, 23.1)) < 0.5
+    assert weight(CAUSE, refusal("1.20 GiB", 23.55, 0.4, 23.1, 22.1)) == 0
+    assert weight(CAUSE, with_graphs("1.20 GiB", 23.55, 12.4, 11.1)) == 0
+
+
+def test_sglangs_fraction_is_of_what_was_free() -> None:
+    log = (
+        "[2025-09-02 08:00:00] server_args=ServerArgs(model_path='/models/demo', mem_fraction_static=0.9)\n"
+        "[2025-09-02 08:00:20 TP0] Load weight begin. avail mem=78.30 GB\n"
+        "[2025-09-02 08:00:30 TP0] Load weight end. type=Demo, dtype=torch.bfloat16, avail mem=62.90 GB\n"
+        "[2025-09-02 08:00:41 TP0] max_total_num_tokens=451920, max_prefill_tokens=16384, context_len=131072, "
+        "available_gpu_mem=2.27 GB\n"
+        + traceback(("sglang/srt/managers/tp_worker.py", "forward_batch_generation"), end=FULL)
+    )
+    finding = judged(CAUSE, log)
+    assert isinstance(finding, Finding)
+    assert "0.9 of the 78.30 GiB that were free" in finding.why
+    assert "2.27 GiB were left" in finding.why
