@@ -115,7 +115,7 @@ def _last_digit(side: str) -> float:
     if not found or not found["number"]:
         return 0
     decimals = len(found["number"].partition(".")[2])
-    return 0.1**decimals * UNITS.get(found["unit"] or "", 1)
+    return float(0.1**decimals) * UNITS.get(found["unit"] or "", 1)
 
 
 def _step(left: str) -> float:
