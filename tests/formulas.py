@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-BINARY: Final = {f"{letter}{rest}": 1024**n for n, letter in enumerate("KMGT", 1) for rest in ("iB", "i")}
-UNITS: Final = {"bytes": 1, "%": 0.01, **BINARY}
+BINARY: Final[dict[str, int]] = {f"{letter}{rest}": 1024**n for n, letter in enumerate("KMGT", 1) for rest in ("iB", "i")}
+UNITS: Final[dict[str, float]] = {"bytes": 1, "%": 0.01, **BINARY}
 TOKEN: Final = re.compile(
     r"(?P<digits>, \d digits|, to \d+)"
     r"|(?P<number>-?\d[\d,]*(?:\.\d+)?)(?: ?(?P<unit>bytes|%|[KMGT]iB?\b))?(?P<billions> B )?"
@@ -115,7 +115,8 @@ def _last_digit(side: str) -> float:
     if not found or not found["number"]:
         return 0
     decimals = len(found["number"].partition(".")[2])
-    return float(0.1**decimals) * UNITS.get(found["unit"] or "", 1)
+    unit: str = found["unit"] or ""
+    return float(0.1**decimals) * UNITS.get(unit, 1)
 
 
 def _step(left: str) -> float:
