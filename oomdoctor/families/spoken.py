@@ -36,6 +36,8 @@ def spoken(page: Page, index: int) -> bool:
         return _FAILED.search(text) is None
     for line in reversed(page.before(index, BLOCK_LINES)):
         shown = line.text[:CHARACTERS]
+        if not shown.startswith("[") and "<|" not in shown:
+            continue
         if _OPENS.search(shown):
             # Only what is closed again is a sample: after the last one printed, the program itself may speak.
             return any(_CLOSES.search(below.text[:CHARACTERS]) for below in page.after(index, BLOCK_LINES)[1:])
