@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from oomdoctor.causes import WHOLE_LOG, Cause, Finding, Judgement, NotEnough
 from oomdoctor.causes.gpu import asked, card
+from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
-from oomdoctor.units import percent
+from oomdoctor.units import percent, show
 
 COMMANDS = (
     "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv",
@@ -22,6 +23,8 @@ def judge(crash: Crash) -> Judgement | None:
     if isinstance(crash.root, CutTraining):
         where = (WHOLE_LOG, WORKERS) if crash.root.step == "wait" else (WHOLE_LOG,)
         return NotEnough("the error's own words: the log is cut before them", where)
+    if isinstance(crash.root, MemorySummary):
+        return _counted(crash.root)
     if not crash.proven or isinstance(crash.root, ProfilingDisturbed):  # there nothing was short
         return None
     it = card(crash)
@@ -32,6 +35,18 @@ def judge(crash: Crash) -> Judgement | None:
         weight=0.1 if tells else 0.25,
         why=f"The card is full: {asked(it)}.{mine} The log does not say what for.",
         evidence=(crash.root,),
+    )
+
+
+def _counted(table: MemorySummary) -> Finding:
+    held = f", with {show(table.allocated_bytes)} in tensors" if table.allocated_bytes else ""
+    return Finding(
+        weight=0.3,
+        why=f"The log ends with the allocator's table, which counts {table.ooms} refused request(s){held}. "
+        "Which request it was, the log does not say.",
+        evidence=(table,),
+        against=("the table also counts refusals that the program caught",),
+        next_evidence=(WHOLE_LOG,),
     )
 
 

@@ -1,4 +1,8 @@
-"""The table of `torch.cuda.memory_summary()`: healthy scripts print it too, so it is context and never a failure."""
+"""The table of `torch.cuda.memory_summary()`: healthy scripts print it too, so it is context and no failure.
+
+Only where a log ends with a table that counts refused requests, it is the last word of a job that ran out: fairseq
+prints it then.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +71,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if not any(name.endswith("_bytes") for name in figures):
         return
     mark = line.mark
+    last_word = bool(figures.get("ooms")) and _ends_with_tables(page, lines[-1])
     yield MemorySummary(
         at=place_of(page, line, lines[-1]),
+        role="root" if last_word else "context",
+        strength=1 if last_word else 0,
         time=mark.time,
         process=Process(pid=mark.pid, name=mark.name, rank=mark.rank, node=mark.ip, gpu=gpu),
         **figures,
@@ -95,6 +102,11 @@ def _table(page: Page, index: int) -> list[Line]:
     while len(lines) > 1 and not lines[-1].text.strip():
         lines.pop()
     return lines
+
+
+def _ends_with_tables(page: Page, last: Line) -> bool:
+    below = [line.text for line in page.lines if line.number > last.number]
+    return all(not text.strip() or TITLE in text or _OF_TABLE.search(text) for text in below)
 
 
 def _joined(lines: list[Line]) -> str:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from gpu_logs import BACKWARD, finding, ranking, refused, says, trace
 
+from oomdoctor import families, streams
 from oomdoctor.causes.gpu_memory_exhausted import CAUSE
+from oomdoctor.families.memory_summary import MemorySummary
 
 
 def test_not_before_anything_that_tells_more() -> None:
@@ -28,3 +30,31 @@ def test_a_bare_refusal_is_all_there_is() -> None:
         "already allocated; 13.81 MiB free; 3.55 GiB reserved in total by PyTorch)"
     )
     assert ranking(line) == ["gpu-memory-exhausted"]
+
+
+TABLE = (
+    "|                  PyTorch CUDA memory summary, device ID 0                 |",
+    "|            CUDA OOMs: {ooms}            |        cudaMalloc retries: 1         |",
+    "| Allocated memory      |  21407 MiB |  21950 MiB |  90253 MiB |  68846 MiB |",
+    "|===========================================================================|",
+)
+
+
+def table(ooms: int) -> list[str]:
+    return [line.format(ooms=ooms) for line in TABLE]
+
+
+def test_a_log_that_ends_with_the_allocators_table_of_refusals() -> None:
+    found = finding(CAUSE, *table(ooms=1))
+    assert "counts 1 refused request(s), with 20.91 GiB in tensors" in found.why
+    assert found.against
+
+
+def test_not_the_table_of_a_job_that_goes_on_or_was_refused_nothing() -> None:
+    assert no_crash(*table(ooms=1), "epoch 4 loss 1.9")
+    assert no_crash(*table(ooms=0))
+
+
+def no_crash(*lines: str) -> bool:
+    page = streams.page("job.log", 1, "\n".join(lines).encode())
+    return all(found.role == "context" for found in families.read(page) if isinstance(found, MemorySummary))
