@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine, innermost, refusal
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.nvidia_smi import GpuTable
@@ -16,6 +17,7 @@ from oomdoctor.units import GIB, percent, show
 MUCH = 0.25  # of the card, held by processes that the message lists
 HIDDEN = 0.10  # of the card, held by processes that it cannot list
 LITTLE = 0.05
+FULL = 0.5  # of the card, in use behind the refusal
 NO_CARD = GIB  # no card that trains has less
 
 BESIDE_AN_ENGINE = (
@@ -35,6 +37,8 @@ def judge(crash: Crash) -> Judgement | None:
     event = refusal(crash)
     if event is None or not it.total_bytes:
         return _without_figures(crash)
+    if (shown := _shown_by_a_table(crash, it, event)) is not None:
+        return shown
     held = _held(it)
     if held is None:
         return None
@@ -72,6 +76,27 @@ def _held(it: Card) -> tuple[int, str, float] | None:
     return None
 
 
+def _shown_by_a_table(crash: Crash, it: Card, refused: DeviceOutOfMemory) -> Finding | None:
+    """A process that nvidia-smi lists and the message does not; beside this one's memory there is room for it."""
+    known = {refused.process.pid, *(process.pid for process in refused.others)}
+    room = (it.used_bytes or 0) - (it.own_bytes or it.reserved_bytes or 0) + NO_CARD
+    for table in reversed(crash.every(GpuTable)):
+        for process in table.processes:
+            held = process.used_bytes or 0
+            if process.gpu != refused.process.gpu or process.pid in known or it.total_bytes is None:
+                continue
+            if MUCH * it.total_bytes <= held <= room:
+                return Finding(
+                    weight=0.85,
+                    why=f"nvidia-smi lists a process (pid {process.pid}) that holds {show(held)} of the card, and the "
+                    f"message does not; {asked(it)}.",
+                    evidence=(refused, table),
+                    against=("the table was printed at another moment",),
+                    knobs=BESIDE_AN_ENGINE if beside_an_engine(crash) else (),
+                )
+    return None
+
+
 def _names(it: Card) -> str:
     pids = ", ".join(str(process.pid) for process in it.others[:3])
     return f"Other processes (pid {pids})" if pids else "Other processes"
@@ -102,6 +127,8 @@ def _without_figures(crash: Crash) -> Judgement | None:
             why=f"The device refused without figures, and nvidia-smi lists processes on it (pid {pids}).",
             evidence=(crash.root, tables[0]),
         )
+    if (full := _full_afterwards(crash)) is not None:
+        return full
     if crash.root.layer == "cumem":
         return Finding(
             weight=0.5,
@@ -114,6 +141,23 @@ def _without_figures(crash: Crash) -> Judgement | None:
             why="The device refused when this process first touched it: it was full already.",
             evidence=(crash.root,),
         )
+    return None
+
+
+def _full_afterwards(crash: Crash) -> Finding | None:
+    """Behind the refusal a card is still full, of processes that the table cannot see: another container's."""
+    for table in crash.every(GpuTable):
+        behind = table.at.file == crash.root.at.file and table.at.line > crash.root.at.line
+        full = [c for c in table.cards if c.used_bytes and c.total_bytes and c.used_bytes >= FULL * c.total_bytes]
+        if behind and table.processes_hidden and full:
+            used, total = full[0].used_bytes or 0, full[0].total_bytes or 0
+            return Finding(
+                weight=0.55,
+                why=f"The device refused without figures. nvidia-smi shows {show(used)} of {show(total)} in use behind "
+                "it and cannot see whose: processes of another container, or what a dead one left.",
+                evidence=(crash.root, table),
+                against=("the refused process may have been alive still, and hidden as the others are",),
+            )
     return None
 
 

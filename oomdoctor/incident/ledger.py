@@ -12,7 +12,7 @@ from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import MemoryProfile
-from oomdoctor.incident import ledger_engines
+from oomdoctor.incident import ledger_cards, ledger_engines
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.incident.roles import short_name
@@ -35,7 +35,8 @@ def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
             found[ledger.pool, ledger.device] = ledger
     known_pools = {ledger.pool for ledger in found.values() if len(ledger.rows) > 1}
     reported = [ledger for ledger in _last_reports(events) if ledger.pool not in known_pools]
-    return (*found.values(), *reported)
+    shown = [] if "gpu" in {*known_pools, *(ledger.pool for ledger in reported)} else ledger_cards.ledgers(events)
+    return (*found.values(), *reported, *shown)
 
 
 def _all(events: Sequence[Event]) -> Iterator[Ledger]:

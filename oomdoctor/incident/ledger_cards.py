@@ -1,0 +1,37 @@
+"""What nvidia-smi's table says of each card: a ledger where the failure itself prints no figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from oomdoctor.families.event import Event
+from oomdoctor.families.nvidia_smi import Card, CardProcess, GpuTable
+from oomdoctor.incident.model import Ledger, LedgerRow
+from oomdoctor.units import show
+
+
+def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
+    """The last print of each card that a table tells used and total of."""
+    for table in (event for event in reversed(events) if isinstance(event, GpuTable)):
+        for card in table.cards:
+            if card.total_bytes and card.used_bytes is not None and card.mig is None:
+                yield _card(table, card, card.used_bytes, card.total_bytes)
+
+
+def _card(table: GpuTable, card: Card, used: int, total: int) -> Ledger:
+    line = table.at.line
+    on_it = [process for process in table.processes if _is_on(process, card) and process.used_bytes]
+    rows = [LedgerRow(f"{one.name} (pid {one.pid})", one.used_bytes, "printed", line) for one in on_it]
+    held = sum(one.used_bytes or 0 for one in on_it)
+    if not on_it:
+        rows.append(LedgerRow("in use", used, "printed", line))
+    elif used > held:
+        formula = f"{show(used)} in use - {show(held)} of the processes listed"
+        rows.append(LedgerRow("in use, by no process of the table", used - held, "derived", line, formula))
+    rows.append(LedgerRow("free", total - used, "derived", line, f"{show(total)} - {show(used)} in use"))
+    device = f"gpu {card.gpu}, as nvidia-smi shows it" if card.gpu is not None else "the gpu, as nvidia-smi shows it"
+    return Ledger("gpu", device, total, tuple(rows))
+
+
+def _is_on(process: CardProcess, card: Card) -> bool:
+    return process.gpu is not None and process.gpu == card.gpu
