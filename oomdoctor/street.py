@@ -72,7 +72,7 @@ def report_on(sources: Sequence[Source], troubles: Sequence[Trouble], progress: 
                 gathered.add(found, index)
         gathered.look_around(page)
     facts = replace(job.build(), memory=memory.figures())
-    found_crashes = crashes(gathered, facts, memory.build())
+    found_crashes = crashes(gathered, facts, memory.build(), lambda file: replace(job.of(file), memory=facts.memory))
     elsewhere = None if found_crashes else died_elsewhere(gathered.events.values())
     return build(
         found_crashes,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike, Read, Role
@@ -23,6 +24,8 @@ SIDES: Final[Mapping[str, str]] = {
     "scheduling": "scheduling",
     "none": "none",
 }  # fmt: skip
+
+Job = Callable[[str], Context]  # what is known of the job that this file belongs to
 
 # Two failures of one side further apart than this, at different stages, are two crashes.
 LINES_OF_ONE_CRASH: Final = 400
@@ -82,15 +85,24 @@ def _merged(first: Event, again: Event) -> Event:
     return replace(first, repeats=first.repeats + again.repeats)
 
 
-def crashes(gathered: Gathered, context: Context, trajectories: Sequence[Trajectory] = ()) -> tuple[Crash, ...]:
-    """The crashes of the log: those that show a memory failure first, each group in the order of the log."""
+def crashes(
+    gathered: Gathered,
+    context: Context,
+    trajectories: Sequence[Trajectory] = (),
+    job_of: Job | None = None,
+) -> tuple[Crash, ...]:
+    """The crashes of the log: those that show a memory failure first, each group in the order of the log.
+
+    `job_of` says what is known of the job that a file belongs to, where several are read.
+    """
+    job = cache(job_of or (lambda _: context))
     for foreign, why in set_apart(gathered.events.values()):
         del gathered.events[foreign.identity()]
         gathered.add(why)
     events = [_placed(event) for event in gathered.events.values()]
     lookalikes = tuple(gathered.lookalikes.values())
-    groups = _groups(events)
-    built = [_crash(group, events, groups, context, trajectories, lookalikes) for group in groups]
+    groups = _groups(events, job)
+    built = [_crash(group, events, groups, job, trajectories, lookalikes) for group in groups]
     return tuple(sorted(built, key=_severity))
 
 
@@ -103,31 +115,38 @@ def _placed(event: Event) -> Event:
     return replace(event, stage=stage, process=process)
 
 
-def _groups(events: Sequence[Event]) -> list[list[Event]]:
+def _groups(events: Sequence[Event], job: Job) -> list[list[Event]]:
     """The failures of the log, those of one crash together."""
     failures = [event for event in events if event.role == "root" and event.strength >= 1]
     proven = [event for event in failures if event.strength >= PROOF]
     groups: list[list[Event]] = []
     for event in proven:
-        home = next((g for g in groups if _one_crash(g[-1], event)), None)
+        home = next((g for g in groups if _one_crash(g[-1], event, job)), None)
         if home is None:
             groups.append([event])
         else:
             home.append(event)
     hints = [event for event in failures if event.strength < PROOF]
-    if not groups and hints:
-        return [hints]
     for event in hints:
-        _nearest(groups, event).append(event)
+        homes = [g for g in groups if _of_one_job(g[0].at.file, event.at.file, job)]
+        if homes:
+            _nearest(homes, event).append(event)
+        else:
+            groups.append([event])
     return groups
 
 
-def _one_crash(one: Event, other: Event) -> bool:
-    if SIDES[one.pool] != SIDES[other.pool]:
+def _one_crash(one: Event, other: Event, job: Job) -> bool:
+    if SIDES[one.pool] != SIDES[other.pool] or not _of_one_job(one.at.file, other.at.file, job):
         return False
     if one.at.file != other.at.file or "unknown" in (one.stage, other.stage) or one.stage == other.stage:
         return True
     return abs(one.at.line - other.at.line) <= LINES_OF_ONE_CRASH
+
+
+def _of_one_job(one: str, other: str, job: Job) -> bool:
+    files = job(one).files
+    return one == other or not files or other in files
 
 
 def _nearest(groups: list[list[Event]], event: Event) -> list[Event]:
@@ -149,7 +168,7 @@ def _crash(
     group: list[Event],
     events: Sequence[Event],
     groups: list[list[Event]],
-    context: Context,
+    job: Job,
     trajectories: Sequence[Trajectory],
     lookalikes: tuple[Lookalike, ...],
 ) -> Crash:
@@ -159,11 +178,13 @@ def _crash(
     told = tuple(
         replace(event, role=_role(event, root)) if id(event) in mine else event
         for event in events
-        if id(event) not in others
+        if id(event) not in others and (id(event) in mine or _of_one_job(root.at.file, event.at.file, job))
     )
     stage = next((e.stage for e in (root, *group) if e.stage != "unknown"), "unknown")
     root = next(event for event in told if event.role == "root" and event.identity() == root.identity())
     side = SIDES[root.pool]
+    context = job(root.at.file)
+    figures = [t for t in trajectories if _of_one_job(root.at.file, t.file, job)]
     return Crash(
         events=told,
         root=root,
@@ -171,7 +192,7 @@ def _crash(
         stage=stage,
         context=context,
         ledgers=tuple(ledger for ledger in ledgers(told) if SIDES.get(ledger.pool) == side),
-        trajectory=next((t for t in trajectories if SIDES.get(t.pool) == side and t.growth_bytes), None),
+        trajectory=next((t for t in figures if SIDES.get(t.pool) == side and t.growth_bytes), None),
         lookalikes=lookalikes,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Final
@@ -30,6 +31,7 @@ ANCHORS: tuple[str, ...] = (
 )
 
 MOST_SETTINGS: Final = 3000
+MOST_FILES: Final = 512  # told apart; the rest counts as one
 MOST_MODELS: Final = 16
 MOST_EXIT_CODES: Final = 16
 MOST_PROCESSES: Final = 32  # names, and pids of each
@@ -69,15 +71,57 @@ class ContextBuilder:
     """Takes pages as they come; what it keeps is bounded."""
 
     def __init__(self) -> None:
+        self._files: dict[str, _Told] = {}
+        self._dumps: dict[int, int] = {}
+
+    def add(self, page: Page) -> None:
+        """Take what this page says of the job."""
+        file = page.file if page.file in self._files or len(self._files) < MOST_FILES else ""
+        if file not in self._files:
+            self._files[file] = _Told(self._dumps)
+        self._files[file].add(page)
+
+    def build(self) -> Context:
+        """What the pages so far say, of however many jobs."""
+        return self._joined(tuple(self._files)).context()
+
+    def of(self, file: str) -> Context:
+        """What this file says of its job, and other files of the same: what it says itself counts first.
+
+        Files that name no trainer in common are of two jobs, and those that name none may be of any.
+        """
+        if file not in self._files:
+            return self.build()
+        mine = self._files[file]
+        trainers = mine.trainers()
+        others = [
+            name
+            for name, told in self._files.items()
+            if name != file and not (trainers and told.trainers() and trainers.isdisjoint(told.trainers()))
+        ]
+        told = self._joined((file, *others))
+        told.prefer(mine)
+        return replace(told.context(), files=frozenset((file, *others)))
+
+    def _joined(self, files: Iterable[str]) -> _Told:
+        told = _Told({})
+        for file in files:
+            told.join(self._files[file])
+        return told
+
+
+class _Told:
+    """What one file tells."""
+
+    def __init__(self, seen: dict[int, int]) -> None:
         self._frameworks: set[str] = set()
         self._versions: dict[str, str] = {}
         self._settings: dict[str, Setting] = {}
-        self._mentioned: set[str] = set()  # settings that no flag and no dump states
         self._models: dict[str, None] = {}
         self._model_words: dict[str, None] = {}  # models that no setting names
         self._hardware: dict[str, Value] = {}
         self._cards: set[int] = set()
-        self._dumps: dict[int, int] = {}
+        self._dumps = seen  # of all files: every rank's log holds the same ones
         self._processes: dict[str, dict[int, None]] = {}
         self._exit_codes: dict[int, None] = {}
         self._takers: dict[str, Callable[[str], None]] = {
@@ -116,8 +160,33 @@ class ContextBuilder:
             self._set_all(page.file, yaml.read(line, here.text))
             continued = here.text.rstrip().endswith("\\")
 
-    def build(self) -> Context:
-        """What the pages so far say."""
+    def trainers(self) -> frozenset[str]:
+        """The frameworks of its job that are no part of another's."""
+        return frozenset(recognition.layers(self._frameworks)) & recognition.OUTER
+
+    def join(self, other: _Told) -> None:
+        """Take what another file of the job tells, which comes later."""
+        self._frameworks |= other._frameworks
+        self._versions = other._versions | self._versions
+        for setting in other._settings.values():
+            self._take_setting(setting)
+        for name in ("_models", "_model_words", "_exit_codes"):
+            getattr(self, name).update(getattr(other, name))
+        self._hardware = other._hardware | self._hardware
+        self._cards |= other._cards
+        for name, pids in other._processes.items():
+            for pid in pids:
+                self._process(name, pid)
+        self._progress = other._progress or self._progress
+
+    def prefer(self, own: _Told) -> None:
+        """These settings go before those of other files."""
+        for setting in own._settings.values():
+            self._take_setting(setting)
+        self._settings = {name: self._settings[name] for name in own._settings} | self._settings
+
+    def context(self) -> Context:
+        """What it tells so far."""
         layers = recognition.layers(self._frameworks | (self._versions.keys() & recognition.FINGERPRINTS.keys()))
         hardware = dict(self._hardware)
         if self._cards:
@@ -228,17 +297,21 @@ class ContextBuilder:
 
     def _set(self, file: str, stated: Stated) -> None:
         name = stated.name.strip("-+").replace("-", "_")
-        known = name in self._settings
-        if not name or _secret(name, stated.value) or (not known and len(self._settings) >= MOST_SETTINGS):
+        if not name or _secret(name, stated.value):
             return
-        if stated.mentioned and known and name not in self._mentioned:
+        self._take_setting(Setting(name, stated.value, file, stated.line.number, stated.written, stated.mentioned))
+
+    def _take_setting(self, setting: Setting) -> None:
+        """The last one stated counts, and stands where it was stated."""
+        known = self._settings.get(setting.name)
+        if known is None and len(self._settings) >= MOST_SETTINGS:
             return
-        (self._mentioned.add if stated.mentioned else self._mentioned.discard)(name)
-        # the last one stated counts, and stands where it was stated
-        self._settings.pop(name, None)
-        self._settings[name] = Setting(name, stated.value, file, stated.line.number, stated.written)
-        if isinstance(stated.value, str) and recognition.names_a_model(name, stated.value):
-            self._models.setdefault(stated.value.rstrip("/"), None)
+        if setting.mentioned and known is not None and not known.mentioned:
+            return
+        self._settings.pop(setting.name, None)
+        self._settings[setting.name] = setting
+        if isinstance(setting.value, str) and recognition.names_a_model(setting.name, setting.value):
+            self._models.setdefault(setting.value.rstrip("/"), None)
 
 
 def _unit_of_free(total: float) -> str:

@@ -25,6 +25,7 @@ class Setting:
     file: str
     line: int
     written: str | None = None  # as a launch line spells it, up to its value: "--block-size ", "trainer.nnodes="
+    mentioned: bool = False  # no flag and no dump: the line only speaks of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Context:
     processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # who writes: name → pids
     exit_codes: tuple[int, ...] = ()  # as printed: 137, and Python's -9
     progress: Mapping[str, int] = field(default_factory=dict)  # the last that is printed: "step", or "done" and "total"
+    files: frozenset[str] = frozenset()  # those of the job, where several jobs may be read; else none
     memory: tuple[Trajectory, ...] = ()  # figures that the job itself prints of its memory, however often
 
     def setting(self, *names: str) -> Setting | None:
@@ -94,6 +96,7 @@ class Trajectory:
     pool: str
     points: tuple[Point, ...]
     growth_bytes: int | None = None  # per step (or per print, where no step stands), None where it does not grow
+    file: str = ""
 
     @property
     def per(self) -> str:

@@ -297,6 +297,8 @@ FRAMEWORKS: Final = (
 NAMED: Final = {framework.name: framework for framework in FRAMEWORKS}
 FINGERPRINTS: Final = {each.name: (*each.prints, *each.launches, *each.classes) for each in FRAMEWORKS}
 LEARNERS: Final = frozenset(each.name for each in FRAMEWORKS if each.kind == "rl")
+# One job has one of them, and what it is built on.
+OUTER: Final = frozenset(each.name for each in FRAMEWORKS if each.kind in ("rl", "tuning"))
 # With one of these in the log, a bare refusal may be the trainer's.
 TRAINERS: Final = frozenset(each.name for each in FRAMEWORKS if each.trains)
 ENGINES: Final = frozenset(each.name for each in FRAMEWORKS if each.serves)

@@ -42,6 +42,7 @@ LEAST_RISE_OF_A_ROW: Final = 512 * MIB  # rows of a process table wander while p
 class _Series:
     what: str
     pool: str
+    file: str
     points: list[Point] = field(default_factory=list)
     every: int = 1  # of this many figures one is kept
     seen: int = 0
@@ -95,7 +96,7 @@ class TrajectoryBuilder:
     def build(self) -> list[Trajectory]:
         """The series with more than a point or two, growing ones first."""
         found = [
-            Trajectory(what=s.what, pool=s.pool, points=tuple(s.alike()), growth_bytes=s.growth())
+            Trajectory(what=s.what, pool=s.pool, points=tuple(s.alike()), growth_bytes=s.growth(), file=s.file)
             for s in self._series.values()
             if len(s.alike()) >= LEAST_POINTS
         ]
@@ -107,7 +108,7 @@ class TrajectoryBuilder:
         for series in list(self._series.values())[:MOST_SHOWN]:
             points = series.all()
             few = [*points[:: max(1, len(points) // MOST_SHOWN)], points[-1]]
-            found.append(Trajectory(series.what, series.pool, tuple(dict.fromkeys(few)), series.growth()))
+            found.append(Trajectory(series.what, series.pool, tuple(dict.fromkeys(few)), series.growth(), series.file))
         return tuple(found)
 
     def _point(
@@ -117,7 +118,7 @@ class TrajectoryBuilder:
         key = (what, file if what.startswith(_NODE) else f"{file} {line.writer}")
         if amount is None or (key not in self._series and len(self._series) >= MOST_SERIES):
             return
-        series = self._series.setdefault(key, _Series(what, pool))
+        series = self._series.setdefault(key, _Series(what, pool, file))
         series.add(Point(step, amount, line.number, said))
 
 
