@@ -14,7 +14,7 @@ from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role, threshold, usage
 from oomdoctor.families.lines import place_of
-from oomdoctor.families.remote_call import caller
+from oomdoctor.families.remote_call import caller, callers
 from oomdoctor.families.surroundings import frames
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -37,6 +37,8 @@ class StoreFull(Event):
     object_bytes: int | None = usage()
     used_bytes: int | None = usage()
     capacity_bytes: int | None = usage()
+    used_fraction: float | None = usage()  # before 1.3, in whole percent
+    callers: tuple[str, ...] = ()  # the remote calls that failed for it, outermost first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,11 +197,12 @@ class _About:
     at: Place
     time: str | None
     process: Process
+    callers: tuple[str, ...]
 
 
 def _about(page: Page, index: int, lines: list[Line]) -> _About:
     first = lines[0]
-    return _About(place_of(page, first, lines[-1]), first.mark.time, caller(page, index))
+    return _About(place_of(page, first, lines[-1]), first.mark.time, caller(page, index), callers(page, index))
 
 
 def _refusal(found: _Found, about: _About) -> Event | None:
@@ -211,6 +214,8 @@ def _refusal(found: _Found, about: _About) -> Event | None:
         process=about.process,
         object_bytes=_size(found, "object_size", units.DECIMAL),
         capacity_bytes=_count(found, "capacity"),
+        used_fraction=_fraction(found, "lru_used"),
+        callers=about.callers,
     )
 
 

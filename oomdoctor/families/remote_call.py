@@ -34,6 +34,18 @@ def caller(page: Page, index: int) -> Process:
     return Process(pid=mark.pid, name=mark.name, node=mark.ip) if mark.pid or mark.name else NOBODY
 
 
+def callers(page: Page, index: int) -> tuple[str, ...]:
+    """The remote calls that waited for the one whose exception stands at the index, outermost first."""
+    found: list[str] = []
+    for near in reversed(page.before(index, LINES_AROUND)):
+        match = _called(near.text)
+        if match and match[1] not in found:
+            found.append(match[1])
+        if "Traceback (most recent call last)" in near.text:
+            break
+    return tuple(reversed(found[1:]))
+
+
 def call_of(page: Page, lines: Sequence[Line], pids: Collection[int]) -> str | None:
     """What one of these processes was called for, in the lines around a message."""
     begin = bisect_left(page.lines, lines[0].number - LINES_AROUND, key=lambda line: line.number)
