@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
-from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, TIB, show
 
@@ -22,6 +22,9 @@ def judge(crash: Crash) -> Judgement | None:
     if isinstance(crash.root, HostAllocation):
         return _on_the_host(crash, crash.root)
     event = refusal(crash) or crash.root
+    if isinstance(event, AllocationProbe) and (event.tried_bytes or 0) >= NO_MACHINE:
+        why = f"The framework counted {show(event.tried_bytes or 0)} as free, which no card has, and asked for them."
+        return Finding(weight=0.8, why=why, evidence=(event,), knobs=("fix-environment", "pin-version"))
     if not isinstance(event, DeviceOutOfMemory | ArrayOutOfMemory):
         return None
     tried, total = event.array_bytes if isinstance(event, ArrayOutOfMemory) else event.tried_bytes, event.total_bytes

@@ -13,6 +13,9 @@ from oomdoctor.units import percent, show
 # Less than this part of the live tensors is what every allocator keeps for the next request.
 CACHE_SHARE = 0.10
 
+# What is idle of TensorFlow's pool is spread over its bins; less than this part of it is.
+POOL_SHARE = 0.25
+
 OTHERS = 2  # times what lies idle: then it is they who are to go
 # While an engine starts, no batch of training is on the card yet.
 ENGINE_STAGES = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture")
@@ -69,6 +72,8 @@ def _pool(root: ArrayOutOfMemory) -> Judgement | None:
         return None
     idle = region - used
     figures = f"The pool has {show(region)} of the driver and {show(used)} of it in use: {show(idle)} are idle"
+    if tried <= idle < POOL_SHARE * region:
+        return RuledOut(f"{figures}: an ordinary rest")
     if idle < tried:
         return RuledOut(f"{figures}, less than what was asked for ({root.array_words})")
     why = f"{figures}, more than what was asked for ({root.array_words}), and not in one piece."

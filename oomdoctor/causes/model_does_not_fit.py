@@ -8,6 +8,7 @@ from oomdoctor.causes.gpu import (
     LATER_THAN_LOADING,
     MOVE,
     STATES,
+    STRAW,
     TRAINING_STAGES,
     asked,
     card,
@@ -44,6 +45,7 @@ INFERENCE_KNOBS = (
 _BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 WEIGHTS_FILL = 0.85  # of the card in live tensors while a warm-up batch runs: few of them are the batch's
 BRIM = 0.99
+LIVE = 0.93
 BEYOND = 0.2  # what an engine holds beside its share at most
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
 OWN_PART = 0.5
@@ -66,7 +68,7 @@ def judge(crash: Crash) -> Judgement | None:
     if loading is None:
         if brimful := _brimful(crash, event):
             return brimful
-        if larger := _larger_than_the_card(crash, event):
+        if larger := _larger_than_the_card(crash, event) or _full_of_live(crash, event):
             return larger
         went_on = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
         return RuledOut("the weights were on the card: the job had got beyond loading") if went_on else None
@@ -103,6 +105,22 @@ def _brimful(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
         against=("the traceback does not show what it was doing",),
         stage="engine_init" if crash.stage == "unknown" else None,
         knobs=INFERENCE_KNOBS,
+    )
+
+
+def _full_of_live(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
+    """Nothing shows a step of any kind, and live tensors fill the card: first of all that is what was loaded."""
+    it = card(crash)
+    share = it.share(it.live_bytes)
+    shown = crash.stage != "unknown" or phase(crash) is not None or crash.context.progress or in_engine(crash)
+    if shown or share is None or not LIVE <= share <= 1 or (it.tried_bytes or 0) <= STRAW:
+        return None
+    return Finding(
+        weight=0.28,
+        why=f"Live tensors of {show(it.live_bytes or 0)} fill the card to {percent(share)}, and no step of the job is "
+        "in the log: models (and what training keeps beside them) come first.",
+        evidence=(event,),
+        against=("the log does not show what the job was doing",),
     )
 
 

@@ -79,6 +79,11 @@ _REFUSALS = tuple(
         ("framework", r"RayTaskError\(OutOfMemoryError\): (?!.{0,2000}out of memory)"),
         ("runtime", _CALL + r"\b[^.]{0,80}\bfail[^.]{0,40}: out of memory"),
         ("runtime", r"cudaSuccess \((?P<code>2) vs\. 0\)\s{1,4}out of memory"),
+        # Caffe2
+        (
+            "runtime",
+            r"== cudaSuccess\. (?P<code>2) vs 0\. Error at: \S{0,200}?(?P<source>[\w.]{1,60}:\d{1,6}): out of memory",
+        ),
         ("runtime", r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error (?P<code>2) out of memory\)"),
         # dlib
         ("runtime", r"[Ee]rror while calling " + _CALL + r"\(.{0,400}?\bcode: (?P<code>2), reason: out of memory"),

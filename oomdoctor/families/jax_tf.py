@@ -163,7 +163,8 @@ _FAILURES = tuple(
 )
 _PROBES = (
     late(
-        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\) from device: (?:CUDA_ERROR_OUT|hipError)"
+        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\) from device: "
+        r"(?:CUDA_ERROR_OUT|hipError|HIP_ERROR_OutOfMemory)"
     ),
     late(rf"Memory usage: (?P<free>{AMOUNT}) free, (?P<total>{AMOUNT}) total"),
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from gpu_logs import FORWARD, finding, ranking, refused, ruled_out, says, trace
 
+from oomdoctor.causes import Finding
 from oomdoctor.causes.absurd_size import CAUSE
 
 
@@ -43,3 +44,9 @@ def test_hundreds_of_gibibytes_in_one_piece_on_the_host() -> None:
 
 def test_not_where_the_machine_is_known_to_be_large() -> None:
     assert "absurd-size" not in ranking("MemTotal:       2113000000 kB", TORCH.format(412316860416))
+
+
+def test_a_framework_that_counts_more_than_any_card_as_free() -> None:
+    line = "E rocm_driver.cc:606] failed to allocate {} from device: HIP_ERROR_OutOfMemory"
+    assert finding(CAUSE, line.format("96.00TiB (105553116266496 bytes)")).weight >= 0.75
+    assert not isinstance(says(CAUSE, line.format("14.00GiB (15032385536 bytes)")), Finding)

@@ -103,3 +103,15 @@ def test_live_tensors_well_beyond_the_stated_share() -> None:
     served = "vllm serve some/model --gpu-memory-utilization "
     assert ranking(f"{served}0.5", line)[0] == "model-does-not-fit"
     assert ranking(f"{served}0.9", line)[0] == "vllm-utilization-too-high"
+
+
+def test_live_tensors_to_the_brim_where_no_step_is_shown() -> None:
+    line = refused(allocated="76.00 GiB", unallocated="1.00 GiB")
+    assert finding(CAUSE, line).weight < 0.35
+    assert ranking(line)[0] == "model-does-not-fit"
+
+
+def test_not_live_tensors_to_the_brim_in_a_running_job() -> None:
+    line = refused(allocated="76.00 GiB", unallocated="1.00 GiB")
+    assert not isinstance(says(CAUSE, " 12%|#2   | 30/250 [01:00<07:20,  2.00s/it]", line), Finding)
+    assert not isinstance(says(CAUSE, refused(allocated="60.00 GiB", unallocated="17.00 GiB")), Finding)
