@@ -26,6 +26,11 @@ _AT_ZERO = (
     r"(?i)(?<![a-z])(?:ooms?|out_of_memory|oom_?kills?|oom_?count)(?:_(?!score)\w{1,40})?[\"']?(?:\{[^{}\n]{0,300}\})?"
     r"[\"'}]{0,3}\s{0,4}[:= ]\s{0,4}0(?:\.0{1,3})?(?![\w.])"
 )
+# "retry_on_oom: True"; what counts is no setting
+_SET = (
+    r"(?i)(?<![\w.-])(?![\w.-]{0,60}(?:ooms|kills|counts?|total|events|errors|thrown)[\"']?\s{0,2}[:=])"
+    r"[\w.-]{0,60}oom[\w.-]{0,60}[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:true|false|none|null|-?\d)"
+)
 _ECHOES = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -36,7 +41,7 @@ _ECHOES = tuple(
         (r"^[\s\d|>:❱+-]{0,20}(?:self\.)?_?(?:log(?:ger|ging)?|warnings|print|console)(?:\.\w{1,20})?\(", SOURCE),
         (r"\w\.py::\w", TEST),
         (_AT_ZERO, COUNTER),
-        (r"(?i)[\"']?[\w.-]{0,60}oom[\w.-]{0,60}[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:true|false|none|null|-?\d)", SETTING),
+        (_SET, SETTING),
         (_ADVISING, ADVICE),
     )
 )

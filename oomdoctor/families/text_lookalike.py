@@ -44,10 +44,10 @@ _TELLING = tuple(
         ("a note on a change of the program", rf"\b(?:fix(?:e[sd]|ing)?|handle[sd]?|resolve[sd]?|closes?) {_IT}"),
     )
 )
-# What begins as a record of a failure is no name.
+# What begins as a record of a failure, or counts some, is no name.
 _FAILURE = late(
     r"(?:Error|Exception): |[Tt]ried to allocate|\b(?i:fail(?:ed|ure|s)?)\b|\bERROR\b|\b[Kk]illed\b|\boom_reaper: "
-    r"|\bearlyoom(?:\[\d{1,9}\])?: |TorchMemorySaver"
+    r"|\bearlyoom(?:\[\d{1,9}\])?: |TorchMemorySaver|(?i:oom\w{0,20})[\"']? ?[:=] ?[1-9]"
 )
 _NAMES = tuple(
     (late(pattern), why)
