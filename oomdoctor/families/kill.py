@@ -94,7 +94,7 @@ class RankFailure(Event):
 
 
 # Of SIGKILL, SIGBUS, SIGSEGV, SIGABRT and SIGTERM, as Python and as shells count them.
-_CODES: Final = r"(?:-9|137|-7|135|-11|139|-6|134|-15|143)\b(?!\.\d)"
+_CODES: Final = r"(?:-9|137|247|-7|135|-11|139|-6|134|-15|143)\b(?!\.\d)"
 
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
@@ -108,6 +108,7 @@ _REPORTERS: Final = tuple(
             "slurm",
             r"srun: error: \S{1,200}: tasks? [\d,\-\[\]]{1,80}: (?:Killed|Bus error|Segmentation fault|Aborted)",
             r"srun: error: \S{1,200}: tasks? [\d,\-\[\]]{1,80}: (?:Terminated|Exited with exit code (?:137|135))",
+            r"^\s{0,20}\d{1,12}[\w.]{0,20}[\s|][^\n]{0,200}\bFAILED[\s|]{1,12}0:9\b",  # sacct: of signal 9
         ),
         ("spawn", r"terminated with signal SIG[A-Z]{3,5}"),
         ("celery", r"Worker exited prematurely: signal \d"),
@@ -145,6 +146,7 @@ _REPORTERS: Final = tuple(
             rf"[Ee]xited with (?:exit )?(?:code|status):? {_CODES}",
             r"\b[Ee]xited \((?:137|135|139|143)\)",  # docker ps, compose
             r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d",
+            rf"^exit_status\s{{1,12}}{_CODES}",  # Grid Engine's qacct
             r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
         ),
     )
@@ -434,6 +436,7 @@ FAMILY = Family(
         "ode: 137",
         "ode (137",
         "atus 137",
+        "atus 247",
         "exitcode: -9",
         "exitcode  : -",
         "code = -9",
@@ -465,7 +468,9 @@ FAMILY = Family(
         "status code",
         "non-zero",
         "with status",
-        "exited with",
+        "xited with",
+        "exit_status ",
+        "0:9",
         "xited (",
         " died",
         "crashed while",
