@@ -1,0 +1,62 @@
+"""What the kernel's own figures say beside the victim's: shared memory of a group, NUMA nodes, what earlyoom knew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from system_logs import crash_of, quiet
+
+from oomdoctor.causes import Finding, RuledOut, container_limit, process_ram_hog
+
+KERNEL = Path(__file__).parents[2] / "fixtures" / "kernel"
+
+
+def log(name: str) -> str:
+    return (KERNEL / f"{name}.log").read_text(encoding="utf-8")
+
+
+def test_shared_memory_that_fills_the_limit_belongs_to_no_process() -> None:
+    crash = crash_of(log("shared-memory-fills-the-limit"))
+    limit, hog = container_limit.judge(crash), process_ram_hog.judge(crash)
+    assert isinstance(limit, Finding)
+    assert "19.00 GiB of it are shared memory" in limit.why
+    assert isinstance(hog, Finding)
+    assert hog.weight == 0.5
+    assert "shared memory" in hog.against[0]
+
+
+def test_little_shared_memory_is_not_worth_a_word() -> None:
+    found = container_limit.judge(crash_of(log("container-4.15")))
+    assert isinstance(found, Finding)
+    assert "shared memory" not in found.why
+
+
+def test_full_numa_nodes_are_no_limit_and_not_the_whole_machine() -> None:
+    crash = crash_of(log("numa-nodes-full"))
+    limit, hog = container_limit.judge(crash), process_ram_hog.judge(crash)
+    assert isinstance(limit, RuledOut)
+    assert "NUMA" in limit.why
+    assert isinstance(hog, Finding)
+    assert "NUMA" in hog.why
+
+
+def test_what_was_free_when_earlyoom_acted_tells_the_machines_size() -> None:
+    found = process_ram_hog.judge(crash_of(log("earlyoom-1.2")))
+    assert isinstance(found, Finding)
+    assert "76% of 15.53 GiB" in found.why
+
+
+def test_a_small_victim_of_earlyoom_is_no_hog() -> None:
+    found = process_ram_hog.judge(crash_of(log("earlyoom-1.2").replace("12011 MiB", "2011 MiB")))
+    assert isinstance(found, RuledOut)
+
+
+def test_a_dump_without_its_kill_is_weaker_than_a_kill() -> None:
+    whole = log("container-4.15")
+    cut = whole[: whole.index("Memory cgroup out of memory")]
+    assert crash_of(whole).root.strength == 3
+    assert crash_of(cut).root.strength == 2
+
+
+def test_a_kill_by_hand_is_no_crash() -> None:
+    assert quiet(log("near-kill-by-hand"))
