@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-BINARY: Final[dict[str, int]] = {f"{letter}{rest}": 1024**n for n, letter in enumerate("KMGT", 1) for rest in ("iB", "i")}
+ENDINGS: Final = ("iB", "i")
+BINARY: Final[dict[str, int]] = {f"{letter}{end}": 1024**n for n, letter in enumerate("KMGT", 1) for end in ENDINGS}
 UNITS: Final[dict[str, float]] = {"bytes": 1, "%": 0.01, **BINARY}
 TOKEN: Final = re.compile(
     r"(?P<digits>, \d digits|, to \d+)"
