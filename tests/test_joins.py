@@ -26,7 +26,7 @@ def test_which_record_explains_which_death(run: Path) -> None:
     assert expected["about"]
     assert report.verdict == expected["verdict"]
     assert len(report.incidents) == expected["incidents"]
-    assert (first.cause, first.pool) == (expected["cause"], expected["pool"])
+    assert (first.cause, first.pool) == (expected.get("cause", first.cause), expected["pool"])
     assert root.family == expected["root"]
     assert {e.family: e.role for e in report.events if e.family in expected["roles"]} == expected["roles"]
     assert first.stage == expected.get("stage", first.stage)
