@@ -45,7 +45,7 @@ INFERENCE_KNOBS = (
 _BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 WEIGHTS_FILL = 0.85  # of the card in live tensors while a warm-up batch runs: few of them are the batch's
 BRIM = 0.99
-LIVE = 0.93
+LIVE = 0.92
 BEYOND = 0.2  # what an engine holds beside its share at most
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
 OWN_PART = 0.5
@@ -121,6 +121,7 @@ def _full_of_live(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
         "in the log: models (and what training keeps beside them) come first.",
         evidence=(event,),
         against=("the log does not show what the job was doing",),
+        knobs=() if crash.context.frameworks.keys() & TRAINERS else INFERENCE_KNOBS,
     )
 
 
