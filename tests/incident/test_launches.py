@@ -22,9 +22,11 @@ STATED = (
     ),
     ("Set args.vllm_gpu_memory_utilization to 0.4 for colocate_all_models!", "vllm_gpu_memory_utilization", 0.4),
     (
-        "--------- config key ---------        ------ value ------\n"
-        "gpu_memory_utilization                 0.7\n"
-        "zero_stage                             3",
+        (
+            "--------- config key ---------        ------ value ------\n"
+            "gpu_memory_utilization                 0.7\n"
+            "zero_stage                             3"
+        ),
         "zero_stage",
         3,
     ),
@@ -41,8 +43,10 @@ STATED = (
         4,
     ),
     (
-        "(TaskRunner pid=3) {'actor_rollout_ref': {'actor': {'ppo_micro_batch_size_per_gpu': 4,\n"
-        "(TaskRunner pid=3)    'strategy': 'fsdp'}}}",
+        (
+            "(TaskRunner pid=3) {'actor_rollout_ref': {'actor': {'ppo_micro_batch_size_per_gpu': 4,\n"
+            "(TaskRunner pid=3)    'strategy': 'fsdp'}}}"
+        ),
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
         4,
     ),
@@ -109,9 +113,11 @@ STATED = (
     ),
     ("tune run --nproc_per_node 8 full_finetune_distributed --config c batch_size=2", "batch_size", 2),
     (
-        "------------------------ arguments ------------------------\n"
-        "  micro_batch_size ................................ 2\n"
-        "  seq_length ...................................... 8192",
+        (
+            "------------------------ arguments ------------------------\n"
+            "  micro_batch_size ................................ 2\n"
+            "  seq_length ...................................... 8192"
+        ),
         "seq_length",
         8192,
     ),
