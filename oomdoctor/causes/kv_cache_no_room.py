@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomdoctor.arithmetic import shares
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
 from oomdoctor.families.lmdeploy import EngineShort
@@ -11,7 +12,7 @@ from oomdoctor.families.sglang import NoPool
 from oomdoctor.families.tensorrt_llm import CacheTooSmall
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, NotEnoughFree, SequencesExceedState
 from oomdoctor.families.vllm_figures import KvCacheSize, MemoryProfile
-from oomdoctor.incident import engine_budget, engine_facts
+from oomdoctor.incident import engine_facts
 from oomdoctor.incident.engine_facts import EngineFacts, facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
@@ -215,9 +216,9 @@ def _knobs(known: EngineFacts) -> tuple[str, ...]:
     if known.reserved_bytes is not None and known.total_bytes is not None and known.kv_bytes is not None:
         # Where even the whole card would not do, raising the share is no help.
         needed = known.reserved_bytes - known.kv_bytes
-        if needed > engine_budget.LARGEST_SHARE * known.total_bytes:
+        if needed > shares.LARGEST * known.total_bytes:
             return WITHOUT_A_LARGER_SHARE
-    if known.share is not None and known.share >= engine_budget.AT_THE_LIMIT:
+    if known.share is not None and known.share >= shares.AT_THE_LIMIT:
         return WITHOUT_A_LARGER_SHARE
     return CAUSE.knobs
 

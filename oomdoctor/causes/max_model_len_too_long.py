@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from oomdoctor.arithmetic import vllm
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.tensorrt_llm import CacheTooSmall
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
-from oomdoctor.incident import engine_budget
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import show
 
@@ -44,9 +44,7 @@ def longest_of(refused: ContextDoesNotFit) -> int | None:
         return refused.kv_tokens or None
     if refused.max_model_len is None or refused.needed_bytes is None or refused.kv_bytes is None:
         return refused.estimated_tokens
-    return engine_budget.longest_context(
-        refused.max_model_len, refused.needed_bytes, refused.kv_bytes, refused.estimated_tokens
-    )
+    return vllm.longest_context(refused.max_model_len, refused.needed_bytes, refused.kv_bytes, refused.estimated_tokens)
 
 
 def _compared(refused: ContextDoesNotFit) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from oomdoctor.arithmetic import shares
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
@@ -11,7 +12,6 @@ from oomdoctor.families.tensorrt_llm import CreationFailed, EngineFigures
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import Sleep
-from oomdoctor.incident import engine_budget
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.engine_facts import (
     EngineFacts,
@@ -102,7 +102,7 @@ def _at_start(crash: Crash, start: NotEnoughFree) -> Judgement | None:
     if free is None or not total or wanted is None:
         return None
     others = total - free
-    fits = engine_budget.largest_share(free, total)
+    fits = shares.largest(free, total)
     why = (
         f"The engine's share of {start.utilization} comes to {show(wanted)} of {show(total)}, but only {show(free)} "
         f"was free when it started. The largest share that this leaves is {fits:.2f}."

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoctor.arithmetic import sglang
+from oomdoctor.arithmetic import kv_cache, sglang, vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
@@ -20,11 +20,11 @@ from oomdoctor.families.vllm_error import (
     WeightsDoNotFit,
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
-from oomdoctor.incident import engine_budget
 from oomdoctor.incident.model import Crash, Setting
 from oomdoctor.incident.recognition import ENGINES, TRAINERS
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
+from oomdoctor.versions import Version, version_of
 
 # Every framework's name for vLLM's share of the card.
 SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util")
@@ -100,7 +100,7 @@ _PHASE_OF_STAGE: Final = {
 class EngineFacts:
     """Printed figures only; what the log does not say is None."""
 
-    version: engine_budget.Version | None
+    version: Version | None
     engine: str | None  # "V0" or "V1" of vLLM
     share: float | None  # gpu_memory_utilization as set or printed
     share_setting: Setting | None
@@ -121,8 +121,8 @@ class EngineFacts:
     cpu_blocks: int | None = None
 
     @property
-    def era(self) -> engine_budget.Era | None:
-        return engine_budget.era(self.version, self.engine)
+    def era(self) -> vllm.Era | None:
+        return vllm.era(self.version, self.engine)
 
     @property
     def reserved_bytes(self) -> int | None:
@@ -137,11 +137,11 @@ class EngineFacts:
     def token_bytes(self) -> float | None:
         """KV bytes per token and GPU, by the surest way that the log allows."""
         if self.needed_bytes and self.max_model_len:
-            return engine_budget.token_bytes_of_need(self.needed_bytes, self.max_model_len)
+            return kv_cache.of_need(self.needed_bytes, self.max_model_len)
         if self.cpu_blocks:
-            return engine_budget.token_bytes_of_cpu_blocks(self.cpu_blocks)
+            return kv_cache.of_cpu_blocks(self.cpu_blocks)
         if self.gpu_blocks and self.kv_bytes and self.kv_bytes > 0:
-            return engine_budget.token_bytes_of_blocks(self.kv_bytes, self.gpu_blocks)
+            return kv_cache.of_blocks(self.kv_bytes, self.gpu_blocks)
         return None
 
 
@@ -158,7 +158,7 @@ def facts(crash: Crash) -> EngineFacts:
     figures = {name: _printed(ordered, name) for name in _FIGURES}
     figures["max_model_len"] = figures["max_model_len"] or _printed(ordered, "request_tokens") or _set_length(crash)
     return EngineFacts(
-        version=engine_budget.version_of(crash.context.frameworks.get("vllm")),
+        version=version_of(crash.context.frameworks.get("vllm")),
         engine=_engine(crash),
         share=share,
         share_setting=share_setting,

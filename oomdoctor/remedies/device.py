@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.causes.ray_unschedulable import asked_gpus, cluster
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
@@ -17,7 +18,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 from oomdoctor.regressions import REGRESSIONS, Regression, version
-from oomdoctor.remedies import arithmetic, engine
+from oomdoctor.remedies import engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.units import show

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from oomdoctor.arithmetic import kv_cache, shares, vllm
+from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SequencesExceedState, WarmupOutOfMemory
@@ -17,25 +19,25 @@ from oomdoctor.families.vllm_figures import (
     Sleep,
     WeightsLoaded,
 )
-from oomdoctor.incident import engine_budget as budget
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, Framework
 from oomdoctor.patterns import late
-from oomdoctor.remedies import arithmetic, models
+from oomdoctor.remedies import models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.units import show
+from oomdoctor.versions import Version, version_of
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 LEAST_SHARE: Final = 0.1  # below it no engine starts
 STEP: Final = 0.05
-SPARE_ASSUMED: Final = f"{show(budget.CAPTURE_SLACK_BYTES)} to spare is a guess, for what is allocated next"
+SPARE_ASSUMED: Final = f"{show(vllm.CAPTURE_SLACK_BYTES)} to spare is a guess, for what is allocated next"
 _SGLANG_NAMES: Final = ("mem_fraction_static", "sglang_mem_fraction_static")
 
 
-def engine_version(crash: Crash) -> budget.Version | None:
-    return budget.version_of(crash.context.frameworks.get("vllm"))
+def engine_version(crash: Crash) -> Version | None:
+    return version_of(crash.context.frameworks.get("vllm"))
 
 
 def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
@@ -57,7 +59,7 @@ def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
         default = trainer.share
         return (default, (f"{default} is {trainer.share_source}: the log does not say",)) if default else None
     version = engine_version(crash)
-    default = budget.default_share(version)
+    default = vllm.default_share(version)
     if default is None:
         return None
     number = crash.context.frameworks["vllm"]
@@ -96,10 +98,10 @@ def token_bytes(crash: Crash) -> tuple[float, str] | None:
     """KV-cache bytes per token on one card, and where they come from."""
     for error in crash.every(ContextDoesNotFit):
         if error.needed_bytes and error.max_model_len:
-            return budget.token_bytes_of_need(error.needed_bytes, error.max_model_len), "needed / length"
+            return kv_cache.of_need(error.needed_bytes, error.max_model_len), "needed / length"
     for cache in crash.every(KvCacheSize):
         if cache.cpu_blocks:
-            return budget.token_bytes_of_cpu_blocks(cache.cpu_blocks), "4 GiB of swap space / CPU blocks"
+            return kv_cache.of_cpu_blocks(cache.cpu_blocks), "4 GiB of swap space / CPU blocks"
     model = models.known(crash.context.models)
     if model is not None:
         return model.kv_bytes_per_token(tensor_parallel(crash)), f"{model.name}'s layers and heads"
@@ -142,7 +144,7 @@ def lower(case: Case) -> Answer:
 
 
 def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer:
-    fits = budget.largest_share(free, total)
+    fits = shares.largest(free, total)
     weights = weights_bytes(crash)
     if fits < LEAST_SHARE:
         return Refusal(f"only {show(free)} of {show(total)} is free: no share fits, the card has to be freed first")
@@ -151,7 +153,7 @@ def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer
             f"the weights take {show(weights[0])}, and {fits:.2f} of the card (what is free) is {show(fits * total)}: "
             "the card has to be freed first"
         )
-    reckoning = budget.era(engine_version(crash), _engine_of(crash))
+    reckoning = vllm.era(engine_version(crash), _engine_of(crash))
     assumes: tuple[str, ...] = ()
     if reckoning is None or not reckoning.graphs_inside:
         assumes = ("before vLLM 0.20 CUDA graphs (0.1 to 3 GiB) come on top of the share: go lower if capturing fails",)
@@ -169,8 +171,8 @@ def _from_refusal(
 ) -> Answer:
     """What was refused must fit, and with a colocated trainer what it has yet to allocate as well."""
     free = min(oom.free_bytes or 0, tried)
-    slack = 0 if colocated(crash) else budget.CAPTURE_SLACK_BYTES
-    fits = budget.lowered_share(now, tried - free + slack, total)
+    slack = 0 if colocated(crash) else vllm.CAPTURE_SLACK_BYTES
+    fits = shares.lowered(now, tried - free + slack, total)
     spare = f" + {show(slack)} to spare" if slack else ""
     derivation = (
         f"{now:.2f} - ({show(tried)} asked for - {show(free)} free{spare}) / {show(total)} = {fits:.2f} at most"
@@ -179,7 +181,7 @@ def _from_refusal(
     states = _trainer_states(crash)
     if states is not None:
         amount, source = states
-        with_trainer = budget.lowered_share(fits, amount, total)
+        with_trainer = shares.lowered(fits, amount, total)
         if with_trainer >= LEAST_SHARE:
             derivation += f"; - {show(amount)} of model states still to come / {show(total)} = {with_trainer:.2f}"
             assumes += [source, "none of the trainer's states were on the card yet"]
@@ -234,10 +236,10 @@ def is_update(crash: Crash) -> bool:
 
 
 def _by_so_much(total: int, tried: int, free: int) -> Answer:
-    step = budget.ceil_share(max(tried - free + budget.CAPTURE_SLACK_BYTES, 0) / total)
+    step = shares.ceil(max(tried - free + vllm.CAPTURE_SLACK_BYTES, 0) / total)
     return Proposal(
         action=f"Lower the engine's share of the card by at least {step:.2f} (the log does not say what it is)",
-        derivation=f"({show(tried)} asked for - {show(free)} free + {show(budget.CAPTURE_SLACK_BYTES)} to spare) / "
+        derivation=f"({show(tried)} asked for - {show(free)} free + {show(vllm.CAPTURE_SLACK_BYTES)} to spare) / "
         f"{show(total)} = {step:.2f}",
         assumes=(SPARE_ASSUMED,),
     )
@@ -298,15 +300,15 @@ def raise_share(case: Case) -> Answer:
     now, assumed = known
     at_the_limit = (
         Refusal(f"it is {now:g} already: above that the driver, graphs and the sampler lack room beside the share")
-        if now >= budget.AT_THE_LIMIT
+        if now >= shares.AT_THE_LIMIT
         else None
     )
     if total is None or missing is None:
         return at_the_limit
     amount, why = missing
-    wanted = budget.raised_share(now, amount, total)
+    wanted = shares.raised(now, amount, total)
     free = free_at_start(crash)
-    most = min(budget.LARGEST_SHARE, budget.largest_share(free, total) if free else budget.LARGEST_SHARE)
+    most = min(shares.LARGEST, shares.largest(free, total) if free else shares.LARGEST)
     if wanted > most:
         return Refusal(
             f"{show(amount)} more would take {wanted:.2f} of the card, and at most {most:.2f} can be given: "
@@ -346,7 +348,7 @@ def _one_request(crash: Crash) -> tuple[int, str] | None:
     length = crash.setting("max_model_len", "max_seq_len")
     if per_token is None or length is None or not isinstance(length.value, int) or length.value <= 0:
         return None
-    need = budget.cache_need(per_token[0], length.value)
+    need = kv_cache.need(per_token[0], length.value)
     return need, f"{show(need)} for {length.value} tokens ({per_token[1]})"
 
 
@@ -358,7 +360,7 @@ def shorter_context(case: Case) -> Answer:
         if error.kv_tokens:
             return _context(error, error.kv_tokens, f"the cache holds {error.kv_tokens} tokens", ())
         if error.max_model_len and error.needed_bytes and error.kv_bytes is not None:
-            longest = budget.longest_context(
+            longest = vllm.longest_context(
                 error.max_model_len, error.needed_bytes, error.kv_bytes, error.estimated_tokens
             )
             if longest is None:
@@ -471,8 +473,8 @@ def split(case: Case) -> Answer:
     weights = weights_bytes(crash)
     if weights is not None:
         derivation += f": {show(weights[0])} of weights on a card become {show(weights[0] * now / then)}"
-        if total is not None and weights[0] * now > budget.LARGEST_SHARE * total * then:
-            needed = weights[0] * now / (budget.LARGEST_SHARE * total)
+        if total is not None and weights[0] * now > shares.LARGEST * total * then:
+            needed = weights[0] * now / (shares.LARGEST * total)
             then = 1 << math.ceil(math.log2(needed))
             derivation = f"{show(weights[0] * now)} of weights / {show(total)} a card, up to a power of two = {then}"
     stated = case.now is not None

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from oomdoctor.arithmetic import host as ram
+from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
 from oomdoctor.causes.host import Holder, node_memory, of_low_limit, total_bytes, used_bytes
 from oomdoctor.families.container import LimitKill, MemoryLimit
@@ -14,10 +16,9 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
-from oomdoctor.incident.engine_budget import SWAP_SPACE_BYTES
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
-from oomdoctor.remedies import arithmetic, engine, models
+from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.remedies.sizes import size_of_model
@@ -173,7 +174,7 @@ def _copies(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
     engines = crash.setting("vllm_num_engines", "vllm.num_engines")
     if model is None or engines is None or not isinstance(engines.value, int) or engines.value < 1:
         return None, ()
-    amount = arithmetic.sleep_copies(model.parameters, engines.value)
+    amount = ram.sleep_copies(model.parameters, engines.value)
     return (
         f"{engines.value} engines x 2 bytes x {model.billions} = {show(amount)} of copies while they sleep",
         (model.source, "sleep level 1, all engines on one node, before page-locked rounding"),
@@ -186,7 +187,7 @@ def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
         return None, ()
     nodes = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
     count = nodes.value if nodes is not None and isinstance(nodes.value, int) and nodes.value > 0 else 1
-    amount = arithmetic.adam_in_host(model.parameters, count)
+    amount = ram.adam(model.parameters, count)
     over = f" / {count} nodes" if count > 1 else ""
     total = total_bytes(crash)
     of = f" of the node's {show(total)}" if total else ""
@@ -221,9 +222,9 @@ def less_swap_space(case: Case) -> Answer:
         )
         return Proposal(action=_from_swap(now, case), suggested=0, derivation=derivation)
     layer = now * GIB / model.layers
-    taken = arithmetic.swap_space(now, model.layers, gpus or 1)
+    taken = ram.swap_space(now, model.layers, gpus or 1)
     derivation = (
-        f"{now:g} GiB / {model.layers} layers = {show(layer)} each, page-locked in {show(arithmetic.pinned(layer))}: "
+        f"{now:g} GiB / {model.layers} layers = {show(layer)} each, page-locked in {show(ram.pinned(layer))}: "
         f"x {model.layers} layers x {gpus or 1} GPUs = {show(taken)}{of}; 0 with 0"
     )
     assumes = [f"the engine serves a {model.name} ({model.layers} layers)", "page-locked buffers are powers of two"]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from oomdoctor.arithmetic import kv_cache
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
@@ -27,8 +28,7 @@ class Model:
 
     def kv_bytes_per_token(self, tensor_parallel: int = 1, bytes_each: int = 2) -> int:
         """A key and a value per layer and head. Upper bound where layers look at a window only."""
-        heads = max(1, self.kv_heads // tensor_parallel)
-        return 2 * self.layers * heads * self.head_dim * bytes_each
+        return kv_cache.of_model(self.layers, self.kv_heads, self.head_dim, tensor_parallel, bytes_each)
 
 
 _TABLE: Final = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.remedies import arithmetic, models
+from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.units import show
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
+from oomdoctor.arithmetic import host as ram
+from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.remedies import arithmetic, engine, models, premises
+from oomdoctor.remedies import engine, models, premises
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.sizes import size_of_model
@@ -139,7 +141,7 @@ def offload_optimizer(case: Case) -> Answer:
     model = size_of_model(case.crash)
     if model is None:
         return None
-    freed = arithmetic.ADAM_OFFLOAD_BYTES * model.parameters
+    freed = ram.ADAM_OFFLOAD_BYTES * model.parameters
     return Proposal(
         suggested=(True if case.row.is_switch else case.row.value) if case.row is not None else None,
         derivation=f"12 bytes x {model.billions} = {show(freed)} leave the cards for host RAM",

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from oomdoctor.incident.model import Context, Setting, Value
-from oomdoctor.remedies import arithmetic, models, settings
+from oomdoctor.remedies import models, settings
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.settings import DATES, Spelling, assumptions, current, frameworks, rows, spelling, typed
 from oomdoctor.report.vocabulary import POOLS
-from oomdoctor.units import GIB
 
 ROWS = [row for framework in frameworks() for row in rows(framework) if row.knob != DATES]
 
@@ -175,32 +174,7 @@ def test_text_from_the_log_is_quoted() -> None:
     assert row.snippet("fp8; rm -rf ~") == "--kv-cache-dtype 'fp8; rm -rf ~'"
 
 
-# arithmetic, against worked examples
-
-
-def test_swap_space_in_page_locked_powers_of_two() -> None:
-    assert arithmetic.swap_space(40, 28, 8) == 448 * GIB
-    assert arithmetic.swap_space(4, 28, 1) == 7 * GIB
-    assert arithmetic.pinned(GIB) == GIB
-    assert arithmetic.pinned(GIB + 1) == 2 * GIB
-
-
-def test_adam_in_host_memory() -> None:
-    assert arithmetic.adam_in_host(70_000_000_000) == 840_000_000_000
-    assert arithmetic.adam_in_host(70_000_000_000, nodes=4) == 210_000_000_000
-
-
-def test_model_states_by_stage() -> None:
-    parameters = 70_553_706_496
-    assert arithmetic.states_on_gpu(parameters, 32, 3) / 1e9 == pytest.approx(39.7, abs=0.05)
-    assert arithmetic.states_on_gpu(parameters, 32, 3, optimizer_offloaded=True) / 1e9 == pytest.approx(4.4, abs=0.05)
-    stages = [arithmetic.states_on_gpu(parameters, 8, stage) for stage in (0, 1, 2, 3)]
-    assert stages == sorted(stages, reverse=True)
-
-
-def test_logits_are_recognised_by_their_size() -> None:
-    assert arithmetic.tokens_of_logits(16384 * 152064 * 4, 152064) == (16384, 4)
-    assert arithmetic.tokens_of_logits(2 * 1024**2, 152064) is None
+# models
 
 
 @pytest.mark.parametrize(

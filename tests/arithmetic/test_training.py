@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from oomdoctor.arithmetic import host, training
+from oomdoctor.units import GIB
+
+
+def test_swap_space_in_page_locked_powers_of_two() -> None:
+    assert host.swap_space(40, 28, 8) == 448 * GIB
+    assert host.swap_space(4, 28, 1) == 7 * GIB
+    assert host.pinned(GIB) == GIB
+    assert host.pinned(GIB + 1) == 2 * GIB
+
+
+def test_adam_in_host_memory() -> None:
+    assert host.adam(70_000_000_000) == 840_000_000_000
+    assert host.adam(70_000_000_000, nodes=4) == 210_000_000_000
+
+
+def test_model_states_by_stage() -> None:
+    parameters = 70_553_706_496
+    assert training.states_on_gpu(parameters, 32, 3) / 1e9 == pytest.approx(39.7, abs=0.05)
+    assert training.states_on_gpu(parameters, 32, 3, optimizer_offloaded=True) / 1e9 == pytest.approx(4.4, abs=0.05)
+    stages = [training.states_on_gpu(parameters, 8, stage) for stage in (0, 1, 2, 3)]
+    assert stages == sorted(stages, reverse=True)
+
+
+def test_logits_are_recognised_by_their_size() -> None:
+    assert training.tokens_of_logits(16384 * 152064 * 4, 152064) == (16384, 4)
+    assert training.tokens_of_logits(2 * 1024**2, 152064) is None
