@@ -51,6 +51,11 @@ class Versions:
         since, before = max(self.since, other.since), min(self.before, other.before)
         return Versions(since, before, f"{self.text} {other.text}".strip())
 
+    def either(self, other: Versions) -> Versions:
+        """From the first of both to the last of both."""
+        since, before = min(self.since, other.since), max(self.before, other.before)
+        return ALL if (since, before) == (ALL.since, ALL.before) else Versions(since, before, _spelled(since, before))
+
 
 ALL: Final = Versions()
 
@@ -65,6 +70,11 @@ def versions(text: str) -> Versions:
         if sign in ("<", "<=", "=="):
             before = min(before, bound if sign == "<" else _after(bound))
     return Versions(since, before, text.strip())
+
+
+def _spelled(since: Version, before: Version) -> str:
+    bounds = ((">=", since, ALL.since), ("<", before, ALL.before))
+    return " ".join(f"{sign}{'.'.join(map(str, bound))}" for sign, bound, open_end in bounds if bound != open_end)
 
 
 def _after(version: Version) -> Version:

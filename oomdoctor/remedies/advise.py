@@ -61,7 +61,7 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     if not premises.holds(knob.id, cause, crash):
         return None
-    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash)
+    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
     wrong = _wrong_sign(knob, crash, row)
     if wrong is not None:
         return Rejected(knob.id, wrong)
@@ -88,6 +88,11 @@ def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     if told or cause.startswith("vllm") or crash.in_trace(r"\bvllm\b"):
         return spelling(knob.id, crash.context, "vllm")
     return None
+
+
+def _systems_own(knob: Knob, crash: Crash) -> Spelling | None:
+    """Linux's own spelling of what belongs to no framework."""
+    return None if crash.mentions(r"WinError|paging file|[A-Z]:\\\\") else spelling(knob.id, crash.context, "linux")
 
 
 def _spends(knob: Knob, row: Spelling | None) -> tuple[str, ...]:
@@ -134,7 +139,7 @@ def _plain(case: Case) -> Proposal | Refusal:
     if now is None and _same(default, value):
         return Refusal(f"{row.setting} is {default} already where nobody sets it")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return Proposal(suggested=value, derivation="a usual value to begin with, not computed")
+        return Proposal(suggested=value, derivation=f"{value} is a usual value to begin with, not computed")
     return Proposal(suggested=value)
 
 

@@ -128,6 +128,9 @@ def _with_engine(crash: Crash) -> list[Framework]:
 
 def lower(case: Case) -> Answer:
     crash = case.crash
+    fixed = _fixed_cache(crash)
+    if fixed is not None:
+        return fixed
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:
         return _from_free(crash, refused.free_bytes, refused.total_bytes, refused.utilization)
@@ -141,6 +144,14 @@ def lower(case: Case) -> Answer:
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _step_down(known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _fixed_cache(crash: Crash) -> Refusal | None:
+    """vLLM 0.10.2 and later: a cache whose size is stated in bytes does not hang on the share."""
+    stated = crash.setting("kv_cache_memory_bytes", "kv_cache_memory")
+    if stated is None or not stated.value:
+        return None
+    return Refusal(f"{stated.name} is set (line {stated.line}): the share means nothing beside it")
 
 
 def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer:
@@ -292,6 +303,9 @@ def _engine_of(crash: Crash) -> str | None:
 
 def raise_share(case: Case) -> Answer:
     crash = case.crash
+    fixed = _fixed_cache(crash)
+    if fixed is not None:
+        return fixed
     known = share(crash)
     total = card_total(crash)
     missing = _missing_cache(crash)

@@ -146,7 +146,6 @@ def test_a_guess_at_the_version_is_named() -> None:
     for asked, guessed in (
         (context("openrlhf"), True),
         (context("openrlhf==0.9.0"), False),
-        (context("openrlhf", vllm_num_engines=2), False),
     ):
         row = spelling("lower-engine-reservation", asked)
         assert row is not None

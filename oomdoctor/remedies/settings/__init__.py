@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -86,6 +86,11 @@ class Spelling:
     def is_switch(self) -> bool:
         """A flag that is there or is not."""
         return self.type == "switch"
+
+    @property
+    def is_code(self) -> bool:
+        """A line of a program, for which a launch line has no place."""
+        return "(" in self.write or self.write[0].isupper()
 
     @property
     def takes_value(self) -> bool:
@@ -186,13 +191,18 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def spelling(knob: str, context: Context, layer: str | None = None) -> Spelling | None:
-    """How the outermost framework of the log that owns the knob spells it."""
-    for framework in [layer] if layer else context.frameworks:
-        fitting = [row for row in of_knob(knob, framework) if _is_there(row, context)]
-        fitting = [row for row in fitting if row.versions.overlaps(known_versions(framework, context))]
-        if fitting:
-            return next((row for row in fitting if row.key in context.settings), fitting[0])
-    return None
+    """How the outermost framework of the log that owns the knob spells it; an option before a line of code."""
+    chosen = [
+        row for framework in ([layer] if layer else context.frameworks) if (row := _best(knob, framework, context))
+    ]
+    return next((row for row in chosen if not row.is_code), chosen[0] if chosen else None)
+
+
+def _best(knob: str, framework: str, context: Context) -> Spelling | None:
+    """The first row of a framework's file that fits the log; one that the log itself spells out before others."""
+    known = known_versions(framework, context)
+    fitting = [row for row in of_knob(knob, framework) if _is_there(row, context) and row.versions.overlaps(known)]
+    return next((row for row in fitting if row.key in context.settings), fitting[0] if fitting else None)
 
 
 def of_knob(knob: str, framework: str) -> Iterator[Spelling]:
@@ -202,8 +212,14 @@ def of_knob(knob: str, framework: str) -> Iterator[Spelling]:
 
 
 def _is_there(row: Spelling, context: Context) -> bool:
-    """Whether the frameworks are there that the row stands on."""
-    return all(need in context.frameworks for need in row.needs if "=" not in need)
+    """Whether the frameworks are there that the row stands on, and no setting speaks against it."""
+    for need in row.needs:
+        name, stated, _ = need.partition("=")
+        if not stated and name not in context.frameworks:
+            return False
+        if stated and context.setting(name) is not None and _stated(need, context) is None:
+            return False
+    return True
 
 
 def known_versions(framework: str, context: Context) -> Versions:
@@ -211,12 +227,21 @@ def known_versions(framework: str, context: Context) -> Versions:
     exact = Versions.exactly(context.frameworks.get(framework))
     if exact is not None:
         return exact
-    seen = {*context.settings, *context.processes}
     narrowed = ALL
-    for row in rows(framework):
-        if row.versions != ALL and (row.key in seen or (row.knob == DATES and row.write in seen)):
-            narrowed = narrowed.both(row.versions) or narrowed
+    for name, when in _dated(framework).items():
+        if name in context.settings or name in context.processes:
+            narrowed = narrowed.both(when) or narrowed
     return narrowed
+
+
+@cache
+def _dated(framework: str) -> Mapping[str, Versions]:
+    """The names that not every version of the framework knows, with all of those that do."""
+    when: dict[str, Versions] = {}
+    for row in rows(framework):
+        name = row.write if row.knob == DATES else row.key
+        when[name] = when[name].either(row.versions) if name in when else row.versions
+    return {name: versions for name, versions in when.items() if versions != ALL}
 
 
 def assumptions(row: Spelling, context: Context) -> tuple[str, ...]:
