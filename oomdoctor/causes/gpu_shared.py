@@ -132,7 +132,7 @@ def _without_figures(crash: Crash) -> Judgement | None:
     if crash.root.layer == "cumem":
         return Finding(
             weight=0.5,
-            why="The allocator with which an engine sleeps and wakes asked for memory, and somebody else held it by then.",
+            why="The allocator with which an engine sleeps and wakes asked for memory that somebody else held by then.",
             evidence=(crash.root,),
         )
     if crash.root.layer != "nvml" and innermost(crash, _FIRST_TOUCH):

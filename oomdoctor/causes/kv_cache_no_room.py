@@ -149,7 +149,7 @@ def _of_shared_weights(refused: NotEnoughFree, held: int) -> Finding:
     room = f", {show(refused.requested_bytes)}," if refused.requested_bytes is not None else ""
     return Finding(
         weight=0.85,
-        why=f"The weights that another process holds for the engine are {show(held)}; its share of {share}{room} is less.",
+        why=f"Another process holds {show(held)} of weights for the engine: more than its share of {share}{room}.",
         evidence=(refused,),
     )
 

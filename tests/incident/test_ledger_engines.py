@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from oomdoctor import diagnose
-from oomdoctor.incident.model import Ledger
-from oomdoctor.report.contract import Report
+from oomdoctor.report.contract import Ledger, Report
 from oomdoctor.units import GIB, MIB
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
