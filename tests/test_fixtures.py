@@ -1,7 +1,8 @@
 """Every fixture of every family gives exactly the events and lookalikes written beside it.
 
 `fixtures/<family>/<name>.log` is a log, `<name>.json` what it must give:
-"about" says what it is and what it was made from; "near_miss_of" counts, per kind of event, the messages in it
+"about" says what it is and what it was made from; "cause" is the first diagnosis, "not-oom" or "inconclusive";
+"near_miss_of" counts, per kind of event, the messages in it
 that look like that kind and are not. `pytest --update` writes what the log gives now; review the diff.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reports import diagnosed
 
 from oomdoctor.families import Event, anchors, families
 from oomdoctor.sources import gather
@@ -44,6 +46,13 @@ def events_of(log: Path) -> dict[str, Any]:
     return found
 
 
+def cause_of(log: Path) -> str:
+    report = diagnosed(log)
+    if report["verdict"] == "no-oom":
+        return "not-oom"
+    return str(report["diagnoses"][0]["cause"]) if report["diagnoses"] else "inconclusive"
+
+
 def _plain(value: Any) -> Any:
     return {name: getattr(value, name) for name in value.__slots__}
 
@@ -56,13 +65,14 @@ def expected_of(log: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
 def test_a_fixture_gives_what_stands_beside_it(log: Path, update: bool) -> None:
-    found = events_of(log)
+    found = {"cause": cause_of(log), **events_of(log)}
     beside = log.with_suffix(".json")
     if update:
-        kept = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {"about": ""}
-        beside.write_text(json.dumps({**kept, **found}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        kept = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
+        first = {"about": "", "cause": ""}
+        beside.write_text(json.dumps({**first, **kept, **found}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     expected = expected_of(log)
-    assert found == {"events": expected["events"], "lookalikes": expected["lookalikes"]}
+    assert found == {name: expected.get(name) for name in ("cause", "events", "lookalikes")}
     assert expected["about"], "say what the fixture is and what it was made from"
     kinds = Counter(event["kind"] for event in found["events"])
     assert not kinds.keys() & expected.get("near_miss_of", {}).keys()

@@ -14,6 +14,7 @@ from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.sglang import EngineStep, HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
+from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash, Setting
 from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, percent, show
@@ -86,6 +87,9 @@ def judge(crash: Crash) -> Judgement | None:
     cache = crash.first(HostCacheTooLarge)
     if cache is not None:
         return _refused_cache(cache)
+    store = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
+    if store is not None:
+        return _refused_store(store)
     if (held := _host_cache(crash.root)) is not None:
         return held
     if (kept := _kept_by_engines(crash)) is not None:
@@ -109,6 +113,16 @@ def judge(crash: Crash) -> Judgement | None:
     if switches:
         return _switched_on(crash, switches)
     return None
+
+
+def _refused_store(event: StoreTooLarge) -> Finding:
+    asked = f" of {show(event.requested_bytes)}" if event.requested_bytes else ""
+    return Finding(
+        weight=0.9,
+        why=f"The object store{asked} that Ray is to keep in host memory is larger than what is available of it.",
+        evidence=(event,),
+        knobs=("smaller-object-store", "more-host-memory"),
+    )
 
 
 def _refused(event: SwapSpaceTooLarge) -> Finding:

@@ -59,12 +59,25 @@ def judge(crash: Crash) -> Judgement | None:
 
 def _reckoned(short: Short) -> Finding | None:
     """Ollama adds up what the processor's part of the model needs before it starts."""
-    if short.pool != "host_ram" or short.needed_bytes is None or short.free_bytes is None:
+    if short.pool != "host_ram":
         return None
+    if short.needed_bytes is None or short.free_bytes is None:
+        return _not_allocated(short)
     return Finding(
         weight=0.94,
         why=f"The part of the model that stays in host memory needs {show(short.needed_bytes)}, and "
         f"{show(short.free_bytes)} are available.",
+        evidence=(short,),
+        knobs=_ENGINE_KNOBS,
+    )
+
+
+def _not_allocated(short: Short) -> Finding | None:
+    if short.what is None or not short.tried_bytes:
+        return None
+    return Finding(
+        weight=0.85,
+        why=f"The {short.what} of the part that stays in host memory, {show(short.tried_bytes)}, could not be allocated.",
         evidence=(short,),
         knobs=_ENGINE_KNOBS,
     )

@@ -19,8 +19,9 @@ def remedies(log: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("log", LOGS, ids=named)
-def test_every_cause_has_remedies(log: Path) -> None:
+def test_every_failure_has_a_cause_and_every_cause_has_remedies(log: Path) -> None:
     for incident in diagnosed(log)["incidents"]:
+        assert incident["diagnoses"] or incident["verdict"] != "oom"
         assert [one["cause"] for one in incident["diagnoses"] if not one["remedies"]] == []
 
 
