@@ -20,6 +20,7 @@ CHARACTERS: Final = 4000
 RECORD_ABOVE: Final = 30  # a pod's spec stands above its state in YAML and JSON, below it in `kubectl describe`
 RECORD_BELOW: Final = 30
 SACCT_ROWS: Final = 40
+TORQUE_LINES: Final = 40
 LIMIT_LINES: Final = 8  # a container's other resources stand in front of its memory
 
 
@@ -38,6 +39,7 @@ class LimitKill(Event):
     manager: str
     used_bytes: int | None = usage()
     peak_bytes: int | None = usage()
+    resident_bytes: int | None = usage()  # beside `used_bytes` where that is address space
     limit_bytes: int | None = threshold()
     requested_bytes: int | None = threshold()
     job: str | None = None  # Slurm's "123_4.batch", LSF's or PBS' number
@@ -103,6 +105,11 @@ _WAITS = late(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/
 _LSF = late(r"TERM_MEMLIMIT")
 _LSF_JOB = late(r"\bJob <?(\d{1,12})(?:>|: <)")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
+# Torque's mail, with the job's account below it
+_TORQUE = late(r"^\W{0,4}Job exceeded a memory resource limit \(")
+_TORQUE_JOB = late(r"\bPBS Job Id: {1,4}(\d{1,12})")
+_TORQUE_HOST = late(r"^\W{0,4}Exec host: {1,4}([\w.-]{1,120})/")
+_ACCOUNT = late(r"\b(?:resources_used|req_information|Resource_List)\.")
 _SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
 _CGROUP = late(r"[Cc]group mem(?:ory)? limit exceeded")
 _CLOUD = late(
@@ -333,6 +340,30 @@ def _pbs(page: Page, index: int) -> Event:
     return _over(page, line, "pbs", used, limit, virtual=virtual)
 
 
+def _torque(page: Page, index: int) -> Event:
+    """The mail does not say which limit it was; the account below it does."""
+    lines = page.after(index, TORQUE_LINES)
+    last = max((n for n, line in enumerate(lines) if _ACCOUNT.search(line.text)), default=0)
+    figures = _figures("\n".join(line.text for line in lines[: last + 1]))
+    virtual, resident, limit = (
+        _size(figures.get(name), BINARY) for name in ("pbs_virtual", "pbs_resident", "pbs_asked")
+    )
+    over = limit is not None and virtual is not None and virtual > limit >= (resident or 0)
+    above = [line.text for line in page.before(index, TORQUE_LINES)]
+    job = next((match[1] for text in above if (match := _TORQUE_JOB.search(text))), None)
+    return LimitKill(
+        at=place_of(page, lines[0], lines[last]),
+        time=lines[0].mark.time,
+        manager="pbs",
+        used_bytes=virtual if over else resident,
+        resident_bytes=resident if over else None,
+        limit_bytes=limit,
+        virtual=over or None,
+        job=job,
+        host=next((match[1] for text in above if (match := _TORQUE_HOST.search(text))), None),
+    )
+
+
 def _sge(page: Page, index: int) -> Event:
     line = page.lines[index]
     used, limit = _two(tuple(re.split(r" > limit:", _figures(line.text).get("sge", ("",))[0])), BINARY)
@@ -435,6 +466,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
     (_PBS, _pbs),
+    (_TORQUE, _torque),
     (_SGE, _sge),
     (_CONDOR, _condor),
     (_YARN, _yarn),
@@ -507,6 +539,7 @@ FAMILY = Family(
         "OUT_OF_ME",
         "OOM",
         "memory limit",
+        "memory resource limit",
         "low on resource: memory",
         "due to memory usage",
     ),
@@ -528,6 +561,7 @@ FAMILY = Family(
         "nodes are available",
         "TERM_MEMLIMIT",
         "PBS: job killed",
+        "a memory resource limit",
         "exceeds job",
         "all available RAM",
         "mem limit exceeded",
