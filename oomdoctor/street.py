@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from oomdoctor import families, scan, streams
-from oomdoctor.families.event import Read
+from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.incident import context, trajectory
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.context import ContextBuilder
+from oomdoctor.incident.model import Context, Crash
 from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.records import dataclass
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
 from oomdoctor.scan import Slice
 from oomdoctor.sources import Source, Trouble, gather
 from oomdoctor.streams import Page
 
+if TYPE_CHECKING:
+    from oomdoctor.incident.outside import Outside
+
 Progress = Callable[[int], None]  # called with the bytes read so far, of all logs
+Given = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]  # one file or several
+Add = Callable[[Context], Context]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the logs say: what a report is built of."""
+
+    crashes: tuple[Crash, ...]
+    lookalikes: tuple[Lookalike, ...]
+    context: Context
+    errors: tuple[Trouble, ...]
+    notes: tuple[str, ...]
+    stats: Stats
 
 
 def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[tuple[Page, Slice]]:
@@ -49,18 +69,62 @@ def read(sources: Sequence[Source]) -> Iterator[Read]:
         yield from (found for found in families.read(page) if piece.owns(found.at.line))
 
 
-def diagnose(*paths: str | os.PathLike[str], absolute: bool = False, progress: Progress | None = None) -> Report:
-    """The report on these logs: files, folders, or "-" for standard input. Several are one incident."""
+def diagnose(
+    *paths: str | os.PathLike[str],
+    absolute: bool = False,
+    progress: Progress | None = None,
+    launch: Given = (),
+    config: Given = (),
+    assume: Iterable[str] | Mapping[str, object] = (),
+) -> Report:
+    """The report on these logs: files, folders, or "-" for standard input. Several are one incident.
+
+    Launch scripts, configurations (YAML, JSON) and assumptions ("vllm=0.8.3") add what the logs do not print. A
+    ValueError says which of them cannot be read, and why.
+    """
     for path in paths:
         if not isinstance(path, str | os.PathLike):
             kind = type(path).__name__
             raise TypeError(f"a path is a str or an os.PathLike, not a {kind}; several are diagnose(*paths)")
+    told = beside(launch, config, assume)
     sources, troubles = gather([os.fspath(path) for path in paths], absolute=absolute)
-    return report_on(sources, troubles, progress)
+    return report_on(sources, troubles, progress, told)
 
 
-def report_on(sources: Sequence[Source], troubles: Sequence[Trouble], progress: Progress | None = None) -> Report:
+def beside(launch: Given = (), config: Given = (), assume: Iterable[str] | Mapping[str, object] = ()) -> Outside | None:
+    """What launch scripts, configurations and assumptions tell; None where there are none."""
+    launch, config = ([given] if isinstance(given, str | os.PathLike) else list(given) for given in (launch, config))
+    pairs = [f"{name}={value}" for name, value in assume.items()] if isinstance(assume, Mapping) else assume
+    assumed = [pairs] if isinstance(pairs, str) else list(pairs)
+    if not (launch or config or assumed):
+        return None
+    from oomdoctor.incident import outside  # noqa: PLC0415  (most reports need none of it)
+
+    return outside.read(launch, config, assumed)
+
+
+def report_on(
+    sources: Sequence[Source],
+    troubles: Sequence[Trouble],
+    progress: Progress | None = None,
+    told: Outside | None = None,
+) -> Report:
     """The report on logs that are found already, and on what was met while they were looked for."""
+    return report_of(facts_of(sources, troubles, progress, told))
+
+
+def report_of(facts: Facts) -> Report:
+    """The report on what the logs say."""
+    return build(facts.crashes, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats)
+
+
+def facts_of(
+    sources: Sequence[Source],
+    troubles: Sequence[Trouble],
+    progress: Progress | None = None,
+    told: Outside | None = None,
+) -> Facts:
+    """What the logs say, before any cause is asked."""
     gathered = Gathered()
     job = ContextBuilder()
     memory = TrajectoryBuilder()
@@ -72,14 +136,17 @@ def report_on(sources: Sequence[Source], troubles: Sequence[Trouble], progress: 
                 gathered.add(found, index)
         gathered.look_around(page)
     facts = replace(job.build(), memory=memory.figures())
-    found_crashes = crashes(gathered, facts, memory.build(), lambda file: replace(job.of(file), memory=facts.memory))
+    add, notes = _adder(facts, told, gathered)
+    found_crashes = crashes(
+        gathered, add(facts), memory.build(), lambda file: add(replace(job.of(file), memory=facts.memory))
+    )
     elsewhere = None if found_crashes else died_elsewhere(gathered.events.values())
-    return build(
-        found_crashes,
-        [*gathered.lookalikes.values(), *([elsewhere] if elsewhere else [])],
-        facts,
-        errors=[*troubles, *(trouble for source in sources for trouble in source.troubles)],
-        notes=[note for source in sources for note in source.notes],
+    return Facts(
+        crashes=found_crashes,
+        lookalikes=(*gathered.lookalikes.values(), *([elsewhere] if elsewhere else [])),
+        context=add(facts),
+        errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
+        notes=(*(note for source in sources for note in source.notes), *notes),
         stats=Stats(
             bytes=sum(source.size for source in sources),
             lines=None,
@@ -89,4 +156,28 @@ def report_on(sources: Sequence[Source], troubles: Sequence[Trouble], progress: 
     )
 
 
-__all__ = ["Progress", "Report", "Source", "Trouble", "diagnose", "gather", "pages", "read", "report_on"]
+def _adder(facts: Context, told: Outside | None, gathered: Gathered) -> tuple[Add, tuple[str, ...]]:
+    """What adds to a context what is known from outside the log, and what to say of it."""
+    if told is None:
+        return lambda context: context, ()
+    from oomdoctor.incident.outside import joined  # noqa: PLC0415
+
+    events = tuple(gathered.events.values())
+    return lambda context: joined(context, told, events)[0], joined(facts, told, events)[1]
+
+
+__all__ = [
+    "Facts",
+    "Progress",
+    "Report",
+    "Source",
+    "Trouble",
+    "beside",
+    "diagnose",
+    "facts_of",
+    "gather",
+    "pages",
+    "read",
+    "report_of",
+    "report_on",
+]

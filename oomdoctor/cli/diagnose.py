@@ -10,7 +10,9 @@ from oomdoctor.cli import out
 from oomdoctor.cli.quick import one_of
 
 if TYPE_CHECKING:  # the types of a report take a moment to build, which --help has no use for
+    from oomdoctor.incident.outside import Outside
     from oomdoctor.report.contract import Report
+    from oomdoctor.street import Facts
 
 FORMATS = ("text", "json", "jsonl")
 COLORS = ("auto", "always", "never")
@@ -31,7 +33,35 @@ Output = Annotated[
     typer.Option("-o", "--output", metavar="FILE", show_default=False, help="Write to this file, whole or not at all."),
 ]
 ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 where it would be 1 or 3.")]
+Launch = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--launch",
+        metavar="FILE",
+        show_default=False,
+        help="The script that started the job: read as text for what the log does not print.",
+    ),
+]
+Config = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="FILE", show_default=False, help="The job's configuration, YAML or JSON."),
+]
+Assume = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assume",
+        metavar="NAME=VALUE",
+        show_default=False,
+        help="A version or a setting that you know: vllm=0.8.3, zero_stage=3.",
+    ),
+]
 Absolute = Annotated[bool, typer.Option("--absolute-paths", help="Name files by their absolute paths.")]
+
+
+Color = Annotated[
+    str,
+    typer.Option(metavar="|".join(COLORS), callback=one_of(*COLORS), help="Colours in the text report."),
+]
 
 
 def diagnose(
@@ -44,10 +74,10 @@ def diagnose(
     exit_zero: ExitZero = False,
     absolute_paths: Absolute = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Everything, not only one screen.")] = False,
-    color: Annotated[
-        str,
-        typer.Option(metavar="|".join(COLORS), callback=one_of(*COLORS), help="Colours in the text report."),
-    ] = "auto",
+    color: Color = "auto",
+    launch: Launch = None,
+    config: Config = None,
+    assume: Assume = None,
 ) -> None:
     """Say what ran out, who held it, why, and what to change.
 
@@ -56,18 +86,29 @@ def diagnose(
       oomdoctor diagnose train.log
       oomdoctor diagnose driver.log raylet.out --format json -o report.json
       kubectl logs trainer-0 --previous | oomdoctor diagnose
+      oomdoctor diagnose train.log --launch run.sh --assume vllm=0.8.3
+
+    --launch, --config and --assume add what the log does not print; what it prints
+    wins. Each may be repeated.
 
     Exits with 0 (no memory failure), 1 (a memory failure), 3 (the log does not show which), 2 (nothing could be
     read) or 70 (an error of oomdoctor itself).
     """
-    report = read(paths, output, absolute=absolute_paths)
+    report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
     out.write(_rendered(report, form, output, verbose, color), output)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
 
 
-def read(paths: list[str] | None, output: str | None, *, absolute: bool) -> Report:
+def read(paths: list[str] | None, output: str | None, *, absolute: bool, told: Outside | None = None) -> Report:
     """The report on the inputs, which the output leaves alone; what could not be read is said on standard error."""
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
+
+    return street.report_of(facts(paths, output, absolute=absolute, told=told))
+
+
+def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: Outside | None) -> Facts:
+    """What the inputs say, as `read` reads them."""
+    from oomdoctor import street  # noqa: PLC0415
 
     out.check_folder(output)
     if not paths and out.stdin_is_terminal():
@@ -76,13 +117,25 @@ def read(paths: list[str] | None, output: str | None, *, absolute: bool) -> Repo
     out.check_spares(output, (source.path for source in sources))
     progress = out.progress()
     try:
-        report = street.report_on(sources, troubles, progress)
+        found = street.facts_of(sources, troubles, progress, told)
     finally:
         if progress is not None:
             progress.done()
-    for trouble in report.errors:
+    for trouble in found.errors:
         out.say(f"{trouble.file}: {trouble.why}")
-    return report
+    return found
+
+
+def beside(launch: list[str] | None, config: list[str] | None, assume: list[str] | None) -> Outside | None:
+    """What is handed over beside the logs; None where nothing is."""
+    if not (launch or config or assume):
+        return None
+    from oomdoctor.incident import outside  # noqa: PLC0415  (most runs need none of it)
+
+    try:
+        return outside.read(launch or (), config or (), assume or ())
+    except outside.OutsideError as error:
+        raise typer.BadParameter(str(error), param_hint=f"--{error.kind}") from error
 
 
 def exit_code(report: Report, *, exit_zero: bool) -> int:

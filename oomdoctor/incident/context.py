@@ -297,7 +297,7 @@ class _Told:
 
     def _set(self, file: str, stated: Stated) -> None:
         name = stated.name.strip("-+").replace("-", "_")
-        if not name or _secret(name, stated.value):
+        if not name or is_secret(name, stated.value):
             return
         self._take_setting(Setting(name, stated.value, file, stated.line.number, stated.written, stated.mentioned))
 
@@ -321,7 +321,8 @@ def _unit_of_free(total: float) -> str:
     return "mib" if total >= 2_000 else "gib"
 
 
-def _secret(name: str, value: Value) -> bool:
+def is_secret(name: str, value: Value) -> bool:
+    """Whether it may be a key or a token."""
     if not isinstance(value, str):
         return False
     leaf = name.rsplit(".", 1)[-1].lower()

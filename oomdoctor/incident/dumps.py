@@ -115,7 +115,7 @@ class Stated:
 def command(here: Here, *, continued: bool = False) -> Iterator[Stated]:
     """A shell line that starts a program."""
     for name, value in launch.read_line(here.text, continued=continued):
-        yield Stated(name, value, here.line, written=_written(name, here.text))
+        yield Stated(name, value, here.line, written=as_written(name, here.text))
 
 
 def continuation(here: Here) -> Iterator[Stated]:
@@ -123,7 +123,7 @@ def continuation(here: Here) -> Iterator[Stated]:
     yield from command(here, continued=True)
 
 
-def _written(name: str, text: str) -> str | None:
+def as_written(name: str, text: str) -> str | None:
     """argparse takes an option as it was declared alone, with dashes or with underscores."""
     options = (f"{prefix}{spelled}" for spelled in (name, name.replace("_", "-")) for prefix in ("--", "-"))
     for option in options:

@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One option of the job as the log states it."""
+    """One option of the job as the log states it, or what was handed over beside the log."""
 
     name: str  # as in the log without dashes: "vllm_gpu_memory_utilization", "actor_rollout_ref.rollout.n"
     value: Value
@@ -26,6 +26,12 @@ class Setting:
     line: int
     written: str | None = None  # as a launch line spells it, up to its value: "--block-size ", "trainer.nnodes="
     mentioned: bool = False  # no flag and no dump: the line only speaks of it
+    outside: str | None = None  # where it is from if not from the log: "run.sh line 12", "--assume"
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        return f"line {self.line}" if self.outside is None else f"{self.outside}, not the log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +47,27 @@ class Context:
     progress: Mapping[str, int] = field(default_factory=dict)  # the last that is printed: "step", or "done" and "total"
     files: frozenset[str] = frozenset()  # those of the job, where several jobs may be read; else none
     memory: tuple[Trajectory, ...] = ()  # figures that the job itself prints of its memory, however often
+    outside: Mapping[str, str] = field(default_factory=dict)  # versions and models not from the log → where from
+    heard: list[Setting] | None = None  # takes the settings from outside the log that are asked for
 
     def setting(self, *names: str) -> Setting | None:
         """The first of these settings that the log states, whatever stands before its last dot and however it is
-        spelled: `gpu_memory_utilization` finds `--gpu-memory-utilization` and `rollout.gpu_memory_utilization`."""
+        spelled: `gpu_memory_utilization` finds `--gpu-memory-utilization` and `rollout.gpu_memory_utilization`.
+        What stands outside the log counts where the log has none of them."""
+        found = None
         for name in names:
             wanted = name.replace("-", "_").lower()
             for known, setting in self.settings.items():
+                if found is not None and setting.outside is not None:
+                    continue
                 spelled = known.replace("-", "_").lower()
                 if spelled == wanted or spelled.endswith("." + wanted):
-                    return setting
-        return None
+                    if setting.outside is None:
+                        return setting
+                    found = setting
+        if found is not None and self.heard is not None:
+            self.heard.append(found)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
 def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfMemory | None) -> str | None:
     stated = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     if stated is not None and advice.advises.split(":")[0] in str(stated.value):
-        return f"it is set already: {stated.name} at line {stated.line}"
+        return f"it is set already: {stated.name} at {stated.place}"
     if "expandable" in advice.advises and engine.sleeps(crash):
         return "the engine's sleep mode needs memory pools, which expandable segments do not support"
     return no_fragmentation(refusal) if refusal is not None else None

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.families.ray_kill import NodeOutOfMemory
-from oomdoctor.incident.model import Crash, Value
+from oomdoctor.incident.model import Crash, Setting, Value
 from oomdoctor.incident.recognition import TRAINERS
-from oomdoctor.remedies import Rejected, Remedy, device, engine, host, premises, training
+from oomdoctor.remedies import Rejected, Remedy, device, engine, from_outside, host, premises, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, assumptions, current, excluded_by, missing, spelling
@@ -69,7 +69,9 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
         return None
     hindrance = excluded_by(row, crash.context) if row is not None else None
     if row is not None and hindrance is not None:
-        return Rejected(knob.id, f"{row.setting} and {hindrance.name} (line {hindrance.line}) do not go together")
+        return Rejected(knob.id, f"{row.setting} and {hindrance.name} ({hindrance.place}) do not go together")
+    heard: list[Setting] = []
+    crash = from_outside.listening(crash, heard)
     case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
     compute = _COMPUTE.get(knob.id)
     answer = compute(case) if compute is not None else None
@@ -79,7 +81,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
         return None
     if isinstance(answer, Refusal):
         return Rejected(knob.id, answer.why)
-    return _remedy(knob, case, answer)
+    return from_outside.marked(_remedy(knob, case, answer), case, heard)
 
 
 def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
@@ -133,7 +135,7 @@ def _plain(case: Case) -> Proposal | Refusal:
     if row is None:
         return Proposal()
     if now is not None and (now.value is True if row.is_switch else _same(now.value, row.value)):
-        return Refusal(f"{now.name} is {now.value} already (line {now.line})")
+        return Refusal(f"{now.name} is {now.value} already ({now.place})")
     value: Value = True if row.is_switch else row.value
     default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
     if now is None and _same(default, value):

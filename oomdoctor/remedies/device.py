@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.causes import framework_regression
+from oomdoctor.causes.framework_regression import Match
 from oomdoctor.causes.ray_unschedulable import asked_gpus, cluster
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
@@ -17,7 +19,7 @@ from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
-from oomdoctor.regressions import REGRESSIONS, Regression, version
+from oomdoctor.regressions import Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.sizes import size_of_model
@@ -53,7 +55,7 @@ def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
 
 def fix_placement(case: Case) -> Answer:
     masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
-    seen = f" (CUDA_VISIBLE_DEVICES is {masks.value} at line {masks.line})" if masks is not None else ""
+    seen = f" (CUDA_VISIBLE_DEVICES is {masks.value} at {masks.place})" if masks is not None else ""
     return Proposal(
         action=f"Give every rank its own card{seen}: set the device from LOCAL_RANK before the first CUDA call",
         snippet='torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))',
@@ -63,7 +65,7 @@ def fix_placement(case: Case) -> Answer:
 def allocator_config(case: Case) -> Answer:
     crash = case.crash
     if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
-        return Refusal(f"expandable_segments is set already (line {case.now.line})")
+        return Refusal(f"expandable_segments is set already ({case.now.place})")
     if engine.sleeps(crash):
         return Refusal("the engine's sleep mode needs memory pools, which expandable segments do not support")
     root = crash.root
@@ -96,7 +98,7 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
 
 def cap_preallocation(case: Case) -> Answer:
     if case.row is not None and case.now is not None and str(case.now.value).lower() == str(case.row.value):
-        return Refusal(f"{case.now.name} is {case.now.value} already (line {case.now.line})")
+        return Refusal(f"{case.now.name} is {case.now.value} already ({case.now.place})")
     return Proposal(suggested=case.row.value if case.row is not None else None)
 
 
@@ -104,7 +106,7 @@ def raise_cap(case: Case) -> Answer:
     root = case.crash.root
     if isinstance(root, DeviceOutOfMemory) and root.limit == "watermark":
         if case.now is not None and case.number() == 0:
-            return Refusal(f"{case.now.name} is 0.0 already (line {case.now.line})")
+            return Refusal(f"{case.now.name} is 0.0 already ({case.now.place})")
         return Proposal(
             action="Lift the limit on the Mac's unified memory; what then runs out is the system",
             setting="PYTORCH_MPS_HIGH_WATERMARK_RATIO",
@@ -144,22 +146,22 @@ def more_gpus(case: Case) -> Answer:
 
 
 def pin_version(case: Case) -> Answer:
-    known = _regression(case.crash)
-    if known is None:
+    found = framework_regression.matches(case.crash)
+    match = next((match for match in found if match.told != "other"), None)
+    if match is None:
         return _no_known_regression(case.crash)
+    known = match.known
     package = known.affected.package
-    now = case.crash.context.frameworks.get(package)
-    more = "; ".join(known.references[:2])
-    carriers = [f", or {c.package} {c.fixed} or later, which pins a sound one" for c in known.carriers if c.fixed]
+    bound = _bound(known)
     return Proposal(
-        action=f"Use {known.cure}{''.join(carriers)}: {known.what}",
+        action=f"{_upgrade(case.crash, match)}: {known.what}",
         setting=package,
-        current=now,
-        suggested=known.affected.fixed,
-        derivation=f"affected: {package} {_affected(known)} ({more})",
-        snippet=f"pip install '{known.cure}'" if re.fullmatch(r"[\w\-]+[=><]=[\d.]+(?:post\d+)?", known.cure) else None,
-        assumes=_printed(case.crash, known),
-        reference=_address(known.references[0]),
+        current=case.crash.context.frameworks.get(package),
+        suggested=bound,
+        derivation=_affected(match),
+        snippet=_requirement(match),
+        assumes=() if match.told != "nowhere" else (_assumed(known),),
+        reference=_address(known.seen[0]),
     )
 
 
@@ -173,43 +175,58 @@ def _no_known_regression(crash: Crash) -> Answer:
     )
 
 
+def _upgrade(crash: Crash, match: Match) -> str:
+    """What to install or set; a framework's own pin goes first."""
+    known = match.known
+    used = (carrier for carrier in known.carriers if carrier.releases.package in crash.context.frameworks)
+    carrier = match.carrier or next(used, None)
+    if carrier is None or not known.install:
+        return known.cures.capitalize() if known.cure else _sentence(known)
+    package = known.affected.package
+    framework = carrier.releases.package
+    if match.carrier is not None:
+        return (
+            f"Upgrade {framework} to {carrier.sound} or later, which pins {package} {carrier.pins} (its own pin is an "
+            f"affected one), or use {known.install} against it"
+        )
+    return f"Use {known.install}, or {framework} {carrier.sound} or later, which pins {package} {carrier.pins}"
+
+
+def _sentence(known: Regression) -> str:
+    return f"Use {known.install}" if known.install else f"Set {known.set}"
+
+
+def _requirement(match: Match) -> str | None:
+    """What to copy."""
+    known = match.known
+    if match.carrier is not None and known.install:
+        return f"pip install '{match.carrier.releases.package}>={match.carrier.sound}'"
+    return f"pip install '{known.install}'" if known.install else known.set
+
+
+def _bound(known: Regression) -> str | None:
+    """The version in the requirement."""
+    return re.split("[=><]=", known.install)[1] if known.install else None
+
+
+def _affected(match: Match) -> str:
+    """The range, what is printed, and where it was read."""
+    known = match.known
+    bound = _bound(known)
+    ends = f"; ended on {known.dated.replace(' ', ' by ')}, in which release is not known" if known.dated else ""
+    whose = {"printed": f"; {match.version} is printed", "pinned": f"; {match.version} pins one"}.get(match.told, "")
+    sound = f", {bound} is not" if bound else ""
+    return f"affected: {known.affected}{sound}{whose}{ends} ({'; '.join(known.seen[:2])})"
+
+
+def _assumed(known: Regression) -> str:
+    package = known.affected.package
+    return f"{package} is an affected release: it is not printed, `pip show {package}` says it"
+
+
 def _address(reference: str) -> str | None:
     match = _REFERENCE.fullmatch(reference)
     return f"https://github.com/{match[1]}/issues/{match[2]}" if match else None
-
-
-def _affected(known: Regression) -> str:
-    since = f"from {known.affected.first}" if known.affected.first else "all"
-    return f"{since} before {known.affected.fixed}" if known.affected.fixed else since
-
-
-def _printed(crash: Crash, known: Regression) -> tuple[str, ...]:
-    package = known.affected.package
-    return () if crash.context.frameworks.get(package) else (f"{package} is an affected version: it is not printed",)
-
-
-def _regression(crash: Crash) -> Regression | None:
-    """The known case that fits the pool, and the version where it is printed."""
-    fitting = [known for known in REGRESSIONS if crash.pool in known.pools and _possible(crash, known)]
-    return max(fitting, key=lambda known: len(_tells(crash, known)), default=None)
-
-
-def _possible(crash: Crash, known: Regression) -> bool:
-    found = version(crash.context.frameworks.get(known.affected.package))
-    if found is not None:
-        return known.affected.holds(found)
-    if known.stages and crash.stage not in known.stages:
-        return False
-    return bool(_tells(crash, known)) or any(c.package in crash.context.frameworks for c in known.carriers)
-
-
-def _tells(crash: Crash, known: Regression) -> list[str]:
-    signs = [name for names in known.settings for name in names if (s := crash.setting(name)) and s.value]
-    if known.tell_tale and crash.mentions(known.tell_tale):
-        signs.append(known.tell_tale)
-    if known.trace and crash.in_trace(known.trace):
-        signs.append(known.trace)
-    return signs
 
 
 # clusters
@@ -327,7 +344,7 @@ def collect(case: Case) -> Answer:
 def fix_environment(case: Case) -> Answer:
     masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
     if case.crash.pool == "scheduling":
-        seen = f" (it is {masks.value} at line {masks.line})" if masks is not None else ""
+        seen = f" (it is {masks.value} at {masks.place})" if masks is not None else ""
         return Proposal(
             action=f"Let CUDA_VISIBLE_DEVICES{seen}, Ray's --num-gpus and the cards of the node agree",
             snippet='echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status',

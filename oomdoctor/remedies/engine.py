@@ -151,7 +151,7 @@ def _fixed_cache(crash: Crash) -> Refusal | None:
     stated = crash.setting("kv_cache_memory_bytes", "kv_cache_memory")
     if stated is None or not stated.value:
         return None
-    return Refusal(f"{stated.name} is set (line {stated.line}): the share means nothing beside it")
+    return Refusal(f"{stated.name} is set ({stated.place}): the share means nothing beside it")
 
 
 def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer:
@@ -414,7 +414,7 @@ def half(case: Case) -> Answer:
     if now is None or case.now is None:
         return None
     if now <= 1:
-        return Refusal(f"{case.now.name} is {now:g} already (line {case.now.line})")
+        return Refusal(f"{case.now.name} is {now:g} already ({case.now.place})")
     then = int(now) // 2
     own = case.own_name()
     return Proposal(
@@ -449,7 +449,7 @@ def fewer_sequences(case: Case) -> Answer:
 
 def quantize_cache(case: Case) -> Answer:
     if case.now is not None and str(case.now.value).startswith(("fp8", "int8", "q8", "q4")):
-        return Refusal(f"the KV cache is {case.now.value} already (line {case.now.line})")
+        return Refusal(f"the KV cache is {case.now.value} already ({case.now.place})")
     error = case.crash.first(ContextDoesNotFit)
     row = case.row
     if error is None or row is None or not error.needed_bytes:
@@ -509,7 +509,7 @@ def keep_cache(case: Case) -> Answer:
             "free_cache_engine is sleep mode in this verl: off, the engine keeps its memory on the card for good"
         )
     if case.now is not None and case.now.value is False:
-        return Refusal(f"{case.now.name} is False already (line {case.now.line})")
+        return Refusal(f"{case.now.name} is False already ({case.now.place})")
     return Proposal(
         action="Keep the engine's caches between rollouts (free_cache_engine=False), as this fork's maintainers advise",
         suggested=False,

@@ -204,7 +204,7 @@ def split_sequences(case: Case) -> Answer:
 
 
 def _line(case: Case) -> str:
-    return f" (line {case.now.line})" if case.now is not None else ""
+    return f" ({case.now.place})" if case.now is not None else ""
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {

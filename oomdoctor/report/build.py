@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from oomdoctor import __version__
 from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
@@ -30,6 +31,9 @@ from oomdoctor.report.contract import (
     Verdict,
 )
 from oomdoctor.sources import Trouble
+
+
+NOT_FROM_IT: Final = ", not from the log"
 
 
 def build(
@@ -71,7 +75,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     next_evidence: list[str] = []
     for cause, judgement in judge(crash):
         if isinstance(judgement, Finding):
-            findings.append((cause, judgement))
+            findings.append((cause, _marked(judgement, crash.context)))
             next_evidence.extend(judgement.next_evidence)
         elif isinstance(judgement, RuledOut):
             ruled_out.append(CauseRuledOut(cause.id, judgement.why))
@@ -103,6 +107,18 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         timeline=tuple(Moment(ids[id(e)], e.role, e.time) for e in crash.events if e.role not in ("context", "advice")),
         trajectory=_trajectory(crash.trajectory),
     )
+
+
+def _marked(finding: Finding, context: Context) -> Finding:
+    """The finding with the settings and versions that it speaks of and that the log does not print."""
+    named = [
+        f"{name} ({source.removesuffix(NOT_FROM_IT)})"
+        for name, source in _outside(context).items()
+        if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]\w)", finding.why)
+    ]
+    if not named:
+        return finding
+    return replace(finding, why=f"{finding.why} Not from the log: {', '.join(named)}.")
 
 
 def _proven(crash: Crash, findings: list[tuple[Cause, Finding]]) -> bool:
@@ -198,6 +214,12 @@ def _record(event: Event, ids: dict[int, str]) -> EventRecord:
     )  # fmt: skip
 
 
+def _outside(context: Context) -> dict[str, str]:
+    """What the log does not print, and where it is from."""
+    settings = {name: setting.outside for name, setting in context.settings.items() if setting.outside}
+    return {name: f"from {source}{NOT_FROM_IT}" for name, source in {**context.outside, **settings}.items()}
+
+
 def _context(context: Context) -> dict[str, Any]:
     return {
         "frameworks": dict(sorted(context.frameworks.items())),
@@ -208,4 +230,5 @@ def _context(context: Context) -> dict[str, Any]:
         "progress": dict(context.progress),
         "processes": {name: list(pids) for name, pids in context.processes.items()},
         "memory": [_trajectory(figure) for figure in context.memory],
+        **({"outside": outside} if (outside := _outside(context)) else {}),
     }

@@ -405,12 +405,19 @@ def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[Rendera
 
 def _context(report: Report) -> Iterator[RenderableType]:
     frameworks = report.context.get("frameworks") or {}
-    names = [f"{name} {version}" if version else name for name, version in frameworks.items()]
+    outside = report.context.get("outside") or {}
+    from_outside = {name: f" ({source})" for name, source in outside.items()}
+    names = [
+        f"{name} {version}{from_outside.get(name, '')}" if version else f"{name}{from_outside.get(name, '')}"
+        for name, version in frameworks.items()
+    ]
+    settings = (report.context.get("settings") or {}).items()
+    models = report.context.get("models") or []
     yield Text()
     for title, found in (
         ("Software", names),
-        ("Models", report.context.get("models") or []),
-        ("Settings", [f"{name}={value}" for name, value in (report.context.get("settings") or {}).items()]),
+        ("Models", [f"{name}{from_outside.get(name, '')}" for name in models]),
+        ("Settings", [f"{name}={value}{from_outside.get(name, '')}" for name, value in settings]),
     ):
         if found:
             yield _line((f"{title}: ", "bold"), ", ".join(map(str, found)))

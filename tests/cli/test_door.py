@@ -364,7 +364,7 @@ def test_an_error_of_our_own_is_one_line_without_the_log(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a secret out of the log")
 
-    monkeypatch.setattr("oomdoctor.street.report_on", broken)
+    monkeypatch.setattr("oomdoctor.street.facts_of", broken)
     monkeypatch.setattr(sys, "argv", ["oomdoctor", "diagnose", str(logs / "oom.log")])
     monkeypatch.delenv("OOMDOCTOR_DEBUG", raising=False)
     kept = signal.getsignal(signal.SIGPIPE)

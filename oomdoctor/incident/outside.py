@@ -1,0 +1,284 @@
+"""What is known of the job from outside its log: launch scripts, configurations, and what somebody says they know.
+
+It adds what the log does not print. What the log prints wins, and where the two contradict each other that is said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal
+
+from oomdoctor.families.event import Event
+from oomdoctor.incident import plain_yaml, recognition, script
+from oomdoctor.incident.context import is_secret
+from oomdoctor.incident.literals import entries, typed
+from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+from oomdoctor.text import disarm
+from oomdoctor.versions import version_of
+
+Kind = Literal["config", "launch", "assume"]
+
+LARGEST_FILE: Final = 4 * 1024 * 1024
+MOST_NOTES: Final = 6
+ASSUMED: Final = "--assume"
+_NAME: Final = late(r"-{0,2}([A-Za-z_][\w.\-]{0,150})")
+_FORMS: Final = "write --assume vllm=0.8.3 for a version, or --assume zero_stage=3 for a setting"
+# Printed by an engine's own messages under names of ours: event's field → the settings that it is.
+_PRINTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "utilization": ("gpu_memory_utilization", "vllm_gpu_memory_utilization"),
+    "max_model_len": ("max_model_len", "max_seq_len"),
+    "max_num_seqs": ("max_num_seqs",),
+}
+
+
+class OutsideError(ValueError):
+    """A script, configuration or assumption that cannot be read: which, where, and what to do."""
+
+    def __init__(self, kind: Kind, why: str) -> None:
+        super().__init__(why)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What stands outside the log, the strongest last: configurations, launch scripts, assumptions."""
+
+    settings: tuple[Setting, ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+    frameworks: tuple[tuple[str, str], ...] = ()  # what is launched, and the script that does it
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.settings or self.versions or self.frameworks or self.notes)
+
+
+NOTHING: Final = Outside()
+FilePath = str | os.PathLike[str]
+
+
+def read(launch: Sequence[FilePath] = (), config: Sequence[FilePath] = (), assume: Sequence[str] = ()) -> Outside:
+    """The settings and versions of these files and of assumptions like "vllm=0.8.3"."""
+    notes: list[str] = []
+    frameworks: dict[str, str] = {}
+    configured = _agreed([one for path in config for one in _configured(os.fspath(path))], notes)
+    launched: list[Setting] = []
+    for path in launch:
+        text, name = _text("launch", os.fspath(path))
+        launched += _launched(text, name)
+        for framework in recognition.layers(_started(text)):
+            frameworks.setdefault(framework, name)
+    settings, versions = _assumed(assume)
+    found = [*configured, *_agreed(launched, notes), *settings]
+    if (launch or config) and not (found or frameworks or notes):
+        notes.append(f"nothing that says how the job was set stands in {', '.join(map(_named, (*launch, *config)))}")
+    return Outside(tuple(found), tuple(versions), tuple(frameworks.items()), tuple(notes))
+
+
+def _named(path: FilePath) -> str:
+    return Path(path).name
+
+
+def _text(kind: Kind, path: str) -> tuple[str, str]:
+    """The file's text, safe to print, and the name to call it by."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no path"
+        raise OutsideError(kind, f"{path}: {why}; name a file that can be read") from error
+    if len(data) > LARGEST_FILE:
+        raise OutsideError(kind, f"{path}: larger than {LARGEST_FILE >> 20} MiB; name the script, not the log")
+    if b"\0" in data:
+        raise OutsideError(kind, f"{path}: no text (it holds NUL bytes)")
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    return "\n".join(disarm(line) for line in text.split("\n")), disarm(Path(path).name)
+
+
+# reading
+
+
+def _launched(text: str, name: str) -> Iterator[Setting]:
+    for flag in script.flags(text):
+        yield from _setting(flag.name, flag.value, name, flag.line, flag.written)
+
+
+def _started(text: str) -> set[str]:
+    """The frameworks that the script starts."""
+    lines = "\n".join(script.commands(text))
+    return {each.name for each in recognition.FRAMEWORKS if any(words in lines for words in each.launches)}
+
+
+def _configured(path: str) -> Iterator[Setting]:
+    text, name = _text("config", path)
+    if path.lower().endswith(".json") or text.lstrip().startswith(("{", "[")):
+        yield from _json(text, path, name)
+        return
+    if path.lower().endswith(".toml"):
+        raise OutsideError("config", f"{path}: TOML is not read; hand over YAML or JSON, or --assume NAME=VALUE")
+    try:
+        for stated in plain_yaml.read(text):
+            yield from _setting(stated.name, stated.value, name, stated.line)
+    except plain_yaml.UnreadableYamlError as error:
+        raise OutsideError("config", f"{path} {error}; write it out, or use --assume") from error
+
+
+def _json(text: str, path: str, name: str) -> Iterator[Setting]:
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        where = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        raise OutsideError(
+            "config", f"{path}{where}: no JSON ({what}); mend it, or pass --assume NAME=VALUE"
+        ) from error
+    if not isinstance(body, dict):
+        raise OutsideError("config", f"{path}: a JSON object with names is wanted, not a {type(body).__name__}")
+    for entry in entries(text):
+        yield from _setting(entry.name, entry.value, name, text.count("\n", 0, entry.offset) + 1)
+
+
+def _assumed(assume: Sequence[str]) -> tuple[list[Setting], list[tuple[str, str]]]:
+    settings: dict[str, Setting] = {}
+    versions: dict[str, str] = {}
+    for one in assume:
+        name, sign, value = (part.strip() for part in disarm(one).partition("="))
+        match = _NAME.fullmatch(name)
+        if not sign or not value or match is None:
+            raise OutsideError("assume", f"{one!r} is no NAME=VALUE; {_FORMS}")
+        package = match[1].lower().replace("_", "-")
+        if package in recognition.NAMED or package in recognition.PACKAGES:
+            if version_of(value) is None:
+                raise OutsideError("assume", f"{value!r} is no version of {package}; {_FORMS}")
+            versions[package] = value.lstrip("v")
+        else:
+            settings.update((one.name, one) for one in _setting(match[1], typed(value), ASSUMED, 0))
+    return list(settings.values()), list(versions.items())
+
+
+def _setting(name: str, value: Value, file: str, line: int, written: str | None = None) -> Iterator[Setting]:
+    name = name.strip("-+").replace("-", "_")
+    if not name or is_secret(name, value) or (isinstance(value, str) and re.search(r"[$`]", value)):
+        return
+    outside = file if file == ASSUMED else f"{file} line {line}"
+    yield Setting(name, value, file, line, written, outside=outside)
+
+
+def _agreed(settings: Sequence[Setting], notes: list[str]) -> list[Setting]:
+    """Those that are stated once, or always the same: which of two values the job ran with is not known."""
+    found: dict[str, Setting] = {}
+    unclear: dict[str, None] = {}
+    for setting in settings:
+        first = found.setdefault(setting.name, setting)
+        if not _same(first.value, setting.value):
+            if setting.name not in unclear:
+                notes.append(
+                    f"{setting.name} is {first.value} ({first.outside}) and {setting.value} ({setting.outside}): "
+                    "neither is used; --assume says which"
+                )
+            unclear[setting.name] = None
+    return [setting for name, setting in found.items() if name not in unclear]
+
+
+# joining
+
+
+def joined(context: Context, outside: Outside, events: Iterable[Event] = ()) -> tuple[Context, tuple[str, ...]]:
+    """The context with what the log does not say, and where the log says otherwise."""
+    if outside.is_empty:
+        return context, ()
+    notes = list(outside.notes)
+    settings = dict(context.settings)
+    printed = {**_printed_by(events), **context.settings}
+    for setting in _strongest(outside.settings, notes):
+        own = _of_the_log(setting, printed)
+        if own is None:
+            settings[setting.name] = setting
+        elif not _same(own.value, setting.value):
+            notes.append(
+                f"{setting.name} is {own.value} in the log ({own.file}:{own.line}) and {setting.value} in "
+                f"{setting.outside}: the log counts"
+            )
+    frameworks, sources = _frameworks(context, outside, notes)
+    models = context.models
+    if not models:
+        named = [s for s in settings.values() if s.outside and _names_a_model(s)]
+        models = tuple(dict.fromkeys(str(s.value).rstrip("/") for s in named))
+        sources.update((str(s.value).rstrip("/"), s.outside or "") for s in named)
+    told = replace(context, settings=settings, frameworks=frameworks, models=models, outside=sources)
+    more = f"and {len(notes) - MOST_NOTES} more such contradictions"
+    return told, tuple(notes if len(notes) <= MOST_NOTES + 1 else [*notes[:MOST_NOTES], more])
+
+
+def _strongest(settings: Iterable[Setting], notes: list[str]) -> Iterator[Setting]:
+    """Of a configuration, a launch line and an assumption the last counts."""
+    found: dict[str, Setting] = {}
+    for setting in settings:
+        weaker = found.get(setting.name)
+        if weaker is not None and not _same(weaker.value, setting.value):
+            notes.append(
+                f"{setting.name} is {weaker.value} in {weaker.outside} and {setting.value} in {setting.outside}: "
+                "the latter counts"
+            )
+        found[setting.name] = setting
+    yield from found.values()
+
+
+def _names_a_model(setting: Setting) -> bool:
+    return isinstance(setting.value, str) and recognition.names_a_model(setting.name, setting.value)
+
+
+def _printed_by(events: Iterable[Event]) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for event in events:
+        for field, names in _PRINTED.items():
+            value = getattr(event, field, None)
+            if value is not None:
+                found.update((name, Setting(name, value, event.at.file, event.at.line)) for name in names)
+    return found
+
+
+def _of_the_log(setting: Setting, printed: Mapping[str, Setting]) -> Setting | None:
+    """The log's setting of the same name, with or without what stands before its dots."""
+    name = setting.name.lower()
+    for known, own in printed.items():
+        spelled = known.replace("-", "_").lower()
+        if spelled == name or spelled.endswith("." + name) or name.endswith("." + spelled):
+            return own
+    return None
+
+
+def _frameworks(
+    context: Context, outside: Outside, notes: list[str]
+) -> tuple[Mapping[str, str | None], dict[str, str]]:
+    versions = dict(context.frameworks)
+    sources: dict[str, str] = {}
+    mine = recognition.OUTER & versions.keys()
+    for name, file in outside.frameworks:
+        if name in versions:
+            continue
+        if mine and name in recognition.OUTER:
+            notes.append(f"{file} starts {name}, and the log is of {', '.join(sorted(mine))}: is it the right script?")
+            continue
+        versions[name] = None
+        sources[name] = file
+    for name, version in outside.versions:
+        own = versions.get(name)
+        if own is None:
+            versions[name] = version
+            sources[name] = ASSUMED
+        elif version_of(own) != version_of(version):
+            notes.append(f"{name} is {own} in the log and {version} in {ASSUMED}: the log counts")
+    layers = recognition.layers(versions.keys() & recognition.NAMED.keys()) if sources else []
+    return {name: versions.get(name) for name in [*layers, *versions]}, sources
+
+
+def _same(one: Value, other: Value) -> bool:
+    return one == other or str(one).lower() == str(other).lower()

@@ -1,0 +1,42 @@
+"""What a remedy rests on that the log does not print: it says so under what it assumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from oomdoctor.incident.model import Context, Crash, Setting
+from oomdoctor.remedies import Remedy, engine, models
+from oomdoctor.remedies.proposal import Case
+
+_OF_THE_ENGINE: Final = ("vllm", "sglang")
+
+
+def listening(crash: Crash, heard: list[Setting]) -> Crash:
+    """The crash, noting which settings from outside the log it is asked for."""
+    if not any(setting.outside for setting in crash.context.settings.values()):
+        return crash
+    return replace(crash, context=replace(crash.context, heard=heard))
+
+
+def marked(remedy: Remedy, case: Case, heard: list[Setting]) -> Remedy:
+    """The remedy with what it takes from outside the log among its assumptions."""
+    context = case.crash.context
+    settings = [*([case.now] if case.now is not None and case.now.outside else []), *heard]
+    said = [f"{one.name}={one.value} is from {one.outside}, not from the log" for one in settings]
+    said += [f"{what} is from {source}, not from the log" for what, source in _sources(remedy, case, context)]
+    return replace(remedy, assumes=tuple(dict.fromkeys([*remedy.assumes, *said]))) if said else remedy
+
+
+def _sources(remedy: Remedy, case: Case, context: Context) -> Iterator[tuple[str, str]]:
+    """The versions, frameworks and models that it rests on."""
+    words = " ".join((remedy.action, remedy.derivation or "", *remedy.assumes))
+    for name, source in context.outside.items():
+        version = context.frameworks.get(name)
+        spelled = case.row is not None and case.row.framework == name
+        computed = name in _OF_THE_ENGINE and remedy.knob in engine.FUNCTIONS
+        if spelled or computed or remedy.setting == name:
+            yield f"{name} {version}" if version else name, source
+        elif (model := models.known([name])) is not None and model.name in words:
+            yield f"the model {name}", source

@@ -1,0 +1,74 @@
+"""--launch, --config and --assume, as people type them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from oomdoctor.cli.app import app
+
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of 23.60 GiB\n"
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "train.log"
+    path.write_text(OOM)
+    return path
+
+
+def told(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["diagnose", *map(str, arguments)])
+
+
+def test_each_may_be_repeated(log: Path, tmp_path: Path) -> None:
+    for name, text in (("a.sh", "python t.py --zero_stage 3\n"), ("b.sh", "export VLLM_USE_V1=1\n"),
+                       ("a.yaml", "actor:\n  micro_batch_size: 4\n"), ("b.json", '{"bf16": {"enabled": true}}')):  # fmt: skip
+        (tmp_path / name).write_text(text)
+    done = told(
+        log, "-f", "json", "--launch", tmp_path / "a.sh", "--launch", tmp_path / "b.sh", "--config",
+        tmp_path / "a.yaml", "--config", tmp_path / "b.json", "--assume", "vllm=0.8.3", "--assume", "num_workers=4",
+    )  # fmt: skip
+    assert done.exit_code == 1, done.output
+    context = json.loads(done.output)["context"]
+    assert context["settings"] == {
+        "actor.micro_batch_size": 4,
+        "bf16.enabled": True,
+        "zero_stage": 3,
+        "VLLM_USE_V1": 1,
+        "num_workers": 4,
+    }
+    assert context["frameworks"]["vllm"] == "0.8.3"
+    assert set(context["outside"]) == {*context["settings"], "vllm"}
+
+
+def test_the_text_says_what_is_not_from_the_log(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("python t.py --micro_train_batch_size 8\n")
+    done = told(log, "-v", "--launch", tmp_path / "run.sh")
+    assert "Assumes: micro_train_batch_size=8 is from run.sh line 1, not from the log" in done.output
+    assert "micro_train_batch_size=8 (from run.sh line 1, not from the log)" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--launch", "gone.sh"), ("--launch", "gone.sh: No such file or directory; name a file that can be read")),
+        (("--config", "."), ("--config", "Is a directory")),
+        (("--config", "bad.yaml"), ("--config", "bad.yaml line 1: an alias", "use --assume")),
+        (("--assume", "vllm"), ("--assume", "'vllm' is no NAME=VALUE", "--assume vllm=0.8.3 for a version")),
+        (("--assume", "vllm=latest"), ("'latest' is no version of vllm",)),
+    ],
+)
+def test_a_slip_is_explained_with_what_to_do(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.yaml").write_text("a: *b\n")
+    done = told(log, *arguments)
+    assert done.exit_code == 2
+    assert all(word in " ".join(done.output.split()) for word in words), done.output
