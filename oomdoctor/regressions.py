@@ -1,154 +1,131 @@
-"""Versions that need more memory than others: what shows it, which are affected, which are not."""
+"""Releases that need more memory than others: what shows it, which they are, and what to install instead.
+
+They stand in regressions.txt, which says how at its head.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Final
 
-from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
+from oomdoctor.versions import Version, Versions, versions
 
-_NUMBERS = late(r"\d{1,9}(?:\.\d{1,9}){0,4}")
-Version = tuple[int, ...]
-
-
-def version(text: str | None) -> Version | None:
-    """The numbers of a version: "0.16.4+cu124" is (0, 16, 4)."""
-    match = _NUMBERS.search(text or "")
-    return tuple(int(part) for part in match[0].split(".")) if match else None
+TABLE: Final = Path(__file__).with_name("regressions.txt")
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Versions of one package from the first affected one up to, and without, the first that is not."""
+class Releases:
+    """Some releases of a package."""
 
     package: str
-    first: str | None  # None: every version before the fixed one
-    fixed: str | None  # None: no release is known to be free of it
+    versions: Versions
 
-    def holds(self, found: Version) -> bool:
-        first, fixed = version(self.first), version(self.fixed)
-        return (first is None or found >= first) and (fixed is None or found < fixed)
+    def __str__(self) -> str:
+        return f"{self.package} {self.versions}"
+
+    def holds(self, found: Version | None) -> bool:
+        return found is not None and self.versions.holds(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """A framework that pins an affected release."""
+
+    releases: Releases
+    sound: str  # its release that pins another one
+    pins: str  # which that is
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    weight: float
+    kind: str
+    words: tuple[str, ...]
+    needed: bool  # nothing fits without it
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """One known case. A symptom is all of what is stated here together; empty means that it does not matter."""
+    """One known case."""
 
     id: str
     what: str  # for a person
-    affected: Range
-    carriers: tuple[Range, ...] = ()  # frameworks that pin an affected version
-    pools: tuple[str, ...] = ("gpu",)
-    stages: frozenset[str] = frozenset()
-    zero_stages: frozenset[int] = frozenset()
-    settings: tuple[tuple[str, ...], ...] = ()  # of each group one name is switched on
-    trace: str | None = None  # a frame that belongs to it
-    tell_tale: str | None = None  # a line that only it prints
-    grows: bool = False  # memory grows step after step
-    cure: str
-    references: tuple[str, ...]
+    affected: Releases
+    symptoms: tuple[Symptom, ...]
+    pools: tuple[str, ...]
+    seen: tuple[str, ...]
+    carriers: tuple[Carrier, ...] = ()
+    around: Releases | None = None
+    dated: str | None = None
+    install: str | None = None
+    set: str | None = None
+    cure: str | None = None
+
+    @property
+    def cures(self) -> str:
+        """What to do, in words."""
+        if self.install:
+            return f"install {self.install}"
+        return f"set {self.set}" if self.set else self.cure or ""
 
 
-_CHECKPOINTING = (
-    "gradient_checkpointing",
-    "actor.gradient_checkpointing_enable",
-    "gradient_checkpointing_enable",
-    "enable_gradient_checkpointing",
-    "activation_checkpointing",
-)
-_OFFLOAD = ("adam_offload", "offload_optimizer", "optimizer_offload", "offload_optimizer.device", "cpu_offload")
-_SLEEP = ("vllm_enable_sleep", "enable_sleep_mode", "vllm_enable_sleep_mode", "free_cache_engine")
+@cache
+def regressions() -> tuple[Regression, ...]:
+    """All entries of the table."""
+    return tuple(_regression(block) for block in blocks(TABLE.read_text(encoding="utf-8")))
 
-REGRESSIONS: Final = (
-    Regression(
-        id="deepspeed-zero3-checkpointing",
-        what=(
-            "ZeRO-3 with gradient checkpointing miscounts the gradients still to come when the forward pass is run "
-            "again, and does not release parameters"
-        ),
-        affected=Range("deepspeed", "0.16.0", "0.16.8"),
-        carriers=(Range("openrlhf", "0.5.8", "0.8.1"),),
-        stages=frozenset({"backward", "forward", "optimizer_step"}),
-        zero_stages=frozenset({3}),
-        settings=(_CHECKPOINTING,),
-        tell_tale=r"Invalidate trace cache @ step",
-        cure="deepspeed>=0.16.8",
-        references=("deepspeedai/DeepSpeed#7116", "deepspeedai/DeepSpeed#7258", "OpenRLHF/OpenRLHF#821"),
-    ),
-    Regression(
-        id="deepspeed-offload-keeps-parameters",
-        what="ZeRO-1 and 2 with an offloaded optimizer keep about three copies of the 16-bit parameters on the card",
-        affected=Range("deepspeed", None, "0.17.0"),
-        stages=frozenset({"backward", "forward", "optimizer_step", "model_load"}),
-        zero_stages=frozenset({1, 2}),
-        settings=(_OFFLOAD,),
-        cure="deepspeed>=0.17.0",
-        references=("deepspeedai/DeepSpeed#7309",),
-    ),
-    Regression(
-        id="torch-fsdp2-state-dict",
-        what="FSDP2 gathers a full state dict while it saves or loads a checkpoint",
-        affected=Range("torch", "2.6.0", "2.7.0"),
-        stages=frozenset({"checkpoint_save", "checkpoint_load"}),
-        trace=r"state_dict|_state_dict_utils|fsdp",
-        cure="torch>=2.7",
-        references=("verl-project/verl#1517", "verl-project/verl#2464"),
-    ),
-    Regression(
-        id="transformers-full-causal-mask",
-        what="the whole causal mask of the longest context is materialised",
-        affected=Range("transformers", "4.38", "4.40"),
-        stages=frozenset({"forward", "backward", "logprob", "eval", "serving"}),
-        trace=r"causal_mask",
-        tell_tale=r"self\.causal_mask\b",  # kept whole only there
-        cure="transformers>=4.40",
-        references=("huggingface/transformers#30010",),
-    ),
-    Regression(
-        id="transformers-4.47.0",
-        what="fine-tuning needs more memory in its first step than with 4.46.3",
-        affected=Range("transformers", "4.47.0", "4.47.1"),
-        stages=frozenset({"forward", "backward"}),
-        cure="transformers==4.46.3",
-        references=("huggingface/transformers#35108",),
-    ),
-    Regression(
-        id="vllm-wake-up-twice",
-        what="waking the engine maps the weights and the KV cache before the new weights are loaded: weights twice",
-        affected=Range("vllm", "0.7.0", "0.8.3"),
-        stages=frozenset({"weight_sync"}),
-        settings=(_SLEEP,),
-        trace=r"wake_up",
-        cure="vllm>=0.8.3, with wake_up(tags=...)",
-        references=("vllm-project/vllm#15254", "vllm-project/vllm#15500"),
-    ),
-    Regression(
-        id="vllm-sleep-leaves-memory",
-        what="a sleeping engine leaves about 16 GB on the card",
-        affected=Range("vllm", "0.14.0", "0.16.0"),
-        stages=frozenset({"forward", "backward", "optimizer_step", "weight_sync"}),
-        settings=(_SLEEP,),
-        tell_tale=r"is still in use",
-        cure="a vllm with #32947 (2026-02-10)",
-        references=("vllm-project/vllm#32714", "vllm-project/vllm#32947"),
-    ),
-    Regression(
-        id="vllm-n-samples-leak",
-        what="sequences of requests with several samples are never freed: host memory grows with every rollout",
-        affected=Range("vllm", "0.7.0", "0.8.0"),
-        pools=("host_ram", "cgroup"),
-        grows=True,
-        cure="vllm>=0.8.5",
-        references=("vllm-project/vllm#14326", "vllm-project/vllm#16472"),
-    ),
-    Regression(
-        id="raylet-leak",
-        what="the raylet itself leaks",
-        affected=Range("ray", "2.41.0", "2.42.0"),
-        pools=("host_ram", "cgroup"),
-        tell_tale=r"\d\s+\S{0,200}raylet/raylet\b",
-        grows=True,
-        cure="a ray with #51051",
-        references=("ray-project/ray#50955", "ray-project/ray#51051"),
-    ),
-)
+
+def blocks(text: str) -> Iterator[list[tuple[str, str]]]:
+    """The facts of each entry, of which the first is its id."""
+    block: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if line.startswith("["):
+            block = [("id", line.strip("[]"))]
+        elif line.strip() and not line.startswith("#"):
+            key, _, value = line.partition(" ")
+            block.append((key, value.strip()))
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _regression(block: list[tuple[str, str]]) -> Regression:
+    facts = dict(block)
+    return Regression(
+        id=facts["id"],
+        what=facts["what"],
+        affected=_releases(facts["affected"]),
+        symptoms=tuple(_symptom(key, value) for key, value in block if key in ("must", "may")),
+        pools=tuple(facts["pools"].split()),
+        seen=tuple(facts["seen"].split()),
+        carriers=tuple(_carrier(value) for key, value in block if key == "carrier"),
+        around=_releases(facts["around"]) if "around" in facts else None,
+        dated=facts.get("dated"),
+        install=facts.get("install"),
+        set=facts.get("set"),
+        cure=facts.get("cure"),
+    )
+
+
+def _releases(text: str) -> Releases:
+    package, _, wanted = text.partition(" ")
+    return Releases(package, versions(wanted))
+
+
+def _carrier(text: str) -> Carrier:
+    releases, sound, pins = (part.strip() for part in text.split("|"))
+    return Carrier(_releases(releases), sound, pins)
+
+
+def _symptom(key: str, text: str) -> Symptom:
+    weight, kind, *words = text.split()
+    return Symptom(float(weight), kind, tuple(words), needed=key == "must")

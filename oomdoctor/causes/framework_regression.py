@@ -3,144 +3,278 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
-from oomdoctor.causes.gpu import innermost
-from oomdoctor.incident.model import Crash
-from oomdoctor.regressions import REGRESSIONS, Range, Regression, Version, version
+from oomdoctor.causes.gpu import card, innermost
+from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.records import dataclass
+from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
+from oomdoctor.versions import version_of, versions
 
-_ZERO_STAGE = ("zero_stage", "zero_optimization.stage", "deepspeed_stage", "actor.zero_stage", "ds_zero_stage")
-_OFF = frozenset({"", "0", "false", "no", "none", "null", "cpu=false"})
+_ZERO_STAGE: Final = ("zero_stage", "zero_optimization.stage", "deepspeed_stage", "actor.zero_stage", "ds_zero_stage")
+_OFF: Final = frozenset({"", "0", "false", "no", "none", "null", "cpu=false"})
+
+ONE_SIGN: Final = 0.35  # what one sign proves
+TELLING: Final = 0.5  # symptoms that are worth a question for the version
+CARRIED: Final = 0.95  # a framework's pin instead of the version: somebody may have installed another one
+UNKNOWN: Final = 0.5  # of the weight, where nothing says which version it is
+BY_ITS_SOURCE: Final = 0.8  # at most, where the failing source tells the version
+FIRST: Final = 1  # step, or steps done
+FRAGMENTS: Final = 0.10  # of the card
+_TELL_TALES: Final = ("line", "code")
+
+Told = Literal["printed", "pinned", "source", "nowhere", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """An entry of which all that has to be seen is seen."""
+
+    known: Regression
+    signs: tuple[str, ...]
+    score: float  # of the symptoms alone
+    told: Told  # by what the version is known
+    version: str | None = None  # as printed
+    carrier: Carrier | None = None
+    tell_tale: bool = False
+
+    @property
+    def weight(self) -> float:
+        """The symptoms' weights, and less of it where the version is not printed."""
+        if self.told == "source":
+            return min(self.score, BY_ITS_SOURCE)
+        part = {"printed": 1.0, "pinned": CARRIED, "nowhere": UNKNOWN}.get(self.told, 0.0)
+        return round(self.score * part, 3)
+
+
+def matches(crash: Crash) -> list[Match]:
+    """The entries whose symptoms are there, whatever the version, the best first."""
+    found = [match for known in regressions() if (match := _match(crash, known)) is not None]
+    return sorted(found, key=lambda match: (-match.weight, -match.score))
 
 
 def judge(crash: Crash) -> Judgement | None:
     """The best of what the table says; one that is ruled out or lacks a figure only where nothing fits."""
-    judgements = [judgement for regression in REGRESSIONS if (judgement := _one(crash, regression)) is not None]
-    findings = [judgement for judgement in judgements if isinstance(judgement, Finding)]
-    if findings:
-        return max(findings, key=lambda finding: finding.weight)
-    return judgements[0] if judgements else None
+    found = matches(crash)
+    fitting = next((match for match in found if _fits(match)), None)
+    if fitting is not None:
+        return _finding(crash, fitting)
+    telling = [match for match in found if match.score >= TELLING]
+    return next((_other(crash, match) for match in telling), None)
 
 
-def _one(crash: Crash, known: Regression) -> Judgement | None:
-    signs = _signs(crash, known)
-    if signs is None:
-        return None
-    package = known.affected.package
-    found = version(crash.context.frameworks.get(package))
-    carrier = _carrier(crash, known)
-    if found is None and carrier is None:
-        if known.tell_tale and crash.mentions(known.tell_tale):
-            weight = 0.8 if innermost(crash, known.tell_tale, 1) else 0.55  # its own source is what failed
-            whose = f"The version of {package} is not printed, but the log shows it"
-            return _finding(crash, known, signs, weight, whose)
-        return NotEnough(f"the version of {package}", (f"pip show {package}",)) if package in _named(crash) else None
-    if found is not None and not known.affected.holds(found):
-        return RuledOut(f"{package} {_spelled(found)} is not affected ({_range(known.affected)} are)")
-    if found is None:
-        return _finding(crash, known, signs, 0.78, f"{carrier} pins an affected {package}")
-    return _finding(crash, known, signs, _weight(known), f"{package} {_spelled(found)} is one of the affected")
+def _fits(match: Match) -> bool:
+    return match.told in ("printed", "pinned", "source") or (match.told == "nowhere" and match.tell_tale)
 
 
-def _weight(known: Regression) -> float:
-    """A version alone is no symptom: the more the table asks for, the more it proves."""
-    return 0.9 if _specific(known) else 0.45
-
-
-def _specific(known: Regression) -> bool:
-    return bool(known.settings and known.zero_stages) or known.trace is not None or known.grows
-
-
-def _finding(crash: Crash, known: Regression, signs: str, weight: float, whose: str) -> Finding:
+def _finding(crash: Crash, match: Match) -> Finding:
+    known = match.known
     return Finding(
-        weight=weight,
-        shows_memory=_specific(known) or known.tell_tale is not None,
-        why=f"{whose} ({_range(known.affected)}): {known.what}. Here: {signs}. Another version: {known.cure}.",
+        weight=match.weight,
+        shows_memory=match.score > ONE_SIGN,
+        why=f"{_whose(match)} ({known.affected}): {known.what}. Here: {', '.join(match.signs)}. "
+        f"Without it: {known.cures}.",
         evidence=(crash.root,),
         against=() if crash.proven else ("the log shows a kill, not what it was for",),
+        next_evidence=() if match.told == "printed" else (_ask(known),),
     )
 
 
-def _signs(crash: Crash, known: Regression) -> str | None:
-    """The symptom in words, or None where a part of it is missing."""
+def _whose(match: Match) -> str:
+    package = match.known.affected.package
+    if match.told == "printed":
+        return f"{package} {match.version} is one of the affected"
+    if match.carrier is not None:
+        return f"{match.version} pins an affected {package}"
+    return f"The version of {package} is not printed, but the log shows what is known of some"
+
+
+def _other(crash: Crash, match: Match) -> Judgement | None:
+    """The symptoms of a version that the job does not have, or may have."""
+    affected = match.known.affected
+    if match.told == "other":
+        beyond = ", as far as is known" if match.known.dated else ""
+        return RuledOut(f"{match.version} is not affected ({affected} is{beyond})")
+    if affected.package in _named(crash):
+        return NotEnough(f"the version of {affected.package}", (_ask(match.known),))
+    return None
+
+
+def _ask(known: Regression) -> str:
+    return f"pip show {known.affected.package}"
+
+
+# matching
+
+
+def _match(crash: Crash, known: Regression) -> Match | None:
     if crash.pool not in known.pools:
         return None
-    parts = [
-        *([_stage(crash, known.stages)] if known.stages else []),
-        *([_zero(crash, known.zero_stages)] if known.zero_stages else []),
-        *(_switched_on(crash, names) for names in known.settings),
-        *([_frame(crash, known.trace)] if known.trace else []),
-        *([_growth(crash)] if known.grows else []),
-    ]
-    signs = [part for part in parts if part is not None]
-    return ", ".join(signs) if signs and len(signs) == len(parts) else None
+    seen: list[Symptom] = []
+    signs: list[str] = []
+    for symptom in known.symptoms:
+        sign = _KINDS[symptom.kind](crash, symptom)
+        if sign is not None:
+            seen.append(symptom)
+            signs.append(sign)
+        elif symptom.needed:
+            return None
+    told, version, carrier = _version(crash, known, by_source=any(symptom.kind == "code" for symptom in seen))
+    return Match(
+        known=known,
+        signs=tuple(sign for sign in signs if sign),
+        score=round(sum(symptom.weight for symptom in seen), 3),
+        told=told,
+        version=version,
+        carrier=carrier,
+        tell_tale=any(symptom.kind in _TELL_TALES for symptom in seen),
+    )
 
 
-def _stage(crash: Crash, stages: frozenset[str]) -> str | None:
-    return f"it failed in {crash.stage}" if crash.stage in stages else None
+def _version(crash: Crash, known: Regression, by_source: bool) -> tuple[Told, str | None, Carrier | None]:
+    """By what the version is known, whose it is, and the framework that pins it."""
+    packages = crash.context.frameworks
+    if known.around is not None and known.around.holds(version_of(packages.get(known.around.package))):
+        return "other", f"{known.around.package} {packages[known.around.package]} works around it: it", None
+    printed = packages.get(known.affected.package)
+    found = version_of(printed)
+    carrier = next(_carriers(crash, known), None)
+    if found is not None:
+        if known.affected.holds(found):
+            return "printed", printed, carrier
+        return "other", f"{known.affected.package} {printed}", None
+    if carrier is not None:
+        name = carrier.releases.package
+        return "pinned", f"{name} {packages[name]}", carrier
+    return ("source" if by_source else "nowhere"), None, None
 
 
-def _zero(crash: Crash, stages: frozenset[int]) -> str | None:
-    stage = _integer(crash, _ZERO_STAGE)
-    return f"ZeRO-{stage}" if stage in stages else None
+def _carriers(crash: Crash, known: Regression) -> Iterator[Carrier]:
+    for carrier in known.carriers:
+        if carrier.releases.holds(version_of(crash.context.frameworks.get(carrier.releases.package))):
+            yield carrier
 
 
-def _switched_on(crash: Crash, names: tuple[str, ...]) -> str | None:
-    return next((name for name in names if _on(crash, name)), None)
+def _named(crash: Crash) -> frozenset[str]:
+    """The packages that the job uses, as far as the log shows; ZeRO is DeepSpeed's."""
+    uses_zero = crash.setting(*_ZERO_STAGE) is not None
+    return frozenset({*crash.context.frameworks, *(("deepspeed",) if uses_zero else ())})
 
 
-def _frame(crash: Crash, pattern: str) -> str | None:
-    frame = crash.in_trace(pattern)
+# the kinds of symptoms: each says in words what it saw, "" where that goes without saying, None where it is not there
+
+
+def _stage(crash: Crash, symptom: Symptom) -> str | None:
+    return f"it failed in {crash.stage}" if crash.stage in symptom.words else None
+
+
+def _zero(crash: Crash, symptom: Symptom) -> str | None:
+    setting = crash.setting(*_ZERO_STAGE)
+    if setting is None or isinstance(setting.value, bool):
+        return None
+    match = re.fullmatch(r"(?:zero)?_?(?:stage)?_?([0-3])", str(setting.value).lower())
+    return f"ZeRO-{match[1]}" if match and match[1] in symptom.words else None
+
+
+def _on(crash: Crash, symptom: Symptom) -> str | None:
+    return next((name for name, setting in _stated(crash, symptom.words) if not _is_off(setting)), None)
+
+
+def _off(crash: Crash, symptom: Symptom) -> str | None:
+    return next((f"{name} is off" for name, setting in _stated(crash, symptom.words) if _is_off(setting)), None)
+
+
+def _has(crash: Crash, symptom: Symptom) -> str | None:
+    name, _, wanted = symptom.text.partition("=")
+    setting = crash.setting(name)
+    return symptom.text if setting is not None and wanted.lower() in str(setting.value).lower() else None
+
+
+def _unset(crash: Crash, symptom: Symptom) -> str | None:
+    return f"nobody sets {symptom.words[0]}" if crash.setting(*symptom.words) is None else None
+
+
+def _above(crash: Crash, symptom: Symptom) -> str | None:
+    limit, *names = symptom.words
+    for name, setting in _stated(crash, names):
+        if isinstance(setting.value, int) and not isinstance(setting.value, bool) and setting.value > int(limit):
+            return f"{name}={setting.value}"
+    return None
+
+
+def _with(crash: Crash, symptom: Symptom) -> str | None:
+    package, *wanted = symptom.words
+    printed = crash.context.frameworks.get(package)
+    beside = Releases(package, versions(" ".join(wanted)))
+    return f"{package} {printed}" if beside.holds(version_of(printed)) else None
+
+
+def _model(crash: Crash, symptom: Symptom) -> str | None:
+    found = next((name for name in crash.context.models if re.search(symptom.text, name[:200])), None)
+    return f"the model is {found}" if found is not None else None
+
+
+def _frame(crash: Crash, symptom: Symptom) -> str | None:
+    frame = crash.in_trace(symptom.text)
     if frame is None:
         return None
     return f"in {frame.function}" if frame.function.isidentifier() else "in a frame that belongs to it"
 
 
-def _growth(crash: Crash) -> str | None:
+def _code(crash: Crash, symptom: Symptom) -> str | None:
+    return "its own source is what failed" if innermost(crash, symptom.text, 1) else None
+
+
+def _line(crash: Crash, symptom: Symptom) -> str | None:
+    return "a line that belongs to it" if crash.mentions(symptom.text) else None
+
+
+def _growth(crash: Crash, symptom: Symptom) -> str | None:
+    del symptom
     grows = crash.trajectory is not None and crash.trajectory.growth_bytes
-    return "the memory grows with every step" if grows else None
+    return f"the memory grows with every {crash.trajectory.per}" if crash.trajectory and grows else None
 
 
-def _carrier(crash: Crash, known: Regression) -> str | None:
-    for carrier in known.carriers:
-        found = version(crash.context.frameworks.get(carrier.package))
-        if found is not None and carrier.holds(found):
-            return f"{carrier.package} {_spelled(found)}"
-    return None
+def _first_step(crash: Crash, symptom: Symptom) -> str | None:
+    del symptom
+    done = crash.context.progress.get("done", crash.context.progress.get("step"))
+    return "in the first step" if done is not None and done < FIRST + 1 else None
 
 
-def _named(crash: Crash) -> frozenset[str]:
-    """The packages that the job uses, as far as the log shows; ZeRO is DeepSpeed's."""
-    uses_zero = _integer(crash, _ZERO_STAGE) is not None
-    return frozenset({*crash.context.frameworks, *(("deepspeed",) if uses_zero else ())})
-
-
-def _integer(crash: Crash, names: tuple[str, ...]) -> int | None:
-    setting = crash.setting(*names)
-    if setting is None or isinstance(setting.value, bool):
+def _fragmented(crash: Crash, symptom: Symptom) -> str | None:
+    del symptom
+    it = card(crash)
+    idle, tried = it.unallocated_bytes, it.tried_bytes
+    if idle is None or tried is None or idle < tried or (it.share(idle) or 0) < FRAGMENTS:
         return None
-    match = re.fullmatch(r"(?:zero)?_?(?:stage)?_?([0-3])", str(setting.value).lower())
-    return int(match[1]) if match else None
+    return "what is reserved and not allocated would do"
 
 
-def _on(crash: Crash, name: str) -> bool:
-    setting = crash.setting(name)
-    return setting is not None and setting.value is not None and str(setting.value).lower() not in _OFF
+def _stated(crash: Crash, names: Sequence[str]) -> Iterator[tuple[str, Setting]]:
+    for name in names:
+        setting = crash.setting(name)
+        if setting is not None and setting.value is not None:
+            yield name, setting
 
 
-def _spelled(found: Version) -> str:
-    return ".".join(str(part) for part in found)
+def _is_off(setting: Setting) -> bool:
+    return str(setting.value).lower() in _OFF
 
 
-def _range(affected: Range) -> str:
-    first = f"{affected.package} from {affected.first}" if affected.first else affected.package
-    return f"{first} before {affected.fixed}" if affected.fixed else first
+_KINDS: Final[Mapping[str, Callable[[Crash, Symptom], str | None]]] = {
+    "stage": _stage, "zero": _zero, "on": _on, "off": _off, "has": _has, "unset": _unset, "above": _above,
+    "with": _with, "model": _model, "frame": _frame, "code": _code, "line": _line, "growth": _growth,
+    "first-step": _first_step, "fragmented": _fragmented,
+}  # fmt: skip
+KINDS: Final = frozenset(_KINDS)
 
 
 CAUSE = Cause(
     id="framework-regression",
     title="A version of a package needs more memory than it should",
-    pools=("gpu", "host_ram", "cgroup"),
+    pools=("gpu", "kv_cache", "host_ram", "cgroup", "pinned"),
     knobs=("pin-version",),
     judge=judge,
 )
