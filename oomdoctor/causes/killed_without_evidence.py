@@ -74,7 +74,7 @@ def _next(crash: Crash) -> tuple[str, ...]:
         found.append(f"sacct -j {match[1] if match else '<job id>'} --format=JobID,State,ExitCode,MaxRSS,ReqMem")
     # How a container's end by SIGKILL is told from outside
     container = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
-    if container or crash.mentions(_POD) is not None or crash.first(MemoryLimit) is not None:
+    if container or crash.mentions(_POD) is not None or any(limit.limit_bytes for limit in crash.every(MemoryLimit)):
         found.append("kubectl describe pod <pod> | grep -A8 'Last State'")
     if container and crash.mentions(_POD) is None:
         found.append("docker inspect --format '{{.State.OOMKilled}} {{.State.ExitCode}}' <container>")

@@ -21,6 +21,7 @@ RECORD_ABOVE: Final = 30  # a pod's spec stands above its state in YAML and JSON
 RECORD_BELOW: Final = 30
 SACCT_ROWS: Final = 40
 TORQUE_LINES: Final = 40
+FOLDED_LINES: Final = 8
 LIMIT_LINES: Final = 8  # a container's other resources stand in front of its memory
 
 
@@ -100,6 +101,7 @@ _KUBERNETES = late(r"\bOOMKill(?:ed)?\b|\bTaskOOM\b|\bcontainer oom\b")
 _ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b")
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
 _EVICTED = late(r"low on resource: memory|System OOM encountered")
+_KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
 _WAITS = late(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)")
 _LSF = late(r"TERM_MEMLIMIT")
@@ -132,6 +134,8 @@ _OPTION = late(
     r"(?:\b(?:docker|podman) run\b[^\n]{0,400}\s(?:--memory[= ]|-m ?)|#SBATCH[^\n]{0,100}--mem=|\bs(?:run|batch)\b"
     r"[^\n]{0,200}--mem=)(\d{1,12}(?:\.\d{1,3})?[KMGTkmgt]?[Bb]?)\b"
 )
+# Snakemake's record of a job: what it asks of the scheduler, in decimal megabytes ("mem_mib" stands beside it)
+_SNAKEMAKE = late(r"^\W{0,8}resources: (?:.{0,300}, )?mem_mb=(\d{1,9})\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -150,7 +154,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         if reader is None or (reader in _LOOSE and echo(text) in {ADVICE, COMMENT, SOURCE}):
             return
         event = reader(page, index)
-        if not isinstance(event, MemoryLimit) or event.limit_bytes is not None:
+        if not isinstance(event, MemoryLimit) or (event.limit_bytes, event.requested_bytes) != (None, None):
             yield event
 
 
@@ -301,10 +305,11 @@ def _pod(text: str) -> str | None:
 
 
 def _pressure(page: Page, index: int) -> Event:
-    line = page.lines[index]
-    figures = _figures(line.text)
+    lines = _folded(page, index)
+    line = lines[0]
+    figures = _figures(" ".join(part.text.strip() for part in lines))
     return NodePressure(
-        at=place_of(page, line),
+        at=place_of(page, line, lines[-1]),
         time=line.mark.time,
         process=Process(pid=_count(figures, "victim_pid"), name=figures.get("victim", (None,))[0]),
         reason="SystemOOM" if "System OOM" in line.text else "Evicted",
@@ -314,6 +319,17 @@ def _pressure(page: Page, index: int) -> Event:
         threshold_bytes=_quantity(figures.get("threshold")),
         requested_bytes=_quantity(figures.get("requested")),
     )
+
+
+def _folded(page: Page, index: int) -> list[Line]:
+    """The sentence with the lines that YAML folds it into: they have no key and no time of their own."""
+    first, *rest = page.after(index, FOLDED_LINES)
+    lines = [first]
+    for line in rest:
+        if line.mark != first.mark or _KEY.match(line.text) or not line.text.strip():
+            break
+        lines.append(line)
+    return lines if "was using" in " ".join(line.text for line in lines[1:]) else [first]
 
 
 def _lsf(page: Page, index: int) -> Event:
@@ -418,6 +434,18 @@ def _stated(page: Page, index: int) -> Event:
     return MemoryLimit(at=place_of(page, line), time=line.mark.time, limit_bytes=limit, stated=stated)
 
 
+def _asked(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    asked = _SNAKEMAKE.search(line.text)
+    megabytes = asked[1] if asked else None
+    return MemoryLimit(
+        at=place_of(page, line),
+        time=line.mark.time,
+        requested_bytes=size(megabytes, "MB", DECIMAL) if megabytes else None,
+        stated=f"mem_mb={megabytes}",
+    )
+
+
 def _cgroup(page: Page, index: int) -> Event:
     line = page.lines[index]
     return _over(page, line, "pbs", None, None, virtual=False)
@@ -473,6 +501,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_NOTEBOOK, _notebook),
     (_STATED, _stated),
     (_OPTION, _stated),
+    (_SNAKEMAKE, _asked),
 )
 
 _LOOSE: Final = (
@@ -579,6 +608,7 @@ FAMILY = Family(
         "hierarchical_memory_limit",
         " run ",
         "--mem=",
+        "mem_mb=",
     ),
     read=read,
 )
