@@ -85,6 +85,9 @@ class ContextFull(Event):
     stage: str = "serving"
     strength: int = 2
 
+    task: int | None = None  # the server's number of the request
+    batch_tokens: int | None = None  # the first of the smaller batches that it was tried with
+
     def identity(self) -> str:
         return f"{self.family} {self.kind}"
 
@@ -118,6 +121,17 @@ _FULL = (
     "context size has been exceeded",
     "Context size has been exceeded",
 )
+# llama_decode returns 1 where it finds no place in the cache; what is below zero are other errors.
+_NO_PLACE = late(
+    r"failed to decode the batch\b.{0,120}\bret = 1(?!\d)|\bRuntimeError: llama_decode returned 1(?!\d)"
+    r"|failed to find a memory slot for batch of size \d"
+)
+_SLOT = "find a memory slot"
+_GAVE_UP = late(r"^(?!.{0,60}(?:draft|spec)).{0,200}(?:\bfailed to (?:eval|decode)\b|llama_decode returned 1(?!\d))")
+_GAVE_UP_LINES = 4
+_TASK = late(r"\b(?:task id: ?|id_task[\"=: |]{1,4}|task )(\d{1,12})\b")
+_SMALLER = late(r"free space in the KV cache, retrying .{0,120}?n_batch = (\d{1,9})\b")
+_RETRIES = 24
 _HARMLESS = (
     ("pinned memory", "page-locked memory was refused; ordinary memory is taken instead"),
     ("context's memory pool", "a pool of fixed size inside the program is too small, not the machine's memory"),
@@ -154,11 +168,32 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _old(page, index)
     elif _RUNTIME.search(text):
         yield from _while_computing(page, index)
-    elif any(words in text for words in _FULL):
-        if echo(text) is None:
-            yield ContextFull(at=place_of(page, line), time=line.mark.time, process=process_of(line))
+    elif any(words in text for words in _FULL) or _NO_PLACE.search(text):
+        if echo(text) is None and (_SLOT not in text or _given_up(page, index)):
+            yield _full(page, index)
     elif _WRITERS.search(text):
         yield from _loaded(page, line, text)
+
+
+def _given_up(page: Page, index: int) -> bool:
+    """A server frees the cache of idle requests and tries again; whoever has no such way ends here."""
+    below = (line.text[:400] for line in page.after(index, _GAVE_UP_LINES)[1:])
+    first = next((text for text in below if _GAVE_UP.search(text) or _GOES_ON.search(text)), "")
+    return bool(first) and not _GOES_ON.search(first)
+
+
+def _full(page: Page, index: int) -> Read:
+    line = page.lines[index]
+    above = [one.text[:400] for one in page.before(index, _RETRIES)]
+    tasks = [match[1] for text in (*above, line.text[:400]) if (match := _TASK.search(text))]
+    smaller = [match[1] for text in above if (match := _SMALLER.search(text))]
+    return ContextFull(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        task=int(tasks[-1]) if tasks else None,
+        batch_tokens=int(smaller[0]) if smaller else None,
+    )
 
 
 def _loaded(page: Page, line: Line, text: str) -> Iterator[Read]:
@@ -376,7 +411,15 @@ def _while_computing(page: Page, index: int) -> Iterator[Read]:
 
 FAMILY = Family(
     name="llama_cpp",
-    anchors=("out of memory", "ailed to alloc", "unable to allocate", "insufficient memory", "OutOfMemory", *_FULL),
+    anchors=(
+        "out of memory",
+        "ailed to alloc",
+        "unable to allocate",
+        "insufficient memory",
+        "OutOfMemory",
+        "failed to decode the batch",
+        *_FULL,
+    ),
     triggers=(
         "Malloc failed: out of memory",
         "error 2 at ",
@@ -391,6 +434,9 @@ FAMILY = Family(
         "pinned memory",
         "context's memory pool",
         "free space in the KV cache",
+        "failed to decode the batch",
+        "llama_decode returned",
+        _SLOT,
         *_FULL,
         "buffer size",
         "buffer total size",
