@@ -4,30 +4,63 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oomdoctor.cli import out
+from oomdoctor.cli.knobs import checked
 from oomdoctor.cli.near import unknown
+
+if TYPE_CHECKING:
+    from oomdoctor.remedies.settings import Spelling
 
 
 def explain(
     cause: Annotated[str, typer.Argument(help="A cause's id, as in the report and in `causes`.")],
+    framework: Annotated[
+        str | None,
+        typer.Option("--framework", metavar="NAME", show_default=False, help="Spell what to change for this one."),
+    ] = None,
 ) -> None:
     """Print a cause's page: what happens, how to recognise it, what to change.
 
     \b
     Examples:
       oomdoctor explain container-limit
+      oomdoctor explain activations --framework verl
     """
     from oomdoctor.causes import causes  # noqa: PLC0415
 
     by_id = {known.id: known for known in causes()}
     if cause not in by_id:
         raise typer.BadParameter(unknown("cause", cause, by_id, "`oomdoctor causes` lists them"), param_hint="CAUSE")
-    out.write(_page(by_id[cause].page.read_text(encoding="utf-8")))
+    spelled = list(_options(by_id[cause].knobs, checked(framework)))
+    page = by_id[cause].page.read_text(encoding="utf-8")
+    out.write(_page("\n".join([page.rstrip("\n"), *spelled, ""])))
+
+
+def _options(knobs: Iterable[str], framework: str | None) -> Iterator[str]:
+    """A section of the page: the cause's knobs as the framework spells them, or which frameworks there are."""
+    from oomdoctor.remedies import settings  # noqa: PLC0415
+
+    yield ""
+    if framework is None:
+        yield "## In your framework"
+        yield f"`--framework NAME` spells what to change, for {', '.join(settings.frameworks())}."
+        return
+    yield f"## In {settings.title(framework)}"
+    rows = [row for knob in knobs for row in settings.of_knob(knob, framework)]
+    yield from (f"- {row.knob}: `{row.shown}`{_known(row)}" for row in rows)
+    if not rows:
+        yield "It has no option of its own for any of these."
+
+
+def _known(row: Spelling) -> str:
+    since = f", {row.versions}" if row.versions.text else ""
+    default = "; ".join(f"{value} {where}".strip() for value, where in row.defaults)
+    return since + (f" (default {default})" if default else "")
 
 
 def _page(markdown: str) -> str:

@@ -34,18 +34,14 @@ def knobs(
 
     if knob is not None and knob not in KNOBS:
         raise typer.BadParameter(unknown("knob", knob, KNOBS, "`oomdoctor knobs` lists them"), param_hint="KNOB")
-    known = settings.frameworks()
-    if framework is not None and framework not in known:
-        otherwise = f"there are {', '.join(known)}"
-        raise typer.BadParameter(unknown("framework", framework, known, otherwise), param_hint="--framework")
+    framework = checked(framework)
     if knob is None and framework is None:
         rows = [(one.id, _pools(one.relieves), _pools(one.spends), one.action) for one in KNOBS.values()]
         out.write(_table([("knob", "relieves", "spends", "what to do"), *rows]))
         return
     wanted = [knob] if knob is not None else list(KNOBS)
-    chosen = [
-        row for name in ([framework] if framework else known) for one in wanted for row in settings.of_knob(one, name)
-    ]
+    named = [framework] if framework is not None else settings.frameworks()
+    chosen = [row for name in named for one in wanted for row in settings.of_knob(one, name)]
     if knob is not None:
         about = KNOBS[knob]
         out.write(
@@ -55,15 +51,25 @@ def knobs(
     out.write(_table(list(_spelled(chosen, named=framework is None))) if chosen else "no framework's file has it\n")
 
 
+def checked(framework: str | None) -> str | None:
+    """The framework, where it has a table."""
+    from oomdoctor.remedies import settings  # noqa: PLC0415
+
+    known = settings.frameworks()
+    if framework is not None and framework not in known:
+        otherwise = f"there are {', '.join(known)}"
+        raise typer.BadParameter(unknown("framework", framework, known, otherwise), param_hint="--framework")
+    return framework
+
+
 def _spelled(rows: Iterable[Spelling], *, named: bool) -> Iterator[tuple[str, ...]]:
     """Each row as a person reads it: where, what to write, what holds by default, since when, and what it asks for."""
     yield ("framework" if named else "knob", "write", "default", "versions", "mind")
     for row in rows:
-        shown = row.write.replace("{}", row.set or row.type.upper())
         default = "; ".join(f"{value} {where}".strip() for value, where in row.defaults)
         needs = [f"needs {need}" for need in row.needs]
         mind = ", ".join([*needs, *(f"not with {one}" for one in row.excludes), *_other_pools(row)])
-        yield (row.framework if named else row.knob, shown, default, str(row.versions), mind)
+        yield (row.framework if named else row.knob, row.shown, default, str(row.versions), mind)
 
 
 def _other_pools(row: Spelling) -> list[str]:

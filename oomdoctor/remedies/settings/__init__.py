@@ -97,6 +97,11 @@ class Spelling:
         return "{}" in self.write
 
     @property
+    def shown(self) -> str:
+        """The line for a table: with what to set, or what kind of value it takes."""
+        return self.write.replace("{}", self.set or self.type.upper())
+
+    @property
     def value(self) -> Value:
         """What to set, as the setting would be read."""
         return typed(self.set, self.type)
