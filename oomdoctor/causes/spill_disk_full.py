@@ -7,6 +7,8 @@ from oomdoctor.families.ray_store import DiskFull, Spilled
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import percent, show
 
+NO_QUOTA = 122
+
 
 def judge(crash: Crash) -> Judgement | None:
     events = crash.every(DiskFull)
@@ -14,6 +16,14 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     refused = next((event for event in events if not event.warning), None)
     warned = next((event for event in events if event.warning), None)
+    if refused is not None and refused.io_worker:
+        full = "its quota is used up" if refused.errno == NO_QUOTA else "there is no space left"
+        return Finding(
+            weight=0.92,
+            why=f"Ray moves objects from the full store to disk, and the process that writes them reports that {full}.",
+            evidence=(refused,),
+            pool="object_store",
+        )
     if refused is not None and refused.spilling:
         spilled = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
         return Finding(

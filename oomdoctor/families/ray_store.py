@@ -57,9 +57,14 @@ class DiskFull(Event):
     fraction: float | None = threshold()
     warning: bool | None = None  # the disk is said to be nearly full: nothing was refused yet
     spilling: bool | None = None  # the system's bare "no space", behind Ray's reports of what it spilled
+    io_worker: bool | None = None  # Ray's own process that writes objects to disk says so
+    errno: int | None = None  # 28: the disk is full, 122: its quota for this user is
 
     def identity(self) -> str:
-        """The warning is printed every ten seconds, its figures a little other each time."""
+        """The warning is printed every ten seconds, its figures a little other each time; an IO worker prints the
+        system's words in a traceback and again in a sentence of its own."""
+        if self.io_worker:
+            return f"{self.family} spilled to a full disk {self.errno}"
         return f"{self.family} disk nearly full {self.total_bytes}" if self.warning else Event.identity(self)
 
 
@@ -130,14 +135,18 @@ LINES_OF_START: Final = 20
 _OF_START = late(r"Starting the Plasma object store with|IPC socket failed for pathname \S{1,300}plasma_store")
 _SPILLING = late(r"\b(?:Spilled|Restored) \d")
 _NO_SPACE: Final = "[Errno 28] No space left on device"
+_NO_QUOTA: Final = "[Errno 122] Disk quota exceeded"
+_SPILLING_FAILED: Final = "IO worker was spilling objects"
+_EXTERNAL_STORAGE: Final = "ray/external_storage.py"
 _NAMES_A_PATH = late(r"No space left on device: ['\"<]?(.)")
 SPILLED_ABOVE: Final = 60
+OWN_FRAMES: Final = 4  # below the storage's frame those of a library for remote files
 
 _Found = Mapping[str, tuple[str, ...]]
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    if _NO_SPACE in page.lines[index].text:
+    if any(words in page.lines[index].text for words in (_NO_SPACE, _NO_QUOTA)):
         yield from _no_space(page, index)
         return
     above = page.lines[max(0, index - 2) : index]
@@ -161,13 +170,18 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 
 def _no_space(page: Page, index: int) -> Iterator[Read]:
-    """A bare "no space" behind Ray's reports of spilling: the store's overflow has filled the disk."""
+    """The IO worker's "no space", or a bare one behind reports of spilling: the store's overflow filled the disk."""
     line = page.lines[index]
+    raised = frames(page.before(index))
+    if _SPILLING_FAILED in line.text or any(_EXTERNAL_STORAGE in frame.file for frame in raised[-OWN_FRAMES:]):
+        about = _about(page, index, [line])
+        errno = 122 if _NO_QUOTA in line.text else 28
+        yield DiskFull(at=about.at, time=about.time, process=about.process, io_worker=True, errno=errno)
+        return
     above = page.lines[max(0, index - SPILLED_ABOVE) : index]
     spills = any("Spilled " in one.text and _SPILLING.search(one.text) for one in above)
-    if not spills or _NAMES_A_PATH.search(line.text):
+    if not spills or _NO_SPACE not in line.text or _NAMES_A_PATH.search(line.text):
         return
-    raised = frames(page.before(index))
     if raised and "/ray/" not in raised[-1].file:
         return
     about = _about(page, index, [line])
@@ -340,6 +354,7 @@ FAMILY = Family(
         "% full, available space",
         "Plasma store ",
         "dev/shm",
+        _SPILLING_FAILED,
     ),
     triggers=(
         "object store because it is full",
@@ -361,6 +376,7 @@ FAMILY = Family(
         "Spilled ",
         "Restored ",
         _NO_SPACE,
+        _NO_QUOTA,
     ),
     read=read,
 )
