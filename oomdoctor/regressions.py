@@ -71,9 +71,9 @@ class Regression:
     @property
     def cures(self) -> str:
         """What to do, in words."""
-        if self.install:
-            return f"install {self.install}"
-        return f"set {self.set}" if self.set else self.cure or ""
+        if self.set:
+            return f"avoid it with `{self.set}`"
+        return f"use {self.install or self.cure}"
 
 
 @cache

@@ -69,13 +69,19 @@ def _fits(match: Match) -> bool:
     return match.told in ("printed", "pinned", "source") or (match.told == "nowhere" and match.tell_tale)
 
 
+def likely(crash: Crash) -> Match | None:
+    """The best entry whose version the job has, or may have."""
+    possible = (match for match in matches(crash) if match.told != "other")
+    return next((match for match in possible if _fits(match) or match.score >= TELLING), None)
+
+
 def _finding(crash: Crash, match: Match) -> Finding:
     known = match.known
     return Finding(
         weight=match.weight,
         shows_memory=match.score > ONE_SIGN,
         why=f"{_whose(match)} ({known.affected}): {known.what}. Here: {', '.join(match.signs)}. "
-        f"Without it: {known.cures}.",
+        f"What ends it: {known.cures}.",
         evidence=(crash.root,),
         against=() if crash.proven else ("the log shows a kill, not what it was for",),
         next_evidence=() if match.told == "printed" else (_ask(known),),

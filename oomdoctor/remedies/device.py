@@ -19,7 +19,7 @@ from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
-from oomdoctor.regressions import Regression
+from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.sizes import size_of_model
@@ -146,21 +146,19 @@ def more_gpus(case: Case) -> Answer:
 
 
 def pin_version(case: Case) -> Answer:
-    found = framework_regression.matches(case.crash)
-    match = next((match for match in found if match.told != "other"), None)
+    match = framework_regression.likely(case.crash)
     if match is None:
         return _no_known_regression(case.crash)
     known = match.known
     package = known.affected.package
-    bound = _bound(known)
     return Proposal(
         action=f"{_upgrade(case.crash, match)}: {known.what}",
-        setting=package,
-        current=case.crash.context.frameworks.get(package),
-        suggested=bound,
+        setting=package if known.install else None,
+        current=case.crash.context.frameworks.get(package) if known.install else None,
+        suggested=_bound(known),
         derivation=_affected(match),
-        snippet=_requirement(match),
-        assumes=() if match.told != "nowhere" else (_assumed(known),),
+        snippet=_to_copy(match),
+        assumes=(_assumed(known),) if match.told == "nowhere" else (),
         reference=_address(known.seen[0]),
     )
 
@@ -176,30 +174,28 @@ def _no_known_regression(crash: Crash) -> Answer:
 
 
 def _upgrade(crash: Crash, match: Match) -> str:
-    """What to install or set; a framework's own pin goes first."""
+    """What to do; where a framework pins the package, a release of it that pins another one goes first."""
     known = match.known
-    used = (carrier for carrier in known.carriers if carrier.releases.package in crash.context.frameworks)
-    carrier = match.carrier or next(used, None)
-    if carrier is None or not known.install:
-        return known.cures.capitalize() if known.cure else _sentence(known)
-    package = known.affected.package
-    framework = carrier.releases.package
+    carrier = match.carrier or next(_may_pin(crash, known), None)
+    if carrier is None:
+        return known.cures[0].upper() + known.cures[1:]
+    return (
+        f"Upgrade {carrier.releases.package} to {carrier.sound} or later, which pins {known.affected.package} "
+        f"{carrier.pins}, or install {known.install} with the one that is there"
+    )
+
+
+def _may_pin(crash: Crash, known: Regression) -> Iterator[Carrier]:
+    """The frameworks that the job uses in a release that is not printed."""
+    frameworks = crash.context.frameworks
+    for carrier in known.carriers:
+        if carrier.releases.package in frameworks and not frameworks[carrier.releases.package]:
+            yield carrier
+
+
+def _to_copy(match: Match) -> str | None:
+    known = match.known
     if match.carrier is not None:
-        return (
-            f"Upgrade {framework} to {carrier.sound} or later, which pins {package} {carrier.pins} (its own pin is an "
-            f"affected one), or use {known.install} against it"
-        )
-    return f"Use {known.install}, or {framework} {carrier.sound} or later, which pins {package} {carrier.pins}"
-
-
-def _sentence(known: Regression) -> str:
-    return f"Use {known.install}" if known.install else f"Set {known.set}"
-
-
-def _requirement(match: Match) -> str | None:
-    """What to copy."""
-    known = match.known
-    if match.carrier is not None and known.install:
         return f"pip install '{match.carrier.releases.package}>={match.carrier.sound}'"
     return f"pip install '{known.install}'" if known.install else known.set
 
@@ -213,7 +209,7 @@ def _affected(match: Match) -> str:
     """The range, what is printed, and where it was read."""
     known = match.known
     bound = _bound(known)
-    ends = f"; ended on {known.dated.replace(' ', ' by ')}, in which release is not known" if known.dated else ""
+    ends = f"; repaired on {known.dated.replace(' ', ' by ')}, whose release is not known" if known.dated else ""
     whose = {"printed": f"; {match.version} is printed", "pinned": f"; {match.version} pins one"}.get(match.told, "")
     sound = f", {bound} is not" if bound else ""
     return f"affected: {known.affected}{sound}{whose}{ends} ({'; '.join(known.seen[:2])})"

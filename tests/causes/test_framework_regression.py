@@ -209,7 +209,7 @@ JOBS = (
         lacks=(*trace(FORWARD), refused()),
     ),
     Told(
-        id="trl-colocates-by-default", package="trl", affected="1.2.0", sound="0.29.1", weight=0.75,
+        id="trl-colocates-by-default", package="trl", affected="1.2.0", sound="0.29.1", weight=0.45,
         log=("accelerate launch grpo.py --use_vllm true", *trace(ENGINE), refused()),
         lacks=("accelerate launch grpo.py --use_vllm true --vllm_mode colocate", *trace(ENGINE), refused()),
     ),
