@@ -38,6 +38,7 @@ class Unschedulable(Event):
     requested: Mapping[str, float] | None = None
     available: Mapping[str, float] | None = None
     count: int | None = None  # how many of these, where it is said
+    pending: int | None = None  # how many such requests wait; "2+" in a table
     placement_group: bool | None = None
     bundles: int | None = None  # of the placement group
     seconds: float | None = None  # how long was waited until it was given up
@@ -86,7 +87,7 @@ LARGEST_AMOUNT: Final = 1000
 LARGEST_MEMORY: Final = 10**14
 FIXED_POINT: Final = 10_000
 
-_TABLE = late(r"^={4,} Autoscaler status")
+_TABLE = late(r"^[`'\"]{0,3}={4,} Autoscaler status")  # as it is quoted
 _ROW = late(
     r"^(?:[\d.]+[KMGT]?i?B?/[\d.]+|\{|\(no |-{4,}|Active:|Pending:|Recent failures:|Resources|Node status|\d+ node_)"
 )
@@ -97,7 +98,7 @@ _FLAG = late(r"--?(num[-_]cpus|num[-_]gpus|memory|object[-_]store[-_]memory)[= ]
 _ARGUMENT = late(r"\b(num_cpus|num_gpus|object_store_memory)\s?=\s?(\d{1,18}(?:\.\d{1,4})?)")
 _OURSELVES: Final = ("raylet", "autoscaler", "scheduler")
 _PROGRESS = late(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]teration)\b[ :=\[]{1,3}\d")
-_PAIR = late(r"['\"]?([A-Za-z_][\w.:\-]{0,100})['\"]?\s*:\s*([\d.eE+]{1,24})")
+_PAIR = late(r"['\"]?([A-Za-z_][\w.:\-]{0,100})['\"]?\s*:\s*([\d.eE+]{1,24})(?: ([KMGT]iB)\b)?")
 _PAIR_BACKWARDS = late(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
 # Up to 1.13 the unit stands apart: "0.00/6.294 GiB memory".
 _SHARE = late(r"([\d.]+)([KMGT]?i?B)?/([\d.]+) ?([KMGT]?i?B)? (\S+)")
@@ -106,6 +107,9 @@ _GROUP = late(
     r"|(?:creating a|schedule|requested by the) placement group",
     re.IGNORECASE,
 )
+# What a placement group has reserved, as its own tasks ask for it; the table's totals do not list it.
+_RESERVED = late(r"(?:^bundle|_)_?group_(?:\d{1,6}_)?[0-9a-f]{16,64}$")
+_PENDING = late(r"\b(\d{1,9})\+? pending (?:tasks|placement groups)")
 _GROUP_ID = late(r"placement group .{0,200}\bid: ([0-9a-f]{16,64})")
 _BUNDLES = late(r"bundles size = (\d{1,6})")
 LINES_OF_GROUP: Final = 20
@@ -191,6 +195,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             count=count,
             placement_group=True if _GROUP.search(line.text) else None,
             bundles=_bundles(page, index),
+            pending=_pending(line.text),
             seconds=_seconds(found),
         )
 
@@ -215,6 +220,11 @@ def _counted(page: Page, index: int) -> Iterator[Read]:
         requested={unit: asked},
         available={unit: there},
     )
+
+
+def _pending(text: str) -> int | None:
+    waiting = _PENDING.search(text[:4000])
+    return int(waiting[1]) if waiting else None
 
 
 def _bundles(page: Page, index: int) -> int | None:
@@ -311,16 +321,17 @@ def _available(found: _Clauses) -> _Amounts | None:
     if in_words is not None:
         return in_words
     now = "asked"
+    has: dict[str, float] = {}
     for name, values in found:
         now = _SECTIONS.get(name, now)
-        if now == "has" and name == "bundle":
-            return _amounts(values[0])
-    return None
+        if now == "has" and name == "bundle":  # before 1.8 in braces of its own for each resource
+            has |= _amounts(values[0]) or {}
+    return has or None
 
 
 def _amounts(text: str) -> _Amounts | None:
     """The amounts of a dict in any of Ray's spellings."""
-    amounts = {name: value for name, figure in _PAIR.findall(text) if (value := _float(figure)) is not None}
+    amounts = {name: _amount(figure, unit) for name, figure, unit in _PAIR.findall(text) if _float(figure) is not None}
     for left, _, name in _PAIR_BACKWARDS.findall(text) if not amounts else ():
         if (value := _float(left)) is not None:  # "4.000000/4.000000 CPU": what is left of what there is
             amounts[name] = value
@@ -371,7 +382,8 @@ def _status(page: Page, index: int) -> Iterator[Read]:
         return
     yield ClusterStatus(at=place_of(page, first, lines[-1]), time=first.mark.time, used=used, total=total)
     for line, amounts, count in demands:
-        never = any(amount * (count or 1) > total.get(name, 0.0) for name, amount in amounts.items())
+        own = {name: amount for name, amount in amounts.items() if not _RESERVED.search(name)}
+        never = any(amount * (count or 1) > total.get(name, 0.0) for name, amount in own.items())
         scattered = not never and _scattered(lines, amounts, used, total)
         yield Unschedulable(
             at=place_of(page, line),
@@ -383,6 +395,7 @@ def _status(page: Page, index: int) -> Iterator[Read]:
             available=total,
             count=count,
             placement_group=True if _GROUP.search(line.text) else None,
+            pending=_pending(line.text),
         )
 
 
