@@ -6,11 +6,10 @@ from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import SIGKILL, Kill
+from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.ollama import Short
 from oomdoctor.incident.model import Crash
-from oomdoctor.patterns import late
 from oomdoctor.units import show
 
 # Where one process serves one model, there are no workers to take away.
@@ -23,7 +22,6 @@ _LINES = (
     r"Loading (?:\w{1,20} )?checkpoint shards|Loading safetensors|Loading model weights|Starting to load model"
     r"|from_pretrained\(|Loading weights|llama_model_load|load_tensors:|Loading model\b|Loading pipeline components"
 )
-_BAR = late(r"\bLoading (?:\w{1,20} ){0,3}(?:shards|weights|components)[^|\n]{0,40}: {1,4}(\d{1,3})%")
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -45,10 +43,12 @@ def judge(crash: Crash) -> Judgement | None:
             stage="model_load",
         )
     if isinstance(crash.root, Kill) and line is not None and _is_last(crash, crash.root):
+        bar = _under_way(crash, crash.root)
+        how_far = f" ({bar.replace('/', ' of ')} pieces were in)" if bar else ""
         return Finding(
-            weight=0.52 if _under_way(crash.root) else 0.42,
-            shows_memory=_under_way(crash.root),
-            why="The process was killed while it loaded model weights, which passes through host memory.",
+            weight=0.52 if bar else 0.42,
+            shows_memory=bar is not None,
+            why=f"The process was killed while it loaded model weights{how_far}, which passes through host memory.",
             evidence=(crash.root,),
             against=("nothing printed shows how much memory there was",),
             stage="model_load",
@@ -112,11 +112,12 @@ def _killed(crash: Crash, kill: KernelKill, line: str | None) -> Judgement | Non
     return None
 
 
-def _under_way(root: Kill) -> bool:
-    """Whether the last thing printed is a bar of loading that has not come to its end."""
-    before = next((line for line in reversed(root.around.before) if line.strip()), "")
-    bars = [bar for text in (root.at.text, before) if (bar := _BAR.search(text[:2000]))]
-    return root.signal == SIGKILL and bool(bars) and int(bars[0][1]) < 100
+def _under_way(crash: Crash, root: Kill) -> str | None:
+    """How far loading had come, where a bar of it that is not at its end is the last thing that was printed."""
+    reports = (root, *crash.every(Kill), *crash.every(RankFailure))
+    loaded = next((report.loaded for report in reports if report.loaded), None)
+    done, _, whole = (loaded or "").partition("/")
+    return loaded if root.signal == SIGKILL and loaded and int(done) < int(whole) else None
 
 
 def _is_last(crash: Crash, root: Event) -> bool:

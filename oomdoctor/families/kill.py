@@ -60,6 +60,7 @@ class Kill(Event):
     exit_codes: tuple[str, ...] = ()  # of a pool's workers, as joblib prints them: "SIGKILL(-9)"
     others: tuple[RankEnd, ...] = ()
     subprocesses: tuple[int, ...] = ()  # what the launcher ended afterwards
+    loaded: str | None = None  # how far the last bar of loading weights had come: "2/9"
 
     def identity(self) -> str:
         """A launcher reports one death in a line and again in a table."""
@@ -85,6 +86,7 @@ class RankFailure(Event):
     others: tuple[RankEnd, ...] = ()
     subprocesses: tuple[int, ...] = ()
     own_error: str | None = None  # the class of an error that some process of the job printed itself
+    loaded: str | None = None  # as with a kill
 
     def identity(self) -> str:
         """As with a kill, the line and the table tell of one death."""
@@ -185,6 +187,19 @@ _NODE_NAMED = late(r"\bon node ([\w.-]{1,253}) exited\b|\bsrun: error: ([\w.-]{1
 _SPAWNED = late(r"\bprocess (\d{1,5}) terminated with signal\b")
 _JOBLIB_CODE = late(r"\b[A-Z]{3,12}\(-?\d{1,5}\)")
 _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
+
+
+# The bar of loading a model's weights, of transformers, diffusers and vLLM
+_LOADING = late(
+    r"\b[Ll]oading (?:\w{1,20} ){0,3}(?:shards|weights|components|layers)[^|\n]{0,40}: {1,4}\d{1,3}%"
+    r"(?: Completed \||\|[^|\n]{0,400}\|)\s{0,4}(\d{1,6}/\d{1,6})(?!\d)"
+)
+# What launchers and Python's end print between a bar and the report of a death
+_AFTER_A_DEATH = late(
+    r"Sending process \d|closing signal|Killing subprocess \d|failed \(exitcode|^\W{0,20}$|resource_tracker|warnings\.warn"
+    r"|leaked (?:semaphore|shared_memory)"
+)
+LINES_OF_A_BAR: Final = 12
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -290,6 +305,7 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
             process=_process(first, figures),
             pool="shm" if signal == SIGBUS else "host_ram",
             reporter=reporter,
+            loaded=_loaded(page, index),
             **figures,
         )
     elif reporter in {"torchrun", "deepspeed"}:
@@ -297,7 +313,25 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
         figures.pop("signal", None)
         process = _process(first, figures)
         error = own_error(page, index)
-        yield RankFailure(at=at, time=first.mark.time, process=process, reporter=reporter, own_error=error, **figures)
+        yield RankFailure(
+            at=at,
+            time=first.mark.time,
+            process=process,
+            reporter=reporter,
+            own_error=error,
+            loaded=_loaded(page, index),
+            **figures,
+        )
+
+
+def _loaded(page: Page, index: int) -> str | None:
+    """How far loading had come, where a bar of it is the last thing that the job printed."""
+    for line in reversed(page.lines[max(0, index - LINES_OF_A_BAR) : index + 1]):
+        if bars := _LOADING.findall(line.text[:CHARACTERS]):
+            return str(bars[-1])
+        if line is not page.lines[index] and not _AFTER_A_DEATH.search(line.text[:CHARACTERS]):
+            return None
+    return None
 
 
 def _process(line: Line, figures: dict[str, Any]) -> Process:
