@@ -156,7 +156,7 @@ def pin_version(case: Case) -> Answer:
         setting=package if known.install else None,
         current=case.crash.context.frameworks.get(package) if known.install else None,
         suggested=_bound(known),
-        derivation=_affected(match),
+        derivation=_affected(case.crash, match),
         snippet=_to_copy(match),
         assumes=(_assumed(known),) if match.told == "nowhere" else (),
         reference=_address(known.seen[0]),
@@ -205,14 +205,20 @@ def _bound(known: Regression) -> str | None:
     return re.split("[=><]=", known.install)[1] if known.install else None
 
 
-def _affected(match: Match) -> str:
+def _affected(crash: Crash, match: Match) -> str:
     """The range, what is printed, and where it was read."""
     known = match.known
-    bound = _bound(known)
-    ends = f"; repaired on {known.dated.replace(' ', ' by ')}, whose release is not known" if known.dated else ""
-    whose = {"printed": f"; {match.version} is printed", "pinned": f"; {match.version} pins one"}.get(match.told, "")
-    sound = f", {bound} is not" if bound else ""
-    return f"affected: {known.affected}{sound}{whose}{ends} ({'; '.join(known.seen[:2])})"
+    parts = [f"affected: {known.affected}"]
+    if known.install:
+        parts[0] += f", {_bound(known)} is not"
+    if match.told == "printed":
+        package = known.affected.package
+        parts.append(f"{package} {match.version} is {'given' if package in crash.context.outside else 'printed'}")
+    if match.told == "pinned":
+        parts.append(f"{match.version} pins one")
+    if known.dated:
+        parts.append(f"repaired on {known.dated.replace(' ', ' by ')}, whose release is not known")
+    return f"{'; '.join(parts)} ({', '.join(known.seen[:2])})"
 
 
 def _assumed(known: Regression) -> str:
