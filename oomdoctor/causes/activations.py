@@ -114,6 +114,16 @@ def _knobs(crash: Crash) -> tuple[str, ...]:
 def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
     if crash.stage in ("model_load", "optimizer_step") or phase(crash) in ("load", "optimizer"):
         return RuledOut("it failed while loading or in the optimizer's step, when no activations are held")
+    it = card(crash)
+    if crash.stage == "unknown" and it.tried_bytes and it.total_bytes and it.tried_bytes > it.total_bytes:
+        return Finding(
+            weight=0.45,
+            why=f"{show(it.tried_bytes)} were asked for in one piece, more than the card's {show(it.total_bytes)}: so "
+            "large are tensors over all pairs of tokens or pixels, which attention without its own kernel makes.",
+            evidence=(root,),
+            against=("the traceback does not show which pass it was",),
+            knobs=ATTENTION_KNOBS,
+        )
     own = crash.root.around.trace and not innermost(crash, _NOT_ITS_OWN) and not in_engine(crash)
     if crash.stage == "unknown" and own:
         return Finding(

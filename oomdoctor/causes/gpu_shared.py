@@ -37,6 +37,8 @@ def judge(crash: Crash) -> Judgement | None:
     event = refusal(crash)
     if event is None or not it.total_bytes:
         return _without_figures(crash)
+    if (alone := _too_much_alone(it)) is not None:
+        return RuledOut(alone)
     if (shown := _shown_by_a_table(crash, it, event)) is not None:
         return shown
     held = _held(it)
@@ -60,6 +62,17 @@ def judge(crash: Crash) -> Judgement | None:
         evidence=(event, *crash.every(GpuTable)[:1]),
         knobs=BESIDE_AN_ENGINE if beside_an_engine(crash) else (),
     )
+
+
+def _too_much_alone(it: Card) -> str | None:
+    """The request does not fit beside this process's own tensors even on a card without neighbours."""
+    if it.tried_bytes is None or it.total_bytes is None or it.oversubscribed:
+        return None
+    mine = it.allocated_bytes or 0
+    if it.tried_bytes + mine <= it.total_bytes:
+        return None
+    beside = f" beside {show(mine)} of its own" if mine else ""
+    return f"{show(it.tried_bytes)} were asked for{beside}, more than the whole card's {show(it.total_bytes)}"
 
 
 def _held(it: Card) -> tuple[int, str, float] | None:

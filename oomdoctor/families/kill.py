@@ -15,7 +15,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
-from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.lines import PROGRESS, place_of, process_of
 from oomdoctor.families.peer import own_error
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -329,7 +329,8 @@ def _loaded(page: Page, index: int) -> str | None:
     for line in reversed(page.lines[max(0, index - LINES_OF_A_BAR) : index + 1]):
         if bars := _LOADING.findall(line.text[:CHARACTERS]):
             return str(bars[-1])
-        if line is not page.lines[index] and not _AFTER_A_DEATH.search(line.text[:CHARACTERS]):
+        own = line is page.lines[index]
+        if PROGRESS.search(line.text[:CHARACTERS]) or not (own or _AFTER_A_DEATH.search(line.text[:CHARACTERS])):
             return None
     return None
 

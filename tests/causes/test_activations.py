@@ -64,3 +64,10 @@ def xla(size: int) -> tuple[str, ...]:
 def test_not_a_small_array_on_a_card_that_is_full() -> None:
     assert "activations" not in ranking(*xla(4194304))
     assert ranking(*xla(4294967296))[0] == "activations"
+
+
+def test_a_request_larger_than_the_card_is_a_tensor_over_all_pairs() -> None:
+    found = finding(CAUSE, refused(tried="91.50 GiB", own="20.00 GiB", allocated="18.00 GiB"))
+    assert "all pairs" in found.why
+    assert "memory-efficient-attention" in found.knobs
+    assert ranking(refused(tried="500.00 GiB"))[0] == "absurd-size"

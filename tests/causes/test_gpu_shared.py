@@ -84,3 +84,18 @@ def test_not_a_pool_of_tensorflow_that_has_the_card() -> None:
 def test_a_pool_of_tensorflow_that_found_nearly_nothing_free() -> None:
     assert "200 MiB" in finding(CAUSE, *dump(209715200)).why
     assert ranking(*dump(209715200))[0] == "gpu-shared"
+
+
+def test_not_where_the_request_fits_on_no_card_of_this_size() -> None:
+    others = ((331, "30.00 GiB"), (912, "12.00 GiB"))
+    assert "more than the whole card" in ruled_out(
+        CAUSE, refused(tried="91.50 GiB", own="20.00 GiB", allocated="18.00 GiB", others=others)
+    )
+    assert "beside 48.00 GiB of its own" in ruled_out(
+        CAUSE, refused(tried="40.00 GiB", own="50.00 GiB", allocated="48.00 GiB", others=((331, "25.00 GiB"),))
+    )
+
+
+def test_neighbours_count_where_the_request_would_fit_without_them() -> None:
+    line = refused(tried="40.00 GiB", own="20.00 GiB", allocated="18.00 GiB", others=((331, "45.00 GiB"),))
+    assert finding(CAUSE, line).weight >= 0.7
