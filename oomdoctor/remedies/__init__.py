@@ -7,6 +7,9 @@ from oomdoctor.records import dataclass
 Number = int | float | str | bool | None
 
 
+NOTHING_TO_COMPUTE = "nothing to compute"  # the derivation of a switch and of a word
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
     """One thing to change, as the report prints it (see the contract)."""

@@ -8,7 +8,18 @@ from typing import Final
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash, Setting, Value
 from oomdoctor.incident.recognition import TRAINERS
-from oomdoctor.remedies import Rejected, Remedy, device, engine, from_outside, host, premises, training
+from oomdoctor.remedies import (
+    NOTHING_TO_COMPUTE,
+    Rejected,
+    Remedy,
+    device,
+    engine,
+    fractions,
+    from_outside,
+    host,
+    premises,
+    training,
+)
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, assumptions, current, excluded_by, missing, spelling
@@ -85,11 +96,11 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
 
 
 def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
-    """vLLM's spelling where the cause, a message or the traceback is vLLM's and no framework is named."""
-    told = any(event.family.startswith("vllm_") for event in crash.events)
-    if told or cause.startswith("vllm") or crash.in_trace(r"\bvllm\b"):
-        return spelling(knob.id, crash.context, "vllm")
-    return None
+    """The engine's spelling where a message is its own and no framework is named."""
+    engine = fractions.engine_of(crash)
+    if engine is None and (cause.startswith("vllm") or crash.in_trace(r"\bvllm\b")):
+        engine = "vllm"
+    return spelling(knob.id, crash.context, engine) if engine is not None else None
 
 
 def _systems_own(knob: Knob, crash: Crash) -> Spelling | None:
@@ -182,7 +193,7 @@ def _not_computed(suggested: Value) -> str | None:
     """What stands for the formula where there is none."""
     if suggested is None:
         return None
-    return "a switch: nothing to compute" if isinstance(suggested, bool) else "one of its values: nothing to compute"
+    return f"{'a switch' if isinstance(suggested, bool) else 'one of its values'}: {NOTHING_TO_COMPUTE}"
 
 
 def _setting(row: Spelling | None, inner: bool) -> str | None:

@@ -22,7 +22,7 @@ from oomdoctor.families.vllm_figures import (
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, Framework
 from oomdoctor.patterns import late
-from oomdoctor.remedies import models
+from oomdoctor.remedies import fractions, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.units import show
@@ -134,8 +134,10 @@ def lower(case: Case) -> Answer:
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:
         return _from_free(crash, refused.free_bytes, refused.total_bytes, refused.utilization)
-    known = share(crash)
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
+    if fractions.engine_of(crash) not in (None, "vllm"):
+        return fractions.lowered(crash, oom)
+    known = share(crash)
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
         return _step_down(known)
     if known is None:
@@ -306,6 +308,8 @@ def raise_share(case: Case) -> Answer:
     fixed = _fixed_cache(crash)
     if fixed is not None:
         return fixed
+    if fractions.engine_of(crash) not in (None, "vllm"):
+        return fractions.raised(crash)
     known = share(crash)
     total = card_total(crash)
     missing = _missing_cache(crash)

@@ -145,7 +145,7 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if stated:
-            return Refusal(f"{stated[0].name} is off already (line {stated[0].line})")
+            return Refusal(f"{stated[0].name} is off already ({stated[0].place})")
         return Skip()
     one = switched_on[0]
     names = ", ".join(s.name for s in switched_on)
@@ -251,7 +251,7 @@ def _default_swap(case: Case) -> Answer:
 
 
 def smaller_store(case: Case) -> Answer:
-    if "ray" not in case.crash.context.frameworks:
+    if "ray" not in case.crash.context.frameworks and case.crash.first(StoreTooLarge) is None:
         return Skip()
     total = total_bytes(case.crash)
     if total is None:

@@ -11,7 +11,7 @@ from oomdoctor.records import dataclass
 from oomdoctor.remedies.settings import Spelling
 
 _NAME: Final = late(r"[\w.\-]{1,120}")
-_SYNONYMS: Final = {"max_seq_len": "max_model_len"}  # what vLLM's dump calls it
+_NO_OPTIONS: Final = frozenset({"max_seq_len"})  # names that only vLLM's dump of its configuration has
 _HYDRA: Final = frozenset({"verl", "simplerl-reason", "open-reasoner-zero", "nemo-rl", "skyrl", "areal"})
 
 
@@ -37,7 +37,7 @@ class Case:
         if self.now is None or self.row is None or not _NAME.fullmatch(self.now.name):
             return None
         stated, usual = (name.rsplit(".", 1)[-1] for name in (self.now.name, self.row.key))
-        return None if stated == usual or _SYNONYMS.get(stated) == usual else self.now.name
+        return None if stated == usual or stated in _NO_OPTIONS else self.now.name
 
     def as_launched(self, value: Value) -> str | None:
         """The option as the launch line in the log spells it, with another value."""

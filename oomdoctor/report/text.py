@@ -16,7 +16,7 @@ from rich.text import Text
 from oomdoctor.causes.host import low_limit
 from oomdoctor.incident.ledger import SMALLER
 from oomdoctor.records import dataclass
-from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies import NOTHING_TO_COMPUTE, Rejected, Remedy
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
@@ -312,12 +312,12 @@ def _size(row: LedgerRow, total: int | None, page: Page) -> str:
 def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
     yield _heading("What to change")
     for number, remedy in enumerate(remedies[: page.some(_remedies_shown(page))], start=1):
-        yield _numbered(number, remedy.action, page)
+        yield _numbered(number, _action(remedy), page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
         if number > 1 and page.tight >= WITHOUT_DETAILS:
             continue
-        why = [remedy.derivation or "", f"Costs: {remedy.cost}" if remedy.cost not in ("", "none") else ""]
+        why = [_formula(remedy), f"Costs: {remedy.cost}" if remedy.cost not in ("", "none") else ""]
         if any(why):
             yield _line((". ".join(part.rstrip(".") for part in why if part), "dim"), indent=5)
         if page.verbose:
@@ -325,6 +325,17 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
                 yield _line(("Assumes: " + assumption, "dim"), indent=5)
             if remedy.reference:
                 yield _line((remedy.reference, "dim"), indent=5)
+
+
+def _action(remedy: Remedy) -> str:
+    """The sentence, with the option's name where no line to copy holds it."""
+    named = remedy.snippet is not None or not remedy.setting or " " in remedy.setting or remedy.setting in remedy.action
+    return remedy.action if named else f"{remedy.action} ({remedy.setting})"
+
+
+def _formula(remedy: Remedy) -> str:
+    text = remedy.derivation or ""
+    return "" if text.endswith(NOTHING_TO_COMPUTE) else text
 
 
 def _remedies_shown(page: Page) -> int:

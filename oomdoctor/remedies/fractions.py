@@ -1,0 +1,159 @@
+"""The share of engines that reckon otherwise than vLLM.
+
+SGLang's fraction is of what was free when it started, weights included. LMDeploy's and TensorRT-LLM's are of what is
+free after the weights, for the cache alone; how much that was is not printed where it matters, so they go in steps.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.arithmetic import sglang, shares, vllm
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.sglang import NoPool
+from oomdoctor.incident.engine_facts import Loading, loading, static_fraction
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies.proposal import Answer, Proposal, Refusal
+from oomdoctor.units import show
+
+STEP: Final = 0.05
+LEAST: Final = 0.1
+FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that is worth a start
+
+# Families of messages, and the id under which the engine that prints them has its settings.
+_ENGINES: Final = {
+    "sglang": "sglang",
+    "lmdeploy": "lmdeploy",
+    "tensorrt_llm": "tensorrt-llm",
+    "tgi": "text-generation-inference",
+    "llama_cpp": "llama.cpp",
+    "ollama": "ollama",
+}
+_OF_THE_REST: Final = ("lmdeploy", "tensorrt-llm")
+
+
+def engine_of(crash: Crash) -> str | None:
+    """The engine whose message it is; vLLM where its own messages stand there too."""
+    families = dict.fromkeys(event.family for event in (crash.root, *crash.events))
+    if any(family.startswith("vllm_") for family in families):
+        return "vllm"
+    told = next((engine for family, engine in _ENGINES.items() if family in families), None)
+    return told or next((engine for engine in ("vllm", *_ENGINES.values()) if engine in crash.context.frameworks), None)
+
+
+def raised(crash: Crash) -> Answer:
+    """A larger share, for an engine that is not vLLM."""
+    if engine_of(crash) != "sglang":
+        return None
+    now, loaded = _now(crash), loading(crash)
+    if loaded is not None:
+        return _from_loading(now, loaded)
+    needed = crash.first(NoPool)
+    if needed is not None and needed.smallest_fraction:
+        return _from_its_own(now, needed.smallest_fraction)
+    if now is None:
+        return None
+    then = round(now + STEP, 3)
+    if then > shares.AT_THE_LIMIT:
+        return Refusal(f"it is {now:g} already: a larger one leaves nothing for activations and graphs")
+    return Proposal(
+        action=_from_to("Raise", now, then),
+        current=now,
+        suggested=then,
+        derivation=f"{now:g} + {STEP} = {then:g} as a first step: how much is missing is not printed",
+    )
+
+
+def _from_loading(now: float | None, loaded: Loading) -> Answer:
+    before, after = loaded.free_before_bytes, loaded.free_after_bytes
+    least = sglang.smallest_fraction(after, before)
+    then = shares.ceil(least + FOR_THE_CACHE)
+    formula = f"ceil(1 - {show(after)} after / {show(before)} before loading + {FOR_THE_CACHE} for the cache, 2 digits)"
+    return _unless_too_much(now, then, f"{formula} = {then:g}", f"{show(before - after)} of weights")
+
+
+def _from_its_own(now: float | None, least: float) -> Answer:
+    then = shares.ceil(least + FOR_THE_CACHE)
+    formula = f"ceil({least:g} by the engine's own account + {FOR_THE_CACHE} for the cache, 2 digits)"
+    return _unless_too_much(now, then, f"{formula} = {then:g}", f"weights that take {least:g} of it")
+
+
+def _unless_too_much(now: float | None, then: float, derivation: str, weights: str) -> Answer:
+    if then > shares.AT_THE_LIMIT:
+        return Refusal(f"{weights} would need {then:g} of what was free ({derivation}): too little is left beside it")
+    if now is not None and then <= now:
+        return None
+    return Proposal(
+        action=_from_to("Raise", now, then),
+        current=now,
+        suggested=then,
+        derivation=derivation,
+        assumes=(f"{FOR_THE_CACHE} for the cache is a guess: the longest request may need more",),
+    )
+
+
+def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
+    """A smaller share, for an engine that is not vLLM."""
+    now = _now(crash)
+    if refused is None or refused.tried_bytes is None or engine_of(crash) in _OF_THE_REST:
+        return _step_down(now)
+    loaded = loading(crash)
+    base = loaded.free_before_bytes if loaded is not None else refused.total_bytes
+    if not base:
+        return _step_down(now)
+    free = min(refused.free_bytes or 0, refused.tried_bytes)
+    slack = vllm.CAPTURE_SLACK_BYTES
+    needed = refused.tried_bytes - free + slack
+    formula = (
+        f"({show(refused.tried_bytes)} asked for - {show(free)} free + {show(slack)} to spare) / {show(base)} "
+        f"{'free before loading' if loaded is not None else 'of the card'}"
+    )
+    assumes = [f"{show(slack)} to spare is a guess, for what is allocated next"]
+    if loaded is None:
+        assumes.append("the card was empty when the engine started")
+    if now is None:
+        step = shares.ceil(needed / base)
+        return Proposal(
+            action=f"Lower the engine's fraction by at least {step:g} (the log does not say what it is)",
+            derivation=f"{formula} = {step:g}",
+            assumes=tuple(assumes),
+        )
+    then = sglang.fraction_that_leaves(now, 0, needed, base)
+    if then < LEAST:
+        return Refusal(f"no lower fraction makes that room ({now:g} - {formula} = {then:g})")
+    return Proposal(
+        action=_from_to("Lower", now, then),
+        current=now,
+        suggested=then,
+        derivation=f"floor({now:g} - {formula}, 3 digits) = {then:g}",
+        assumes=tuple(assumes),
+    )
+
+
+def _step_down(now: float | None) -> Answer:
+    if now is None:
+        return None
+    then = round(now - STEP, 3)
+    if then < LEAST:
+        return None
+    return Proposal(
+        action=_from_to("Lower", now, then),
+        current=now,
+        suggested=then,
+        derivation=f"{now:g} - {STEP} = {then:g} as a first step: how much is missing is not printed",
+    )
+
+
+def _now(crash: Crash) -> float | None:
+    """The fraction in force: the engine's own word, its arguments, or the option of its framework."""
+    told = crash.first(NoPool)
+    if told is not None and told.fraction:
+        return told.fraction
+    stated = crash.setting("cache_max_entry_count", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
+    if stated is not None and isinstance(stated.value, float):
+        return stated.value
+    return static_fraction(crash)
+
+
+def _from_to(verb: str, now: float | None, then: float) -> str:
+    return f"{verb} the engine's fraction {f'from {now:g} ' if now is not None else ''}to {then:g}"

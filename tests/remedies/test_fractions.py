@@ -1,0 +1,106 @@
+"""SGLang's fraction is of what was free at start: up where the cache finds no room, down elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomdoctor import diagnose
+
+START = (
+    "[2026-03-01 10:00:01 TP0] Load weight begin. avail mem=77.90 GB\n"
+    "[2026-03-01 10:00:40 TP0] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=10.20 GB, "
+    "mem usage=67.70 GB.\n"
+)
+NO_POOL = (
+    "[2026-03-01 10:00:41 TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
+    '  File "/opt/env/lib/python3.11/site-packages/sglang/srt/model_executor/model_runner.py", line 812, in '
+    "init_memory_pool\n"
+    "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
+)
+REFUSED = (
+    "[2026-03-01 10:01:41 TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
+    '  File "/opt/env/lib/python3.11/site-packages/sglang/srt/managers/scheduler.py", line 1212, in run_batch\n'
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 79.11 GiB "
+    "of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.10 GiB memory in use. Of the allocated "
+    "memory 75.90 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated.\n"
+)
+ARGUMENTS = "[2026-03-01 09:59:50] server_args=ServerArgs(model_path='acme/chat', mem_fraction_static={}, tp_size=1)\n"
+
+
+def share(text: str, tmp_path: Path, knob: str) -> dict[str, Any] | None:
+    log = tmp_path / "sglang.log"
+    log.write_text(text)
+    report = diagnose(log).as_json()
+    found = [r for d in report["diagnoses"] for r in d["remedies"] if r["knob"] == knob]
+    return found[0] if found else None
+
+
+def refusal(text: str, tmp_path: Path, knob: str) -> str:
+    log = tmp_path / "sglang.log"
+    log.write_text(text)
+    rejected = {one["knob"]: one["why"] for one in diagnose(log).as_json()["remedies_rejected"]}
+    return str(rejected.get(knob, ""))
+
+
+def test_the_smallest_fraction_from_what_was_free_before_and_after_loading(tmp_path: Path) -> None:
+    found = share(ARGUMENTS.format(0.8) + START + NO_POOL + "\n", tmp_path, "raise-engine-reservation")
+    assert found is not None
+    assert found["current"] == 0.8
+    assert found["suggested"] == 0.89  # 1 - 10.20 / 77.90 = 0.8691, up to 0.870, and 0.02 more
+    assert found["snippet"] == "--mem-fraction-static 0.89"
+    assert found["derivation"] == (
+        "ceil(1 - 10.20 GiB after / 77.90 GiB before loading + 0.02 for the cache, 2 digits) = 0.89"
+    )
+
+
+def test_weights_that_leave_nothing_beside_them(tmp_path: Path) -> None:
+    full = START.replace("avail mem=10.20", "avail mem=4.10").replace("mem usage=67.70", "mem usage=73.80")
+    text = ARGUMENTS.format(0.9) + full + NO_POOL + "\n"
+    assert share(text, tmp_path, "raise-engine-reservation") is None
+    assert "73.80 GiB of weights would need 0.97" in refusal(text, tmp_path, "raise-engine-reservation")
+
+
+def test_where_only_the_fraction_stands_it_goes_up_in_steps(tmp_path: Path) -> None:
+    found = share(
+        NO_POOL + " Current value: self.server_args.mem_fraction_static=0.78\n", tmp_path, "raise-engine-reservation"
+    )
+    assert found is not None
+    assert (found["current"], found["suggested"]) == (0.78, 0.83)
+    assert "first step" in found["derivation"]
+
+
+def test_a_refusal_while_serving_goes_the_other_way(tmp_path: Path) -> None:
+    found = share(ARGUMENTS.format(0.9) + START + REFUSED, tmp_path, "lower-engine-reservation")
+    assert found is not None
+    assert found["suggested"] == 0.867  # 0.9 - (3.00 - 1.00 + 0.5) / 77.90
+    assert found["setting"] == "--mem-fraction-static"
+    assert "77.90 GiB free before loading" in found["derivation"]
+    assert not any("empty" in assumption for assumption in found["assumes"])
+
+
+def test_without_the_figures_of_loading_the_card_is_taken_and_that_is_said(tmp_path: Path) -> None:
+    found = share(ARGUMENTS.format(0.9) + REFUSED, tmp_path, "lower-engine-reservation")
+    assert found is not None
+    assert found["suggested"] == 0.868
+    assert "the card was empty when the engine started" in found["assumes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("RuntimeError: No enough gpu memory for kv cache.\n", "--quant-policy"),
+        (
+            "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease "
+            "`--max-batch-prefill-tokens`\n",
+            "--max-batch-prefill-tokens",
+        ),
+    ],
+)
+def test_an_engine_that_only_its_message_names_spells_its_own_options(text: str, option: str, tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("Traceback (most recent call last):\n" + text)
+    report = diagnose(log).as_json()
+    assert option in {r["setting"] for d in report["diagnoses"] for r in d["remedies"]}
