@@ -24,8 +24,8 @@ REFUSED = (
     "[2026-03-01 10:01:41 TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
     '  File "/opt/env/lib/python3.11/site-packages/sglang/srt/managers/scheduler.py", line 1212, in run_batch\n'
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 79.11 GiB "
-    "of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.10 GiB memory in use. Of the allocated "
-    "memory 75.90 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated.\n"
+    "of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.10 GiB memory in use. Of the "
+    "allocated memory 75.90 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated.\n"
 )
 ARGUMENTS = "[2026-03-01 09:59:50] server_args=ServerArgs(model_path='acme/chat', mem_fraction_static={}, tp_size=1)\n"
 
@@ -88,15 +88,16 @@ def test_without_the_figures_of_loading_the_card_is_taken_and_that_is_said(tmp_p
     assert "the card was empty when the engine started" in found["assumes"]
 
 
+PREFILL = (
+    "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\n"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "option"),
     [
         ("RuntimeError: No enough gpu memory for kv cache.\n", "--quant-policy"),
-        (
-            "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease "
-            "`--max-batch-prefill-tokens`\n",
-            "--max-batch-prefill-tokens",
-        ),
+        (PREFILL, "--max-batch-prefill-tokens"),
     ],
 )
 def test_an_engine_that_only_its_message_names_spells_its_own_options(text: str, option: str, tmp_path: Path) -> None:
