@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
@@ -71,8 +72,11 @@ def _fits(match: Match) -> bool:
 
 def likely(crash: Crash) -> Match | None:
     """The best entry whose version the job has, or may have."""
-    possible = (match for match in matches(crash) if match.told != "other")
-    return next((match for match in possible if _fits(match) or match.score >= TELLING), None)
+    # Only the settings of the entry that is taken are to be heard of, not those that every entry asks for.
+    unheard = replace(crash, context=replace(crash.context, heard=None))
+    possible = (match for match in matches(unheard) if match.told != "other")
+    taken = next((match for match in possible if _fits(match) or match.score >= TELLING), None)
+    return _match(crash, taken.known) if taken is not None else None
 
 
 def _finding(crash: Crash, match: Match) -> Finding:
@@ -181,21 +185,21 @@ def _zero(crash: Crash, symptom: Symptom) -> str | None:
     if setting is None or isinstance(setting.value, bool):
         return None
     match = re.fullmatch(r"(?:zero)?_?(?:stage)?_?([0-3])", str(setting.value).lower())
-    return f"ZeRO-{match[1]}" if match and match[1] in symptom.words else None
+    return f"ZeRO-{match[1]} ({setting.name})" if match and match[1] in symptom.words else None
 
 
 def _on(crash: Crash, symptom: Symptom) -> str | None:
-    return next((name for name, setting in _stated(crash, symptom.words) if not _is_off(setting)), None)
+    return next((setting.name for setting in _stated(crash, symptom.words) if not _is_off(setting)), None)
 
 
 def _off(crash: Crash, symptom: Symptom) -> str | None:
-    return next((f"{name} is off" for name, setting in _stated(crash, symptom.words) if _is_off(setting)), None)
+    return next((f"{setting.name} is off" for setting in _stated(crash, symptom.words) if _is_off(setting)), None)
 
 
 def _has(crash: Crash, symptom: Symptom) -> str | None:
     name, _, wanted = symptom.text.partition("=")
     setting = crash.setting(name)
-    return symptom.text if setting is not None and wanted.lower() in str(setting.value).lower() else None
+    return f"{setting.name}={wanted}" if setting is not None and wanted.lower() in str(setting.value).lower() else None
 
 
 def _unset(crash: Crash, symptom: Symptom) -> str | None:
@@ -204,9 +208,9 @@ def _unset(crash: Crash, symptom: Symptom) -> str | None:
 
 def _above(crash: Crash, symptom: Symptom) -> str | None:
     limit, *names = symptom.words
-    for name, setting in _stated(crash, names):
+    for setting in _stated(crash, names):
         if isinstance(setting.value, int) and not isinstance(setting.value, bool) and setting.value > int(limit):
-            return f"{name}={setting.value}"
+            return f"{setting.name}={setting.value}"
     return None
 
 
@@ -258,11 +262,11 @@ def _fragmented(crash: Crash, symptom: Symptom) -> str | None:
     return "what is reserved and not allocated would do"
 
 
-def _stated(crash: Crash, names: Sequence[str]) -> Iterator[tuple[str, Setting]]:
+def _stated(crash: Crash, names: Sequence[str]) -> Iterator[Setting]:
     for name in names:
         setting = crash.setting(name)
         if setting is not None and setting.value is not None:
-            yield name, setting
+            yield setting
 
 
 def _is_off(setting: Setting) -> bool:
