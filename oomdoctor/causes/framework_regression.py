@@ -12,7 +12,7 @@ from oomdoctor.causes.gpu import card, innermost
 from oomdoctor.incident.model import Crash, Setting
 from oomdoctor.records import dataclass
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
-from oomdoctor.versions import version_of, versions
+from oomdoctor.versions import Versions, version_of, versions
 
 _ZERO_STAGE: Final = ("zero_stage", "zero_optimization.stage", "deepspeed_stage", "actor.zero_stage", "ds_zero_stage")
 _OFF: Final = frozenset({"", "0", "false", "no", "none", "null", "cpu=false"})
@@ -149,12 +149,13 @@ def _version(crash: Crash, known: Regression, by_source: bool) -> tuple[Told, st
     if known.around is not None and known.around.holds(version_of(packages.get(known.around.package))):
         return "other", f"{known.around.package} {packages[known.around.package]} works around it: it", None
     printed = packages.get(known.affected.package)
-    found = version_of(printed)
+    exact = Versions.exactly(printed)
     carrier = next(_carriers(crash, known), None)
-    if found is not None:
-        if known.affected.holds(found):
-            return "printed", printed, carrier
+    if exact is not None and known.affected.versions.covers(exact):
+        return "printed", printed, carrier
+    if exact is not None and not known.affected.versions.overlaps(exact):
         return "other", f"{known.affected.package} {printed}", None
+    # Here it is not printed, or as "0.16" alone, which may be one or not.
     if carrier is not None:
         name = carrier.releases.package
         return "pinned", f"{name} {packages[name]}", carrier

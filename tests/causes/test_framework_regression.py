@@ -345,6 +345,11 @@ def test_an_unknown_version_is_asked_for() -> None:
     assert judgement.next_evidence == ("pip show deepspeed",)
 
 
+def test_half_a_version_is_asked_for_too() -> None:
+    judgement = says(CAUSE, "deepspeed 0.16", LAUNCH, *trace(BACKWARD), refused())
+    assert isinstance(judgement, NotEnough)
+
+
 def test_little_of_a_symptom_is_not_worth_a_question() -> None:
     assert says(CAUSE, "  0%|          | 0/940 [00:00<?, ?it/s]", *trace(FORWARD), refused()) is None
 
