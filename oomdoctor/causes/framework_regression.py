@@ -22,7 +22,7 @@ TELLING: Final = 0.5  # symptoms that are worth a question for the version
 CARRIED: Final = 0.95  # a framework's pin instead of the version: somebody may have installed another one
 UNKNOWN: Final = 0.5  # of the weight, where nothing says which version it is
 BY_ITS_SOURCE: Final = 0.8  # at most, where the failing source tells the version
-FIRST: Final = 1  # step, or steps done
+FIRST: Final = 1  # step: a bar that shows one done may not have been drawn anew
 FRAGMENTS: Final = 0.10  # of the card
 _TELL_TALES: Final = ("line", "code")
 
@@ -122,19 +122,17 @@ def _ask(known: Regression) -> str:
 def _match(crash: Crash, known: Regression) -> Match | None:
     if crash.pool not in known.pools:
         return None
-    seen: list[Symptom] = []
-    signs: list[str] = []
+    seen: dict[Symptom, str] = {}
     for symptom in known.symptoms:
         sign = _KINDS[symptom.kind](crash, symptom)
         if sign is not None:
-            seen.append(symptom)
-            signs.append(sign)
+            seen[symptom] = sign
         elif symptom.needed:
             return None
     told, version, carrier = _version(crash, known, by_source=any(symptom.kind == "code" for symptom in seen))
     return Match(
         known=known,
-        signs=tuple(sign for sign in signs if sign),
+        signs=tuple(seen.values()),
         score=round(sum(symptom.weight for symptom in seen), 3),
         told=told,
         version=version,
@@ -174,7 +172,7 @@ def _named(crash: Crash) -> frozenset[str]:
     return frozenset({*crash.context.frameworks, *(("deepspeed",) if uses_zero else ())})
 
 
-# the kinds of symptoms: each says in words what it saw, "" where that goes without saying, None where it is not there
+# the kinds of symptoms: each says in words what it saw, None where it is not there
 
 
 def _stage(crash: Crash, symptom: Symptom) -> str | None:
@@ -251,7 +249,7 @@ def _growth(crash: Crash, symptom: Symptom) -> str | None:
 def _first_step(crash: Crash, symptom: Symptom) -> str | None:
     del symptom
     done = crash.context.progress.get("done", crash.context.progress.get("step"))
-    return "in the first step" if done is not None and done < FIRST + 1 else None
+    return "in the first step" if done is not None and done <= FIRST else None
 
 
 def _fragmented(crash: Crash, symptom: Symptom) -> str | None:
