@@ -11,10 +11,10 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.sglang import EngineStep, HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
-from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash, Setting
 from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, percent, show
@@ -81,15 +81,8 @@ class Reserved:
 
 
 def judge(crash: Crash) -> Judgement | None:
-    refused = crash.first(SwapSpaceTooLarge)
-    if refused is not None:
-        return _refused(refused)
-    cache = crash.first(HostCacheTooLarge)
-    if cache is not None:
-        return _refused_cache(cache)
-    store = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
-    if store is not None:
-        return _refused_store(store)
+    if (refused := _refusal(crash)) is not None:
+        return refused
     if (held := _host_cache(crash.root)) is not None:
         return held
     if (kept := _kept_by_engines(crash)) is not None:
@@ -113,6 +106,17 @@ def judge(crash: Crash) -> Judgement | None:
     if switches:
         return _switched_on(crash, switches)
     return None
+
+
+def _refusal(crash: Crash) -> Finding | None:
+    """What is to lie in host memory is weighed before it is taken, and refused."""
+    swap, cache = crash.first(SwapSpaceTooLarge), crash.first(HostCacheTooLarge)
+    if swap is not None:
+        return _refused(swap)
+    if cache is not None:
+        return _refused_cache(cache)
+    store = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
+    return None if store is None else _refused_store(store)
 
 
 def _refused_store(event: StoreTooLarge) -> Finding:

@@ -77,7 +77,7 @@ def _not_allocated(short: Short) -> Finding | None:
         return None
     return Finding(
         weight=0.85,
-        why=f"The {short.what} of the part that stays in host memory, {show(short.tried_bytes)}, could not be allocated.",
+        why=f"Host memory of {show(short.tried_bytes)} was refused for the {short.what} that stay with the processor.",
         evidence=(short,),
         knobs=_ENGINE_KNOBS,
     )

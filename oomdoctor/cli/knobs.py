@@ -41,7 +41,8 @@ def knobs(
         return
     wanted = [knob] if knob is not None else list(KNOBS)
     named = [framework] if framework is not None else settings.frameworks()
-    chosen = [row for name in named for one in wanted for row in settings.of_knob(one, name)]
+    # An option that serves both directions stands once.
+    chosen = list(dict.fromkeys(row for name in named for one in wanted for row in settings.of_knob(one, name)))
     if knob is not None:
         about = KNOBS[knob]
         out.write(

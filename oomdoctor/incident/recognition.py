@@ -77,7 +77,7 @@ FRAMEWORKS: Final = (
         "easyr1", "rl",
         prints=("EasyR1", "easyr1"),
         builds_on=("verl", "ray"),
-        engine="colocated", share=0.5, share_source="verl's default",
+        engine="colocated", share=0.6, share_source="EasyR1's default",
     ),
     Framework(
         "rllm", "rl",

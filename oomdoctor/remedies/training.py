@@ -31,6 +31,12 @@ _KEEPS_GLOBAL_BATCH: Final = frozenset({
 })  # fmt: skip
 _ACCUMULATES_BY_OPTION: Final = frozenset({"transformers", "trl", "ms-swift", "llamafactory", "axolotl"})
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
+_WITHOUT_GRADIENTS: Final = ("rollout", "logprob", "reward")
+_FORWARD_BATCHES: Final = (
+    "micro_rollout_batch_size", "rollout.micro_batch_size", "log_prob_micro_batch_size_per_gpu",
+    "log_prob_micro_batch_size", "micro_forward_batch_size", "micro_forward_batch_size_per_gpu", "logprob_batch_size",
+    "forward_micro_batch_size_per_gpu", "infer_batch_size",
+)  # fmt: skip
 NO_ACTIVATIONS: Final = (
     "launch",
     "engine_init",
@@ -50,6 +56,7 @@ def halved(case: Case) -> Answer:
 
 def smaller_microbatch(case: Case) -> Answer:
     """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
+    case = _of_the_stage(case)
     answer = halved(case)
     if case.crash.context.frameworks.keys() & _KEEPS_GLOBAL_BATCH or isinstance(answer, Refusal):
         return answer
@@ -68,6 +75,12 @@ def smaller_microbatch(case: Case) -> Answer:
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
+
+
+def _of_the_stage(case: Case) -> Case:
+    """While nothing is updated, the batch is that of the forward passes, which has an option of its own."""
+    stated = case.crash.setting(*_FORWARD_BATCHES) if case.crash.stage in _WITHOUT_GRADIENTS else None
+    return case if stated is None else replace(case, now=stated)
 
 
 def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:

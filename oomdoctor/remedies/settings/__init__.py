@@ -29,11 +29,15 @@ from typing import Final
 from oomdoctor.incident.model import Context, Setting, Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.versions import ALL, Versions, versions
+from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 
 _HERE: Final = Path(__file__).parent
 COLUMNS: Final = ("knob", "write", "type", "set", "default", "versions", "needs", "excludes", "spends", "source")
 DATES: Final = "dates"
+# Forks with keys of their own: what they lack, verl's later releases do not give them.
+_FORKS: Final[Mapping[str, str]] = {"easyr1": "verl"}
+# ... and one that stopped at a release of verl, whose name its logs do not print.
+_STOPPED: Final[Mapping[str, tuple[str, str]]] = {"verl": ("simplerl-reason", "==0.2")}
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 
@@ -106,7 +110,7 @@ class Spelling:
         """What to set, as the setting would be read."""
         return typed(self.set, self.type)
 
-    def default(self, version: tuple[int, ...] | None) -> Value:
+    def default(self, version: Version | None) -> Value:
         """What holds where nobody says; None where that is not known, or hangs on a version that is not."""
         fitting = [text for text, where in self.defaults if version is not None and where.holds(version)]
         only = [self.defaults[0][0]] if len(self.defaults) == 1 and self.defaults[0][1] == ALL else []
@@ -197,10 +201,14 @@ def _words(text: str) -> tuple[str, ...]:
 
 def spelling(knob: str, context: Context, layer: str | None = None) -> Spelling | None:
     """How the outermost framework of the log that owns the knob spells it; an option before a line of code."""
-    chosen = [
-        row for framework in ([layer] if layer else context.frameworks) if (row := _best(knob, framework, context))
-    ]
+    chosen = [row for framework in ([layer] if layer else _layers(context)) if (row := _best(knob, framework, context))]
     return next((row for row in chosen if not row.is_code), chosen[0] if chosen else None)
+
+
+def _layers(context: Context) -> Iterator[str]:
+    """The frameworks of the log, outermost first, without what a fork has left behind."""
+    left = {_FORKS.get(name) for name in context.frameworks}
+    return (name for name in context.frameworks if name not in left)
 
 
 def _best(knob: str, framework: str, context: Context) -> Spelling | None:
@@ -232,6 +240,9 @@ def known_versions(framework: str, context: Context) -> Versions:
     exact = Versions.exactly(context.frameworks.get(framework))
     if exact is not None:
         return exact
+    fork, release = _STOPPED.get(framework, ("", ""))
+    if fork in context.frameworks:
+        return versions(release)
     narrowed = ALL
     for name, when in _dated(framework).items():
         if name in context.settings or name in context.processes:
@@ -262,8 +273,16 @@ def excluded_by(row: Spelling, context: Context) -> Setting | None:
 
 
 def missing(row: Spelling, context: Context) -> tuple[str, ...]:
-    """The settings that have to be there beside it and are not in the log."""
-    return tuple(need for need in row.needs if "=" in need and _stated(need, context) is None)
+    """The settings that have to be there beside it, are not in the log, and do not hold by default."""
+    version = version_of(context.frameworks.get(row.framework))
+    needed = [need for need in row.needs if "=" in need and _stated(need, context) is None]
+    return tuple(need for need in needed if not _holds_by_default(need, row.framework, version))
+
+
+def _holds_by_default(need: str, framework: str, version: Version | None) -> bool:
+    name, _, wanted = need.partition("=")
+    keys = [row for row in rows(framework) if row.key == name or row.key.endswith(f".{name}")]
+    return any(str(row.default(version)).lower() == wanted.lower() for row in keys)
 
 
 def _stated(condition: str, context: Context) -> Setting | None:
