@@ -54,6 +54,13 @@ def test_the_first_report(update: bool) -> None:
     check("output", "$ oomdoctor " + " ".join(arguments) + "\n" + done.stdout, update)
 
 
+def test_the_whatif(update: bool) -> None:
+    arguments = ["whatif", "fixtures/stories/simplerl-third-rollout/log.txt", "--set", "swap_space=0"]
+    done = oomdoctor(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    check("whatif", "$ oomdoctor " + " ".join(arguments) + "\n" + done.stdout, update)
+
+
 @pytest.mark.parametrize("name", ["diagnose", "test"])
 def test_the_two_commands_name_what_is_there(name: str) -> None:
     (command,) = block(name).splitlines()

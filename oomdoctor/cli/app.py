@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from oomdoctor import __version__
-from oomdoctor.cli import causes, diagnose, events, explain, knobs, out, schema
+from oomdoctor.cli import causes, diagnose, events, explain, knobs, out, schema, whatif
 from oomdoctor.cli.quick import Command, Group
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
       oomdoctor diagnose driver.log raylet.out  several logs of the same crash
       oomdoctor diagnose /tmp/ray/session_latest
       ray logs raylet.out -ip 10.0.0.7 --tail -1 | oomdoctor diagnose
+      oomdoctor whatif train.log --set gpu_memory_utilization=0.5
       oomdoctor explain allocator-fragmentation
 
     \b
@@ -54,5 +55,13 @@ def _root(
         diagnose.diagnose([])
 
 
-for command in (diagnose.diagnose, events.events, explain.explain, causes.causes, knobs.knobs, schema.schema):
+for command in (
+    diagnose.diagnose,
+    events.events,
+    explain.explain,
+    causes.causes,
+    knobs.knobs,
+    whatif.whatif,
+    schema.schema,
+):
     app.command(cls=Command)(command)

@@ -23,7 +23,7 @@ from oomdoctor.records import dataclass
 from oomdoctor.text import disarm
 from oomdoctor.versions import version_of
 
-Kind = Literal["config", "launch", "assume"]
+Kind = Literal["config", "launch", "assume", "set"]
 
 LARGEST_FILE: Final = 4 * 1024 * 1024
 MOST_NOTES: Final = 6
@@ -149,18 +149,24 @@ def _assumed(assume: Sequence[str]) -> tuple[list[Setting], list[tuple[str, str]
     settings: dict[str, Setting] = {}
     versions: dict[str, str] = {}
     for one in assume:
-        name, sign, value = (part.strip() for part in disarm(one).partition("="))
-        match = _NAME.fullmatch(name)
-        if not sign or not value or match is None:
-            raise OutsideError("assume", f"{one!r} is no NAME=VALUE; {_FORMS}")
-        package = match[1].lower().replace("_", "-")
+        name, value = parted(one, "assume", _FORMS)
+        package = name.lower().replace("_", "-")
         if package in recognition.NAMED or package in recognition.PACKAGES:
             if version_of(value) is None:
                 raise OutsideError("assume", f"{value!r} is no version of {package}; {_FORMS}")
             versions[package] = value.lstrip("v")
         else:
-            settings.update((one.name, one) for one in _setting(match[1], typed(value), ASSUMED, 0))
+            settings.update((one.name, one) for one in _setting(name, typed(value), ASSUMED, 0))
     return list(settings.values()), list(versions.items())
+
+
+def parted(one: str, kind: Kind, forms: str) -> tuple[str, str]:
+    """Name and value of NAME=VALUE."""
+    name, sign, value = (part.strip() for part in disarm(one).partition("="))
+    match = _NAME.fullmatch(name)
+    if not sign or not value or match is None:
+        raise OutsideError(kind, f"{one!r} is no NAME=VALUE; {forms}")
+    return match[1], value
 
 
 def _setting(name: str, value: Value, file: str, line: int, written: str | None = None) -> Iterator[Setting]:
@@ -196,7 +202,7 @@ def joined(context: Context, outside: Outside, events: Iterable[Event] = ()) -> 
         return context, ()
     notes = list(outside.notes)
     settings = dict(context.settings)
-    printed = {**_printed_by(events), **context.settings}
+    printed = {**printed_by(events), **context.settings}
     for setting in _strongest(outside.settings, notes):
         own = _of_the_log(setting, printed)
         if own is None:
@@ -235,7 +241,8 @@ def _names_a_model(setting: Setting) -> bool:
     return isinstance(setting.value, str) and recognition.names_a_model(setting.name, setting.value)
 
 
-def _printed_by(events: Iterable[Event]) -> dict[str, Setting]:
+def printed_by(events: Iterable[Event]) -> dict[str, Setting]:
+    """The settings that an engine's own messages print."""
     found: dict[str, Setting] = {}
     for event in events:
         for field, names in _PRINTED.items():

@@ -27,8 +27,13 @@ def told(*arguments: str | Path) -> Result:
 
 
 def test_each_may_be_repeated(log: Path, tmp_path: Path) -> None:
-    for name, text in (("a.sh", "python t.py --zero_stage 3\n"), ("b.sh", "export VLLM_USE_V1=1\n"),
-                       ("a.yaml", "actor:\n  micro_batch_size: 4\n"), ("b.json", '{"bf16": {"enabled": true}}')):  # fmt: skip
+    files = {
+        "a.sh": "python t.py --zero_stage 3\n",
+        "b.sh": "export VLLM_USE_V1=1\n",
+        "a.yaml": "actor:\n  micro_batch_size: 4\n",
+        "b.json": '{"bf16": {"enabled": true}}',
+    }
+    for name, text in files.items():
         (tmp_path / name).write_text(text)
     done = told(
         log, "-f", "json", "--launch", tmp_path / "a.sh", "--launch", tmp_path / "b.sh", "--config",

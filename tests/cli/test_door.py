@@ -422,7 +422,7 @@ def test_version_causes_schema_explain() -> None:
     assert "\x1b[" in seen
 
 
-@pytest.mark.parametrize("command", ["", "diagnose", "events", "explain", "causes", "knobs", "schema"])
+@pytest.mark.parametrize("command", ["", "diagnose", "events", "explain", "causes", "knobs", "whatif", "schema"])
 def test_every_help_teaches(command: str) -> None:
     done = run(*command.split(), "--help")
     assert done.returncode == 0

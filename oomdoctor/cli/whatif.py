@@ -1,0 +1,87 @@
+"""`oomdoctor whatif`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.diagnose import Absolute, Assume, Config, ExitZero, Launch, Output, Paths, beside, facts
+from oomdoctor.cli.quick import one_of
+
+if TYPE_CHECKING:
+    from oomdoctor.incident.model import Value
+
+FORMATS = ("text", "json")
+EXIT_CODES = {"fits": 0, "does not fit": 1, "cannot tell": 3}
+NOTHING_TO_COMPARE = 2
+_FORM = "write --set gpu_memory_utilization=0.5"
+
+
+def whatif(
+    paths: Paths = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", show_default=False, help="A setting as it would be; repeat it."),
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option("-f", "--format", metavar="|".join(FORMATS), callback=one_of(*FORMATS), help="What to print."),
+    ] = "text",
+    output: Output = None,
+    exit_zero: ExitZero = False,
+    absolute_paths: Absolute = False,
+    launch: Launch = None,
+    config: Config = None,
+    assume: Assume = None,
+) -> None:
+    """Say whether the crash would have fitted with other settings.
+
+    \b
+    Examples:
+      oomdoctor whatif train.log --set gpu_memory_utilization=0.5
+      oomdoctor whatif train.log --set zero_stage=3 --set adam_offload=true
+      oomdoctor whatif raylet.out --set swap_space=0 --launch run.sh
+
+    The same ledger stands beside the crashed one, each change with its formula.
+    What depends on things that no log prints is a range or an assumption that is
+    named; a setting whose effect is not known is said to be.
+
+    Exits with 0 (it fits), 1 (it does not), 3 (cannot tell), 2 (wrong usage, or
+    no memory failure to compare with) or 70 (an error of oomdoctor itself).
+    """
+    wanted = _settings(settings)
+    read = facts(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
+    if not read.crashes:
+        out.say("there is no memory failure in what was read: nothing to compare with")
+        raise typer.Exit(NOTHING_TO_COMPARE)
+    from oomdoctor.remedies.whatif import whatif as compared  # noqa: PLC0415  (not for --help)
+    from oomdoctor.report import whatif as report  # noqa: PLC0415
+
+    crash = read.crashes[0]
+    try:
+        found = compared(crash, wanted)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--set") from error
+    for note in read.notes:
+        out.say(note)
+    if form == "json":
+        out.write(report.as_json(crash, found), output)
+    else:
+        look = out.style("never", to_file=output not in (None, "-"))
+        out.write(report.text(crash, found, min(look.width, out.PIPED_WIDTH)), output)
+    raise typer.Exit(0 if exit_zero else EXIT_CODES[found.answer])
+
+
+def _settings(given: list[str] | None) -> dict[str, Value]:
+    """Each NAME=VALUE, the value typed as in a log."""
+    from oomdoctor.incident import outside  # noqa: PLC0415
+    from oomdoctor.incident.literals import typed  # noqa: PLC0415
+
+    if not given:
+        raise typer.BadParameter(f"name at least one setting: {_FORM}", param_hint="--set")
+    try:
+        return {name: typed(value) for name, value in (outside.parted(one, "set", _FORM) for one in given)}
+    except outside.OutsideError as error:
+        raise typer.BadParameter(str(error), param_hint="--set") from error

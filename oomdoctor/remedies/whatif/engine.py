@@ -1,0 +1,424 @@
+"""What an inference engine's settings change: its share of the card, its cache, its graphs, its sleep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.arithmetic import host as ram
+from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
+from oomdoctor.causes.gpu import in_engine
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.sglang import CaptureFailed
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SwapSpaceTooLarge
+from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, phase
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import models
+from oomdoctor.remedies.engine import card_total, colocated, share, sleeps, token_bytes, weights_bytes
+from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
+from oomdoctor.remedies.whatif.model import SAME, Effect, Pair, Rule, Shift, Unknown
+from oomdoctor.remedies.whatif.states import together
+from oomdoctor.units import GIB, MIB, show
+
+SHARE: Final = SAME[0]
+FRACTION: Final = SAME[1]
+LENGTH: Final = SAME[2]
+SEQUENCES: Final = SAME[3]
+TOKENS: Final = SAME[4]
+PARALLEL: Final = SAME[5]
+EAGER: Final = SAME[6]
+SLEEP: Final = SAME[7]
+SWAP: Final = SAME[8]
+CACHE_TYPE: Final = SAME[9]
+
+OUTSIDE: Final = "outside the engine's share"  # a row of the engine's own plan
+
+_BEFORE_THE_CACHE: Final = ("loading", "profiling")
+_TRAINING: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward", "eval"})
+# What CUDA graphs take where nothing prints it.
+GRAPHS: Final = (100 * MIB, 3 * GIB)
+# An engine asleep keeps its CUDA context and what is outside its pools.
+ASLEEP: Final = 2 * GIB
+_BYTES: Final = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "auto": 2, "bfloat16": 2, "float16": 2}
+
+
+def _whose_card(crash: Crash) -> str | None:
+    """Why an engine's share says nothing of what was refused; None where it does."""
+    if crash.first(NotEnoughFree) is not None:
+        return None
+    step = phase(crash)
+    if in_engine(crash) and step in _BEFORE_THE_CACHE:
+        return f"the engine was {step}: it takes its share only afterwards"
+    if not in_engine(crash) and sleeps(crash) and crash.stage in _TRAINING:
+        return "the engine slept: its share was given back while the trainer worked"
+    return None
+
+
+def _shares(pair: Pair) -> tuple[float, float, tuple[str, ...]] | None:
+    now, then = share(pair.now), share(pair.then)
+    return None if now is None or then is None else (now[0], then[0], now[1])
+
+
+def reservation(pair: Pair) -> Iterator[Effect]:
+    """The engine's share of the card, and what of it is left for the KV cache."""
+    total, known = card_total(pair.now), _shares(pair)
+    what = "the engine's share of the card"
+    if total is None or known is None:
+        missing = "the card's size" if total is None else "its share now"
+        for pool in ("gpu", "kv_cache"):
+            yield Unknown(pool=pool, what=what, why=f"{missing} is not printed", spends=True)
+        return
+    now, then, assumes = known
+    change = round((then - now) * total)
+    words = f"({then:g} - {now:g}) x {show(total)} = {show(change)}"
+    reason = _whose_card(pair.now)
+    if reason is not None:
+        yield Shift(pool="gpu", what=what, low=0, high=0, derivation=reason, assumes=assumes)
+    elif not in_engine(pair.now) and not colocated(pair.now) and pair.now.first(NotEnoughFree) is None:
+        yield Unknown(pool="gpu", what=what, why="the log shows no engine on that card", spends=change > 0)
+    elif _elsewhere(pair.now):
+        why = "the engine may be on cards of its own (nothing says that it is colocated)"
+        yield Unknown(pool="gpu", what=what, why=why, spends=change > 0)
+    else:
+        yield Shift(
+            pool="gpu",
+            what=what,
+            low=change,
+            high=change,
+            derivation=words,
+            assumes=assumes,
+            rows=_rows(pair.now),
+            booked=pair.now.first(NotEnoughFree) is None,
+            back=OUTSIDE,
+        )
+    if pair.now.first(NotEnoughFree) is None:
+        yield Shift(pool="kv_cache", what="room for the KV cache", low=-change, high=-change, derivation=words)
+
+
+def _elsewhere(crash: Crash) -> bool:
+    """A trainer's refusal, and nothing says that its engine is on the same cards."""
+    return not in_engine(crash) and crash.first(NotEnoughFree) is None and not together(crash)
+
+
+def _rows(crash: Crash) -> tuple[str, ...]:
+    """The ledger's row that holds the engine's cache: its own tensors, or somebody else's memory."""
+    return ("KV cache", "live tensors") if in_engine(crash) else ("process",)
+
+
+def fraction(pair: Pair) -> Iterator[Effect]:
+    """SGLang's: a share of what was free at start, for weights and token pool together."""
+    now, then = pair.numbers(*FRACTION)
+    before = loading(pair.now)
+    if now is None or then is None or before is None:
+        missing = "the fraction now" if now is None else "what was free at start"
+        for pool in ("gpu", "kv_cache"):
+            yield Unknown(pool=pool, what="SGLang's static memory", why=f"{missing} is not printed", spends=True)
+        return
+    change = round((then - now) * before.free_before_bytes)
+    words = f"({then:g} - {now:g}) x {show(before.free_before_bytes)} free at start = {show(change)}"
+    yield Shift(
+        pool="gpu", what="SGLang's static memory", low=change, high=change, derivation=words, rows=("live tensors",)
+    )
+    yield Shift(pool="kv_cache", what="room for the token pool", low=-change, high=-change, derivation=words)
+
+
+# the cache
+
+
+def context_length(pair: Pair) -> Iterator[Effect]:
+    """What one request of the full length needs. A card that ran out has the same share filled either way."""
+    now, then = pair.numbers(*LENGTH)
+    error = pair.now.first(ContextDoesNotFit)
+    now = error.max_model_len if error is not None and error.max_model_len else now
+    what = "KV cache for one request"
+    if now is None or then is None or now <= 0:
+        yield Unknown(pool="kv_cache", what=what, why="the length now is not printed", spends=True)
+        return
+    if pair.now.pool == "gpu":
+        yield _of_passes(pair, "the length", then / now, LENGTH[0])
+    if error is not None and error.needed_bytes and error.kv_bytes is not None and error.estimated_tokens:
+        # With windows and state layers the need is not proportional: a line through the two points that are printed.
+        missing, tokens = error.needed_bytes - error.kv_bytes, now - error.estimated_tokens
+        if tokens > 0:
+            change = round(missing * (then - now) / tokens)
+            words = (
+                f"{error.estimated_tokens} tokens fit by the engine's own estimate, {now:g} lack {show(missing)}: "
+                f"{then:g} take {show(change)}"
+            )
+            yield Shift(pool="kv_cache", what=what, low=change, high=change, derivation=words)
+            return
+    per_token = token_bytes(pair.now)
+    if per_token is None:
+        yield Unknown(pool="kv_cache", what=what, why="what a token takes is not printed", spends=then > now)
+        return
+    change = round((then - now) * per_token[0])
+    words = f"({then:g} - {now:g}) tokens x {per_token[0]:.0f} bytes ({per_token[1]}) = {show(change)}"
+    yield Shift(pool="kv_cache", what=what, low=change, high=change, derivation=words)
+
+
+def cache_type(pair: Pair) -> Iterator[Effect]:
+    """Fewer bytes for each token; the share of the card stays as it is, and more tokens fit in it."""
+    now, then = (str(value if value is not None else "auto") for value in pair.values(*CACHE_TYPE))
+    per_token, length = token_bytes(pair.now), pair.numbers(*LENGTH)[1]
+    error = pair.now.first(ContextDoesNotFit)
+    need = error.needed_bytes if error is not None and error.needed_bytes else None
+    if need is None and per_token is not None and length is not None:
+        need = round(per_token[0] * length)
+    if now not in _BYTES or then not in _BYTES or need is None:
+        why = (
+            f"what a token takes in {then} is not known"
+            if then not in _BYTES
+            else "what a request needs is not printed"
+        )
+        yield Unknown(pool="kv_cache", what="KV cache for one request", why=why, spends=then not in _BYTES)
+        return
+    change = need * _BYTES[then] // _BYTES[now] - need
+    words = f"{show(need)} x {_BYTES[then]} / {_BYTES[now]} bytes each = {show(need + change)}"
+    yield Shift(pool="kv_cache", what="KV cache for one request", low=change, high=change, derivation=words)
+    if pair.now.pool == "gpu":
+        words = "the engine fills the same share of the card, with more tokens"
+        yield Shift(pool="gpu", what="KV cache", low=0, high=0, derivation=words)
+
+
+# the passes
+
+
+def sequences(pair: Pair) -> Iterator[Effect]:
+    """What the engine computes at once: up to so much, and it may be nothing."""
+    for names, what in ((SEQUENCES, "sequences"), (TOKENS, "tokens in one step")):
+        if not pair.touches(*names):
+            continue
+        now, then = pair.numbers(*names)
+        if now is None or then is None or now <= 0:
+            yield Unknown(pool=pair.now.pool, what=what, why=f"{names[0]} now is not printed", spends=True)
+        else:
+            yield _of_passes(pair, what, then / now, names[0])
+
+
+def _of_passes(pair: Pair, what: str, ratio: float, name: str) -> Effect:
+    """The activations of the engine's passes, of which a part grows with what is set."""
+    known = facts(pair.now)
+    pool = pair.now.pool if pair.now.pool in ("gpu", "kv_cache") else "gpu"
+    peak = _peak(pair.now, known)
+    if peak is None:
+        why = f"what of the engine's passes hangs on {what} is not printed"
+        return Unknown(pool=pool, what=f"activations ({name})", why=why, relieves=ratio < 1, spends=ratio > 1)
+    most = round((ratio - 1) * peak[0])
+    words = f"at most (1 - {ratio:g}) x {peak[1]}" if ratio < 1 else f"at most ({ratio:g} - 1) x {peak[1]}"
+    return Shift(
+        pool=pool,
+        what=f"activations ({name})",
+        low=min(most, 0),
+        high=max(most, 0),
+        derivation=f"{words} = {show(most)}; what part of it hangs on {what} is not printed",
+        rows=("activation peak", "live tensors"),
+        asked=0 if known.activation_bytes else getattr(pair.now.root, "tried_bytes", None) or 0,
+    )
+
+
+def _peak(crash: Crash, known: EngineFacts) -> tuple[int, str] | None:
+    if known.activation_bytes:
+        return known.activation_bytes, f"{show(known.activation_bytes)} of activations at their peak"
+    root = crash.root
+    if (
+        not isinstance(root, DeviceOutOfMemory)
+        or root.allocated_bytes is None
+        or phase(crash) not in ("profiling", "warming")
+    ):
+        return None
+    held = weights_bytes(crash)
+    beside = max(root.allocated_bytes - (held[0] if held else 0), 0) + (root.tried_bytes or 0)
+    less = f" - {show(held[0])} of weights" if held else ""
+    return beside, f"({show(root.allocated_bytes)} allocated{less} + {show(root.tried_bytes or 0)} asked for)"
+
+
+def graphs(pair: Pair) -> Iterator[Effect]:
+    """CUDA graphs, which eager mode does without."""
+    now, then = (value is True for value in pair.values(*EAGER))
+    if now == then:
+        return
+    crash, sign = pair.now, -1 if then else 1
+    root = crash.root
+    capturing = phase(crash) == "capturing" or crash.first(CaptureFailed) is not None
+    if then and capturing and isinstance(root, DeviceOutOfMemory) and root.tried_bytes:
+        so_far = root.private_pools_bytes or 0
+        words = f"{show(root.tried_bytes)} were asked for while capturing, which then does not happen"
+        low, high = -(root.tried_bytes + so_far), -root.tried_bytes
+        yield Shift(
+            pool="gpu",
+            what="CUDA graphs",
+            low=low,
+            high=high,
+            derivation=words,
+            rows=("private pools",),
+            asked=root.tried_bytes,
+        )
+        return
+    if phase(crash) in _BEFORE_THE_CACHE:
+        yield Shift(pool="gpu", what="CUDA graphs", low=0, high=0, derivation="none were captured yet")
+        return
+    printed = getattr(root, "private_pools_bytes", None) or facts(crash).graph_bytes
+    low, high = (printed, printed) if printed else GRAPHS
+    words = f"{show(printed)} as printed" if printed else f"{show(GRAPHS[0])} to {show(GRAPHS[1])} as a rule"
+    bounds = sorted((sign * low, sign * high))
+    era = facts(crash).era
+    pool = "kv_cache" if crash.pool == "kv_cache" and era is not None and era.graphs_inside else "gpu"
+    yield Shift(
+        pool=pool,
+        what="CUDA graphs",
+        low=bounds[0],
+        high=bounds[1],
+        derivation=words,
+        basis="printed" if printed else "assumed",
+        assumes=() if printed else ("what graphs take is a rule of thumb: the log does not print it",),
+    )
+
+
+def parallel(pair: Pair) -> Iterator[Effect]:
+    """The weights over more cards: less of them on each, and less cache for each token."""
+    now, then = tensor_parallel(pair.now), tensor_parallel(pair.then)
+    held = weights_bytes(pair.now)
+    if held is None:
+        for pool in ("gpu", "kv_cache"):
+            yield Unknown(pool=pool, what="weights on a card", why="what they take is not printed", spends=then < now)
+        return
+    change = held[0] * now // then - held[0]
+    words = f"{show(held[0])} of weights x {now} / {then} cards = {show(held[0] + change)} on each"
+    assumes = () if held[1] == "printed" else (held[1],)
+    if in_engine(pair.now) and phase(pair.now) in _BEFORE_THE_CACHE:
+        yield Shift(
+            pool="gpu",
+            what="weights",
+            low=change,
+            high=change,
+            derivation=words,
+            assumes=assumes,
+            rows=("live tensors",),
+        )
+    elif pair.now.pool == "gpu":
+        words = "the engine fills its share of the card either way"
+        yield Shift(pool="gpu", what="weights", low=0, high=0, derivation=words)
+    if pair.now.pool == "kv_cache":
+        yield Shift(
+            pool="kv_cache",
+            what="weights",
+            low=change,
+            high=change,
+            derivation=words,
+            assumes=assumes,
+            rows=("weights",),
+        )
+        error = pair.now.first(ContextDoesNotFit)
+        if error is not None and error.needed_bytes:
+            less = error.needed_bytes * now // then - error.needed_bytes
+            words = f"{show(error.needed_bytes)} x {now} / {then} cards = {show(error.needed_bytes + less)} on each"
+            heads = ("the key-value heads divide by the cards; latent attention is on each of them whole",)
+            yield Shift(
+                pool="kv_cache", what="KV cache for one request", low=min(less, 0), high=max(less, 0),
+                derivation=words, assumes=heads,
+            )  # fmt: skip
+
+
+# sleep and swap
+
+
+def sleep(pair: Pair) -> Iterator[Effect]:
+    """Asleep the engine has its share given back, and keeps its weights in host memory."""
+    now, then = (value is True for value in pair.values(*SLEEP))
+    if now == then:
+        return
+    sign = 1 if then else -1
+    size, engines = size_of_model(pair.now), pair.numbers("vllm_num_engines", "vllm.num_engines", "num_engines")[0]
+    if size is None:
+        yield Unknown(
+            pool="host_ram", what="copies of sleeping engines", why="the model's size is not known", spends=then,
+            relieves=not then,
+        )  # fmt: skip
+    else:
+        count = int(engines or 1)
+        copies = ram.sleep_copies(size.parameters, count)
+        words = f"{count} engine{'s' * (count > 1)} x 2 bytes x {size.billions} = {show(copies)}, at most twice that"
+        bounds = sorted((sign * copies, sign * 2 * copies))
+        yield Shift(
+            pool="host_ram", what="copies of sleeping engines", low=bounds[0], high=bounds[1], derivation=words,
+            assumes=(size.source, "sleep level 1, all engines on one node"),
+        )  # fmt: skip
+    if pair.now.pool != "gpu":
+        return
+    if in_engine(pair.now) or pair.now.stage not in _TRAINING:
+        words = "the engine was awake where it failed"
+        yield Shift(pool="gpu", what="the engine while the trainer works", low=0, high=0, derivation=words)
+        return
+    total, known = card_total(pair.now), share(pair.now)
+    if total is None or known is None or _elsewhere(pair.now):
+        why = "the log does not show how much of that card an engine has"
+        yield Unknown(pool="gpu", what="the engine while the trainer works", why=why, relieves=then, spends=not then)
+        return
+    held = round(known[0] * total)
+    bounds = sorted((-sign * held, -sign * max(held - ASLEEP, 0)))
+    words = f"{known[0]:g} x {show(total)} = {show(held)}, less up to {show(ASLEEP)} that stays"
+    yield Shift(
+        pool="gpu", what="the engine while the trainer works", low=bounds[0], high=bounds[1], derivation=words,
+        basis="assumed", assumes=(*known[1], f"asleep it keeps up to {show(ASLEEP)}: a guess"), rows=("process",),
+    )  # fmt: skip
+
+
+def swap(pair: Pair) -> Iterator[Effect]:
+    """vLLM's swap space, page-locked layer by layer."""
+    now, then = pair.numbers(*SWAP)
+    refused = pair.now.first(SwapSpaceTooLarge)
+    if refused is not None and refused.swap_bytes and then is not None and now:
+        change = round(refused.swap_bytes * (then / now - 1))
+        words = f"{show(refused.swap_bytes)} x {then:g} / {now:g} = {show(refused.swap_bytes + change)}"
+        yield Shift(pool="host_ram", what="swap space", low=change, high=change, derivation=words, booked=False)
+        return
+    assumes: tuple[str, ...] = ()
+    if now is None:
+        now, assumes = 4, ("4 GiB per GPU is vLLM's default up to 0.17: the log does not say",)
+    if then is None:
+        return
+    gpus, model = gpus_per_node(pair.now), models.known(pair.now.context.models)
+    cards = gpus or 1
+    if gpus is None:
+        assumes = (*assumes, "one GPU: how many a node has is not printed")
+    if model is None:
+        change = round((then - now) * GIB * cards)
+        words = f"({then:g} - {now:g}) GiB x {cards} GPUs = {show(change)}, and up to twice that page-locked"
+        yield Shift(
+            pool="host_ram", what="swap space", low=min(change, 2 * change), high=max(change, 2 * change),
+            derivation=words, assumes=assumes, rows=("in use, in no row",),
+        )  # fmt: skip
+        return
+    was, becomes = (ram.swap_space(gib, model.layers, cards) if gib else 0 for gib in (now, then))
+    words = (
+        f"{then:g} instead of {now:g} GiB, a page-locked buffer (a power of two) for each of {model.layers} layers x "
+        f"{cards} GPUs: {show(becomes)} instead of {show(was)}"
+    )
+    yield Shift(
+        pool="host_ram", what="swap space", low=becomes - was, high=becomes - was, derivation=words,
+        basis="assumed", rows=_swap_rows(pair.now),
+        assumes=(
+            *assumes,
+            f"the engine serves a {model.name} ({model.layers} layers)",
+            "its swap space is made anew at each rollout, or there from the start",
+        ),
+    )  # fmt: skip
+
+
+def _swap_rows(crash: Crash) -> tuple[str, ...]:
+    """The processes of the engine are the largest of the table."""
+    ledger = crash.ledger("host_ram")
+    return (ledger.rows[0].what,) if ledger is not None and ledger.rows and " x " in ledger.rows[0].what else ()
+
+
+RULES: Final = (
+    Rule(frozenset(SHARE), reservation),
+    Rule(frozenset(FRACTION), fraction),
+    Rule(frozenset(LENGTH), context_length),
+    Rule(frozenset(CACHE_TYPE), cache_type),
+    Rule(frozenset((*SEQUENCES, *TOKENS)), sequences),
+    Rule(frozenset(EAGER), graphs),
+    Rule(frozenset(PARALLEL), parallel),
+    Rule(frozenset(SLEEP), sleep),
+    Rule(frozenset(SWAP), swap),
+)

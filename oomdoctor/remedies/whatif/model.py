@@ -1,0 +1,285 @@
+"""What a what-if is made of: the crash as it was and as it would have been set, and what that changes in each pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
+from typing import Final, Literal
+
+from oomdoctor.incident import recognition
+from oomdoctor.incident.model import Basis, Context, Crash, Ledger, Setting, Value
+from oomdoctor.records import dataclass
+from oomdoctor.units import show
+from oomdoctor.versions import version_of
+
+Answer = Literal["fits", "does not fit", "cannot tell"]
+
+# Spellings of one option: the flag of a framework and what an engine's dump calls it.
+SAME: Final[tuple[tuple[str, ...], ...]] = (
+    ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util"),
+    ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction"),
+    ("max_model_len", "vllm_max_model_len", "max_seq_len", "context_length"),
+    ("max_num_seqs", "vllm_max_num_seqs", "max_running_requests"),
+    ("max_num_batched_tokens", "chunked_prefill_size"),
+    ("tensor_parallel_size", "tensor_model_parallel_size", "vllm_tensor_parallel_size", "tp_size", "tp"),
+    ("enforce_eager", "vllm_enforce_eager", "disable_cuda_graph"),
+    ("enable_sleep_mode", "vllm_enable_sleep", "vllm_enable_sleep_mode"),
+    ("swap_space", "vllm_swap_space"),
+    ("kv_cache_dtype", "vllm_kv_cache_dtype"),
+    ("zero_stage", "zero_optimization_stage"),
+    ("gradient_checkpointing", "enable_gradient_checkpointing", "gradient_checkpointing_enable"),
+    ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"),
+    ("object_store_memory",),
+)
+
+
+SET: Final = "--set"
+A_VERSION: Final = "(a version)"  # stands for the name of whichever package
+
+
+def leaf(name: str) -> str:
+    """The option's own name, without what stands before its last dot."""
+    return name.strip("-+").replace("-", "_").rsplit(".", 1)[-1]
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """All names of the same option."""
+    return next((group for group in SAME if leaf(name) in group), (leaf(name),))
+
+
+def is_version(name: str, value: Value) -> bool:
+    """Whether a release of a package is meant, not a setting."""
+    package = name.lower().replace("_", "-")
+    return (package in recognition.NAMED or package in recognition.PACKAGES) and version_of(str(value)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting, as it was (None where nothing says) and as it would be."""
+
+    name: str
+    value: Value
+    now: Setting | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name under which a rule may know it."""
+        if is_version(self.name, self.value):
+            return frozenset({A_VERSION})
+        parts = self.name.strip("-+").replace("-", "_").split(".")
+        return frozenset((*spellings(self.name), *(".".join(parts[begin:]) for begin in range(len(parts)))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """How much more (or, negative, less) of a pool would be taken: at least `low` and at most `high` bytes."""
+
+    pool: str
+    what: str
+    low: int
+    high: int
+    derivation: str
+    basis: Basis = "derived"
+    assumes: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()  # what the ledger's row may be called that it is part of
+    booked: bool = True  # whether the ledger holds it; a share that was refused at start was never taken
+    asked: int = 0  # the part of it that was refused, and is in no row
+    back: str | None = None  # the row that grows by what this one gives back, where it is not what is free
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A setting that would change a pool by nobody knows how much."""
+
+    pool: str
+    what: str
+    why: str
+    relieves: bool = True
+    spends: bool = False
+
+
+Effect = Shift | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The crash with the settings it had, and with the others."""
+
+    now: Crash
+    then: Crash
+    changed: frozenset[str]  # all spellings of what is changed
+
+    def touches(self, *names: str) -> bool:
+        return not self.changed.isdisjoint(names)
+
+    def values(self, *names: str) -> tuple[Value, Value]:
+        """The first of these settings, before and after."""
+        return _value(self.now, names), _value(self.then, names)
+
+    def numbers(self, *names: str) -> tuple[float | None, float | None]:
+        """As numbers; None where there is none."""
+        now, then = (value if _is_number(value) else None for value in self.values(*names))
+        assert not isinstance(now, str | bool)
+        assert not isinstance(then, str | bool)
+        return now, then
+
+
+def _value(crash: Crash, names: tuple[str, ...]) -> Value:
+    found = crash.setting(*names)
+    return found.value if found is not None else None
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+Work = Callable[[Pair], Iterator[Effect]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What some settings do: asked once, whichever of them are changed."""
+
+    names: frozenset[str]
+    work: Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What was missing in a pool when it ran out, and how that was reckoned."""
+
+    pool: str
+    low: int
+    high: int
+    derivation: str
+    assumes: tuple[str, ...] = ()
+    unit: str = "bytes"  # or what is counted: "GPUs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a pool would do, and with what to spare (negative: missing)."""
+
+    pool: str
+    answer: Answer
+    why: str
+    margin_low: int | None = None
+    margin_high: int | None = None
+    unit: str = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One row of the ledger, as it was and as it would be."""
+
+    what: str
+    now_bytes: int | None
+    low_bytes: int | None
+    high_bytes: int | None
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A ledger beside itself."""
+
+    pool: str
+    device: str
+    total_bytes: int | None
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The answer."""
+
+    changes: tuple[Change, ...]
+    sides: tuple[Side, ...]
+    shifts: tuple[Shift, ...]
+    unknown: tuple[Unknown, ...]
+    ignored: tuple[str, ...]  # settings of which no effect is known
+    needs: tuple[Need, ...]
+    verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def answer(self) -> Answer:
+        """Of the pool that ran out."""
+        return self.verdicts[0].answer if self.verdicts else "cannot tell"
+
+
+def with_settings(crash: Crash, changes: tuple[Change, ...]) -> Crash:
+    """The crash as if it had been set otherwise."""
+    context = crash.context
+    for change in changes:
+        context = _with(context, change)
+    return replace(crash, context=context)
+
+
+def _with(context: Context, change: Change) -> Context:
+    if is_version(change.name, change.value):
+        package = change.name.lower().replace("_", "-")
+        return replace(context, frameworks={**context.frameworks, package: str(change.value)})
+    wanted = change.name.strip("-+").replace("-", "_")
+    names = spellings(wanted)
+    dotted = "." in wanted
+    settings: dict[str, Setting] = {}
+    hit = False
+    for name, setting in context.settings.items():
+        spelled = name.replace("-", "_")
+        same = spelled == wanted or spelled.endswith("." + wanted) if dotted else leaf(name) in names
+        settings[name] = replace(setting, value=change.value) if same else setting
+        hit = hit or same
+    if not hit:
+        settings = {wanted: Setting(wanted, change.value, SET, 0, outside=SET), **settings}
+    return replace(context, settings=settings)
+
+
+def side(ledger: Ledger, shifts: list[Shift]) -> Side:
+    """The ledger's rows with what changes in each; what is in no row of it gets one, and what is free the rest."""
+    shifts = [_taken(shift) for shift in shifts if shift.booked]
+    moved = [*shifts, *(shift for one in shifts if (shift := _given_back(one, ledger)) is not None)]
+    homes = [_home(shift, ledger) for shift in moved]
+    cells = []
+    for row in ledger.rows:
+        if row.what.startswith("free"):
+            continue
+        own = [shift for shift, home in zip(moved, homes, strict=True) if home == row.what]
+        low, high = sum(shift.low for shift in own), sum(shift.high for shift in own)
+        basis: Basis = own[0].basis if own else row.basis
+        if row.bytes is None:
+            cells.append(Cell(row.what, None, None, None, basis))
+        else:
+            cells.append(Cell(row.what, row.bytes, max(row.bytes + low, 0), max(row.bytes + high, 0), basis))
+    loose = [shift for shift, home in zip(moved, homes, strict=True) if home is None and (shift.low or shift.high)]
+    cells += [Cell(f"{shift.what}, by", None, shift.low, shift.high, shift.basis) for shift in loose]
+    free = next((row for row in ledger.rows if row.what.startswith("free")), None)
+    if free is not None and free.bytes is not None:
+        least = free.bytes - sum(shift.high for shift in shifts)
+        most = free.bytes - sum(shift.low for shift in shifts)
+        cells.append(Cell(free.what, free.bytes, max(least, 0), max(most, 0), "derived" if shifts else free.basis))
+    return Side(ledger.pool, ledger.device, ledger.total_bytes, tuple(cells))
+
+
+def _taken(shift: Shift) -> Shift:
+    """The change without what was only asked for."""
+    if not shift.asked or shift.low >= 0:
+        return shift
+    return replace(shift, low=min(shift.low + shift.asked, 0), high=min(shift.high + shift.asked, 0))
+
+
+def _home(shift: Shift, ledger: Ledger) -> str | None:
+    """The row that a change is part of."""
+    names = (row.what for wanted in shift.rows for row in ledger.rows if row.what.startswith(wanted))
+    return next(names, None)
+
+
+def _given_back(shift: Shift, ledger: Ledger) -> Shift | None:
+    if shift.back is None or not any(row.what == shift.back for row in ledger.rows):
+        return None
+    return replace(shift, low=-shift.high, high=-shift.low, rows=(shift.back,), back=None)
+
+
+def by(low: int, high: int) -> str:
+    """An amount or a range of them, in words."""
+    return show(low) if low == high else f"{show(low)} to {show(high)}"

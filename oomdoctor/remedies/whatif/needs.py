@@ -1,0 +1,172 @@
+"""What was missing when a pool ran out: tried - free, needed - available, used - threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoctor.causes.host import used_bytes
+from oomdoctor.causes.ray_unschedulable import asked_gpus, cluster
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.ray_schedule import Unschedulable
+from oomdoctor.families.ray_store import StoreFull, StoreTooLarge
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SequencesExceedState, SwapSpaceTooLarge
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies.engine import share, token_bytes
+from oomdoctor.remedies.host import threshold_of
+from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
+from oomdoctor.remedies.whatif.states import still_to_come
+from oomdoctor.units import show
+
+DRIVER_CPUS = 1
+
+
+def of(pair: Pair) -> list[Need]:
+    """Each pool's need, of what the log prints of it."""
+    crash = pair.now
+    found: dict[str, Need] = {}
+    for need in (*_card(crash), *_cache(crash), *_node(crash), *_store(crash), *_shm(crash)):
+        found.setdefault(need.pool, need)
+    return list(found.values())
+
+
+def _card(crash: Crash) -> Iterator[Need]:
+    start = crash.first(NotEnoughFree)
+    if start is not None and start.free_bytes is not None and start.total_bytes:
+        known = start.utilization or (share(crash) or (None,))[0]
+        wanted = start.requested_bytes or (round(known * start.total_bytes) if known else None)
+        if wanted is not None:
+            missing = wanted - start.free_bytes
+            words = f"{show(wanted)} wanted at start - {show(start.free_bytes)} free = {show(missing)}"
+            yield Need(pool="gpu", low=missing, high=missing, derivation=words)
+    refused = [crash.root] if isinstance(crash.root, DeviceOutOfMemory) else crash.every(DeviceOutOfMemory)
+    for event in refused:
+        if event.tried_bytes is None or event.free_bytes is None or event.tried_bytes <= event.free_bytes:
+            continue  # there was room enough, though not in one piece
+        missing = event.tried_bytes - event.free_bytes
+        words = f"{show(event.tried_bytes)} asked for - {show(event.free_bytes)} free = {show(missing)}"
+        later = still_to_come(crash)
+        if later is None:
+            yield Need(pool="gpu", low=missing, high=missing, derivation=words)
+        else:
+            amount, source = later
+            yield Need(
+                pool="gpu",
+                low=missing,
+                high=missing + amount,
+                derivation=f"{words}; + {show(amount)} of the trainer's states where none of them were there yet",
+                assumes=(source,),
+            )
+
+
+def _cache(crash: Crash) -> Iterator[Need]:
+    for error in crash.every(ContextDoesNotFit):
+        room = error.kv_bytes
+        if error.needed_bytes and room is not None:
+            missing = error.needed_bytes - room
+            words = f"{show(error.needed_bytes)} needed - {show(room)} available = {show(missing)}"
+            yield Need(pool="kv_cache", low=missing, high=missing, derivation=words)
+        elif error.kv_tokens and error.max_model_len and (per_token := token_bytes(crash)):
+            tokens = error.max_model_len - error.kv_tokens
+            missing = round(tokens * per_token[0])
+            words = f"({error.max_model_len} - {error.kv_tokens}) tokens x {per_token[0]:.0f} bytes = {show(missing)}"
+            yield Need(pool="kv_cache", low=missing, high=missing, derivation=words, assumes=(per_token[1],))
+    rooms = [event.kv_bytes for event in crash.events if getattr(event, "kv_bytes", None) is not None]  # type: ignore[attr-defined]
+    if rooms:
+        room = rooms[-1]
+        length = crash.setting("max_model_len", "max_seq_len")
+        per_token = token_bytes(crash)
+        if length is not None and isinstance(length.value, int) and per_token is not None:
+            need = round(per_token[0] * length.value)
+            words = f"{show(need)} for one request of {length.value} tokens - {show(room)} of cache"
+            yield Need(pool="kv_cache", low=need - room, high=need - room, derivation=words, assumes=(per_token[1],))
+
+
+def _node(crash: Crash) -> Iterator[Need]:
+    swap = crash.first(SwapSpaceTooLarge)
+    if swap is not None and swap.swap_bytes and swap.host_total_bytes:
+        most = round(0.7 * swap.host_total_bytes)  # vLLM's own limit
+        missing = swap.swap_bytes - most
+        words = f"{show(swap.swap_bytes)} - 70 % of {show(swap.host_total_bytes)} = {show(missing)}"
+        yield Need(pool="host_ram", low=missing, high=missing, derivation=words)
+    used, limit = used_bytes(crash), threshold_of(crash)
+    if used is None or limit is None or crash.first(NodeOutOfMemory) is None:
+        return
+    missing = used - limit[0]
+    words = f"{show(used)} in use - {limit[1]} at the threshold = {show(missing)}"
+    yield Need(pool="host_ram", low=missing, high=missing, derivation=words)
+
+
+def _store(crash: Crash) -> Iterator[Need]:
+    full = crash.first(StoreFull)
+    if full is None or not full.object_bytes or full.capacity_bytes is None:
+        return
+    used = full.used_bytes if full.used_bytes is not None else full.capacity_bytes
+    missing = used + full.object_bytes - full.capacity_bytes
+    words = f"{show(used)} in it + {show(full.object_bytes)} - {show(full.capacity_bytes)} = {show(missing)}"
+    yield Need(pool="object_store", low=missing, high=missing, derivation=words)
+
+
+def _shm(crash: Crash) -> Iterator[Need]:
+    wanted = crash.first(StoreTooLarge)
+    if wanted is not None and wanted.requested_bytes and wanted.shm_bytes is not None:
+        missing = wanted.requested_bytes - wanted.shm_bytes
+        words = f"{show(wanted.requested_bytes)} asked for - {show(wanted.shm_bytes)} = {show(missing)}"
+        yield Need(pool="shm", low=missing, high=missing, derivation=words)
+    refused, usage = crash.first(SharedMemoryFull), crash.first(ShmUsage)
+    if refused is not None and refused.tried_bytes and usage is not None and usage.available_bytes is not None:
+        missing = refused.tried_bytes - usage.available_bytes
+        words = f"{show(refused.tried_bytes)} asked for - {show(usage.available_bytes)} free = {show(missing)}"
+        yield Need(pool="shm", low=missing, high=missing, derivation=words)
+
+
+# what is counted
+
+
+def counted(pair: Pair) -> Verdict | None:
+    """Where not bytes but GPUs or sequences ran out."""
+    if pair.now.pool == "scheduling":
+        return _scheduling(pair)
+    state = pair.now.first(SequencesExceedState)
+    if state is None or not state.state_blocks:
+        return None
+    _, then = pair.numbers("max_num_seqs")
+    wanted = int(then) if then is not None else state.max_num_seqs
+    if wanted is None:
+        return None
+    left = state.state_blocks - wanted
+    return Verdict(
+        pool="kv_cache",
+        answer="fits" if left >= 0 else "does not fit",
+        why=f"{wanted} sequences and {state.state_blocks} blocks for their state",
+        margin_low=left,
+        margin_high=left,
+        unit="sequences",
+    )
+
+
+def _scheduling(pair: Pair) -> Verdict:
+    crash = pair.then
+    asked = asked_gpus(crash)
+    have = dict(cluster(crash, crash.first(Unschedulable)))
+    for kind, name in (("GPU", "num_gpus"), ("CPU", "num_cpus")):
+        _, told = pair.numbers(name)
+        if told is not None and (pair.touches(name) or kind not in have):
+            have[kind] = told
+    if asked is None or "GPU" not in have:
+        return Verdict(pool="scheduling", answer="cannot tell", why="what is asked for, or is there, is not printed")
+    gpus = int(have["GPU"]) - asked.gpus
+    words = f"{asked.sum} GPUs asked for, {have['GPU']:g} there"
+    cpus = int(have["CPU"]) - asked.gpus - DRIVER_CPUS if "CPU" in have else None
+    if cpus is not None:
+        words += f"; {asked.gpus} CPUs for their bundles + {DRIVER_CPUS} for the driver, {have['CPU']:g} there"
+    left = gpus if cpus is None else min(gpus, cpus)
+    return Verdict(
+        pool="scheduling",
+        answer="fits" if left >= 0 else "does not fit",
+        why=words,
+        margin_low=left,
+        margin_high=left,
+        unit="GPUs" if left == gpus else "CPUs",
+    )

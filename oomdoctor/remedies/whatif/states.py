@@ -1,0 +1,94 @@
+"""Weights, gradients and optimizer states of what a job trains, per card, as its settings shard and offload them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.recognition import FRAMEWORKS
+from oomdoctor.records import dataclass
+from oomdoctor.remedies import engine
+from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.units import show
+
+ZERO_STAGE: Final = ("zero_stage", "zero_optimization_stage", "zero_optimization.stage")
+OPTIMIZER: Final = ("adam_offload", "optimizer_offload", "offload_optimizer.device", "offload_optimizer")
+PARAMETERS: Final = ("param_offload", "offload_param.device", "offload_params", "fsdp_offload_params")
+CARDS: Final = (
+    "actor_num_gpus_per_node", "actor_num_nodes", "n_gpus_per_node", "nnodes", "nproc_per_node", "world_size",
+    "total_num_nodes",
+)  # fmt: skip
+_OFF: Final = (None, False, 0, "", "none", "None", "false")
+COLOCATION: Final = ("colocate_all_models", "colocate_all")
+STARTING: Final = ("launch", "engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture", "model_load")
+# Frameworks that train under DeepSpeed unless told otherwise; the others shard with FSDP.
+_DEEPSPEED: Final = frozenset({"openrlhf", "open-reasoner-zero", "deepspeed"})
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What the trained models keep on one card."""
+
+    bytes: int
+    formula: str
+    source: str
+
+
+def is_on(crash: Crash, *names: str) -> bool:
+    """Whether one of these switches is on; "cpu" and "nvme" are ways of being on."""
+    return any(found.value not in _OFF for name in names if (found := crash.setting(name)) is not None)
+
+
+def stage(crash: Crash) -> int | None:
+    """ZeRO's; 3 where one of its trainers does not say. None under FSDP, which shards all."""
+    found = crash.setting(*ZERO_STAGE)
+    if found is not None and isinstance(found.value, int) and not isinstance(found.value, bool):
+        return found.value
+    return 3 if _DEEPSPEED & crash.context.frameworks.keys() else None
+
+
+def trained(crash: Crash) -> int:
+    """Actor, and the critic where there is one."""
+    critic = crash.setting("critic_pretrain", "critic.model.path", "critic_num_nodes")
+    return 2 if (critic is not None and critic.value) or crash.mentions(r"CriticRayActor|CriticModel") else 1
+
+
+def states(crash: Crash) -> States | None:
+    """None where neither the model's size nor the number of cards is known."""
+    size, cards = size_of_model(crash), engine.cards_of_trainer(crash)
+    if size is None or not cards:
+        return None
+    models, level, offloaded = trained(crash), stage(crash), is_on(crash, *OPTIMIZER)
+    if level is None:
+        held = (4 if is_on(crash, *PARAMETERS) else 0) + (arithmetic.ADAM_BYTES if offloaded else 0)
+        each = (arithmetic.REPLICATED_BYTES - held) * size.parameters // cards
+        way = f"{arithmetic.REPLICATED_BYTES - held} bytes / {cards} cards (FSDP)"
+    else:
+        each = arithmetic.states_on_gpu(size.parameters, cards, level, optimizer_offloaded=offloaded)
+        if level == 3 and is_on(crash, *PARAMETERS):
+            each -= arithmetic.weights(size.parameters, cards)
+        way = f"ZeRO-{level} over {cards} cards{', the optimizer offloaded' * offloaded}"
+    return States(models * each, f"{models} x {size.billions} under {way} = {show(models * each)} a card", size.source)
+
+
+def together(crash: Crash) -> bool:
+    """Whether trainer and engine are on the same cards: the log says so, or it is how the framework does it."""
+    told = crash.setting(*COLOCATION)
+    if told is not None:
+        return is_on(crash, *COLOCATION)
+    return any(each.engine == "colocated" for each in FRAMEWORKS if each.name in crash.context.frameworks)
+
+
+def nodes(crash: Crash) -> int:
+    """Over how many machines the trained models are spread."""
+    if "open-reasoner-zero" in crash.context.frameworks:
+        return 1  # what it calls nodes are bundles of one card
+    found = crash.setting("actor_num_nodes", "trainer.nnodes", "nnodes")
+    return found.value if found is not None and isinstance(found.value, int) and found.value > 0 else 1
+
+
+def still_to_come(crash: Crash) -> tuple[int, str] | None:
+    """What the trainer beside an engine has yet to put on its card, where the engine is only starting."""
+    found = states(crash) if together(crash) and crash.stage in STARTING else None
+    return None if found is None else (found.bytes, f"{found.formula}; {found.source}")

@@ -1,0 +1,281 @@
+"""What training's settings change: states that are sharded or offloaded, and what the passes keep, which is a range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.arithmetic import host as ram
+from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.causes import Finding, framework_regression
+from oomdoctor.causes.gpu import in_engine
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.incident.card import card_of
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import engine, models
+from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.remedies.whatif.model import A_VERSION, SAME, Effect, Pair, Rule, Shift, Unknown
+from oomdoctor.remedies.whatif.states import (
+    CARDS,
+    OPTIMIZER,
+    PARAMETERS,
+    STARTING,
+    ZERO_STAGE,
+    is_on,
+    nodes,
+    states,
+    together,
+    trained,
+)
+from oomdoctor.units import show
+
+CHECKPOINTING: Final = (*SAME[11], "activation_checkpointing")
+ALLOCATOR: Final = SAME[12]
+# Batches and lengths, by the passes that they are of.
+OF_UPDATES: Final = (
+    "micro_train_batch_size", "ppo_micro_batch_size_per_gpu", "ppo_micro_batch_size", "per_device_train_batch_size",
+    "train_micro_batch_size_per_gpu", "micro_batch_size_per_gpu", "micro_batch_size", "ppo_max_token_len_per_gpu",
+    "train_max_tokens_per_gpu", "max_tokens_per_gpu",
+)  # fmt: skip
+OF_PASSES_WITHOUT_GRADIENTS: Final = (
+    "micro_rollout_batch_size", "micro_forward_batch_size", "log_prob_micro_batch_size_per_gpu",
+    "log_prob_micro_batch_size", "log_prob_max_token_len_per_gpu", "per_device_eval_batch_size",
+    "forward_micro_batch_size",
+)  # fmt: skip
+LENGTHS: Final = (
+    "max_response_length", "max_prompt_length", "generate_max_len", "prompt_max_len", "max_completion_length",
+    "max_new_tokens", "max_seq_length", "cutoff_len", "sequence_len", "max_length", "max_len", "seq_length",
+)  # fmt: skip
+
+_UPDATES: Final = frozenset({"forward", "backward", "optimizer_step", "unknown"})
+_WITHOUT_GRADIENTS: Final = frozenset({"forward", "logprob", "rollout", "reward", "eval", "unknown"})
+_IN_UPDATE: Final = frozenset({"forward", "backward", "optimizer_step"})
+# Frameworks that bring offloaded states back to the card for the update.
+_BRINGS_BACK: Final = frozenset({"verl", "simplerl-reason", "easyr1", "rllm"})
+_GATHERS: Final = r"all_?gather|_all_gather_dtype|partition_parameters|reduce_scatter"
+_LENGTHS_TOGETHER: Final = (
+    ("prompt_max_len", "generate_max_len"), ("max_prompt_length", "max_response_length"),
+    ("max_prompt_length", "max_completion_length"),
+)  # fmt: skip
+
+
+_OFFLOADS: Final = (
+    (OPTIMIZER, "offloaded optimizer", ram.ADAM_OFFLOAD_BYTES),
+    (PARAMETERS, "offloaded parameters", arithmetic.WEIGHT_BYTES),
+)
+
+
+def sharding(pair: Pair) -> Iterator[Effect]:
+    """Weights, gradients and optimizer states on each card, and what of them goes to host memory."""
+    crash = pair.now
+    if in_engine(crash) and not together(crash):
+        words = "it was an engine that asked, on cards without a trainer"
+        yield Shift(pool="gpu", what="model states", low=0, high=0, derivation=words)
+        return
+    now, then = states(crash), states(pair.then)
+    if now is None or then is None:
+        why = "the model's size, or over how many cards it is sharded, is not printed"
+        yield Unknown(pool="gpu", what="model states", why=why, spends=True)
+    else:
+        yield _states_on_the_card(
+            pair, then.bytes - now.bytes, f"{then.formula} instead of {show(now.bytes)}", now.source
+        )
+    yield from _in_host_memory(pair)
+
+
+def _states_on_the_card(pair: Pair, change: int, words: str, source: str) -> Effect:
+    crash = pair.now
+    offload = pair.touches(*OPTIMIZER, *PARAMETERS)
+    if offload and crash.stage in _IN_UPDATE and _BRINGS_BACK & crash.context.frameworks.keys():
+        why = "this framework brings offloaded states back to the card for the update"
+        return Unknown(pool="gpu", what="model states", why=why, relieves=False)
+    low, high = change, change
+    if in_engine(crash) or crash.stage in STARTING:
+        low, high = min(change, 0), max(change, 0)
+        words += "; as much of it as was on the card already, or is still to come"
+    rows = ("live tensors",) if not in_engine(crash) else ("outside the engine's share", "process")
+    return Shift(
+        pool="gpu",
+        what="model states",
+        low=low,
+        high=high,
+        derivation=words,
+        basis="assumed",
+        assumes=(source,),
+        rows=rows,
+    )
+
+
+def _in_host_memory(pair: Pair) -> Iterator[Effect]:
+    size = size_of_model(pair.now)
+    machines = nodes(pair.then)
+    for names, what, each in _OFFLOADS:
+        sign = is_on(pair.then, *names) - is_on(pair.now, *names)
+        if not sign:
+            continue
+        if size is None:
+            why = "the model's size is not known"
+            yield Unknown(pool="host_ram", what=what, why=why, relieves=sign < 0, spends=sign > 0)
+            continue
+        models_ = trained(pair.now)
+        amount = models_ * each * size.parameters // machines
+        words = f"{models_} x {each} bytes x {size.billions} / {machines} node{'s' * (machines > 1)} = {show(amount)}"
+        yield Shift(
+            pool="host_ram", what=what, low=sign * amount, high=sign * amount, derivation=words, basis="assumed",
+            assumes=(size.source,),
+        )  # fmt: skip
+
+
+# what the passes keep
+
+
+def batches(pair: Pair) -> Iterator[Effect]:
+    """Batches and lengths: what grows with them is some part of what is live beside the model's states."""
+    crash = pair.now
+    if in_engine(crash) or crash.pool not in ("gpu", "host_ram", "cgroup"):
+        words = "it was an engine that asked: training's batches do not shrink what it takes"
+        yield Shift(pool=crash.pool, what="activations", low=0, high=0, derivation=words)
+        return
+    ratio, idle = _ratio(pair)
+    if ratio is None:
+        yield Unknown(pool=crash.pool, what="activations", why="what it is set to now is not printed", spends=True)
+        return
+    for name in idle:
+        words = f"{name} is of other passes than the one that failed ({crash.stage})"
+        yield Shift(pool=crash.pool, what=name, low=0, high=0, derivation=words)
+    if ratio != 1:
+        yield _scaled(crash, ratio, f"{ratio:g} of the tokens at once")
+
+
+def _ratio(pair: Pair) -> tuple[float | None, list[str]]:
+    """The tokens of a pass against those before, and the settings that are of other passes."""
+    ratio = 1.0
+    idle: list[str] = []
+    together = next((pair_ for pair_ in _LENGTHS_TOGETHER if all(pair.now.setting(one) for one in pair_)), ())
+    if together and pair.touches(*together):
+        sums = [sum(pair.numbers(name)[then] or 0 for name in together) for then in (0, 1)]
+        if not sums[0]:
+            return None, idle
+        ratio *= sums[1] / sums[0]
+    for name in (*OF_UPDATES, *OF_PASSES_WITHOUT_GRADIENTS, *LENGTHS):
+        if not pair.touches(name) or name in together:
+            continue
+        stages = _UPDATES if name in OF_UPDATES else _WITHOUT_GRADIENTS
+        if name not in LENGTHS and pair.now.stage not in stages:
+            idle.append(name)
+            continue
+        now, then = pair.numbers(name)
+        if not now or then is None:
+            return None, idle
+        ratio *= then / now
+    return ratio, idle
+
+
+def _scaled(crash: Crash, ratio: float, what: str) -> Effect:
+    root = crash.root
+    if crash.pool != "gpu" or not isinstance(root, DeviceOutOfMemory) or not root.allocated_bytes:
+        why = "what grows with the batch is not printed"
+        return Unknown(pool=crash.pool, what="activations", why=why, relieves=ratio < 1, spends=ratio > 1)
+    held, beside = _states_held(crash)
+    live = (card_of(root).live_bytes or root.allocated_bytes) - held + (root.tried_bytes or 0)
+    most = round((ratio - 1) * max(live, 0))
+    sure = 0
+    if ratio < 1 and _is_logits(crash) and root.tried_bytes:
+        sure = round((ratio - 1) * root.tried_bytes)
+    asked = show(root.tried_bytes or 0)
+    words = f"{what}: at most {show(abs(most))} of {show(root.allocated_bytes)} live{beside} + {asked} asked for"
+    if sure:
+        words += f"; at least {show(-sure)} of the logits that were asked for"
+    return Shift(
+        pool="gpu", what="activations", low=min(most, sure), high=max(most, sure), derivation=words, basis="assumed",
+        assumes=("what part of it grows with the tokens is not printed",), rows=("live tensors",),
+        asked=round((1 - ratio) * root.tried_bytes) if ratio < 1 and root.tried_bytes else 0,
+    )  # fmt: skip
+
+
+def _states_held(crash: Crash) -> tuple[int, str]:
+    found = states(crash)
+    root = crash.root
+    if found is None or not isinstance(root, DeviceOutOfMemory) or found.bytes > (root.allocated_bytes or 0):
+        return 0, ""
+    return found.bytes, f" - {show(found.bytes)} of model states"
+
+
+def _is_logits(crash: Crash) -> bool:
+    """Whether what was refused is the logits of a whole number of tokens, and nothing that is gathered."""
+    model = models.known(crash.context.models)
+    tried = crash.root.tried_bytes if isinstance(crash.root, DeviceOutOfMemory) else None
+    if model is None or not tried or crash.in_trace(_GATHERS):
+        return False
+    return arithmetic.tokens_of_logits(tried, model.vocabulary) is not None
+
+
+def checkpointing(pair: Pair) -> Iterator[Effect]:
+    """Without it every layer keeps what its backward pass needs; with it only each layer's input."""
+    now, then = (value not in (None, False, "none", "None") for value in pair.values(*CHECKPOINTING))
+    if now == then:
+        return
+    model = models.known(pair.now.context.models)
+    if model is None or in_engine(pair.now) or pair.now.stage not in _UPDATES:
+        why = "the model's layers are not known" if model is None else "it failed in no pass with gradients"
+        yield Unknown(pool="gpu", what="activations", why=why, relieves=then, spends=not then)
+        return
+    with_it = arithmetic.activations_checkpointed(1, model.hidden, model.layers)
+    without = arithmetic.activations(1, model.hidden, model.layers)
+    ratio = with_it / without if then else without / with_it
+    what = f"{with_it} bytes a token with checkpointing, {without} without ({model.name})"
+    yield _scaled(pair.now, ratio, what)
+
+
+# the allocator, and versions
+
+
+def allocator(pair: Pair) -> Iterator[Effect]:
+    """What is reserved and in no use can be handed out in any size where segments expand."""
+    values = [str(value or "").lower().replace(" ", "") for value in pair.values(*ALLOCATOR)]
+    now, then = ("expandable_segments:true" in value for value in values)
+    root, what = pair.now.root, "reserved but unallocated"
+    if now == then or not isinstance(root, DeviceOutOfMemory):
+        yield Unknown(pool="gpu", what=what, why="what that option of the allocator changes is not known")
+        return
+    if engine.sleeps(pair.now):
+        why = "expandable segments do not go together with an engine's sleep mode"
+        yield Unknown(pool="gpu", what=what, why=why, relieves=False, spends=True)
+        return
+    unused = card_of(root).unallocated_bytes
+    if unused is None:
+        yield Unknown(pool="gpu", what=what, why="what is reserved and unused is not printed", spends=now)
+        return
+    sign = -1 if then else 1
+    bounds = sorted((sign * unused, sign * unused // 2))
+    yield Shift(
+        pool="gpu", what=what, low=bounds[0], high=bounds[1], basis="assumed", rows=(what,),
+        derivation=f"{show(unused)} that no tensor uses, at least half of it",
+        assumes=("that at least half of it can be handed out in one piece is a guess",),
+    )  # fmt: skip
+
+
+def version(pair: Pair) -> Iterator[Effect]:
+    """Whether a known regression is in the other release; what it took is printed nowhere."""
+    now, then = (framework_regression.judge(crash) for crash in (pair.now, pair.then))
+    was, stays = isinstance(now, Finding), isinstance(then, Finding)
+    if was and not stays:
+        why = "the known regression is not in that release, and what it kept is not printed"
+        yield Unknown(pool=pair.now.pool, what="what the regression kept", why=why)
+    elif stays and not was:
+        why = "a known regression is in that release"
+        yield Unknown(pool=pair.now.pool, what="what the regression keeps", why=why, relieves=False, spends=True)
+    else:
+        words = (
+            "the same known regression is in that release" if stays else "no regression that we know sets them apart"
+        )
+        yield Shift(pool=pair.now.pool, what="another release", low=0, high=0, derivation=words)
+
+
+RULES: Final = (
+    Rule(frozenset((*ZERO_STAGE, *OPTIMIZER, *PARAMETERS, *CARDS)), sharding),
+    Rule(frozenset((*OF_UPDATES, *OF_PASSES_WITHOUT_GRADIENTS, *LENGTHS)), batches),
+    Rule(frozenset(CHECKPOINTING), checkpointing),
+    Rule(frozenset(ALLOCATOR), allocator),
+    Rule(frozenset({A_VERSION}), version),
+)

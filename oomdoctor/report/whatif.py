@@ -1,0 +1,187 @@
+"""The crashed ledger beside the one with other settings: as text, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from oomdoctor import __version__
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies.whatif import Change, Comparison, Shift, Verdict
+from oomdoctor.remedies.whatif.model import Cell, Side
+from oomdoctor.report.as_json import finite
+from oomdoctor.report.vocabulary import POOLS
+from oomdoctor.text import sanitize
+from oomdoctor.units import show
+
+SCHEMA_VERSION: Final = 1
+_HEADS: Final = {
+    "fits": "IT WOULD HAVE FITTED",
+    "does not fit": "IT WOULD NOT HAVE FITTED",
+    "cannot tell": "CANNOT TELL",
+}
+_POOLS: Final = {
+    "gpu": "GPU memory", "kv_cache": "the KV cache", "host_ram": "host RAM", "cgroup": "the container's memory",
+    "object_store": "Ray's object store", "shm": "shared memory", "pinned": "page-locked memory",
+    "scheduling": "the cluster",
+}  # fmt: skip
+NARROWEST_NAME: Final = 12
+COLUMN: Final = 12
+RANGE: Final = 24
+
+
+def as_json(crash: Crash, found: Comparison) -> str:
+    """The comparison for programs."""
+    return json.dumps(finite(_body(crash, found)), indent=2, ensure_ascii=False) + "\n"
+
+
+def _body(crash: Crash, found: Comparison) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "oomdoctor", "version": __version__},
+        "answer": found.answer,
+        "crash": {
+            "pool": crash.pool, "stage": crash.stage, "file": crash.root.at.file, "line": crash.root.at.line,
+        },
+        "changes": [
+            {"setting": c.name, "current": c.now.value if c.now else None, "wanted": c.value, "stated": _stated(c)}
+            for c in found.changes
+        ],
+        "pools": [
+            {
+                "pool": verdict.pool,
+                "answer": verdict.answer,
+                "why": verdict.why,
+                "unit": verdict.unit,
+                "margin_low": verdict.margin_low,
+                "margin_high": verdict.margin_high,
+                "missing": [
+                    {"low": n.low, "high": n.high, "derivation": n.derivation, "assumes": list(n.assumes)}
+                    for n in found.needs
+                    if n.pool == verdict.pool
+                ],
+                "effects": [
+                    {
+                        "what": s.what, "low_bytes": s.low, "high_bytes": s.high, "basis": s.basis,
+                        "derivation": s.derivation, "assumes": list(s.assumes),
+                    }
+                    for s in found.shifts
+                    if s.pool == verdict.pool
+                ],
+                "unknown": [{"what": u.what, "why": u.why} for u in found.unknown if u.pool == verdict.pool],
+            }
+            for verdict in found.verdicts
+        ],
+        "ledger": [
+            {
+                "pool": side.pool,
+                "device": side.device,
+                "total_bytes": side.total_bytes,
+                "rows": [
+                    {
+                        "what": c.what, "bytes": c.now_bytes, "then_low_bytes": c.low_bytes,
+                        "then_high_bytes": c.high_bytes, "basis": c.basis,
+                    }
+                    for c in side.cells
+                ],
+            }
+            for side in found.sides
+        ],
+        "ignored": list(found.ignored),
+        "notes": list(found.notes),
+    }  # fmt: skip
+
+
+def _stated(change: Change) -> str | None:
+    return change.now.place if change.now is not None else None
+
+
+def text(crash: Crash, found: Comparison, width: int) -> str:
+    """The comparison for a person."""
+    return "".join(f"{line.rstrip()}\n" for line in _lines(crash, found, width))
+
+
+def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
+    why = found.verdicts[0].why if found.verdicts else "nothing changes"
+    yield from _wrapped(f"{_HEADS[found.answer]}: {why}", width)
+    for change in found.changes:
+        now = change.now.value if change.now is not None else "(not stated)"
+        where = f"  ({_stated(change)})" if change.now is not None else ""
+        yield from _wrapped(f"{change.name}: {now} -> {change.value}{where}", width, 2)
+    at = crash.root.at
+    yield from _wrapped(f"The crash: {POOLS.get(crash.pool, crash.pool)} ({at.file}:{at.line})", width, 2)
+    for verdict in found.verdicts:
+        yield ""
+        yield from _pool(verdict, found, width)
+    for side in found.sides:
+        yield ""
+        yield from _side(side, width)
+    if found.ignored or found.notes:
+        yield ""
+    if found.ignored:
+        yield from _wrapped(f"Not counted, since what it changes is not known: {', '.join(found.ignored)}", width)
+    for note in found.notes:
+        yield from _wrapped(f"Note: {note}", width)
+
+
+def _pool(verdict: Verdict, found: Comparison, width: int) -> Iterator[str]:
+    name = _POOLS.get(verdict.pool, verdict.pool)
+    yield from _wrapped(f"{name[:1].upper()}{name[1:]}: {verdict.answer} ({verdict.why})", width)
+    for need in found.needs:
+        if need.pool == verdict.pool:
+            yield from _wrapped(f"{'missing' if need.low > 0 else 'at hand'} at the crash: {need.derivation}", width, 2)
+            yield from _assumed(need.assumes, width)
+    for shift in found.shifts:
+        if shift.pool == verdict.pool:
+            yield from _wrapped(f"{shift.what}: {_signed(shift)}", width, 2)
+            yield from _wrapped(shift.derivation, width, 4)
+            yield from _assumed(shift.assumes, width)
+    for one in found.unknown:
+        if one.pool == verdict.pool:
+            yield from _wrapped(f"{one.what}: unknown; {one.why}", width, 2)
+
+
+def _assumed(assumes: Sequence[str], width: int) -> Iterator[str]:
+    for one in assumes:
+        yield from _wrapped(f"Assumes: {one}", width, 4)
+
+
+def _signed(shift: Shift) -> str:
+    if shift.low == shift.high:
+        return _sign(shift.low) if shift.low else "no change"
+    return f"{_sign(shift.low)} to {_sign(shift.high)}"
+
+
+def _sign(size: int) -> str:
+    return f"{'+' if size > 0 else '-'}{show(abs(size))}" if size else "nothing"
+
+
+def _side(side: Side, width: int) -> Iterator[str]:
+    total = f"{show(side.total_bytes)} of " if side.total_bytes is not None else ""
+    yield from _wrapped(f"Where the memory was, and would have been: {total}{side.device}", width)
+    room = max(NARROWEST_NAME, width - 2 - COLUMN - RANGE - 12)
+    names = min(room, max((len(sanitize(cell.what)) for cell in side.cells), default=0))
+    yield f"  {'':<{names}}{'was':>{COLUMN}}{'would be':>{RANGE}}"
+    for cell in side.cells:
+        basis = "" if cell.basis == "printed" else f"  {cell.basis}"
+        was = "" if cell.now_bytes is None else show(cell.now_bytes)
+        yield f"  {sanitize(cell.what)[:names]:<{names}}{was:>{COLUMN}}{_then(cell):>{RANGE}}{basis}"
+
+
+def _then(cell: Cell) -> str:
+    if cell.low_bytes is None or cell.high_bytes is None:
+        return "unknown"
+    if cell.now_bytes is None:
+        shown = _sign(cell.low_bytes), _sign(cell.high_bytes)
+    else:
+        shown = show(cell.low_bytes), show(cell.high_bytes)
+    return shown[0] if shown[0] == shown[1] else f"{shown[0]} to {shown[1]}"
+
+
+def _wrapped(words: str, width: int, indent: int = 0) -> list[str]:
+    return textwrap.wrap(
+        sanitize(words), width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""`oomdoctor whatif`, as people type it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from oomdoctor.cli.app import app
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
+SWAP = FIXTURES / "stories/simplerl-third-rollout/log.txt"
+START = (
+    "ValueError: Free memory on device (34.2/79.1 GiB) on startup is less than desired GPU memory utilization "
+    "(0.9, 71.19 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.\n"
+)
+
+AS_PRINTED = """\
+IT WOULD HAVE FITTED: 447.53 GiB to spare
+  swap_space: 40 -> 0  (line 25)
+  The crash: the node's memory (RAM) ran out (log.txt:65)
+
+Host RAM: fits (447.53 GiB to spare)
+  missing at the crash: 957.62 GiB in use - 957.15 GiB (0.95 x 1007.53 GiB) at the threshold = 478
+    MiB
+  swap space: -448.00 GiB
+    0 instead of 40 GiB, a page-locked buffer (a power of two) for each of 28 layers x 8 GPUs: 0
+      bytes instead of 448.00 GiB
+    Assumes: the engine serves a Qwen2.5-7B (28 layers)
+    Assumes: its swap space is made anew at each rollout, or there from the start
+
+Where the memory was, and would have been: 1007.53 GiB of node 10.30.4.44
+                                         was                would be
+  8 x WorkerDict                  902.20 GiB              454.20 GiB  assumed
+  main_task (pid 51203)            11.34 GiB               11.34 GiB
+  gcs_server (pid 50011)             727 MiB                 727 MiB
+  in use, in no row of the table   43.37 GiB               43.37 GiB  derived
+  free                             49.91 GiB              497.91 GiB  derived
+
+Note: memory used grew by 238.62 GiB per step: if that goes on, the room is used up after 1 more
+Note: it is about what was refused: what the job would ask for after it is not printed
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "serve.log"
+    path.write_text(START)
+    return path
+
+
+def told(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["whatif", *map(str, arguments)], env={"COLUMNS": "100"})
+
+
+def test_the_whole_text() -> None:
+    done = told(SWAP, "--set", "swap_space=0")
+    assert done.output == AS_PRINTED
+    assert done.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [(("gpu_memory_utilization=0.43",), 0), (("gpu_memory_utilization=0.44",), 1), (("learning_rate=1",), 3)],
+)
+def test_the_exit_code_is_the_answer(log: Path, settings: tuple[str, ...], code: int) -> None:
+    flags = [word for one in settings for word in ("--set", one)]
+    assert told(log, *flags).exit_code == code
+    assert told(log, *flags, "--exit-zero").exit_code == 0
+
+
+def test_json(log: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    assert told(log, "--set", "gpu_memory_utilization=0.43", "-f", "json", "-o", target).exit_code == 0
+    body = json.loads(target.read_text())
+    assert (body["schema_version"], body["answer"], body["crash"]["pool"]) == (1, "fits", "gpu")
+    assert body["changes"] == [
+        {"setting": "gpu_memory_utilization", "current": 0.9, "wanted": 0.43, "stated": "line 1"}
+    ]  # fmt: skip
+    (pool,) = body["pools"]
+    assert pool["missing"][0]["derivation"] == "71.19 GiB wanted at start - 34.20 GiB free = 36.99 GiB"
+    assert pool["effects"][0]["low_bytes"] == pool["effects"][0]["high_bytes"] < -37 * 2**30
+    # what was refused was never taken
+    rows = {row["what"]: (row["bytes"], row["then_low_bytes"]) for row in body["ledger"][0]["rows"]}
+    assert rows.keys() == {"in use before the engine started", "free"}
+    assert all(now == then for now, then in rows.values())
+
+
+def test_what_is_from_outside_the_log_is_marked(tmp_path: Path) -> None:
+    log, run = tmp_path / "kill.log", tmp_path / "run.sh"
+    text = "\n".join(line for line in SWAP.read_text().splitlines() if "swap_space" not in line)
+    log.write_text(text)
+    run.write_text("python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.swap_space=40\n")
+    done = told(log, "--set", "swap_space=0", "--launch", run)
+    assert done.exit_code == 0, done.output
+    assert "swap_space: 40 -> 0  (run.sh line 1, not the log)" in done.output
+    assert "swap_space=40 is from run.sh line 1, not from the log" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ("--set", "name at least one setting: write --set gpu_memory_utilization=0.5")),
+        (("--set", "swap_space"), ("'swap_space' is no NAME=VALUE", "write --set")),
+        (("--set", "gpu_memory_utilization=half"), ("is a share between 0 and 1, not 'half'",)),
+        (("--set", "gpu_memory_utilization=90"), ("is a share between 0 and 1, not 90",)),
+        (("--set", "max_model_len=-1"), ("is a number from 0 on, not -1",)),
+        (("--set", "a=1", "--launch", "gone.sh"), ("--launch", "gone.sh: No such file")),
+        (("--set", "a=1", "--format", "html"), ("'html' is none of text, json",)),
+    ],
+)
+def test_a_slip_is_explained(log: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    done = told(log, *arguments)
+    assert done.exit_code == 2
+    assert all(word in " ".join(done.output.split()) for word in words), done.output
+
+
+def test_without_a_crash_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    (tmp_path / "fine.log").write_text("step 1 loss 0.3\n")
+    done = told(tmp_path / "fine.log", "--set", "zero_stage=3")
+    assert done.exit_code == 2
+    assert "no memory failure" in done.output
+
+
+def test_a_hostile_value_is_only_text(log: Path) -> None:
+    done = told(log, "--set", "kv_cache_dtype=\x1b[31mfp[bold]%s{}")
+    assert "\x1b" not in done.output
+    assert "kv_cache_dtype: (not stated) -> fp[bold]%s{}" in done.output

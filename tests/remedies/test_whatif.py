@@ -1,0 +1,223 @@
+"""What other settings would have changed: the value that a remedy computes must fit, a worse one must not."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from remedy_logs import crashes_of, cuda
+
+from oomdoctor import street
+from oomdoctor.incident.literals import typed
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import whatif as package
+from oomdoctor.remedies.whatif import Comparison, Verdict, whatif
+from oomdoctor.units import GIB, MIB
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
+START = (
+    "ValueError: Free memory on device (34.2/79.1 GiB) on startup is less than desired GPU memory utilization "
+    "(0.9, 71.19 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.\n"
+)
+CONTEXT = (
+    "ValueError: To serve at least one request with the models's max seq len (40960), (5.62 GiB KV cache is needed, "
+    "which is larger than the available KV cache memory (3.76 GiB). Based on the available memory, the estimated "
+    "maximum model length is 27392. Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when "
+    "initializing the engine.\n"
+)
+
+
+@cache
+def story(name: str) -> Crash:
+    (log,) = (FIXTURES / "stories" / name).iterdir()
+    return street.facts_of(*street.gather([str(log)])).crashes[0]
+
+
+def asked(crash: Crash, *settings: str) -> Comparison:
+    pairs = (one.split("=", 1) for one in settings)
+    return whatif(crash, {name: typed(value) for name, value in pairs})
+
+
+def of(text: str, *settings: str) -> Comparison:
+    return asked(crashes_of(text)[0], *settings)
+
+
+def verdict(found: Comparison, pool: str) -> Verdict:
+    return next(one for one in found.verdicts if one.pool == pool)
+
+
+# the stories
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "answer"),
+    [
+        # what the remedies compute
+        ("open-reasoner-zero-colocated", ["gpu_memory_utilization=0.68"], "fits"),
+        ("openrlhf-reward-server", ["remote_rm_url=http://10.30.4.99:5000/get_reward"], "fits"),
+        ("simplerl-third-rollout", ["actor_rollout_ref.rollout.swap_space=0"], "fits"),
+        ("openrlhf-vllm-start-fragmented", ["PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"], "fits"),
+        ("openrlhf-scheduling", ["num_gpus=6", "num_cpus=7"], "fits"),
+        ("openrlhf-scheduling", ["vllm_num_engines=1", "colocate_actor_ref=true", "num_cpus=5"], "fits"),
+        # a little worse
+        ("open-reasoner-zero-colocated", ["gpu_memory_utilization=0.69"], "cannot tell"),
+        ("open-reasoner-zero-colocated", ["gpu_memory_utilization=0.86"], "does not fit"),
+        ("openrlhf-reward-server", ["remote_rm_url=http://10.30.4.21:5005/get_reward"], "does not fit"),
+        ("openrlhf-reward-server", ["remote_rm_url=http://localhost:5005/get_reward"], "does not fit"),
+        ("simplerl-third-rollout", ["swap_space=39"], "does not fit"),
+        ("openrlhf-vllm-start-fragmented", ["PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"], "cannot tell"),
+        ("openrlhf-scheduling", ["num_gpus=6", "num_cpus=6"], "does not fit"),
+        ("openrlhf-scheduling", ["num_gpus=5", "num_cpus=8"], "does not fit"),
+        ("openrlhf-scheduling", ["vllm_num_engines=1"], "does not fit"),
+        # an affected release, and one with the fix: what the regression kept is printed nowhere
+        ("openrlhf-llama3-70b-zero3", ["deepspeed=0.16.4"], "does not fit"),
+        ("openrlhf-llama3-70b-zero3", ["deepspeed=0.16.8"], "cannot tell"),
+        # the share that the engine has not taken yet
+        ("openrlhf-vllm-start-fragmented", ["vllm_gpu_memory_utilization=0.5"], "does not fit"),
+    ],
+)
+def test_the_stories_otherwise(name: str, settings: list[str], answer: str) -> None:
+    assert asked(story(name), *settings).answer == answer
+
+
+def test_the_ledger_beside_itself() -> None:
+    found = asked(story("open-reasoner-zero-colocated"), "gpu_memory_utilization=0.68")
+    planned, card = found.sides
+    cells = {cell.what: cell for cell in planned.cells}
+    change = round((0.68 - 0.88) * 79.15 * GIB)
+    for what, sign in (("KV cache", 1), ("outside the engine's share", -1)):
+        cell = cells[what]
+        assert cell.now_bytes is not None
+        assert cell.low_bytes == pytest.approx(cell.now_bytes + sign * change, abs=2 * MIB)
+    assert cells["weights"].low_bytes == cells["weights"].now_bytes
+    free = next(cell for cell in card.cells if cell.what == "free")
+    assert free.now_bytes is not None
+    assert free.low_bytes == pytest.approx(free.now_bytes - change, abs=2 * MIB)
+    assert sum(cell.now_bytes or 0 for cell in card.cells) == pytest.approx(
+        sum(cell.low_bytes or 0 for cell in card.cells), abs=2 * MIB
+    )
+
+
+def test_a_leak_goes_on() -> None:
+    found = asked(story("simplerl-third-rollout"), "swap_space=0")
+    assert any("grew by 238.62 GiB per step" in note for note in found.notes)
+
+
+# worked examples
+
+
+def test_at_start_the_share_must_be_free() -> None:
+    fits = of(START, "gpu_memory_utilization=0.43")
+    assert fits.answer == "fits"
+    assert fits.needs[0].derivation == "71.19 GiB wanted at start - 34.20 GiB free = 36.99 GiB"
+    assert fits.verdicts[0].margin_low == pytest.approx((0.47 * 79.1 - 36.99) * GIB, abs=10 * MIB)
+    assert of(START, "gpu_memory_utilization=0.44").answer == "does not fit"
+    assert of(START, "max_model_len=1024").answer != "fits"
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        (["max_model_len=27392"], "fits"),
+        (["max_model_len=27408"], "does not fit"),
+        (["kv_cache_dtype=fp8"], "fits"),
+        (["kv_cache_dtype=nvfp4"], "cannot tell"),
+        (["kv_cache_dtype=auto"], "does not fit"),
+        (["enforce_eager=false"], "does not fit"),
+    ],
+)
+def test_one_request_in_the_cache(settings: list[str], answer: str) -> None:
+    assert of(CONTEXT, *settings).answer == answer
+
+
+def test_a_larger_share_makes_room_for_the_cache() -> None:
+    log = "vllm serve m --gpu-memory-utilization 0.80\n" + CONTEXT
+    card = (
+        "INFO 02-23 06:41:52 worker.py:267] the current vLLM instance can use total_gpu_memory (24.00GiB) x "
+        "gpu_memory_utilization (0.80) = 19.20GiB\n"
+    )
+    known = of(card + log, "gpu_memory_utilization=0.88")
+    assert verdict(known, "kv_cache").answer == "fits"
+    assert verdict(of(card + log, "gpu_memory_utilization=0.87"), "kv_cache").answer == "does not fit"
+    unknown = of(log, "gpu_memory_utilization=0.88")
+    assert verdict(unknown, "kv_cache").answer == "cannot tell"
+
+
+def test_training_is_a_range_and_the_rest_of_the_card_bounds_it() -> None:
+    log = (
+        "python3 -m openrlhf.cli.train_sft --micro_train_batch_size 8 --gradient_checkpointing --max_len 4096\n"
+        + cuda(tried="2.00 GiB", free="1.00 GiB")
+    )
+    half = of(log, "micro_train_batch_size=4")
+    (shift,) = half.shifts
+    assert (half.answer, shift.high) == ("cannot tell", 0)
+    assert shift.low < -20 * GIB
+    more = of(log, "micro_train_batch_size=16")
+    assert more.answer == "does not fit"
+    assert of(log, "micro_train_batch_size=8").answer == "does not fit"
+    assert of(log, "micro_rollout_batch_size=1").answer == "cannot tell"  # nothing says what it is now
+
+
+def test_states_are_sharded_and_offloaded() -> None:
+    log = (
+        "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --zero_stage 2 --nproc_per_node 8\n"
+        "torch/optim/adamw.py\n" + cuda(tried="2.00 GiB", free="1.00 GiB")
+    )
+    parameters = 7_615_616_512
+    stage3 = of(log, "zero_stage=3")
+    (shift,) = stage3.shifts
+    assert shift.low == 18 * parameters // 8 - (2 * parameters + 18 * parameters // 8)
+    assert stage3.answer == "fits"
+    assert of(log, "zero_stage=1").answer == "does not fit"
+    offloaded = of(log, "adam_offload=true")
+    assert verdict(offloaded, "host_ram").answer == "cannot tell"
+    assert [s.low for s in offloaded.shifts if s.pool == "host_ram"] == [12 * parameters]
+    assert any("Qwen2.5-7B" in one for s in offloaded.shifts for one in s.assumes)
+
+
+def test_an_engine_and_training_do_not_change_each_other() -> None:
+    crash = story("open-reasoner-zero-colocated")
+    for setting in ("micro_train_batch_size=2", "gradient_checkpointing=false", "generate_max_len=512"):
+        assert asked(crash, setting).answer != "fits"
+
+
+# honesty
+
+
+def test_a_setting_without_a_known_effect_is_said_so_and_not_guessed() -> None:
+    found = of(START, "learning_rate=1")
+    assert (found.answer, found.ignored, found.shifts) == ("cannot tell", ("learning_rate",), ())
+    both = of(START, "gpu_memory_utilization=0.43", "learning_rate=1")
+    assert (both.answer, both.ignored) == ("fits", ("learning_rate",))
+
+
+def test_a_slip_of_the_name_is_answered_with_what_is_meant() -> None:
+    assert "did you mean gpu_memory_utilization?" in of(START, "gpu_memory_utilisation=0.43").verdicts[0].why
+
+
+@pytest.mark.parametrize(
+    "name", ["--gpu-memory-utilization", "vllm_gpu_memory_utilization", "a.gpu_memory_utilization"]
+)
+def test_however_it_is_spelled(name: str) -> None:
+    assert of(START, f"{name}=0.43").answer == "fits"
+
+
+@pytest.mark.parametrize("family", ["stories", "cuda", "vllm_error", "vllm_figures", "sglang", "ray_kill", "ray_store",
+                                    "container", "kernel", "data_loader", "host_alloc", "ray_schedule"])  # fmt: skip
+def test_no_crash_and_no_setting_breaks_it_and_no_range_is_upside_down(family: str) -> None:
+    values = ("0.5", "0", "-1", "true", "64G")
+    logs = [str(log) for log in sorted((FIXTURES / family).rglob("*")) if log.suffix in (".log", ".txt")][:6]
+    for log in logs:
+        for crash in street.facts_of(*street.gather([log])).crashes:
+            for name in sorted(package.known()):
+                for value in values:
+                    try:
+                        found = asked(crash, f"{name}={value}")
+                    except ValueError as error:
+                        assert name in str(error)
+                        continue
+                    assert all(shift.low <= shift.high for shift in found.shifts)
+                    assert all((v.margin_low or 0) <= (v.margin_high or 0) for v in found.verdicts)
+                    assert all(shift.derivation for shift in found.shifts)
+                    assert found.verdicts[0].pool == crash.pool
