@@ -99,6 +99,8 @@ _HEAD = late(
     r"|(?P<block>Current platform can NOT allocate memory block with size larger than)"
     r"|(?P<metal>\bInvalid buffer size: )"
     r"|(?P<gaudi>\bAllocation failed for size::)"
+    # the sentence without its head, which stood on a line that is not there
+    r"|(?P<cut>^\W{0,20}Tried to allocate (?=[\d.]{1,12} [KMG]iB(?:\.| \(GPU)))"
 )
 _LIMITS = (
     (late(r"memory block with size larger than"), "per-allocation"),
@@ -205,7 +207,8 @@ def _goes_on(text: str) -> bool:
     known = sum([word in _VOCABULARY for word in words])
     if not words or known * 3 < len(words) * 2:
         return False
-    return not (_HEAD.search(text) or _RECORD.match(text))
+    head = _HEAD.search(text)
+    return not ((head and not head["cut"]) or _RECORD.match(text))
 
 
 def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list[Line]) -> Read | None:
@@ -215,6 +218,8 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     if figures.pop("more_than_1eb", False):
         return Lookalike(place, "more than 1EB is a broken size (as after a broken collective), not a lack of memory")
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
+    if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
+        return None
     device = (head["device"] or "").upper() or next(_DEVICES[name] for name in _DEVICES if head[name])
     if not figures and not (_SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])):
         why = echo(first.text)
@@ -241,7 +246,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     )
 
 
-_DEVICES = {"async": "CUDA", "block": "DPCPP", "metal": "MPS", "gaudi": "HPU"}
+_DEVICES = {"cut": "CUDA", "async": "CUDA", "block": "DPCPP", "metal": "MPS", "gaudi": "HPU"}
 
 
 def _figures(text: str) -> tuple[dict[str, Any], list[OtherProcess], int | None]:
@@ -323,7 +328,7 @@ def _tried(text: str) -> int | None:
 
 FAMILY = Family(
     name="cuda",
-    anchors=("out of memory", "OutOfMemory"),
+    anchors=("out of memory", "OutOfMemory", "Tried to allocate "),
     triggers=(
         "out of memory",
         "CUDA Out of memory",
@@ -331,6 +336,7 @@ FAMILY = Family(
         "memory block with size larger than",
         "Invalid buffer size: ",
         "Allocation failed for size::",
+        "Tried to allocate ",
     ),
     read=read,
 )

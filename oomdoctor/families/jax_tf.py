@@ -141,7 +141,11 @@ _TENSOR = (
     r"OOM when allocating tensor with shape ?(?P<shape>\[[\d,]{0,200}\])(?: and type (?P<dtype>\w{1,20}))?"
     r"(?:.{0,200}? by allocator (?P<allocator>\w{1,60}))?"
 )
-_BFC = rf"Allocator \((?P<allocator>\w{{1,60}})\) ran out of memory trying to allocate (?P<tried>{AMOUNT})"
+# TensorFlow before 1.0 did not name the allocator.
+_BFC = (
+    r"(?:Allocator \((?P<allocator>\w{1,60})\) ran|bfc_allocator\.cc:\d{1,5}\] Ran) out of memory trying to allocate "
+    rf"(?P<tried>{AMOUNT})"
+)
 _PADDLE = (
     rf"Out of memory error on GPU \d{{1,3}}\. Cannot allocate (?P<tried>{AMOUNT}) memory on GPU \d{{1,3}}"
     rf"(?:, (?P<used>{AMOUNT}) memory has been allocated and available memory is only (?P<free>{AMOUNT}))?"
@@ -358,7 +362,7 @@ FAMILY = Family(
         "Failed to allocate request for",
         "cuMemAllocAsync failed to allocate",
         "OOM when allocating tensor",
-        "ran out of memory trying to allocate",
+        "an out of memory trying to allocate",
         "failed to alloc",
         "could not allocate pinned host memory",
         "Memory usage: ",

@@ -126,6 +126,8 @@ _TELLING = late(
     r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|rss|cache) \d{1,20}$|Memory cgroup stats for|\bcache:\d{1,20}KB"
     r"|as a result of limit of|no killable processes|Kill(?:ed)? process \d|reaped process \d"
 )
+# What a group's dump says of itself, where neither its head nor the kill is there.
+_AT_ITS_LIMIT = late(r"\bkilled as a result of limit of /|\bmemory: usage (\d{1,15})kB, limit \1kB, failcnt [1-9]")
 _LEFT = ("anon_rss_bytes", "file_rss_bytes", "shmem_rss_bytes")
 _TRACE_OF_A_LIMIT = ("mem_cgroup_out_of_memory", "try_charge_memcg", "Memory cgroup stats for")
 _PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)")
@@ -165,6 +167,7 @@ def _tells_of_a_kill(text: str) -> bool:
         _INVOKED in text
         or "oom-kill:constraint=" in text
         or "Out of memory and no killable processes" in text
+        or _AT_ITS_LIMIT.search(text) is not None
         or _PANIC.search(text) is not None
         or any(pattern.search(text) for pattern in (_HEADER, _VICTIM, _REAPED))
     )
@@ -186,6 +189,7 @@ def _kernel(page: Page, index: int) -> KernelKill:
         for name in _LEFT:  # what the victim still held after it was reaped, not what it held
             figures.pop(name, None)
     named = any(words in line.text for line in lines for words in _TRACE_OF_A_LIMIT)
+    named = named or any(_AT_ITS_LIMIT.search(line.text) for line in lines)
     rows = _rows([*_rows_above(page, index), *lines])
     page_bytes = _page_bytes(rows, figures)
     if ram := figures.pop("pages_of_ram", None):
@@ -458,6 +462,8 @@ FAMILY = Family(
         "sending SIG",
         "Killing process '",
         "Kernel panic - ",
+        "as a result of limit of",
+        "kB, failcnt ",
     ),
     triggers=(
         "invoked oom-killer",
@@ -465,6 +471,8 @@ FAMILY = Family(
         "Killed process",
         "Kill process",
         "total_vm",
+        "killed as a result of limit of",
+        "kB, failcnt ",
         "oom_reaper: reaped",
         "Out of memory and no killable processes",
         "killed by the OOM killer",

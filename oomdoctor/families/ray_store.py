@@ -137,7 +137,7 @@ _SPILLING = late(r"\b(?:Spilled|Restored) \d")
 _NO_SPACE: Final = "[Errno 28] No space left on device"
 _NO_QUOTA: Final = "[Errno 122] Disk quota exceeded"
 _SPILLING_FAILED: Final = "IO worker was spilling objects"
-_EXTERNAL_STORAGE: Final = "ray/external_storage.py"
+_EXTERNAL_STORAGE: Final = late(r"\bray/(?:_private/)?external_storage\.py$")  # it moved
 _NAMES_A_PATH = late(r"No space left on device: ['\"<]?(.)")
 SPILLED_ABOVE: Final = 60
 OWN_FRAMES: Final = 4  # below the storage's frame those of a library for remote files
@@ -173,7 +173,7 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     """The IO worker's "no space", or a bare one behind reports of spilling: the store's overflow filled the disk."""
     line = page.lines[index]
     raised = frames(page.before(index))
-    if _SPILLING_FAILED in line.text or any(_EXTERNAL_STORAGE in frame.file for frame in raised[-OWN_FRAMES:]):
+    if _SPILLING_FAILED in line.text or any(_EXTERNAL_STORAGE.search(frame.file) for frame in raised[-OWN_FRAMES:]):
         about = _about(page, index, [line])
         errno = 122 if _NO_QUOTA in line.text else 28
         yield DiskFull(at=about.at, time=about.time, process=about.process, io_worker=True, errno=errno)

@@ -47,7 +47,7 @@ class CacheSettled(Event):
 
 
 _SENTENCES = (
-    Sentence("Not enough memory to handle", WarmupShort, bare=True),
+    Sentence("Not enough memory to handle", WarmupShort, bare=True, ends="need to decrease"),
     Sentence("KV-cache blocks:", CacheSettled),
     Sentence("Setting max batch total tokens to", CacheSettled),
     Sentence("Default `max_batch_prefill_tokens` to", CacheSettled),
