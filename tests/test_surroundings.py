@@ -265,3 +265,42 @@ tagger.py", line 61, in log_sum_exp
     return top + torch.log(sums)
 {OOM}"""
     assert functions(text) == ["log_sum_exp"]
+
+
+CUT = """\
+Traceback (most recent call last):
+  File "/app/train.py", line 31, in <module>
+    main()
+  File "/app/train.py", line 20, in main
+    loss = model(batch)
+"""
+
+
+def test_a_title_has_the_traceback_that_the_log_is_cut_in() -> None:
+    assert functions(f"{OOM}\nIt happens in every run.\n\nepoch 1\n{CUT}") == ["<module>", "main"]
+
+
+def test_a_title_has_no_traceback_that_ends_in_an_error_or_that_the_log_goes_on_behind() -> None:
+    assert functions(f"{OOM}\n\nepoch 1\nloaded\nready\n{CUT}KeyError: 'x'\n") == []
+    assert functions(f"{OOM}\n\nepoch 1\nloaded\nready\n{CUT}epoch 2\n" + "step done\n" * 20) == []
+    assert functions(f"one\ntwo\nthree\nfour\n{OOM}\n\nepoch 1\nloaded\nready\n{CUT}") == []
+
+
+def test_source_above_its_carets_is_source_however_little_is_left_of_its_indent() -> None:
+    code = "return engine.run_backward(inputs)"
+    assert trace(f" {code}\n        ^^^^^^^^^^^^^\n{OOM}") == (Frame("", 0, "", code),)
+    assert trace(f" {code}\nand more\n{OOM}") == ()
+
+
+def test_a_log_that_prints_the_newest_line_first_is_read_backwards() -> None:
+    lines = [f"2024-05-0{day} 10:00:00,000 INFO day {day}" for day in (4, 3, 2, 1)]
+    log = page("a", 1, "\n".join([f"2024-05-05 10:00:00,000 ERROR {OOM}", *lines]).encode())
+    around = Neighbourhood(log).around(0)
+    assert [line[-5:] for line in around.before] == ["day 1", "day 2", "day 3", "day 4"]
+    assert around.below == ()
+
+
+def test_times_that_jump_once_are_no_log_in_reverse() -> None:
+    lines = [f"2024-05-0{day} 10:00:00,000 INFO day {day}" for day in (4, 3, 5, 1)]
+    log = page("a", 1, "\n".join([f"2024-05-05 10:00:00,000 ERROR {OOM}", *lines]).encode())
+    assert Neighbourhood(log).around(0).before == ()

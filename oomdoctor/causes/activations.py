@@ -61,6 +61,7 @@ COMPUTE_KNOBS = (
 COMPUTING = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
 # A driver that only hears of the failure, the frames every program starts with, and moves: no computation.
 _NOT_ITS_OWN = rf"{MOVE}|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
+MODEL_SHARE = 0.05  # of the card: more than a context and a few buffers
 LARGE_SHARE = 0.10  # of the card in one request
 
 
@@ -115,20 +116,23 @@ def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
     if crash.stage in ("model_load", "optimizer_step") or phase(crash) in ("load", "optimizer"):
         return RuledOut("it failed while loading or in the optimizer's step, when no activations are held")
     it = card(crash)
-    if crash.stage == "unknown" and it.tried_bytes and it.total_bytes and it.tried_bytes > it.total_bytes:
+    held = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes) or 0  # a model is there already
+    larger = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
+    if crash.stage == "unknown" and larger and held >= MODEL_SHARE:
         return Finding(
             weight=0.45,
-            why=f"{show(it.tried_bytes)} were asked for in one piece, more than the card's {show(it.total_bytes)}: so "
-            "large are tensors over all pairs of tokens or pixels, which attention without its own kernel makes.",
+            why=f"{show(it.tried_bytes or 0)} were asked for in one piece, more than the card's "
+            f"{show(it.total_bytes or 0)}: so large are tensors over all pairs of tokens or pixels, which attention without its own kernel makes.",
             evidence=(root,),
             against=("the traceback does not show which pass it was",),
             knobs=ATTENTION_KNOBS,
         )
-    own = crash.root.around.trace and not innermost(crash, _NOT_ITS_OWN) and not in_engine(crash)
+    around = crash.root.around
+    own = around.trace and not around.cut and not innermost(crash, _NOT_ITS_OWN) and not in_engine(crash)
     if crash.stage == "unknown" and own:
         return Finding(
             weight=0.4,
-            why=f"It failed in the program's own computation: {asked(card(crash))}.",
+            why=f"It failed in the program's own computation: {asked(it)}.",
             evidence=(root,),
             against=("the traceback does not show which pass it was",),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, raylet_log, used_bytes, victim
 from oomdoctor.families.container import LimitKill, NodePressure
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import Kill
@@ -17,6 +18,7 @@ from oomdoctor.units import percent, show
 # The killed worker's own share from which it says something about who held the memory.
 TELLING = 0.15
 NEARLY_FULL = 0.9
+_PASSES = ("forward", "backward", "eval")
 # Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
 OF_THE_MACHINE = ("dmesg -T | grep -B 400 -i 'killed process'", "ps aux --sort=-rss | head -20")
 
@@ -53,10 +55,29 @@ def judge(crash: Crash) -> Judgement | None:
             against=("the kill itself is not explained",),
             next_evidence=OF_THE_MACHINE,
         )
+    if (computing := _while_computing(crash)) is not None:
+        return computing
     if isinstance(crash.root, ArrayOutOfMemory):
         why = "Host memory was refused for an array; the log does not say who held the rest."
         return Finding(weight=0.2, why=why, evidence=(crash.root,), next_evidence=OF_THE_MACHINE[1:])
     return None
+
+
+def _while_computing(crash: Crash) -> Finding | None:
+    """PyTorch's CPU allocator up to 1.0 printed no size: a pass of the model had filled the memory by then."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or root.allocator != "torch" or root.tried_bytes is not None:
+        return None
+    if crash.stage not in _PASSES:
+        return None
+    return Finding(
+        weight=0.45,
+        why=f"The model is computed on the CPU, and in its {crash.stage} pass the host had no more memory to give.",
+        evidence=(root,),
+        against=("a limit on address space answers the same way",),
+        knobs=("smaller-microbatch", "more-host-memory", "collect-evidence"),
+        next_evidence=OF_THE_MACHINE[1:],
+    )
 
 
 def _nearly_full(crash: Crash) -> MemoryReport | None:

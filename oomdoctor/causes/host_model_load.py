@@ -15,8 +15,8 @@ from oomdoctor.units import show
 # Where one process serves one model, there are no workers to take away.
 _ENGINE_KNOBS = ("smaller-model", "quantize-weights", "shorter-context", "more-host-memory", "low-memory-loading")
 _FRAMES = (
-    r"\bfrom_pretrained\b|_load_pretrained_model|load_state_dict|torch\.load|safe_open|load_file|_load_state_dict_into"
-    r"|safetensors|load_checkpoint\b|load_checkpoint_and_dispatch|weight_utils\.py|model_loader"
+    r"\bfrom_pretrained\b|_load_pretrained_model|load_state_dict|torch\.load|safe_open|\bload_file\b|_load_state_dict_into"
+    r"|safetensors|\bload_checkpoint\b|load_checkpoint_and_dispatch|weight_utils\.py|model_loader"
 )
 _LINES = (
     r"Loading (?:\w{1,20} )?checkpoint shards|Loading safetensors|Loading model weights|Starting to load model"
@@ -114,7 +114,7 @@ def _killed(crash: Crash, kill: KernelKill, line: str | None) -> Judgement | Non
 
 def _under_way(crash: Crash, root: Kill) -> str | None:
     """How far loading had come, where a bar of it that is not at its end is the last thing that was printed."""
-    reports = (root, *crash.every(Kill), *crash.every(RankFailure))
+    reports: tuple[Kill | RankFailure, ...] = (root, *crash.every(Kill), *crash.every(RankFailure))
     loaded = next((report.loaded for report in reports if report.loaded), None)
     done, _, whole = (loaded or "").partition("/")
     return loaded if root.signal == SIGKILL and loaded and int(done) < int(whole) else None

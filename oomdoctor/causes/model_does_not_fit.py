@@ -43,6 +43,7 @@ INFERENCE_KNOBS = (
     "mixed-precision",
 )
 _BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
+WEIGHTS_SOURCE = "memory_utils.cu"  # of TurboMind
 WEIGHTS_FILL = 0.85  # of the card in live tensors while a warm-up batch runs: few of them are the batch's
 BRIM = 0.99
 LIVE = 0.92
@@ -63,7 +64,7 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(weight=0.9, why=why, evidence=(root,), stage="model_load")
     event = refusal(crash)
     if event is None:
-        return None
+        return _refused_by_driver(crash)
     loading = _loading(crash)
     if loading is None:
         if brimful := _brimful(crash, event):
@@ -87,6 +88,22 @@ def judge(crash: Crash) -> Judgement | None:
         evidence=(event,),
         stage="model_load" if crash.stage == "unknown" else None,
         knobs=() if sharded else INFERENCE_KNOBS,
+    )
+
+
+def _refused_by_driver(crash: Crash) -> Finding | None:
+    """No figures, but the message itself says where the engine was: it laid out its weights."""
+    root = crash.root
+    if not isinstance(root, DeviceRefusal) or not (root.source or "").startswith(WEIGHTS_SOURCE):
+        return None
+    if crash.stage != "model_load":
+        return None
+    return Finding(
+        weight=0.6,
+        why="The card was full while the engine laid out the model's weights, before anything else of it is there.",
+        evidence=(root,),
+        against=("how much was free before, the message does not say",),
+        knobs=INFERENCE_KNOBS,
     )
 
 

@@ -326,7 +326,8 @@ def _folded(page: Page, index: int) -> list[Line]:
     first, *rest = page.after(index, FOLDED_LINES)
     lines = [first]
     for line in rest:
-        if line.mark != first.mark or _KEY.match(line.text) or not line.text.strip():
+        ends = _KEY.match(line.text) or _EVICTED.search(line.text) or not line.text.strip()
+        if ends or line.mark != first.mark:
             break
         lines.append(line)
     return lines if "was using" in " ".join(line.text for line in lines[1:]) else [first]

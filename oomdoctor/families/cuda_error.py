@@ -106,6 +106,8 @@ _REFUSALS = tuple(
     )
 )
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
+# TurboMind allocates its weights there and nothing else (0.1 to 0.8).
+_STAGES = {"memory_utils.cu": "model_load"}
 _SYCL = ("UR", "PI", "ZE")
 _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
 # torch_memory_saver, of its hooks into PyTorch's allocator
@@ -153,6 +155,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         time=mark.time,
         process=process_of(line, card_of_replica(page, index)),
         pool="pinned" if pins else "gpu",
+        stage=_STAGES.get(named.partition(":")[0], "unknown") if "turbomind" in text else "unknown",
         device=_device(match),
         layer=layer,
         source=named or None,

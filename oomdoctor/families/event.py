@@ -50,6 +50,7 @@ class Surroundings:
     after: tuple[str, ...] = ()
     below: tuple[str, ...] = ()  # the next lines, whoever wrote them
     trace: tuple[Frame, ...] = ()  # the traceback that the event ends, innermost last
+    cut: bool = False  # the traceback breaks off before its innermost frames
 
 
 NOTHING_AROUND = Surroundings()

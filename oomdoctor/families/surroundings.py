@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 from oomdoctor.families.event import Frame, Surroundings
 from oomdoctor.patterns import late
@@ -20,6 +21,11 @@ EXCERPT = 12
 MESSAGE = 12
 # Lines between a message that is quoted first and the frames of its traceback, where no head stands between
 QUOTED = 6
+# The first lines of a log, where its title stands
+TITLE = 3
+# Stamps of one form that have to go back in time, and lines that are searched for them
+STAMPS = 3
+STAMPED_LINES = 400
 
 # The comma is missing where faulthandler prints.
 _FRAME = late(r'(?:\s{0,200}File "|(?=[\w./-]{1,200}\.py", line ))([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})')
@@ -34,6 +40,7 @@ _ARROW = late(r"\s{0,8}(?:❱|-{1,10}>) {0,8}\d{1,7} ?│?(.{0,400})")
 # "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Policy.fit() (pid=7, ip=10.0.0.7, ...)"
 _REMOTE = late(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
 _EXCEPTION = late(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
+_MESSAGE = late(r"\W{0,4}(?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b(?:: |\s{0,4}$)")
 _CARETS = late(r"[\s~^]{1,400}$")
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _HEAD = "(most recent call last)"
@@ -46,18 +53,45 @@ class Neighbourhood:
     def __init__(self, page: Page) -> None:
         self._page = page
         self._of_tracebacks: list[int] | None = None  # indexes of the lines that show one
+        self._newest_first: bool | None = None
 
     def around(self, index: int) -> Surroundings:
         page = self._page
         shown = self._shows_traceback(index)
         before = page.before(index, TRACEBACK if shown else BEFORE, REACH)
         after = page.after(index, AFTER)[1:]
-        return Surroundings(
-            before=tuple([line.text for line in before[-BEFORE:]]),
-            after=tuple([line.text for line in after]),
-            below=tuple([line.text for line in page.lines[index + 1 : index + 1 + AFTER]]),
-            trace=frames(before if shown else before[-EXCERPT:]) or _printed_behind(page.lines[index].text, after),
-        )
+        trace = frames(before if shown else before[-EXCERPT:]) or _printed_behind(page.lines[index].text, after)
+        earlier = tuple([line.text for line in before[-BEFORE:]])
+        later = tuple([line.text for line in after])
+        below = tuple([line.text for line in page.lines[index + 1 : index + 1 + AFTER]])
+        if self._is_newest_first():
+            earlier, later, below = later[::-1], earlier[::-1], earlier[::-1]
+        cut = () if trace else self._cut_below(index)
+        return Surroundings(before=earlier, after=later, below=below, trace=trace or cut, cut=bool(cut))
+
+    def _is_newest_first(self) -> bool:
+        """Whether the times on this page go back: some web viewers export a log so."""
+        if self._newest_first is None:
+            times: dict[int, list[str]] = {}  # by the stamp's form
+            for line in self._page.lines[:STAMPED_LINES]:
+                if line.mark.time:
+                    times.setdefault(len(line.mark.time), []).append(line.mark.time)
+            back = all(a >= b for stamps in times.values() for a, b in pairwise(stamps))
+            self._newest_first = back and any(len(set(stamps)) >= STAMPS for stamps in times.values())
+        return self._newest_first
+
+    def _cut_below(self, index: int) -> tuple[Frame, ...]:
+        """The traceback at the end of a log whose title is its message: it is cut before the message itself."""
+        page = self._page
+        if page.lines[0].number != 1 or index >= TITLE or not _EXCEPTION.search(page.lines[index].text):
+            return ()
+        below = page.lines[index + 1 : index + 1 + TRACEBACK + BEFORE]
+        head = next((n for n, line in enumerate(below) if _HEAD in line.text), None)
+        if head is None or index + 1 + len(below) < len(page.lines):
+            return ()
+        if any(_MESSAGE.match(line.text) for line in below):
+            return ()
+        return frames(below)
 
     def _shows_traceback(self, index: int) -> bool:
         """Whether any of the lines that can be looked at before the index does."""
@@ -98,7 +132,15 @@ def _beheaded(lines: Sequence[Line]) -> list[Frame]:
     if pointed := _code_at_arrow(lines[:first], max(0, first - EXCERPT)):
         return [Frame("", 0, "", pointed)]
     above = [line.text for line in lines[max(0, first - 3) : first] if line.text and not _CARETS.match(line.text)]
-    return [Frame("", 0, "", above[-1].strip())] if above and above[-1].startswith("    ") else []
+    code = above[-1] if above else ""
+    shown = code.startswith("    ") or (code[:1] in (" ", "\t") and _underlined(lines, code))
+    return [Frame("", 0, "", code.strip())] if shown else []
+
+
+def _underlined(lines: Sequence[Line], code: str) -> bool:
+    """Whether Python's carets stand below this line: then it is source, however little of its indent was kept."""
+    below = next((line.text for before, line in pairwise(lines) if before.text == code), "")
+    return "^" in below and _CARETS.match(below) is not None
 
 
 def _of_one_writer(lines: Sequence[Line]) -> Sequence[Line]:

@@ -46,7 +46,7 @@ _KNOWN_STATED: Final = late(
 # "try setting X=...", "(e.g., X=0.8)": printed advice states no setting.
 _ADVICE: Final = late(
     r"\b(?:try|trying|consider|recommend\w*|suggest\w*|should|please|instead|e\.g\.|for example|default(?:s|ed)? to"
-    r"|(?:setting|use) PYTORCH\w{0,40}|equivalent to|avoid fragmentation)\b",
+    r"|(?:setting|use) PYTORCH\w{0,40}|equivalent to|avoid fragmentation|set ['\"`]\w{1,60})\b",
     re.IGNORECASE,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from oomdoctor.incident.literals import TEXT_CAP, entries, typed
 from oomdoctor.incident.model import Value
@@ -35,6 +36,8 @@ _ECHO = frozenset({"bash", "sudo", "time", "cmd", "command", "command:", "runnin
 # Short flags that say something about memory, by program.
 _SHORT = {"-m": "memory", "-tp": "tensor_parallel_size", "-pp": "pipeline_parallel_size", "-e": "env"}
 
+_SERVERS = frozenset({"api_server", "gradio"})  # lmdeploy serve api_server MODEL
+
 # The roots of hydra overrides; other `a.b=c` in a log may be anything.
 _ROOTS = frozenset({
     "actor_rollout_ref", "actor", "ref", "rollout", "critic", "reward_model", "reward", "reward_manager", "data",
@@ -60,7 +63,8 @@ def read_line(text: str, *, continued: bool) -> list[Found]:
     if begins is None:
         return []
     found = list(read_words(line[begins:], before=line[:begins]))
-    for word, after in zip(line[begins:], line[begins + 1 :], strict=False):
+    named = [word for word in line[begins:] if word not in _SERVERS]
+    for word, after in pairwise(named):
         if word == "serve" and not after.startswith(("-", "$", "\\")):  # vllm serve MODEL
             found.append(("model", after[:TEXT_CAP]))
     return found

@@ -50,6 +50,7 @@ _FUNCTIONS: Final = (
     (2, GENERATION, """
         execute_model run_busy_loop process_engine_step step_with_batch_queue event_loop_* run_batch prefill
         forward_batch_generation forward_decode forward_extend decode_token generate_token model_generate
+        run_engine_loop engine_step
     """),
     # weights between trainer and engine, offload and reload
     (3, "weight_sync", """
@@ -193,7 +194,10 @@ _CODE: Final = (
         opt.step(
         scaler.step(
     """),
-    (2, "backward", ".backward("),
+    (2, "backward", """
+        .backward(
+        _engine.run_backward(
+    """),
     (3, "checkpoint_save", """
         torch.save(
         save_file(
@@ -551,12 +555,16 @@ _AFTERMATH: Final = (
         (load_model)
         load_model(
     """),
+    # Triton's back ends
+    ("engine_init", "error when creating modelinstancestate"),
     # fairseq and its heirs catch it around one step
     ("forward", "ran out of memory with exception"),
     *_OPERATION,
 )  # fmt: skip
 Rows = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # each stage with its texts, cut at the stars
 
+_LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
+_OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
 _METHOD_FAILED: Final = late(r"(?:while processing method|occurred while running \w{1,80}'s function) '?(\w{1,80})")
 _START_FAILED: Final = late(r"[Ee]ngine core initialization failed|EngineCore failed to start|init engine failed")
 # How far below an event its aftermath is looked for
@@ -589,7 +597,10 @@ def stage_of(event: Event) -> str:
         return event.stage
     weight, stage = _of_frames(event.around.trace)
     if weight < _TELLING:
-        stage = _of_titles(event) or stage or _of_aftermath(event) or _of_progress(event) or _of_start(event)
+        told = _of_titles(event) or stage or _of_aftermath(event) or _of_progress(event)
+        stage = told or _of_loss(event) or _of_start(event)
+    elif event.around.cut:  # its innermost frames, which would tell more, are missing
+        stage = _of_aftermath(event) or stage
     if stage == GENERATION:
         return "rollout" if _is_learning(event) else "serving"
     return stage or UNKNOWN
@@ -751,6 +762,14 @@ def _of_aftermath(event: Event) -> str:
         if told := _aftermath(line[:CHARACTERS]):
             return told
     return ""
+
+
+def _of_loss(event: Event) -> str:
+    """A traceback right under a training loop's line, in which nothing tells of another part of the step."""
+    if event.pool != "gpu" or not event.around.trace:
+        return ""
+    above = (line for line in reversed(event.around.before) if line.strip() and not _OF_A_TRACEBACK.match(line))
+    return "forward" if _LOSS.search(next(above, "")[:CHARACTERS]) else ""
 
 
 def _of_start(event: Event) -> str:

@@ -128,6 +128,7 @@ STATED = (
         1,
     ),
     ("vllm:\n  gpu_memory_utilization: 0.85\n  max_model_len: 4096", "vllm.gpu_memory_utilization", 0.85),
+    ("lmdeploy serve api_server org/Model-72B-AWQ --tp 2", "model", "org/Model-72B-AWQ"),
 )
 
 
@@ -143,6 +144,7 @@ def test_a_launch_or_a_dump_states_its_settings(log: str, name: str, value: obje
         "you may start it with uv run and set the batch later",
         "config of the reward: weight=3 shape=4",
         "GRPOConfig is deprecated, per device batches count",
+        "To do without graphs, set 'enforce_eager=True' or use '--enforce-eager' in the CLI.",
     ],
 )
 def test_prose_about_a_launch_states_nothing(log: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from oomdoctor.families.event import Event, Frame, Place, Process, Surroundings
@@ -274,6 +276,7 @@ def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
         ("ERROR 01-02 03:04:05 [serving_chat.py:12] Engine loop is not running.", "serving"),
         ("Exception in thread Thread-4 (load_model):", "model_load"),
         ("OOM: Ran out of memory with exception: it", "forward"),
+        ("Internal: unexpected error when creating modelInstanceState: it", "engine_init"),
         ("Exception occurred while running RolloutWorker's function sync_model_from_actor: it", "weight_sync"),
     ],
 )
@@ -363,3 +366,24 @@ def test_every_stage_of_the_tables_is_one_of_the_contract() -> None:
 def test_deepspeeds_report_says_where_in_the_program_it_stands(said: str, stage: str) -> None:
     figures = "MA 13.41 GB         Max_MA 13.41 GB         CA 13.52 GB         Max_CA 14 GB"
     assert stage_of(event(before=(said, figures), text="exits with return code = -9")) == stage
+
+
+LOSS = "Epoch [3][40/900] lr: 0.01, memory: 5120, loss_cls: 0.91, loss: 1.72"
+ASSIGN = "app/assigners.py assign overlaps = iou(boxes, targets)"
+
+
+def test_a_traceback_under_a_line_of_a_training_loop_is_its_forward_pass() -> None:
+    shown = (LOSS, '  File "app/assigners.py", line 1, in assign', "    overlaps = iou(boxes, targets)")
+    on_card = replace(event(ASSIGN, before=shown), pool="gpu")
+    assert stage_of(on_card) == "forward"
+    assert stage_of(replace(on_card, pool="host_ram")) == "unknown"
+    assert stage_of(replace(event(before=(LOSS,)), pool="gpu")) == "unknown"
+    assert stage_of(replace(event(ASSIGN, before=(LOSS, "epoch 3 done")), pool="gpu")) == "unknown"
+    assert stage_of(replace(event("app/train.py main torch.save(", before=(LOSS,)), pool="gpu")) == "checkpoint_save"
+
+
+def test_what_a_failure_sets_off_outweighs_a_traceback_that_is_cut() -> None:
+    below = ("Exception in worker W while processing method determine_num_available_blocks.",)
+    whole = event("vllm/worker/model_runner.py execute_model", below=below)
+    assert stage_of(whole) == "serving"
+    assert stage_of(replace(whole, around=replace(whole.around, cut=True))) == "memory_profiling"
