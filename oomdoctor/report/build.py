@@ -16,6 +16,7 @@ from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.gap import Gap, gap
 from oomdoctor.report.contract import (
     CauseRuledOut,
     Diagnosis,
@@ -31,7 +32,6 @@ from oomdoctor.report.contract import (
     Verdict,
 )
 from oomdoctor.sources import Trouble
-
 
 NOT_FROM_IT: Final = ", not from the log"
 
@@ -103,10 +103,18 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         ruled_out=tuple(ruled_out),
         remedies_rejected=tuple(told[0][1]) if told else (),
         next_evidence=tuple(dict.fromkeys(next_evidence)),
+        gap=_gap(crash, findings, diagnoses),
         ledger=tuple(_ledger(crash)),
         timeline=tuple(Moment(ids[id(e)], e.role, e.time) for e in crash.events if e.role not in ("context", "advice")),
         trajectory=_trajectory(crash.trajectory),
     )
+
+
+def _gap(crash: Crash, findings: list[tuple[Cause, Finding]], diagnoses: Sequence[Diagnosis]) -> Gap | None:
+    """What was missing of the pool that the first cause is about."""
+    if not findings:
+        return None
+    return gap(replace(crash, pool=findings[0][1].pool or crash.pool), diagnoses[0].remedies)
 
 
 def _marked(finding: Finding, context: Context) -> Finding:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from oomdoctor.incident.model import Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies.gap import Gap
 from oomdoctor.sources import Trouble
 
 SCHEMA_VERSION = 1
@@ -107,6 +108,7 @@ class Incident:
     ruled_out: tuple[CauseRuledOut, ...]
     remedies_rejected: tuple[Rejected, ...]
     next_evidence: tuple[str, ...]
+    gap: Gap | None
     ledger: tuple[Ledger, ...]
     timeline: tuple[Moment, ...]
     trajectory: Mapping[str, Any] | None
@@ -140,7 +142,8 @@ class Report:
         first = body["incidents"][0] if body["incidents"] else {}
         for name in ("diagnoses", "ruled_out", "remedies_rejected", "next_evidence", "ledger", "timeline"):
             body[name] = first.get(name, [])
-        body["trajectory"] = first.get("trajectory")
+        for name in ("trajectory", "gap"):
+            body[name] = first.get(name)
         return body
 
 

@@ -24,12 +24,18 @@ _FIGURES: Final[Schema] = {
 }
 
 
+# What stands at the top again, of the first incident.
+AGAIN: Final = (
+    "diagnoses", "ruled_out", "remedies_rejected", "next_evidence", "gap", "ledger", "timeline", "trajectory",
+)  # fmt: skip
+
+
 def schema() -> Schema:
     """Draft 2020-12. What stands outside the named fields is open: later versions may add to it."""
     defs: dict[str, Schema] = {}
     body = _object(Report, defs)
     again = _object(Incident, defs)["properties"]
-    for name in ("diagnoses", "ruled_out", "remedies_rejected", "next_evidence", "ledger", "timeline", "trajectory"):
+    for name in AGAIN:
         body["properties"][name] = again[name]
         body["required"].append(name)
     return {

@@ -17,6 +17,7 @@ from oomdoctor.causes.host import low_limit
 from oomdoctor.incident.ledger import SMALLER
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import NOTHING_TO_COMPUTE, Rejected, Remedy
+from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
@@ -147,6 +148,7 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     if best is not None and best.remedies:
         yield Text()
         yield from _remedies(best.remedies, page)
+        yield from _enough(incident.gap, best.remedies)
     commands = _commands(incident, best, page)
     if commands and (page.verbose or best is None or best.confidence < SURE):
         yield Text()
@@ -325,6 +327,28 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
                 yield _line(("Assumes: " + assumption, "dim"), indent=5)
             if remedy.reference:
                 yield _line((remedy.reference, "dim"), indent=5)
+
+
+def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[RenderableType]:
+    """Which of the numbered remedies make up for what was missing."""
+    if gap is None:
+        return
+    numbers = {remedy.knob: str(number) for number, remedy in enumerate(remedies, start=1)}
+    low, high = gap.missing_low_bytes, gap.missing_high_bytes
+    amount = show(low) if low == high else f"{show(low)} to {show(high)}"
+    if gap.alone:
+        yield _line((f"Enough for the {amount} that were missing: ", "bold"), _either(gap.alone, numbers))
+    elif gap.together:
+        names = " and ".join(numbers[knob] for knob in gap.together)
+        yield _line((f"Enough for the {amount} that were missing: ", "bold"), f"{names} together")
+    elif gap.still_missing_bytes:
+        left = show(gap.still_missing_bytes)
+        yield _line(("Not enough: ", "bold"), f"with all of these {left} of {amount} would still be missing")
+
+
+def _either(knobs: Sequence[str], numbers: Mapping[str, str]) -> str:
+    names = [numbers[knob] for knob in knobs]
+    return f"{names[0]} alone" if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}, each alone"
 
 
 def _action(remedy: Remedy) -> str:

@@ -61,6 +61,7 @@ def test_what_is_suggested_is_what_its_derivation_comes_to(log: Path) -> None:
 @pytest.mark.parametrize("log", LOGS, ids=named)
 def test_every_formula_comes_to_what_it_says(log: Path) -> None:
     shown = [remedy["derivation"] for _, remedy in remedies(log) if remedy["derivation"]]
+    shown += [one["gap"]["derivation"] for one in diagnosed(log)["incidents"] if one["gap"]]
     rows = [row for one in diagnosed(log)["incidents"] for ledger in one["ledger"] for row in ledger["rows"]]
     shown += [row["derivation"] for row in rows if row["derivation"] and " smaller = " not in row["derivation"]]
     wrong = [(left, right, value(left), value(right)) for text in shown for left, right in equations(text)

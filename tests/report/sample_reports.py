@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import (
     CauseRuledOut,
     Diagnosis,
@@ -132,6 +133,9 @@ CRASH = Incident(
     ),
     remedies_rejected=(Rejected("engine-sleep", "it keeps a copy of the weights in the memory that ran out"),),
     next_evidence=("ray memory --stats-only",),
+    gap=Gap(
+        pool="host_ram", missing_low_bytes=40802189, missing_high_bytes=40802189, derivation="239.02 GiB - 238.98 GiB"
+    ),
     ledger=(NODE,),
     timeline=(Moment("e1", "root", "2025-04-02 11:20:31"), Moment("e2", "cascade", None)),
     trajectory={

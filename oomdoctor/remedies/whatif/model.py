@@ -220,16 +220,19 @@ def _with(context: Context, change: Change) -> Context:
     if is_version(change.name, change.value):
         package = change.name.lower().replace("_", "-")
         return replace(context, frameworks={**context.frameworks, package: str(change.value)})
-    wanted = change.name.strip("-+").replace("-", "_")
+    wanted = change.name.strip("-+").replace("-", "_").removesuffix(".device")
     names = spellings(wanted)
-    dotted = "." in wanted
-    settings: dict[str, Setting] = {}
-    hit = False
-    for name, setting in context.settings.items():
-        spelled = name.replace("-", "_")
-        same = spelled == wanted or spelled.endswith("." + wanted) if dotted else leaf(name) in names
-        settings[name] = replace(setting, value=change.value) if same else setting
-        hit = hit or same
+    # `offload_optimizer.device` is that of the switch
+    known = {name: name.replace("-", "_").removesuffix(".device") for name in context.settings}
+    hit = {name for name, spelled in known.items() if spelled == wanted or spelled.endswith("." + wanted)}
+    if "." not in wanted:
+        hit = {name for name, spelled in known.items() if leaf(spelled) in names}
+    elif not hit:  # a key of the framework's for what the log names without it
+        hit = {name for name, spelled in known.items() if "." not in spelled and spelled in names}
+    settings = {
+        name: replace(setting, value=change.value) if name in hit else setting
+        for name, setting in context.settings.items()
+    }
     if not hit:
         settings = {wanted: Setting(wanted, change.value, SET, 0, outside=SET), **settings}
     return replace(context, settings=settings)
