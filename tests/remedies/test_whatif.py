@@ -182,6 +182,42 @@ def test_an_engine_and_training_do_not_change_each_other() -> None:
         assert asked(crash, setting).answer != "fits"
 
 
+@pytest.mark.parametrize(
+    ("model", "cards", "answer"),
+    [
+        ("Qwen/Qwen2.5-72B", 1, "does not fit"),
+        ("Qwen/Qwen2.5-72B", 2, "fits"),
+        ("meta-llama/Llama-3.1-405B", 8, "does not fit"),
+        ("meta-llama/Llama-3.1-405B", 16, "fits"),
+    ],
+)
+def test_the_weights_on_more_cards_while_they_are_loaded(model: str, cards: int, answer: str) -> None:
+    """What was there was a part of them: the whole, divided, must fit."""
+    log = (
+        f"vllm serve {model}\nTraceback (most recent call last):\n"
+        '  File "/opt/vllm/v1/worker/gpu_model_runner.py", line 1, in load_model\n    self.model = get_model()\n'
+        + cuda(tried="0.50 GiB", free="0.30 GiB", total="79.15 GiB", own="78.00 GiB", unused="0.10 GiB")
+    )
+    assert of(log, f"tensor_parallel_size={cards}").answer == answer
+
+
+def test_v0_counts_tokens() -> None:
+    log = (
+        "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored "
+        "in KV cache (13360). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing "
+        "the engine.\n"
+    )
+    assert of(log, "max_model_len=13360").answer == "fits"
+    assert of(log, "max_model_len=13361").answer == "does not fit"
+    assert of(log, "gpu_memory_utilization=0.95").answer == "cannot tell"
+
+
+def test_what_was_free_may_not_be_printed() -> None:
+    log = "vllm serve m --gpu-memory-utilization 0.9\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n"
+    need = of(log, "max_num_seqs=8").needs
+    assert [(one.low, one.high) for one in need if one.pool == "gpu"] == [(1, 20 * MIB)]
+
+
 # honesty
 
 
@@ -190,6 +226,17 @@ def test_a_setting_without_a_known_effect_is_said_so_and_not_guessed() -> None:
     assert (found.answer, found.ignored, found.shifts) == ("cannot tell", ("learning_rate",), ())
     both = of(START, "gpu_memory_utilization=0.43", "learning_rate=1")
     assert (both.answer, both.ignored) == ("fits", ("learning_rate",))
+
+
+def test_an_option_of_the_table_has_a_direction_and_no_amount() -> None:
+    found = of(cuda(), "lora_rank=16")
+    assert (found.answer, found.ignored) == ("cannot tell", ())
+    assert "how much lora_rank changes is not known" in found.verdicts[0].why
+
+
+def test_turning_off_what_nobody_knows_to_be_on() -> None:
+    assert of(cuda(), "adam_offload=false").answer == "cannot tell"
+    assert of("python t.py --adam_offload false\n" + cuda(), "adam_offload=false").answer != "fits"
 
 
 def test_a_slip_of_the_name_is_answered_with_what_is_meant() -> None:

@@ -13,7 +13,8 @@ from typing import Final
 
 from oomdoctor.incident.model import Context, Crash, Setting, Value
 from oomdoctor.incident.outside import printed_by
-from oomdoctor.remedies import from_outside
+from oomdoctor.remedies import from_outside, settings
+from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.whatif import engine, host, needs, training
 from oomdoctor.remedies.whatif.model import (
     A_VERSION,
@@ -34,37 +35,40 @@ from oomdoctor.remedies.whatif.model import (
     spellings,
     with_settings,
 )
-from oomdoctor.remedies.whatif.states import CARDS, ZERO_STAGE
+from oomdoctor.remedies.whatif.states import CARDS, OPTIMIZER, PARAMETERS, ZERO_STAGE
 from oomdoctor.units import show
 
 _RULES: Final[tuple[Rule, ...]] = (*engine.RULES, *training.RULES, *host.RULES)
 _SHARES: Final = frozenset((*engine.SHARE, *engine.FRACTION, *host.THRESHOLD))
+_SWITCHES: Final = frozenset((*OPTIMIZER, *PARAMETERS, *engine.SLEEP, *engine.EAGER, *training.CHECKPOINTING))
+_SPARING: Final = frozenset((*engine.EAGER, *training.CHECKPOINTING))
+_HOST: Final = frozenset({"host_ram", "cgroup", "pinned"})
+_OFF: Final = (False, "none", "None")
 _NUMBERS: Final = frozenset((
     *engine.LENGTH, *engine.SEQUENCES, *engine.TOKENS, *engine.PARALLEL, *engine.SWAP, *ZERO_STAGE, *CARDS,
     *training.OF_UPDATES, *training.OF_PASSES_WITHOUT_GRADIENTS, *training.LENGTHS, *host.WORKERS, *host.NUMBERED,
 ))  # fmt: skip
 
 
-def whatif(crash: Crash, settings: Mapping[str, Value]) -> Comparison:
+def whatif(crash: Crash, wanted: Mapping[str, Value]) -> Comparison:
     """The crash with these settings instead; a ValueError where one of them cannot be meant."""
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     printed = printed_by(crash.events)
     changes = tuple(
         Change(name, value, crash.setting(name) or crash.setting(*spellings(name)) or printed.get(spellings(name)[0]))
-        for name, value in settings.items()
+        for name, value in wanted.items()
     )
     for change in changes:
         _check(change)
     names = frozenset(name for change in changes for name in change.names)
     pair = Pair(crash, with_settings(crash, changes), names)
-    touched = [rule for rule in _RULES if not rule.names.isdisjoint(names)]
-    effects = [_of_this_crash(effect, crash) for rule in touched for effect in rule.work(pair)]
     counted = needs.counted(pair)
-    effects = [] if counted is not None else effects
+    effects = [] if counted is not None else _effects(pair, changes)
     shifts = [effect for effect in effects if isinstance(effect, Shift)]
     unknown = [effect for effect in effects if isinstance(effect, Unknown)]
-    ignored = tuple(change.name for change in changes if all(change.names.isdisjoint(rule.names) for rule in touched))
+    named = {effect.what for effect in effects}
+    ignored = tuple(one.name for one in changes if not (counted or _rules(one) or one.name in named))
     found = needs.of(pair)
     verdicts = [counted] if counted is not None else _verdicts(crash, found, shifts, unknown, ignored)
     return Comparison(
@@ -72,11 +76,50 @@ def whatif(crash: Crash, settings: Mapping[str, Value]) -> Comparison:
         sides=tuple(side(ledger, [s for s in shifts if s.pool == ledger.pool]) for ledger in crash.ledgers),
         shifts=tuple(shifts),
         unknown=tuple(unknown),
-        ignored=() if counted is not None else ignored,
+        ignored=ignored,
         needs=tuple(found),
         verdicts=tuple(verdicts),
         notes=(*_notes(crash, shifts, verdicts), *_not_from_the_log(crash.context, heard)),
     )
+
+
+def _rules(change: Change) -> list[Rule]:
+    return [rule for rule in _RULES if not rule.names.isdisjoint(change.names)]
+
+
+def _effects(pair: Pair, changes: tuple[Change, ...]) -> list[Effect]:
+    """Each rule is asked once, whichever of its settings are changed; the table of knobs where there is none."""
+    crash = pair.now
+    touched = dict.fromkeys(rule for change in changes for rule in _rules(change))
+    effects = [_of_this_crash(effect, crash) for rule in touched for effect in rule.work(pair)]
+    for change in changes:
+        if change.now is None and change.value in _OFF and change.names & _SWITCHES:
+            # Offload and sleep take host memory; eager mode and checkpointing spare only the card's.
+            gives_back = crash.pool in _HOST and not change.names & _SPARING
+            why = f"whether {change.name} is on now is not printed"
+            effects.append(
+                Unknown(pool=crash.pool, what=change.name, why=why, relieves=gives_back, spends=not gives_back)
+            )
+        if not _rules(change):
+            effects += by_the_table(change, crash)
+    return effects
+
+
+def by_the_table(change: Change, crash: Crash) -> list[Effect]:
+    """What the table of knobs says of an option whose effect no formula gives: which pools, and not how much."""
+    option = leaf(change.name)
+    knobs = {knob.id: knob for knob in KNOBS.values() if option in map(leaf, knob.settings)}
+    for framework in crash.context.frameworks:
+        knobs |= {
+            row.knob: KNOBS[row.knob]
+            for row in settings.rows(framework)
+            if leaf(row.key) == option and row.knob in KNOBS
+        }
+    pools = {pool for knob in knobs.values() for pool in (*knob.relieves, *knob.spends)}
+    if crash.pool not in pools:
+        return []
+    why = f"how much {change.name} changes is not known"
+    return [Unknown(pool=crash.pool, what=change.name, why=why, spends=True)]
 
 
 def _check(change: Change) -> None:
@@ -93,7 +136,17 @@ def _of_this_crash(effect: Effect, crash: Crash) -> Effect:
     """What the node's memory gives, the limit on it gives where that is what was hit."""
     if effect.pool == "host_ram" and crash.pool == "cgroup":
         return replace(effect, pool="cgroup")
+    if effect.pool == "host_ram" and crash.pool == "pinned":
+        why = "how much of it is page-locked is not printed"
+        relieves, spends = _directions(effect)
+        return Unknown(pool="pinned", what=effect.what, why=why, relieves=relieves, spends=spends)
     return effect
+
+
+def _directions(effect: Effect) -> tuple[bool, bool]:
+    if isinstance(effect, Unknown):
+        return effect.relieves, effect.spends
+    return effect.low < 0, effect.high > 0
 
 
 def _verdicts(
@@ -110,22 +163,26 @@ def _verdicts(
             [shift for shift in shifts if shift.pool == pool],
             [one for one in unknown if one.pool == pool],
             ignored if pool == crash.pool else (),
+            ran_out=pool == crash.pool,
         )
         for pool in pools
     ]
 
 
 def _verdict(
-    pool: str, need: Need | None, shifts: list[Shift], unknown: list[Unknown], ignored: tuple[str, ...]
+    pool: str,
+    need: Need | None,
+    shifts: list[Shift],
+    unknown: list[Unknown],
+    ignored: tuple[str, ...],
+    *,
+    ran_out: bool,
 ) -> Verdict:
     low, high = sum(shift.low for shift in shifts), sum(shift.high for shift in shifts)
     if not shifts and not unknown and ignored:
         return Verdict(pool=pool, answer="cannot tell", why=_not_known(ignored))
     if need is None:
-        amount = f"it takes {by(low, high)} more" if high > 0 else f"it gives {by(-high, -low)} back"
-        if not low and not high:
-            amount = "; ".join(one.why for one in unknown) or "nothing changes there"
-        return Verdict(pool=pool, answer="cannot tell", why=f"{amount}, and how much is left there is not printed")
+        return _without_figures(pool, low, high, unknown, ran_out=ran_out)
     least, most = -need.high - high, -need.low - low
     spends, relieves = any(one.spends for one in unknown), any(one.relieves for one in unknown)
     answer: Answer = "cannot tell"
@@ -136,6 +193,18 @@ def _verdict(
     else:
         why = "; ".join(dict.fromkeys([_open(least, most), *(one.why for one in unknown)]))
     return Verdict(pool=pool, answer=answer, why=why, margin_low=least, margin_high=most)
+
+
+def _without_figures(pool: str, low: int, high: int, unknown: list[Unknown], *, ran_out: bool) -> Verdict:
+    """Where the log does not print how much was left, or missing."""
+    if ran_out and low >= 0 and not any(one.relieves for one in unknown):
+        why = f"it takes {by(low, high)} more" if high else "nothing changes there"
+        return Verdict(pool=pool, answer="does not fit", why=why)
+    reasons = [one.why for one in unknown]
+    if low or high:
+        amount = f"it takes {by(low, high)} more" if high > 0 else f"it gives {by(-high, -low)} back"
+        reasons.insert(0, f"{amount}, and how much {'was missing' if ran_out else 'is left there'} is not printed")
+    return Verdict(pool=pool, answer="cannot tell", why="; ".join(dict.fromkeys(reasons)) or "nothing changes there")
 
 
 def _not_known(ignored: tuple[str, ...]) -> str:

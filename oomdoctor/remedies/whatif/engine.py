@@ -7,17 +7,16 @@ from typing import Final
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
-from oomdoctor.causes.gpu import in_engine
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SwapSpaceTooLarge
-from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, phase
+from oomdoctor.incident.engine_facts import EngineFacts, facts, in_engine, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import models
 from oomdoctor.remedies.engine import card_total, colocated, share, sleeps, token_bytes, weights_bytes
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.remedies.whatif.model import SAME, Effect, Pair, Rule, Shift, Unknown
-from oomdoctor.remedies.whatif.states import together
+from oomdoctor.remedies.whatif.states import STARTING, together
 from oomdoctor.units import GIB, MIB, show
 
 SHARE: Final = SAME[0]
@@ -285,19 +284,20 @@ def parallel(pair: Pair) -> Iterator[Effect]:
     change = held[0] * now // then - held[0]
     words = f"{show(held[0])} of weights x {now} / {then} cards = {show(held[0] + change)} on each"
     assumes = () if held[1] == "printed" else (held[1],)
+    root = pair.now.root
     if in_engine(pair.now) and phase(pair.now) in _BEFORE_THE_CACHE:
+        if phase(pair.now) == "loading" and isinstance(root, DeviceOutOfMemory) and root.allocated_bytes:
+            # A part of the weights was there; the rest was still to come.
+            part = root.allocated_bytes + (root.tried_bytes or 0)
+            words += f", instead of {show(part)} that were there or asked for"
+            change = held[0] + change - part
         yield Shift(
-            pool="gpu",
-            what="weights",
-            low=change,
-            high=change,
-            derivation=words,
-            assumes=assumes,
+            pool="gpu", what="weights", low=change, high=change, derivation=words, assumes=assumes,
             rows=("live tensors",),
-        )
+        )  # fmt: skip
     elif pair.now.pool == "gpu":
-        words = "the engine fills its share of the card either way"
-        yield Shift(pool="gpu", what="weights", low=0, high=0, derivation=words)
+        why = "the engine fills its share of the card either way; what else is less on each card is not printed"
+        yield Unknown(pool="gpu", what="weights", why=why, relieves=then > now, spends=then < now)
     if pair.now.pool == "kv_cache":
         yield Shift(
             pool="kv_cache",
@@ -345,20 +345,25 @@ def sleep(pair: Pair) -> Iterator[Effect]:
         )  # fmt: skip
     if pair.now.pool != "gpu":
         return
-    if in_engine(pair.now) or pair.now.stage not in _TRAINING:
-        words = "the engine was awake where it failed"
-        yield Shift(pool="gpu", what="the engine while the trainer works", low=0, high=0, derivation=words)
+    what = "the engine while the trainer works"
+    if in_engine(pair.now) and pair.now.stage in STARTING:
+        words = "the engine was starting: it sleeps only later"
+        yield Shift(pool="gpu", what=what, low=0, high=0, derivation=words)
+        return
+    if pair.now.stage not in _TRAINING:
+        why = "whether the engine could have slept where it failed is not known"
+        yield Unknown(pool="gpu", what=what, why=why, relieves=then, spends=not then)
         return
     total, known = card_total(pair.now), share(pair.now)
     if total is None or known is None or _elsewhere(pair.now):
         why = "the log does not show how much of that card an engine has"
-        yield Unknown(pool="gpu", what="the engine while the trainer works", why=why, relieves=then, spends=not then)
+        yield Unknown(pool="gpu", what=what, why=why, relieves=then, spends=not then)
         return
     held = round(known[0] * total)
     bounds = sorted((-sign * held, -sign * max(held - ASLEEP, 0)))
     words = f"{known[0]:g} x {show(total)} = {show(held)}, less up to {show(ASLEEP)} that stays"
     yield Shift(
-        pool="gpu", what="the engine while the trainer works", low=bounds[0], high=bounds[1], derivation=words,
+        pool="gpu", what=what, low=bounds[0], high=bounds[1], derivation=words,
         basis="assumed", assumes=(*known[1], f"asleep it keeps up to {show(ASLEEP)}: a guess"), rows=("process",),
     )  # fmt: skip
 

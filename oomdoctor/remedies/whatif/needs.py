@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoctor.causes.host import used_bytes
 from oomdoctor.causes.ray_unschedulable import asked_gpus, cluster
@@ -15,11 +16,12 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, Sequ
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies.engine import share, token_bytes
 from oomdoctor.remedies.host import threshold_of
-from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
+from oomdoctor.remedies.whatif.model import SAME, Need, Pair, Verdict, leaf
 from oomdoctor.remedies.whatif.states import still_to_come
 from oomdoctor.units import show
 
-DRIVER_CPUS = 1
+DRIVER_CPUS: Final = 1
+LENGTH: Final = SAME[2]
 
 
 def of(pair: Pair) -> list[Need]:
@@ -42,10 +44,14 @@ def _card(crash: Crash) -> Iterator[Need]:
             yield Need(pool="gpu", low=missing, high=missing, derivation=words)
     refused = [crash.root] if isinstance(crash.root, DeviceOutOfMemory) else crash.every(DeviceOutOfMemory)
     for event in refused:
-        if event.tried_bytes is None or event.free_bytes is None or event.tried_bytes <= event.free_bytes:
+        if event.tried_bytes is None or (event.free_bytes is not None and event.tried_bytes <= event.free_bytes):
             continue  # there was room enough, though not in one piece
-        missing = event.tried_bytes - event.free_bytes
-        words = f"{show(event.tried_bytes)} asked for - {show(event.free_bytes)} free = {show(missing)}"
+        missing = event.tried_bytes - (event.free_bytes or 0)
+        words = f"{show(event.tried_bytes)} asked for - {show(event.free_bytes or 0)} free = {show(missing)}"
+        if event.free_bytes is None:
+            words = f"at most the {show(missing)} asked for: what was free is not printed"
+            yield Need(pool="gpu", low=1, high=missing, derivation=words)
+            continue
         later = still_to_come(crash)
         if later is None:
             yield Need(pool="gpu", low=missing, high=missing, derivation=words)
@@ -128,6 +134,30 @@ def counted(pair: Pair) -> Verdict | None:
     """Where not bytes but GPUs or sequences ran out."""
     if pair.now.pool == "scheduling":
         return _scheduling(pair)
+    return _sequences(pair) or _tokens(pair)
+
+
+def _tokens(pair: Pair) -> Verdict | None:
+    """V0 says how many tokens its cache holds, and not always what one takes."""
+    error = next((e for e in pair.now.every(ContextDoesNotFit) if e.kv_tokens and e.max_model_len), None)
+    only = {name for name in pair.changed if leaf(name) not in LENGTH}
+    if error is None or error.kv_tokens is None or only or token_bytes(pair.now) is not None:
+        return None
+    _, then = pair.numbers(*LENGTH)
+    if then is None:
+        return None
+    left = error.kv_tokens - int(then)
+    return Verdict(
+        pool="kv_cache",
+        answer="fits" if left >= 0 else "does not fit",
+        why=f"{int(then)} tokens, and the cache holds {error.kv_tokens}",
+        margin_low=left,
+        margin_high=left,
+        unit="tokens",
+    )
+
+
+def _sequences(pair: Pair) -> Verdict | None:
     state = pair.now.first(SequencesExceedState)
     if state is None or not state.state_blocks:
         return None

@@ -8,10 +8,11 @@ from typing import Final
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.causes import Finding, framework_regression
-from oomdoctor.causes.gpu import in_engine
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import card_of
+from oomdoctor.incident.engine_facts import in_engine
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.recognition import TRAINERS
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.remedies.whatif.model import A_VERSION, SAME, Effect, Pair, Rule, Shift, Unknown
@@ -69,8 +70,7 @@ def sharding(pair: Pair) -> Iterator[Effect]:
     """Weights, gradients and optimizer states on each card, and what of them goes to host memory."""
     crash = pair.now
     if in_engine(crash) and not together(crash):
-        words = "it was an engine that asked, on cards without a trainer"
-        yield Shift(pool="gpu", what="model states", low=0, high=0, derivation=words)
+        yield from _beside_a_trainer(crash)
         return
     now, then = states(crash), states(pair.then)
     if now is None or then is None:
@@ -81,6 +81,16 @@ def sharding(pair: Pair) -> Iterator[Effect]:
             pair, then.bytes - now.bytes, f"{then.formula} instead of {show(now.bytes)}", now.source
         )
     yield from _in_host_memory(pair)
+
+
+def _beside_a_trainer(crash: Crash) -> Iterator[Effect]:
+    """An engine asked, and nothing says that a trainer has its cards as well."""
+    if TRAINERS & crash.context.frameworks.keys():
+        why = "nothing says whether the trainer is on the engine's cards"
+        yield Unknown(pool="gpu", what="model states", why=why, spends=True)
+    else:
+        words = "it was an engine that asked, and the log shows no trainer"
+        yield Shift(pool="gpu", what="model states", low=0, high=0, derivation=words)
 
 
 def _states_on_the_card(pair: Pair, change: int, words: str, source: str) -> Effect:
