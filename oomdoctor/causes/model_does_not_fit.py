@@ -19,6 +19,7 @@ from oomdoctor.causes.gpu import (
 )
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
 from oomdoctor.families.lmdeploy import EngineShort
@@ -64,7 +65,7 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(weight=0.9, why=why, evidence=(root,), stage="model_load")
     event = refusal(crash)
     if event is None:
-        return _refused_by_driver(crash)
+        return _refused_by_driver(crash) or _laid_out(crash)
     loading = _loading(crash)
     if loading is None:
         if brimful := _brimful(crash, event):
@@ -104,6 +105,23 @@ def _refused_by_driver(crash: Crash) -> Finding | None:
         evidence=(root,),
         against=("how much was free before, the message does not say",),
         knobs=INFERENCE_KNOBS,
+    )
+
+
+def _laid_out(crash: Crash) -> Finding | None:
+    """TensorRT asks for an engine's weights, and for the workspace of the largest batch that it is built for."""
+    if not isinstance(crash.root, LibraryOutOfMemory) or crash.root.library != "TensorRT":
+        return None
+    sizes = [event.tried_bytes for event in crash.every(LibraryOutOfMemory) if event.tried_bytes]
+    size = f" {show(max(sizes))} in one piece" if sizes else " more memory than there was"
+    return Finding(
+        weight=0.45,
+        why=f"TensorRT asked for{size} while it built or loaded an engine: its weights, and the workspace of the "
+        "largest batch that it is built for.",
+        evidence=(crash.root,),
+        against=("which of the two it was, the message does not say",),
+        stage="engine_init" if crash.stage == "unknown" else None,
+        knobs=("fewer-sequences", "tensor-parallel", "quantize-weights", "smaller-model", "shorter-context"),
     )
 
 

@@ -8,6 +8,7 @@ from oomdoctor.arithmetic import shares
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.tensorrt_llm import CreationFailed, EngineFigures
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import NotEnoughFree
@@ -74,6 +75,8 @@ def judge(crash: Crash) -> Judgement | None:
         return _cache_of_what_is_free(crash, failed)
     if crash.first(WarmupShort) is not None:
         return RuledOut("the engine was still measuring what it needs; it takes its KV cache only afterwards")
+    if isinstance(crash.root, LibraryOutOfMemory) and crash.root.library == "TensorRT":
+        return RuledOut("TensorRT was laying out the engine; what is left becomes KV cache only afterwards")
     if in_engine(crash):
         return _in_engine(crash)
     if not isinstance(crash.root, DeviceOutOfMemory):

@@ -24,6 +24,8 @@ SENTENCE_CHARACTERS = 4000
 HEADS_OF_A_LINE = 8
 LINES_TO_DEATH = 200
 BEFORE_CHARACTERS = 600
+TITLE_LINES = 3
+TITLE_GAP = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,7 @@ _TAKEN_ANOTHER_WAY = (
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
 _GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implementation")
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
+_FRAME = late(r'\s{0,8}(?:Traceback \(most recent|File ")')
 _CLASS = late(r"\w(?:Error|Exception)\b")
 _DEATH = late(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:Killed|Aborted)\b")
 
@@ -221,7 +224,8 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
         return None
     device = (head["device"] or "").upper() or next(_DEVICES[name] for name in _DEVICES if head[name])
-    if not figures and not (_SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])):
+    said = _SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])
+    if not figures and not said and not _titles_a_traceback(page, index, before):
         why = echo(first.text)
         return Lookalike(place, why) if why else None
     if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):
@@ -244,6 +248,15 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         others=tuple(others),
         **figures,
     )
+
+
+def _titles_a_traceback(page: Page, index: int, before: str) -> bool:
+    """Whether a log begins with these words and goes on with a traceback that does not say why it was printed."""
+    if before.strip() or page.lines[0].number != 1 or index >= TITLE_LINES:
+        return False
+    below = [line.text[:400] for line in page.after(index, LINES_TO_DEATH)[1:]]
+    begins = any(_FRAME.match(text) for text in below[:TITLE_GAP])
+    return begins and not any(_ERROR.match(text) for text in below)
 
 
 _DEVICES = {"cut": "CUDA", "async": "CUDA", "block": "DPCPP", "metal": "MPS", "gaudi": "HPU"}

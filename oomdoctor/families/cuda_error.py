@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read
-from oomdoctor.families.lines import card_of_replica, goes_on, place_of, process_of
+from oomdoctor.families.lines import card_of_line, goes_on, place_of, process_of
 from oomdoctor.families.surroundings import frames
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -153,7 +153,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     yield DeviceRefusal(
         at=place,
         time=mark.time,
-        process=process_of(line, card_of_replica(page, index)),
+        process=process_of(line, card_of_line(page, index)),
         pool="pinned" if pins else "gpu",
         stage=_STAGES.get(named.partition(":")[0], "unknown") if "turbomind" in text else "unknown",
         device=_device(match),

@@ -10,7 +10,7 @@ from typing import Any
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, usage
-from oomdoctor.families.lines import card_of_replica, place_of, process_of
+from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -150,7 +150,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place, why)
         return
     mark = line.mark
-    process = process_of(line, card_of_replica(page, index))
+    process = process_of(line, card_of_line(page, index))
     if named := _NCCL_WRITER.match(text):
         process = replace(process, pid=int(named[1]), gpu=int(named[2]))
     elif card := match.groupdict().get("card"):

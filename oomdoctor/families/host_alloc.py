@@ -66,6 +66,7 @@ class CompilerKill(Event):
     strength: int = 2
 
     program: str | None = None  # "cc1plus", "cicc", "ptxas"
+    signal: int | None = None  # the number, where it is printed
     tried_bytes: int | None = usage()
 
 
@@ -140,6 +141,7 @@ _COMPILERS = late(
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory"
 )
+_SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
 _THREADS = late(
@@ -259,6 +261,7 @@ def _compiler(page: Page, line: Line, text: str) -> Read:
         time=line.mark.time,
         process=process_of(line),
         program=figures.get("program"),
+        signal=int(signal[1]) if (signal := _SIGNAL.search(text)) else None,
         tried_bytes=figures.get("tried_bytes"),
     )
 

@@ -172,6 +172,9 @@ _PROBES = (
     ),
     late(rf"Memory usage: (?P<free>{AMOUNT}) free, (?P<total>{AMOUNT}) total"),
 )
+# The two up to 1.2, and since
+_FOUND = late(rf"\b(Total memory|Free memory|totalMemory|freeMemory): ({AMOUNT})")
+_CREATED = late(r"Creat(?:ing|ed) TensorFlow device \(\S{0,80}(?:gpu|GPU):(\d{1,3})\b")
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
 _CPU = late(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
 _CPU_CLIENT = late(r"\bJaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating \d{1,20} bytes\.")
@@ -219,7 +222,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
             if "tried_bytes" in sizes and goes_on(page, index):
                 yield Lookalike(place, "TensorFlow asks for less and less at its start and goes on with what it gets")
             else:
-                yield AllocationProbe(at=place, time=line.mark.time, process=process, **sizes)
+                found, gpu = _card_found(page, index)
+                process = process if gpu is None else replace(process, gpu=gpu)
+                yield AllocationProbe(at=place, time=line.mark.time, process=process, **{**found, **sizes})
             return
     if match := _REMATERIALIZED.search(text):
         sizes = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
@@ -229,6 +234,19 @@ def read(page: Page, index: int) -> Iterator[Read]:
         if match := pattern.search(text):
             yield _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match)
             return
+
+
+def _card_found(page: Page, index: int) -> tuple[dict[str, Any], int | None]:
+    """What TensorFlow 1.x said of the card when it found it: its memory, what of it was free, and its number."""
+    found: dict[str, Any] = {}
+    gpu = None
+    for line in page.before(index, ABOVE_LINES):
+        text = line.text[:400]
+        for name, size in _FOUND.findall(text):
+            found["total_bytes" if name[0] in "Tt" else "free_bytes"] = bytes_of(size)
+        if device := _CREATED.search(text):
+            gpu = int(device[1])
+    return found, gpu
 
 
 def _failure(page: Page, index: int, framework: str, match: re.Match[str]) -> ArrayOutOfMemory:

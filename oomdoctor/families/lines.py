@@ -41,8 +41,17 @@ _REPLICA = late(r"Caught \w{1,60} in replica \d{1,3} on device (\d{1,3})\.")
 REPLICA_LINES: Final = 60
 
 
-def card_of_replica(page: Page, index: int) -> int | None:
-    """The card of the thread whose traceback the line ends."""
+# ONNX Runtime's and CNTK's checks: "CUDA failure 2: out of memory ; GPU=1 ; hostname=..."
+_CHECKED = late(r" ; GPU=(\d{1,3}) ; ")
+
+
+def card_of_line(page: Page, index: int) -> int | None:
+    """The card that the line names, or that of the thread whose traceback it ends."""
+    named = _CHECKED.search(page.lines[index].text[:1200])
+    return int(named[1]) if named else _card_of_replica(page, index)
+
+
+def _card_of_replica(page: Page, index: int) -> int | None:
     for line in reversed(page.before(index, REPLICA_LINES)):
         if match := _REPLICA.search(line.text[:300]):
             return int(match[1])

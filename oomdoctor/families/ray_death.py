@@ -87,6 +87,9 @@ _TRIGGER = late(
 )
 _NODE = late(r"has been marked dead because|Raylet is terminated")
 _CRASH = late(r"\*\*\* (SIG[A-Z]{3,5}) received at|Fatal Python error: (Segmentation fault|Bus error)")
+# Up to 1.x with the traceback of the call below it
+_LEFT: Final = "SystemExit was raised from the worker"
+_POD_LIMIT: Final = "memory limits"  # in Kubernetes Ray takes SIGTERM for a sign of these, and says so
 _CRASH_NAMES: Final = {"Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}
 # SIGABRT and SIGTERM are how other failures end a process: they explain nothing.
 _OWN_FAULT: Final = frozenset({"SIGSEGV", "SIGILL", "SIGFPE"})
@@ -213,8 +216,10 @@ def _block(page: Page, index: int) -> list[Line]:
 
 
 def _crashed(page: Page, index: int, pid: int | None) -> str | None:
-    """The signal that the dead worker printed itself, if it did."""
+    """The signal that the dead worker printed itself, if it did, or that it left by sys.exit."""
     for near in _near(page, index):
+        if _LEFT in near.text and _POD_LIMIT not in near.text and pid in (None, near.mark.pid):
+            return "the worker left by itself: SystemExit was raised in it"
         crash = _CRASH.search(near.text)
         signal = (crash[1] or _CRASH_NAMES[crash[2]]) if crash else None
         if signal in _OWN_FAULT and (pid is None or near.mark.pid in (None, pid)):

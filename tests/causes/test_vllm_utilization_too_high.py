@@ -119,3 +119,12 @@ def test_sglangs_fraction_is_of_what_was_free() -> None:
     assert isinstance(finding, Finding)
     assert "0.9 of the 78.30 GiB that were free" in finding.why
     assert "2.27 GiB were left" in finding.why
+
+
+def test_not_while_tensorrt_lays_out_an_engine() -> None:
+    log = (
+        "[TRT-LLM] [I] Set dtype to bfloat16.\n"
+        "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory (no further information)\n"
+    )
+    assert isinstance(judged(CAUSE, log), RuledOut)
+    assert isinstance(judged("model-does-not-fit", log), Finding)
