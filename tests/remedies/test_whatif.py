@@ -159,6 +159,21 @@ def test_training_is_a_range_and_the_rest_of_the_card_bounds_it() -> None:
     assert of(log, "micro_rollout_batch_size=1").answer == "cannot tell"  # nothing says what it is now
 
 
+@pytest.mark.parametrize(
+    ("code", "answer"), [("loss = F.cross_entropy(a, b)", "fits"), ("x = a.mul(b)", "cannot tell")]
+)
+def test_logits_shrink_with_the_batch_for_sure(code: str, answer: str) -> None:
+    log = (
+        "python3 -m openrlhf.cli.train_sft --micro_train_batch_size 8\nTraceback (most recent call last):\n"
+        f'  File "/opt/train.py", line 9, in forward\n    {code}\n' + cuda(tried="4.00 GiB", free="3.00 GiB")
+    )
+    assert of(log, "micro_train_batch_size=4").answer == answer
+
+
+def test_another_release_is_unknown() -> None:
+    assert of("vllm==0.8.3\n" + cuda(), "vllm=0.9.1").answer == "cannot tell"
+
+
 def test_states_are_sharded_and_offloaded() -> None:
     log = (
         "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --zero_stage 2 --nproc_per_node 8\n"
@@ -199,6 +214,18 @@ def test_the_weights_on_more_cards_while_they_are_loaded(model: str, cards: int,
         + cuda(tried="0.50 GiB", free="0.30 GiB", total="79.15 GiB", own="78.00 GiB", unused="0.10 GiB")
     )
     assert of(log, f"tensor_parallel_size={cards}").answer == answer
+
+
+def test_swap_space_that_was_refused() -> None:
+    log = (
+        "ValueError: Too large swap space. 32.00 GiB out of the 31.35 GiB total CPU memory is allocated for the swap "
+        "space.\n"
+    )
+    assert of(log, "swap_space=0").answer == "fits"
+    assert of(log, "swap_space=8").answer == "cannot tell"
+    told = "vllm serve m --swap-space 16\n" + log
+    assert of(told, "swap_space=10").answer == "fits"  # 20 GiB of 21.9
+    assert of(told, "swap_space=11").answer == "does not fit"
 
 
 def test_v0_counts_tokens() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from oomdoctor.causes import Finding, judge
 from oomdoctor.incident.model import Context, Crash, Setting, Value
 from oomdoctor.incident.outside import printed_by
 from oomdoctor.remedies import from_outside, settings
@@ -83,6 +84,13 @@ def whatif(crash: Crash, wanted: Mapping[str, Value]) -> Comparison:
     )
 
 
+def as_diagnosed(crash: Crash) -> Crash:
+    """The crash with the pool that its first cause is about, as the report names it."""
+    findings = [found for _, found in judge(crash) if isinstance(found, Finding)]
+    best = max(findings, key=lambda found: found.weight, default=None)
+    return replace(crash, pool=best.pool) if best is not None and best.pool else crash
+
+
 def _rules(change: Change) -> list[Rule]:
     return [rule for rule in _RULES if not rule.names.isdisjoint(change.names)]
 
@@ -136,6 +144,8 @@ def _of_this_crash(effect: Effect, crash: Crash) -> Effect:
     """What the node's memory gives, the limit on it gives where that is what was hit."""
     if effect.pool == "host_ram" and crash.pool == "cgroup":
         return replace(effect, pool="cgroup")
+    if effect.pool == "cgroup" and crash.pool == "host_ram":
+        return replace(effect, pool="host_ram")
     if effect.pool == "host_ram" and crash.pool == "pinned":
         why = "how much of it is page-locked is not printed"
         relieves, spends = _directions(effect)
@@ -251,4 +261,4 @@ def _not_from_the_log(context: Context, heard: Iterable[Setting]) -> Iterable[st
     return (f"{what} is from {source}, not from the log" for what, source in said.items())
 
 
-__all__ = ["Change", "Comparison", "Need", "Shift", "Unknown", "Verdict", "whatif"]
+__all__ = ["Change", "Comparison", "Need", "Shift", "Unknown", "Verdict", "as_diagnosed", "whatif"]

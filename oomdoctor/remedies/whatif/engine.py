@@ -372,10 +372,8 @@ def swap(pair: Pair) -> Iterator[Effect]:
     """vLLM's swap space, page-locked layer by layer."""
     now, then = pair.numbers(*SWAP)
     refused = pair.now.first(SwapSpaceTooLarge)
-    if refused is not None and refused.swap_bytes and then is not None and now:
-        change = round(refused.swap_bytes * (then / now - 1))
-        words = f"{show(refused.swap_bytes)} x {then:g} / {now:g} = {show(refused.swap_bytes + change)}"
-        yield Shift(pool="host_ram", what="swap space", low=change, high=change, derivation=words, booked=False)
+    if refused is not None and refused.swap_bytes and then is not None:
+        yield _of_refused_swap(refused.swap_bytes, now, then)
         return
     assumes: tuple[str, ...] = ()
     if now is None:
@@ -408,6 +406,17 @@ def swap(pair: Pair) -> Iterator[Effect]:
             "its swap space is made anew at each rollout, or there from the start",
         ),
     )  # fmt: skip
+
+
+def _of_refused_swap(asked: int, now: float | None, then: float) -> Effect:
+    """The message prints what all of it comes to; nothing of that was taken."""
+    if then and not now:
+        why = "how much of it a GPU has now is not printed"
+        return Unknown(pool="host_ram", what="swap space", why=why, spends=True)
+    change = round(asked * (then / now - 1)) if now else -asked
+    scaled = f" x {then:g} / {now:g}" if now else ", and none"
+    words = f"{show(asked)}{scaled} = {show(asked + change)}"
+    return Shift(pool="host_ram", what="swap space", low=change, high=change, derivation=words, booked=False)
 
 
 def _swap_rows(crash: Crash) -> tuple[str, ...]:

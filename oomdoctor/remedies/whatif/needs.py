@@ -22,6 +22,7 @@ from oomdoctor.units import show
 
 DRIVER_CPUS: Final = 1
 LENGTH: Final = SAME[2]
+SEQUENCES: Final = SAME[3]
 
 
 def of(pair: Pair) -> list[Need]:
@@ -140,8 +141,7 @@ def counted(pair: Pair) -> Verdict | None:
 def _tokens(pair: Pair) -> Verdict | None:
     """V0 says how many tokens its cache holds, and not always what one takes."""
     error = next((e for e in pair.now.every(ContextDoesNotFit) if e.kv_tokens and e.max_model_len), None)
-    only = {name for name in pair.changed if leaf(name) not in LENGTH}
-    if error is None or error.kv_tokens is None or only or token_bytes(pair.now) is not None:
+    if error is None or error.kv_tokens is None or not _only(pair, LENGTH) or token_bytes(pair.now) is not None:
         return None
     _, then = pair.numbers(*LENGTH)
     if then is None:
@@ -159,9 +159,9 @@ def _tokens(pair: Pair) -> Verdict | None:
 
 def _sequences(pair: Pair) -> Verdict | None:
     state = pair.now.first(SequencesExceedState)
-    if state is None or not state.state_blocks:
+    if state is None or not state.state_blocks or not _only(pair, SEQUENCES):
         return None
-    _, then = pair.numbers("max_num_seqs")
+    _, then = pair.numbers(*SEQUENCES)
     wanted = int(then) if then is not None else state.max_num_seqs
     if wanted is None:
         return None
@@ -174,6 +174,11 @@ def _sequences(pair: Pair) -> Verdict | None:
         margin_high=left,
         unit="sequences",
     )
+
+
+def _only(pair: Pair, names: tuple[str, ...]) -> bool:
+    """Whether nothing else is changed."""
+    return all(leaf(name) in names for name in pair.changed)
 
 
 def _scheduling(pair: Pair) -> Verdict:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.causes import Finding, framework_regression
+from oomdoctor.causes.gpu import LOGITS
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.engine_facts import in_engine
@@ -48,6 +51,7 @@ LENGTHS: Final = (
     "max_new_tokens", "max_seq_length", "cutoff_len", "sequence_len", "max_length", "max_len", "seq_length",
 )  # fmt: skip
 
+NEAREST: Final = 3  # frames that tell what was asked for
 _UPDATES: Final = frozenset({"forward", "backward", "optimizer_step", "unknown"})
 _WITHOUT_GRADIENTS: Final = frozenset({"forward", "logprob", "rollout", "reward", "eval", "unknown"})
 _IN_UPDATE: Final = frozenset({"forward", "backward", "optimizer_step"})
@@ -161,14 +165,14 @@ def _ratio(pair: Pair) -> tuple[float | None, list[str]]:
     """The tokens of a pass against those before, and the settings that are of other passes."""
     ratio = 1.0
     idle: list[str] = []
-    together = next((pair_ for pair_ in _LENGTHS_TOGETHER if all(pair.now.setting(one) for one in pair_)), ())
-    if together and pair.touches(*together):
-        sums = [sum(pair.numbers(name)[then] or 0 for name in together) for then in (0, 1)]
+    whole = next((parts for parts in _LENGTHS_TOGETHER if all(pair.now.setting(one) for one in parts)), ())
+    if whole and pair.touches(*whole):
+        sums = [sum(pair.numbers(name)[then] or 0 for name in whole) for then in (0, 1)]
         if not sums[0]:
             return None, idle
         ratio *= sums[1] / sums[0]
     for name in (*OF_UPDATES, *OF_PASSES_WITHOUT_GRADIENTS, *LENGTHS):
-        if not pair.touches(name) or name in together:
+        if not pair.touches(name) or name in whole:
             continue
         stages = _UPDATES if name in OF_UPDATES else _WITHOUT_GRADIENTS
         if name not in LENGTHS and pair.now.stage not in stages:
@@ -212,12 +216,9 @@ def _states_held(crash: Crash) -> tuple[int, str]:
 
 
 def _is_logits(crash: Crash) -> bool:
-    """Whether what was refused is the logits of a whole number of tokens, and nothing that is gathered."""
-    model = models.known(crash.context.models)
-    tried = crash.root.tried_bytes if isinstance(crash.root, DeviceOutOfMemory) else None
-    if model is None or not tried or crash.in_trace(_GATHERS):
-        return False
-    return arithmetic.tokens_of_logits(tried, model.vocabulary) is not None
+    """Whether it was the logits or their loss that asked: they grow with the tokens, and nothing gathered does."""
+    nearest = " ".join(f"{frame.file} {frame.function} {frame.code}" for frame in islice(crash.frames(), NEAREST))
+    return re.search(LOGITS, nearest) is not None and re.search(_GATHERS, nearest) is None
 
 
 def checkpointing(pair: Pair) -> Iterator[Effect]:
@@ -275,11 +276,12 @@ def version(pair: Pair) -> Iterator[Effect]:
     elif stays and not was:
         why = "a known regression is in that release"
         yield Unknown(pool=pair.now.pool, what="what the regression keeps", why=why, relieves=False, spends=True)
-    else:
-        words = (
-            "the same known regression is in that release" if stays else "no regression that we know sets them apart"
-        )
+    elif stays:
+        words = "the same known regression is in that release"
         yield Shift(pool=pair.now.pool, what="another release", low=0, high=0, derivation=words)
+    else:
+        why = "what another release changes is not known"
+        yield Unknown(pool=pair.now.pool, what="another release", why=why, spends=True)
 
 
 RULES: Final = (
