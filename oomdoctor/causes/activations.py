@@ -60,7 +60,7 @@ COMPUTE_KNOBS = (
 )
 COMPUTING = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
 # A driver that only hears of the failure, the frames every program starts with, and moves: no computation.
-_NOT_ITS_OWN = rf"{MOVE}|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
+_NOT_ITS_OWN = rf"{MOVE}|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\(|distributed_c10d"
 MODEL_SHARE = 0.05  # of the card: more than a context and a few buffers
 LARGE_SHARE = 0.10  # of the card in one request
 

@@ -9,6 +9,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.units import GIB, TIB, show
 
 WINDOWS_COMMIT = 1455
+WINDOWS_RESOURCES = (8, 14, 1450)
 # From here a machine of the usual size may really not have it in one piece.
 LARGE = 64 * GIB
 NO_MACHINE = 8 * TIB
@@ -39,6 +40,13 @@ def _over(kill: LimitKill) -> str:
 
 
 def _refused(crash: Crash, refused: HostAllocation) -> Judgement | None:
+    if refused.errno in WINDOWS_RESOURCES:
+        return Finding(
+            weight=0.8,
+            why=f"Windows refused another piece of memory that is mapped (error {refused.errno}): it had no room or no "
+            "system resources left for it, whatever of RAM is in use.",
+            evidence=(refused,),
+        )
     if refused.errno == WINDOWS_COMMIT or refused.allocator == "windows":
         return Finding(
             weight=0.92,

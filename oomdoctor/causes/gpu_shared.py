@@ -31,6 +31,9 @@ BESIDE_AN_ENGINE = (
 
 _FIRST_TOUCH = rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
 
+# What a job's ranks do together before anything else
+_MEETING = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
+
 
 def judge(crash: Crash) -> Judgement | None:
     it = card(crash)
@@ -153,6 +156,14 @@ def _without_figures(crash: Crash) -> Judgement | None:
             weight=0.5 if in_engine(crash) else 0.6,
             why="The device refused when this process first touched it: it was full already.",
             evidence=(crash.root,),
+        )
+    if crash.stage in ("launch", "unknown") and not crash.context.progress and innermost(crash, _MEETING, 2):
+        return Finding(
+            weight=0.55,
+            why="The device refused when the ranks first met, before any of them had computed: it was full already, or "
+            "several of them have opened the same card.",
+            evidence=(crash.root,),
+            knobs=("free-the-gpu", "fix-placement", "start-in-sequence"),
         )
     return None
 

@@ -33,7 +33,7 @@ class HostAllocation(Event):
 
     allocator: str  # "torch", "python", "numpy", "arrow", "c++", "rust", "os", "windows", "java", "node", "opencv"
     tried_bytes: int | None = usage()
-    errno: int | None = None  # 12 on Linux; 1455 on Windows: the commit limit
+    errno: int | None = None  # 12 on Linux; on Windows 1455: the commit limit, 1450: system resources
     shape: str | None = None  # as printed: "(60000, 60000)"
     dtype: str | None = None
 
@@ -89,7 +89,12 @@ _ALLOCATORS: Final = tuple(
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
         ("c++", r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$"),
-        ("windows", r"WinError 1455\b|\(os error 1455\)|\(1455\)|error code: <1455>"),
+        (
+            "windows",
+            r"WinError 1455\b|\(os error 1455\)|\(1455\)|error code: <(?:1450|1455)>",
+            # Ray's object store; 8 and 14 are Windows' words for "out of memory", 1450 for "out of resources"
+            r"\b(?:CreateFileMapping|MapViewOfFile)\(\) failed\. GetLastError\(\) = (?:8|14|1450|1455)\b",
+        ),
         (
             "java",
             r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Requested array|Direct buffer)",
@@ -311,6 +316,8 @@ _TRIGGERS: Final = (
     "OutOfMemoryError:",
     "Insufficient memory",
     "1455",
+    "error code: <1450",
+    "() failed. GetLastError()",
     "heap out of memory",
     "runtime: out of memory",
     "runtime: cannot allocate",
@@ -345,7 +352,15 @@ _TRIGGERS: Final = (
 
 FAMILY = Family(
     name="host_alloc",
-    anchors=("bad_alloc", "memory allocation of", "out of memory", "annot allocate", "died due to signal", "Killed"),
+    anchors=(
+        "CreateFileMapping() failed",
+        "bad_alloc",
+        "memory allocation of",
+        "out of memory",
+        "annot allocate",
+        "died due to signal",
+        "Killed",
+    ),
     triggers=_TRIGGERS,
     read=read,
 )

@@ -14,7 +14,7 @@ from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Rol
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.streams import Page
+from oomdoctor.streams import Line, Page
 from oomdoctor.units import show
 
 # TensorFlow's names of types, and the bytes of one number
@@ -196,6 +196,10 @@ _DETAILS = tuple(
 )
 _CARD = late(r"\bGPU_(\d{1,3})_bfc|/device:GPU:(\d{1,3})\b|on device ordinal (\d{1,3})\b|memory on GPU (\d{1,3})\b")
 # TensorFlow's own build names XLA's files "external/local_xla".
+# XLA's sentence, wrapped before it names the size
+_BROKEN_OFF = late(
+    r"(?i:resource.exhausted): Out(?: of)?(?: memory)?(?: while trying)?(?: to)?(?: allocat(?:e|ing))?\s{0,4}$"
+)
 _OF_JAX = late(r"\bexternal/(?:xla|tsl|org_tensorflow)/")
 BELOW_LINES = 160
 ABOVE_LINES = 60
@@ -230,9 +234,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
         sizes = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
         yield ProgramTooLarge(at=place, time=line.mark.time, process=process, **sizes)
         return
+    last = page.after(index, 2)[-1] if _BROKEN_OFF.search(text) else line
+    if last is not line:
+        text = f"{text.rstrip()} {last.text.lstrip()[:400]}"
     for framework, pattern in _FAILURES:
         if match := pattern.search(text):
-            yield _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match)
+            yield _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match, last)
             return
 
 
@@ -249,7 +256,7 @@ def _card_found(page: Page, index: int) -> tuple[dict[str, Any], int | None]:
     return found, gpu
 
 
-def _failure(page: Page, index: int, framework: str, match: re.Match[str]) -> ArrayOutOfMemory:
+def _failure(page: Page, index: int, framework: str, match: re.Match[str], last: Line) -> ArrayOutOfMemory:
     line = page.lines[index]
     text = line.text[:1200]
     named = match.groupdict()
@@ -260,7 +267,7 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str]) -> Ar
     if card is not None:
         process = replace(process, gpu=int(next(group for group in card.groups() if group)))
     return ArrayOutOfMemory(
-        at=place_of(page, line),
+        at=place_of(page, line, last),
         time=line.mark.time,
         process=process,
         pool=pool,
@@ -370,11 +377,19 @@ def _pool(allocator: str | None, pinned: str | None) -> str:
 
 FAMILY = Family(
     name="jax_tf",
-    anchors=("out of memory", "Out of memory", "RESOURCE_EXHAUSTED", "OOM", "ailed to alloc", "in-use chunks:"),
+    anchors=(
+        "out of memory",
+        "Out of memory",
+        "RESOURCE_EXHAUSTED",
+        "Resource exhausted: Out",
+        "OOM",
+        "ailed to alloc",
+        "in-use chunks:",
+    ),
     triggers=(
         "Out of memory error on GPU",
-        "RESOURCE_EXHAUSTED: Out of memory",
-        "Resource exhausted: Out of memory",
+        "RESOURCE_EXHAUSTED: Out",
+        "Resource exhausted: Out",
         "memory space hbm",
         "That was not possible",
         "Failed to allocate request for",

@@ -99,3 +99,18 @@ def test_not_where_the_request_fits_on_no_card_of_this_size() -> None:
 def test_neighbours_count_where_the_request_would_fit_without_them() -> None:
     line = refused(tried="40.00 GiB", own="20.00 GiB", allocated="18.00 GiB", others=((331, "45.00 GiB"),))
     assert finding(CAUSE, line).weight >= 0.7
+
+
+MEETING = trace(
+    ("app/run.py", "main", "trainer.initialize()"),
+    ("torch/distributed/distributed_c10d.py", "barrier", "work = group.barrier(opts=opts)"),
+)
+
+
+def test_ranks_that_meet_for_the_first_time_find_the_card_full() -> None:
+    assert ranking(*MEETING, "RuntimeError: CUDA error: out of memory")[0] == "gpu-shared"
+
+
+def test_not_where_they_meet_behind_steps_of_training() -> None:
+    log = ("epoch 1: 40/90 loss=1.2", *MEETING, "RuntimeError: CUDA error: out of memory")
+    assert says(CAUSE, *log) is None or ranking(*log)[0] != "gpu-shared"
