@@ -54,6 +54,10 @@ _TITLE = late(
     r"|^#{1,6} {1,4}[\"'`*]{0,3}(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception): (?:"
     r"(?:CUDA|HIP) (?:error: )?out of memory"
     r"|DataLoader worker \(pid\D{0,4}\d{1,9}\) is killed by signal: \w{1,20}(?: error)?)\.?[\"'`*]{0,3}\s{0,4}$"
+    # ... or what a compiler's driver prints of its killed child, behind a few words of one's own
+    r"|^#{1,6} {1,4}(?:[\w' ]{1,40}: ){0,2}(?:[\w+.-]{1,20}: )?(?:fatal |internal compiler )?error\s{0,4}: "
+    r"(?:Killed signal terminated program [\w+.-]{1,20}|Killed \(program [\w+.-]{1,20}\)"
+    r"|'[\w+.-]{1,20}' died due to signal 9(?: \(Kill signal\))?)\.?[\"'`*]{0,3}\s{0,4}$"
 )
 CHARACTERS = 600
 
