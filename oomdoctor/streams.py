@@ -57,6 +57,7 @@ class Page:
 
     file: str
     lines: list[Line]
+    ends: bool = True  # nothing of the log stands behind it
     _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def after(self, index: int, limit: int = 80) -> list[Line]:
@@ -724,8 +725,8 @@ def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str
         )
 
 
-def page(file: str, first_line: int, data: bytes) -> Page:
-    """The clean lines of a slice."""
+def page(file: str, first_line: int, data: bytes, *, ends: bool = True) -> Page:
+    """The clean lines of a slice; `ends` says that the log ends with it."""
     shown = _as_shown(data)
     text = _as_meant(shown)
     physicals = text.split("\n")
@@ -740,4 +741,4 @@ def page(file: str, first_line: int, data: bytes) -> Page:
         # Terminals wrap at what they show, written escapes and all.
         widths = [len(line) for line in shown.split("\n")]
         sheet.widths = [widths[line.number - first_line] for line in sheet.lines]
-    return Page(file, _join(sheet))
+    return Page(file, _join(sheet), ends)

@@ -48,12 +48,24 @@ def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterat
     anchors = tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
     for source in sources:
         left_out: Counter[bytes] = Counter()
-        for piece in scan.slices(_counted(source, sources, progress), anchors, ends=source.ends, left_out=left_out):
-            yield streams.page(source.name, piece.first_line, piece.data), piece
+        pieces = scan.slices(_counted(source, sources, progress), anchors, ends=source.ends, left_out=left_out)
+        for piece, is_last in _with_last(pieces):
+            ends = is_last and source.ends
+            yield streams.page(source.name, piece.first_line, piece.data, ends=ends), piece
         source.notes += [
             f'{source.name}: "{anchor.decode()}" stands in it so often that {count:,} places were not read'
             for anchor, count in sorted(left_out.items())
         ]
+
+
+def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
+    waiting: Slice | None = None
+    for piece in pieces:
+        if waiting is not None:
+            yield waiting, False
+        waiting = piece
+    if waiting is not None:
+        yield waiting, True
 
 
 def _counted(source: Source, sources: Sequence[Source], progress: Progress | None) -> Iterator[bytes]:

@@ -122,7 +122,8 @@ def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
         return Finding(
             weight=0.45,
             why=f"{show(it.tried_bytes or 0)} were asked for in one piece, more than the card's "
-            f"{show(it.total_bytes or 0)}: so large are tensors over all pairs of tokens or pixels, which attention without its own kernel makes.",
+            f"{show(it.total_bytes or 0)}: so large are tensors over all pairs of tokens or pixels, which attention "
+            "without its own kernel makes.",
             evidence=(root,),
             against=("the traceback does not show which pass it was",),
             knobs=ATTENTION_KNOBS,

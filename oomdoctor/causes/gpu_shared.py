@@ -157,6 +157,10 @@ def _without_figures(crash: Crash) -> Judgement | None:
             why="The device refused when this process first touched it: it was full already.",
             evidence=(crash.root,),
         )
+    return _while_meeting(crash)
+
+
+def _while_meeting(crash: Crash) -> Finding | None:
     if crash.stage in ("launch", "unknown") and not crash.context.progress and innermost(crash, _MEETING, 2):
         return Finding(
             weight=0.55,

@@ -252,7 +252,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
 
 def _titles_a_traceback(page: Page, index: int, before: str) -> bool:
     """Whether a log begins with these words and goes on with a traceback that does not say why it was printed."""
-    if before.strip() or page.lines[0].number != 1 or index >= TITLE_LINES:
+    if before.strip() or not page.ends or page.lines[0].number != 1 or index >= TITLE_LINES:
         return False
     below = [line.text[:400] for line in page.after(index, LINES_TO_DEATH)[1:]]
     begins = any(_FRAME.match(text) for text in below[:TITLE_GAP])

@@ -196,8 +196,8 @@ _LOADING = late(
 )
 # What launchers and Python's end print between a bar and the report of a death
 _AFTER_A_DEATH = late(
-    r"Sending process \d|closing signal|Killing subprocess \d|failed \(exitcode|^\W{0,20}$|resource_tracker|warnings\.warn"
-    r"|leaked (?:semaphore|shared_memory)"
+    r"Sending process \d|closing signal|Killing subprocess \d|failed \(exitcode|^\W{0,20}$|resource_tracker"
+    r"|warnings\.warn|leaked (?:semaphore|shared_memory)"
 )
 LINES_OF_A_BAR: Final = 12
 

@@ -83,7 +83,8 @@ class Neighbourhood:
     def _cut_below(self, index: int) -> tuple[Frame, ...]:
         """The traceback at the end of a log whose title is its message: it is cut before the message itself."""
         page = self._page
-        if page.lines[0].number != 1 or index >= TITLE or not _EXCEPTION.search(page.lines[index].text):
+        is_title = page.ends and page.lines[0].number == 1 and index < TITLE
+        if not is_title or not _EXCEPTION.search(page.lines[index].text):
             return ()
         below = page.lines[index + 1 : index + 1 + TRACEBACK + BEFORE]
         head = next((n for n, line in enumerate(below) if _HEAD in line.text), None)

@@ -53,8 +53,7 @@ class CutTraining(Event):
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     above, below = page.lines[max(0, index - ABOVE) : index], page.lines[index + 1 :]
-    # A page that does not begin with the log may end where the log goes on.
-    if page.lines[0].number != 1 or len(below) > MOST_LINES or not _FRAME.match(line.text):
+    if not page.ends or len(below) > MOST_LINES or not _FRAME.match(line.text):
         return
     step = next((name for name, file, function in _STEPS if file in line.text and function.search(line.text)), None)
     if step is None or not all(_INSIDE.match(other.text) for other in below):

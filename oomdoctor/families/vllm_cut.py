@@ -71,8 +71,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     step = _STEP.search(line.text)
     rest = page.lines[index + 1 :]
-    # A page that does not begin with the log may end where the log goes on.
-    if step is None or page.lines[0].number != 1 or len(rest) > MOST_LINES:
+    if step is None or not page.ends or len(rest) > MOST_LINES:
         return
     said = [r.text for r in rest if r.text.strip()]
     begun = bool(said) and _begun(said[-1])

@@ -363,6 +363,7 @@ _PROGRESS: Final = (
         received request
         "post /v1/
         "post /generate
+        output generated in
     """),
     ("kv_cache_init", """
         memory profiling takes

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from engine_logs import RUNNER, crash_of, traceback
 
+from oomdoctor import diagnose
 from oomdoctor.causes import Finding, judge
 
 
@@ -48,3 +51,20 @@ def test_an_error_that_begins_as_no_other_does_is_proof() -> None:
     assert all("cut within" in finding.against[-1] for finding in judged)
     other = traceback(("vllm/device_allocator/cumem.py", "python_create_and_map"), end="RuntimeError: CUDA E")
     assert not crash_of(other).proven
+
+
+LONG = "INFO 11-22 08:08:21 metrics.py:455] Avg prompt throughput: 0.0 tokens/s\n" * 4500
+
+
+def test_a_long_log_is_cut_at_its_end_too(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    cut = traceback((RUNNER, "capture_model"), end="    ^^^^^")
+    log.write_text(LONG + cut)
+    assert diagnose(str(log)).incidents[0].diagnoses[0].cause == "cuda-graph-capture"
+
+
+def test_where_a_part_of_a_long_log_ends_it_is_not_cut(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    cut = traceback((RUNNER, "capture_model"), end="    ^^^^^")
+    log.write_text(LONG + cut + LONG)
+    assert not diagnose(str(log)).incidents

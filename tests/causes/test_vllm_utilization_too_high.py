@@ -124,7 +124,8 @@ def test_sglangs_fraction_is_of_what_was_free() -> None:
 def test_not_while_tensorrt_lays_out_an_engine() -> None:
     log = (
         "[TRT-LLM] [I] Set dtype to bfloat16.\n"
-        "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory (no further information)\n"
+        "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory (no further "
+        "information)\n"
     )
     assert isinstance(judged(CAUSE, log), RuledOut)
     assert isinstance(judged("model-does-not-fit", log), Finding)
