@@ -46,12 +46,12 @@ def moment(time: str | None) -> Moment | None:
             month = _MONTHS.index(named) + 1 if named is not None else int(said["month"])
             year = int(said["year"]) if said.get("year") else SOME_YEAR
             hour, minute, second = (int(said[part]) for part in ("hour", "minute", "second"))
-            try:
-                at = datetime(year, month, int(said["day"]), hour, minute, second, tzinfo=timezone.utc)
-            except ValueError:
-                return None
             zone = said.get("zone")
-            return Moment(at - _offset(zone), "utc" if zone else clock, bool(said.get("year")))
+            try:
+                at = datetime(year, month, int(said["day"]), hour, minute, second, tzinfo=timezone.utc) - _offset(zone)
+            except (ValueError, OverflowError):  # no day of a calendar, or beyond its ends once the zone is off
+                return None
+            return Moment(at, "utc" if zone else clock, bool(said.get("year")))
     return None
 
 

@@ -31,7 +31,18 @@ def test_how_far_apart(one: str, other: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", "722.423903", "Abc 18 21:07:43", "2026-13-40 25:61:99", "+3m12s", "99-99 10:00:00"]
+    "text",
+    [
+        None,
+        "",
+        "722.423903",
+        "Abc 18 21:07:43",
+        "2026-13-40 25:61:99",
+        "+3m12s",
+        "99-99 10:00:00",
+        "0001-01-01T00:00:00+05:00",
+        "9999-12-31T23:59:59-05:00",
+    ],
 )
 def test_what_is_no_moment(text: str | None) -> None:
     assert moment(text) is None
