@@ -25,3 +25,7 @@ def of_a_path(path: Path) -> Report:
 def several(paths: list[str]) -> dict[str, Any]:
     seen: list[int] = []
     return diagnose(*paths, absolute=True, progress=seen.append).as_json()
+
+
+def with_what_the_log_does_not_print(path: Path) -> Report:
+    return diagnose(path, launch="run.sh", config=[path, "ppo.yaml"], assume={"vllm": "0.8.3", "zero_stage": 3})

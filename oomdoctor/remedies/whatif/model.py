@@ -227,8 +227,8 @@ def _with(context: Context, change: Change) -> Context:
     hit = {name for name, spelled in known.items() if spelled == wanted or spelled.endswith("." + wanted)}
     if "." not in wanted:
         hit = {name for name, spelled in known.items() if leaf(spelled) in names}
-    elif not hit:  # a key of the framework's for what the log names without it
-        hit = {name for name, spelled in known.items() if "." not in spelled and spelled in names}
+    else:  # what the log names without the framework's key
+        hit |= {name for name, spelled in known.items() if "." not in spelled and spelled in names}
     settings = {
         name: replace(setting, value=change.value) if name in hit else setting
         for name, setting in context.settings.items()

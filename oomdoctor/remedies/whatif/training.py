@@ -146,9 +146,8 @@ def _in_host_memory(pair: Pair) -> Iterator[Effect]:
 def batches(pair: Pair) -> Iterator[Effect]:
     """Batches and lengths: what grows with them is some part of what is live beside the model's states."""
     crash = pair.now
-    if in_engine(crash) or crash.pool not in ("gpu", "host_ram", "cgroup"):
-        words = "it was an engine that asked: training's batches do not shrink what it takes"
-        yield Shift(pool=crash.pool, what="activations", low=0, high=0, derivation=words)
+    if crash.pool == "kv_cache" or (crash.pool == "gpu" and in_engine(crash)):
+        yield _of_the_engine(pair)
         return
     ratio, idle = _ratio(pair)
     if ratio is None:
@@ -159,6 +158,15 @@ def batches(pair: Pair) -> Iterator[Effect]:
         yield Shift(pool=crash.pool, what=name, low=0, high=0, derivation=words)
     if ratio != 1:
         yield _scaled(crash, ratio, f"{ratio:g} of the tokens at once")
+
+
+def _of_the_engine(pair: Pair) -> Effect:
+    """Batches of training are nothing to an engine; how long a request gets may follow from the lengths."""
+    if pair.touches(*LENGTHS):
+        why = "whether the engine's context follows from that length is not printed"
+        return Unknown(pool=pair.now.pool, what="the engine's requests", why=why, spends=True)
+    words = "it was an engine that asked: training's batches do not shrink what it takes"
+    return Shift(pool=pair.now.pool, what="activations", low=0, high=0, derivation=words)
 
 
 def _ratio(pair: Pair) -> tuple[float | None, list[str]]:
