@@ -35,7 +35,6 @@ _COMPUTE: Final[Mapping[str, Compute]] = {
 # Pools that are the host's memory, and those on the card.
 _HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"})
 _CARD: Final = frozenset({"gpu", "kv_cache"})
-_ENGINES: Final = ("vllm", "sglang")
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
 
@@ -168,7 +167,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     snippet = answer.snippet
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
-    inner = row is not None and row.framework in _ENGINES and engine.colocated(case.crash)
+    inner = row is not None and row.framework in engine.BY_TRAINERS and engine.colocated(case.crash)
     if inner and snippet is not None and answer.snippet is None:
         snippet = None  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):

@@ -19,6 +19,7 @@ from oomdoctor.families.vllm_figures import (
     Sleep,
     WeightsLoaded,
 )
+from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, Framework
 from oomdoctor.patterns import late
@@ -30,10 +31,7 @@ from oomdoctor.versions import Version, version_of
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
-LEAST_SHARE: Final = 0.1  # below it no engine starts
-STEP: Final = 0.05
-SPARE_ASSUMED: Final = f"{show(vllm.CAPTURE_SLACK_BYTES)} to spare is a guess, for what is allocated next"
-_SGLANG_NAMES: Final = ("mem_fraction_static", "sglang_mem_fraction_static")
+BY_TRAINERS: Final = ("vllm", "sglang")  # the engines that trainers start inside themselves
 
 
 def engine_version(crash: Crash) -> Version | None:
@@ -42,9 +40,7 @@ def engine_version(crash: Crash) -> Version | None:
 
 def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
     """The engine's share of the card, and what had to be assumed for it."""
-    stated = crash.setting(
-        "gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm.gpu_memory_utilization", *_SGLANG_NAMES
-    )
+    stated = crash.setting(*SHARE_SETTINGS, *FRACTION_SETTINGS)
     if stated is not None and isinstance(stated.value, float | int) and 0 < stated.value <= 1:
         return float(stated.value), ()
     for event in crash.events:
@@ -159,14 +155,14 @@ def _fixed_cache(crash: Crash) -> Refusal | None:
 def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer:
     fits = shares.largest(free, total)
     weights = weights_bytes(crash)
-    if fits < LEAST_SHARE:
+    if fits < shares.LEAST:
         return Refusal(f"only {show(free)} of {show(total)} is free: no share fits, the card has to be freed first")
     if weights is not None and weights[0] > fits * total:
         return Refusal(
             f"the weights take {show(weights[0])}, and {fits:.2f} of the card (what is free) is {show(fits * total)}: "
             "the card has to be freed first"
         )
-    reckoning = vllm.era(engine_version(crash), _engine_of(crash))
+    reckoning = facts(crash).era
     assumes: tuple[str, ...] = ()
     if reckoning is None or not reckoning.graphs_inside:
         assumes = ("before vLLM 0.20 CUDA graphs (0.1 to 3 GiB) come on top of the share: go lower if capturing fails",)
@@ -190,16 +186,16 @@ def _from_refusal(
     derivation = (
         f"{now:.2f} - ({show(tried)} asked for - {show(free)} free{spare}) / {show(total)} = {fits:.2f} at most"
     )
-    assumes = [*assumed, *([SPARE_ASSUMED] if slack else [])]
+    assumes = [*assumed, *([fractions.SPARE_ASSUMED] if slack else [])]
     states = _trainer_states(crash)
     if states is not None:
         amount, source = states
         with_trainer = shares.lowered(fits, amount, total)
-        if with_trainer >= LEAST_SHARE:
+        if with_trainer >= shares.LEAST:
             derivation += f"; - {show(amount)} of model states still to come / {show(total)} = {with_trainer:.2f}"
             assumes += [source, "none of the trainer's states were on the card yet"]
             fits = with_trainer
-    if not LEAST_SHARE <= fits < now:
+    if not shares.LEAST <= fits < now:
         return Refusal(f"{show(tried)} were asked for: no lower share makes that room ({derivation})")
     return Proposal(
         action=_from_to("Lower", "the engine's share of the card", now, fits),
@@ -254,7 +250,7 @@ def _by_so_much(total: int, tried: int, free: int) -> Answer:
         action=f"Lower the engine's share of the card by at least {step:.2f} (the log does not say what it is)",
         derivation=f"({show(tried)} asked for - {show(free)} free + {show(vllm.CAPTURE_SLACK_BYTES)} to spare) / "
         f"{show(total)} = {step:.2f}",
-        assumes=(SPARE_ASSUMED,),
+        assumes=(fractions.SPARE_ASSUMED,),
     )
 
 
@@ -278,26 +274,19 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
     if known is None:
         return None
     now, assumed = known
-    first = round(now - STEP, 3)
+    first = round(now - shares.STEP, 3)
     return Proposal(
-        action=f"Lower the engine's share of the card from {now:.2f} in steps of {STEP} until the rest fits beside it",
+        action=f"Lower the engine's share of the card from {now:.2f} in steps of {shares.STEP} until the rest fits "
+        "beside it",
         current=None if assumed else now,
-        suggested=first if first >= LEAST_SHARE else None,
-        derivation=f"{now:g} - {STEP} = {first:g} as a first step: how much is missing is not printed",
+        suggested=first if first >= shares.LEAST else None,
+        derivation=f"{now:g} - {shares.STEP} = {first:g} as a first step: how much is missing is not printed",
         assumes=assumed,
     )
 
 
 def _from_to(verb: str, what: str, now: float | None, then: float) -> str:
     return f"{verb} {what} from {now:.2f} to {then:.2f}" if now is not None else f"{verb} {what} to {then:.2f}"
-
-
-def _engine_of(crash: Crash) -> str | None:
-    line = crash.mentions(r"\bV[01] LLM engine")
-    if line is not None:
-        return "V0" if "V0 LLM" in line else "V1"
-    frame = crash.in_trace(r"vllm/v1/")
-    return "V1" if frame is not None else None
 
 
 # raise

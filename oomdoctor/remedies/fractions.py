@@ -16,8 +16,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.remedies.proposal import Answer, Proposal, Refusal
 from oomdoctor.units import show
 
-STEP: Final = 0.05
-LEAST: Final = 0.1
+SPARE_ASSUMED: Final = f"{show(vllm.CAPTURE_SLACK_BYTES)} to spare is a guess, for what is allocated next"
 FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that is worth a start
 
 # Families of messages, and the id under which the engine that prints them has its settings.
@@ -53,14 +52,14 @@ def raised(crash: Crash) -> Answer:
         return _from_its_own(now, needed.smallest_fraction)
     if now is None:
         return None
-    then = round(now + STEP, 3)
+    then = round(now + shares.STEP, 3)
     if then > shares.AT_THE_LIMIT:
         return Refusal(f"it is {now:g} already: a larger one leaves nothing for activations and graphs")
     return Proposal(
         action=_from_to("Raise", now, then),
         current=now,
         suggested=then,
-        derivation=f"{now:g} + {STEP} = {then:g} as a first step: how much is missing is not printed",
+        derivation=f"{now:g} + {shares.STEP} = {then:g} as a first step: how much is missing is not printed",
     )
 
 
@@ -108,7 +107,7 @@ def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
         f"({show(refused.tried_bytes)} asked for - {show(free)} free + {show(slack)} to spare) / {show(base)} "
         f"{'free before loading' if loaded is not None else 'of the card'}"
     )
-    assumes = [f"{show(slack)} to spare is a guess, for what is allocated next"]
+    assumes = [SPARE_ASSUMED]
     if loaded is None:
         assumes.append("the card was empty when the engine started")
     if now is None:
@@ -119,7 +118,7 @@ def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
             assumes=tuple(assumes),
         )
     then = sglang.fraction_that_leaves(now, 0, needed, base)
-    if then < LEAST:
+    if then < shares.LEAST:
         return Refusal(f"no lower fraction makes that room ({now:g} - {formula} = {then:g})")
     return Proposal(
         action=_from_to("Lower", now, then),
@@ -133,14 +132,14 @@ def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
 def _step_down(now: float | None) -> Answer:
     if now is None:
         return None
-    then = round(now - STEP, 3)
-    if then < LEAST:
+    then = round(now - shares.STEP, 3)
+    if then < shares.LEAST:
         return None
     return Proposal(
         action=_from_to("Lower", now, then),
         current=now,
         suggested=then,
-        derivation=f"{now:g} - {STEP} = {then:g} as a first step: how much is missing is not printed",
+        derivation=f"{now:g} - {shares.STEP} = {then:g} as a first step: how much is missing is not printed",
     )
 
 

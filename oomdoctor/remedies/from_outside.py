@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from oomdoctor.incident.model import Context, Crash, Setting
 from oomdoctor.remedies import Remedy, engine, models
 from oomdoctor.remedies.proposal import Case
-
-_OF_THE_ENGINE: Final = ("vllm", "sglang")
 
 
 def listening(crash: Crash, heard: list[Setting]) -> Crash:
@@ -35,7 +32,7 @@ def _sources(remedy: Remedy, case: Case, context: Context) -> Iterator[tuple[str
     for name, source in context.outside.items():
         version = context.frameworks.get(name)
         spelled = case.row is not None and case.row.framework == name
-        computed = name in _OF_THE_ENGINE and remedy.knob in engine.FUNCTIONS
+        computed = name in engine.BY_TRAINERS and remedy.knob in engine.FUNCTIONS
         if spelled or computed or remedy.setting == name:
             yield f"{name} {version}" if version else name, source
         elif (model := models.known([name])) is not None and model.name in words:

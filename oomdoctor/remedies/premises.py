@@ -26,7 +26,7 @@ _RL_STAGES: Final = frozenset({"rollout", "reward", "weight_sync"})
 _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _ENGINE_FAMILIES: Final = (
-    "vllm_", "sglang", "other_engines", "llama_cpp", "ollama", "tensorrt_llm", "tgi", "lmdeploy", "mlc",
+    "vllm_", "sglang", "llama_cpp", "ollama", "tensorrt_llm", "tgi", "lmdeploy", "mlc",
 )  # fmt: skip
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 # Causes that are about somebody else's memory on the card.
