@@ -9,7 +9,7 @@ from typing import Final
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
-from oomdoctor.causes.host import Holder, node_memory, of_low_limit, total_bytes, used_bytes
+from oomdoctor.causes.host import Holder, node_memory, of_low_limit, store_bytes, total_bytes, used_bytes
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.kernel import KernelKill
@@ -40,6 +40,7 @@ _WHERE: Final[Mapping[str, str]] = {
     "slurm": ", in the batch script",
     "kubernetes": ", in the container's part of the pod's specification",
 }
+HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
 
@@ -256,6 +257,9 @@ def smaller_store(case: Case) -> Answer:
     total = total_bytes(case.crash)
     if total is None:
         return None
+    held = store_bytes(case.crash, case.crash.first(NodeOutOfMemory))
+    if held is not None and held < HARDLY * total:
+        return Refusal(f"Ray's object store holds {show(held)} of the node's {show(total)}: there is little to gain")
     now = case.number()
     share = 0.1
     then = int(share * total)
