@@ -211,18 +211,23 @@ def _trainer_states(crash: Crash) -> tuple[int, str] | None:
     size, cards = size_of_model(crash), cards_of_trainer(crash)
     if not colocated(crash) or is_update(crash) or size is None or cards is None:
         return None
-    critic = crash.setting("critic_pretrain", "critic.model.path", "critic_num_nodes")
-    trained = 2 if (critic is not None and critic.value) or crash.mentions(r"CriticRayActor|CriticModel") else 1
     stage = crash.setting("zero_stage", "ds.zero_stage", "zero_optimization_stage")
     level = stage.value if stage is not None and isinstance(stage.value, int) else 3
     offload = crash.setting("adam_offload", "optimizer_offload")
     offloaded = offload is not None and offload.value is True
-    amount = trained * arithmetic.states_on_gpu(size.parameters, cards, level, optimizer_offloaded=offloaded)
+    count = trained(crash)
+    amount = count * arithmetic.states_on_gpu(size.parameters, cards, level, optimizer_offloaded=offloaded)
     rate = arithmetic.WEIGHT_BYTES if offloaded else arithmetic.STATES_BYTES
     return amount, (
-        f"{trained} trained model{'s' * (trained > 1)} of {size.billions} at {rate} bytes over {cards} cards "
+        f"{count} trained model{'s' * (count > 1)} of {size.billions} at {rate} bytes over {cards} cards "
         f"(ZeRO-{level}); {size.source}"
     )
+
+
+def trained(crash: Crash) -> int:
+    """How many models: the actor, and the critic where there is one."""
+    critic = crash.setting("critic_pretrain", "critic.model.path", "critic_num_nodes")
+    return 2 if (critic is not None and critic.value) or crash.mentions(r"CriticRayActor|CriticModel") else 1
 
 
 def cards_of_trainer(crash: Crash) -> int | None:

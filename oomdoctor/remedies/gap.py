@@ -8,8 +8,9 @@ from oomdoctor.incident.model import Crash, Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.whatif import whatif
-from oomdoctor.remedies.whatif.model import Answer, Pair, Verdict, leaf
+from oomdoctor.remedies.whatif.model import Answer, Pair, Verdict
 from oomdoctor.remedies.whatif.needs import of as needs_of
+from oomdoctor.remedies.whatif.options import leaf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from oomdoctor.incident.model import Context, Crash, Setting, Value
 from oomdoctor.incident.outside import printed_by
 from oomdoctor.remedies import from_outside, settings
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.whatif import engine, host, needs, training
+from oomdoctor.remedies.whatif import engine, host, needs, options, training
 from oomdoctor.remedies.whatif.model import (
     A_VERSION,
     SET,
@@ -31,22 +31,21 @@ from oomdoctor.remedies.whatif.model import (
     Unknown,
     Verdict,
     by,
-    leaf,
     side,
-    spellings,
     with_settings,
 )
+from oomdoctor.remedies.whatif.options import leaf, spellings
 from oomdoctor.remedies.whatif.states import CARDS, OPTIMIZER, PARAMETERS, ZERO_STAGE
 from oomdoctor.units import show
 
 _RULES: Final[tuple[Rule, ...]] = (*engine.RULES, *training.RULES, *host.RULES)
-_SHARES: Final = frozenset((*engine.SHARE, *engine.FRACTION, *host.THRESHOLD))
-_SWITCHES: Final = frozenset((*OPTIMIZER, *PARAMETERS, *engine.SLEEP, *engine.EAGER, *training.CHECKPOINTING))
-_SPARING: Final = frozenset((*engine.EAGER, *training.CHECKPOINTING))
+_SHARES: Final = frozenset((*options.SHARE, *options.FRACTION, *host.THRESHOLD))
+_SWITCHES: Final = frozenset((*OPTIMIZER, *PARAMETERS, *options.SLEEP, *options.EAGER, *training.CHECKPOINTING))
+_SPARING: Final = frozenset((*options.EAGER, *training.CHECKPOINTING))
 _HOST: Final = frozenset({"host_ram", "cgroup", "pinned"})
 _OFF: Final = (False, "none", "None")
 _NUMBERS: Final = frozenset((
-    *engine.LENGTH, *engine.SEQUENCES, *engine.TOKENS, *engine.PARALLEL, *engine.SWAP, *ZERO_STAGE, *CARDS,
+    *options.LENGTH, *options.SEQUENCES, *options.TOKENS, *options.PARALLEL, *options.SWAP, *ZERO_STAGE, *CARDS,
     *training.OF_UPDATES, *training.OF_PASSES_WITHOUT_GRADIENTS, *training.LENGTHS, *host.WORKERS, *host.NUMBERED,
 ))  # fmt: skip
 

@@ -15,20 +15,10 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import models
 from oomdoctor.remedies.engine import card_total, colocated, share, sleeps, token_bytes, weights_bytes
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
-from oomdoctor.remedies.whatif.model import SAME, Effect, Pair, Rule, Shift, Unknown
+from oomdoctor.remedies.whatif import options
+from oomdoctor.remedies.whatif.model import Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.states import STARTING, together
 from oomdoctor.units import GIB, MIB, show
-
-SHARE: Final = SAME[0]
-FRACTION: Final = SAME[1]
-LENGTH: Final = SAME[2]
-SEQUENCES: Final = SAME[3]
-TOKENS: Final = SAME[4]
-PARALLEL: Final = SAME[5]
-EAGER: Final = SAME[6]
-SLEEP: Final = SAME[7]
-SWAP: Final = SAME[8]
-CACHE_TYPE: Final = SAME[9]
 
 OUTSIDE: Final = "outside the engine's share"  # a row of the engine's own plan
 
@@ -106,7 +96,7 @@ def _rows(crash: Crash) -> tuple[str, ...]:
 
 def fraction(pair: Pair) -> Iterator[Effect]:
     """SGLang's: a share of what was free at start, for weights and token pool together."""
-    now, then = pair.numbers(*FRACTION)
+    now, then = pair.numbers(*options.FRACTION)
     before = loading(pair.now)
     if now is None or then is None or before is None:
         missing = "the fraction now" if now is None else "what was free at start"
@@ -126,7 +116,7 @@ def fraction(pair: Pair) -> Iterator[Effect]:
 
 def context_length(pair: Pair) -> Iterator[Effect]:
     """What one request of the full length needs. A card that ran out has the same share filled either way."""
-    now, then = pair.numbers(*LENGTH)
+    now, then = pair.numbers(*options.LENGTH)
     error = pair.now.first(ContextDoesNotFit)
     now = error.max_model_len if error is not None and error.max_model_len else now
     what = "KV cache for one request"
@@ -134,7 +124,7 @@ def context_length(pair: Pair) -> Iterator[Effect]:
         yield Unknown(pool="kv_cache", what=what, why="the length now is not printed", spends=True)
         return
     if pair.now.pool == "gpu":
-        yield _of_passes(pair, "the length", then / now, LENGTH[0])
+        yield _of_passes(pair, "the length", then / now, options.LENGTH[0])
     if error is not None and error.needed_bytes and error.kv_bytes is not None and error.estimated_tokens:
         # With windows and state layers the need is not proportional: a line through the two points that are printed.
         missing, tokens = error.needed_bytes - error.kv_bytes, now - error.estimated_tokens
@@ -157,8 +147,8 @@ def context_length(pair: Pair) -> Iterator[Effect]:
 
 def cache_type(pair: Pair) -> Iterator[Effect]:
     """Fewer bytes for each token; the share of the card stays as it is, and more tokens fit in it."""
-    now, then = (str(value if value is not None else "auto") for value in pair.values(*CACHE_TYPE))
-    per_token, length = token_bytes(pair.now), pair.numbers(*LENGTH)[1]
+    now, then = (str(value if value is not None else "auto") for value in pair.values(*options.CACHE_TYPE))
+    per_token, length = token_bytes(pair.now), pair.numbers(*options.LENGTH)[1]
     error = pair.now.first(ContextDoesNotFit)
     need = error.needed_bytes if error is not None and error.needed_bytes else None
     if need is None and per_token is not None and length is not None:
@@ -184,7 +174,7 @@ def cache_type(pair: Pair) -> Iterator[Effect]:
 
 def sequences(pair: Pair) -> Iterator[Effect]:
     """What the engine computes at once: up to so much, and it may be nothing."""
-    for names, what in ((SEQUENCES, "sequences"), (TOKENS, "tokens in one step")):
+    for names, what in ((options.SEQUENCES, "sequences"), (options.TOKENS, "tokens in one step")):
         if not pair.touches(*names):
             continue
         now, then = pair.numbers(*names)
@@ -233,7 +223,7 @@ def _peak(crash: Crash, known: EngineFacts) -> tuple[int, str] | None:
 
 def graphs(pair: Pair) -> Iterator[Effect]:
     """CUDA graphs, which eager mode does without."""
-    now, then = (value is True for value in pair.values(*EAGER))
+    now, then = (value is True for value in pair.values(*options.EAGER))
     if now == then:
         return
     crash, sign = pair.now, -1 if then else 1
@@ -324,7 +314,7 @@ def parallel(pair: Pair) -> Iterator[Effect]:
 
 def sleep(pair: Pair) -> Iterator[Effect]:
     """Asleep the engine has its share given back, and keeps its weights in host memory."""
-    now, then = (value is True for value in pair.values(*SLEEP))
+    now, then = (value is True for value in pair.values(*options.SLEEP))
     if now == then:
         return
     sign = 1 if then else -1
@@ -370,7 +360,7 @@ def sleep(pair: Pair) -> Iterator[Effect]:
 
 def swap(pair: Pair) -> Iterator[Effect]:
     """vLLM's swap space, page-locked layer by layer."""
-    now, then = pair.numbers(*SWAP)
+    now, then = pair.numbers(*options.SWAP)
     refused = pair.now.first(SwapSpaceTooLarge)
     if refused is not None and refused.swap_bytes and then is not None:
         yield _of_refused_swap(refused.swap_bytes, now, then)
@@ -426,13 +416,13 @@ def _swap_rows(crash: Crash) -> tuple[str, ...]:
 
 
 RULES: Final = (
-    Rule(frozenset(SHARE), reservation),
-    Rule(frozenset(FRACTION), fraction),
-    Rule(frozenset(LENGTH), context_length),
-    Rule(frozenset(CACHE_TYPE), cache_type),
-    Rule(frozenset((*SEQUENCES, *TOKENS)), sequences),
-    Rule(frozenset(EAGER), graphs),
-    Rule(frozenset(PARALLEL), parallel),
-    Rule(frozenset(SLEEP), sleep),
-    Rule(frozenset(SWAP), swap),
+    Rule(frozenset(options.SHARE), reservation),
+    Rule(frozenset(options.FRACTION), fraction),
+    Rule(frozenset(options.LENGTH), context_length),
+    Rule(frozenset(options.CACHE_TYPE), cache_type),
+    Rule(frozenset((*options.SEQUENCES, *options.TOKENS)), sequences),
+    Rule(frozenset(options.EAGER), graphs),
+    Rule(frozenset(options.PARALLEL), parallel),
+    Rule(frozenset(options.SLEEP), sleep),
+    Rule(frozenset(options.SWAP), swap),
 )

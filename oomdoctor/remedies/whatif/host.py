@@ -14,11 +14,11 @@ from oomdoctor.incident.model import Crash, Value
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host import limit_bytes
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.whatif.model import SAME, Effect, Pair, Rule, Shift, Unknown
+from oomdoctor.remedies.whatif.model import Effect, Pair, Rule, Shift, Unknown
+from oomdoctor.remedies.whatif.options import STORE
 from oomdoctor.units import show, size
 
 WORKERS: Final = KNOBS["fewer-workers"].settings
-STORE: Final = SAME[13]
 SHM: Final = ("shm_size",)
 LIMIT: Final = ("memory", "mem", "limits.memory")
 THRESHOLD: Final = ("RAY_memory_usage_threshold",)

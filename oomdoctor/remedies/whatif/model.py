@@ -9,42 +9,14 @@ from typing import Final, Literal
 from oomdoctor.incident import recognition
 from oomdoctor.incident.model import Basis, Context, Crash, Ledger, Setting, Value
 from oomdoctor.records import dataclass
+from oomdoctor.remedies.whatif.options import leaf, spellings
 from oomdoctor.units import show
 from oomdoctor.versions import version_of
 
 Answer = Literal["fits", "does not fit", "cannot tell"]
 
-# Spellings of one option: the flag of a framework and what an engine's dump calls it.
-SAME: Final[tuple[tuple[str, ...], ...]] = (
-    ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util"),
-    ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction"),
-    ("max_model_len", "vllm_max_model_len", "max_seq_len", "context_length"),
-    ("max_num_seqs", "vllm_max_num_seqs", "max_running_requests"),
-    ("max_num_batched_tokens", "chunked_prefill_size"),
-    ("tensor_parallel_size", "tensor_model_parallel_size", "vllm_tensor_parallel_size", "tp_size", "tp"),
-    ("enforce_eager", "vllm_enforce_eager", "disable_cuda_graph"),
-    ("enable_sleep_mode", "vllm_enable_sleep", "vllm_enable_sleep_mode"),
-    ("swap_space", "vllm_swap_space"),
-    ("kv_cache_dtype", "vllm_kv_cache_dtype"),
-    ("zero_stage", "zero_optimization_stage"),
-    ("gradient_checkpointing", "enable_gradient_checkpointing", "gradient_checkpointing_enable"),
-    ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"),
-    ("object_store_memory",),
-)
-
-
 SET: Final = "--set"
 A_VERSION: Final = "(a version)"  # stands for the name of whichever package
-
-
-def leaf(name: str) -> str:
-    """The option's own name, without what stands before its last dot."""
-    return name.strip("-+").replace("-", "_").rsplit(".", 1)[-1]
-
-
-def spellings(name: str) -> tuple[str, ...]:
-    """All names of the same option."""
-    return next((group for group in SAME if leaf(name) in group), (leaf(name),))
 
 
 def is_version(name: str, value: Value) -> bool:

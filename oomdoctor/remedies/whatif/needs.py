@@ -16,13 +16,12 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, Sequ
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies.engine import share, token_bytes
 from oomdoctor.remedies.host import threshold_of
-from oomdoctor.remedies.whatif.model import SAME, Need, Pair, Verdict, leaf
+from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
+from oomdoctor.remedies.whatif.options import LENGTH, SEQUENCES, leaf
 from oomdoctor.remedies.whatif.states import still_to_come
 from oomdoctor.units import show
 
 DRIVER_CPUS: Final = 1
-LENGTH: Final = SAME[2]
-SEQUENCES: Final = SAME[3]
 
 
 def of(pair: Pair) -> list[Need]:

@@ -48,18 +48,12 @@ def stage(crash: Crash) -> int | None:
     return 3 if _DEEPSPEED & crash.context.frameworks.keys() else None
 
 
-def trained(crash: Crash) -> int:
-    """Actor, and the critic where there is one."""
-    critic = crash.setting("critic_pretrain", "critic.model.path", "critic_num_nodes")
-    return 2 if (critic is not None and critic.value) or crash.mentions(r"CriticRayActor|CriticModel") else 1
-
-
 def states(crash: Crash) -> States | None:
     """None where neither the model's size nor the number of cards is known."""
     size, cards = size_of_model(crash), engine.cards_of_trainer(crash)
     if size is None or not cards:
         return None
-    models, level, offloaded = trained(crash), stage(crash), is_on(crash, *OPTIMIZER)
+    models, level, offloaded = engine.trained(crash), stage(crash), is_on(crash, *OPTIMIZER)
     if level is None:
         held = (4 if is_on(crash, *PARAMETERS) else 0) + (arithmetic.ADAM_BYTES if offloaded else 0)
         each = (arithmetic.REPLICATED_BYTES - held) * size.parameters // cards

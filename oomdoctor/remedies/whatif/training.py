@@ -18,7 +18,8 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import TRAINERS
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.sizes import size_of_model
-from oomdoctor.remedies.whatif.model import A_VERSION, SAME, Effect, Pair, Rule, Shift, Unknown
+from oomdoctor.remedies.whatif.model import A_VERSION, Effect, Pair, Rule, Shift, Unknown
+from oomdoctor.remedies.whatif.options import ALLOCATOR, RECOMPUTING
 from oomdoctor.remedies.whatif.states import (
     CARDS,
     OPTIMIZER,
@@ -29,12 +30,10 @@ from oomdoctor.remedies.whatif.states import (
     nodes,
     states,
     together,
-    trained,
 )
 from oomdoctor.units import show
 
-CHECKPOINTING: Final = (*SAME[11], "activation_checkpointing")
-ALLOCATOR: Final = SAME[12]
+CHECKPOINTING: Final = (*RECOMPUTING, "activation_checkpointing")
 # Batches and lengths, by the passes that they are of.
 OF_UPDATES: Final = (
     "micro_train_batch_size", "ppo_micro_batch_size_per_gpu", "ppo_micro_batch_size", "per_device_train_batch_size",
@@ -131,7 +130,7 @@ def _in_host_memory(pair: Pair) -> Iterator[Effect]:
             why = "the model's size is not known"
             yield Unknown(pool="host_ram", what=what, why=why, relieves=sign < 0, spends=sign > 0)
             continue
-        models_ = trained(pair.now)
+        models_ = engine.trained(pair.now)
         amount = models_ * each * size.parameters // machines
         words = f"{models_} x {each} bytes x {size.billions} / {machines} node{'s' * (machines > 1)} = {show(amount)}"
         yield Shift(
