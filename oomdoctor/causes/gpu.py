@@ -55,6 +55,10 @@ _PHASES = tuple((n, late(p)) for n, p in (("optimizer", OPTIMIZER), ("backward",
 _FORWARD = late(FORWARD)
 SOURCE_LINES: Final = 3
 
+# Of the card, in live tensors of an engine: a cache that is cut to a share leaves more free than that.
+BEYOND_ANY_SHARE: Final = 0.99
+BESIDE_A_SHARE: Final = 0.2  # of the card: the most that an engine itself holds beside its share
+
 # The allocator asks the driver for 2 and 20 MiB on behalf of small tensors: the straw, not the load.
 STRAW: Final = 20 * MIB
 
@@ -125,6 +129,11 @@ def phase(crash: Crash) -> str | None:
     if forward or innermost(crash, LOGITS):
         return "forward"
     return None
+
+
+def beyond_share(share: float | None) -> float:
+    """The part of the card from which on live tensors are more than an engine's cache explains."""
+    return min(BEYOND_ANY_SHARE, share + BESIDE_A_SHARE) if share else BEYOND_ANY_SHARE
 
 
 def asked(it: Card) -> str:

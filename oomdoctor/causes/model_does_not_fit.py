@@ -11,6 +11,7 @@ from oomdoctor.causes.gpu import (
     STRAW,
     TRAINING_STAGES,
     asked,
+    beyond_share,
     card,
     in_engine,
     innermost,
@@ -46,11 +47,9 @@ INFERENCE_KNOBS = (
 _BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 WEIGHTS_SOURCE = "memory_utils.cu"  # of TurboMind
 WEIGHTS_FILL = 0.85  # of the card in live tensors while a warm-up batch runs: few of them are the batch's
-BRIM = 0.99
-LIVE = 0.92
-BEYOND = 0.2  # what an engine holds beside its share at most
+LIVE = 0.92  # of the card in live tensors: a rule of thumb, set by logs whose cause is known, not by a formula
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
-OWN_PART = 0.5
+OWN_PART = 0.5  # of the card: where this process holds less, others fill it
 EMPTY = 0.05  # of the card: less than a context and a few buffers
 
 
@@ -130,7 +129,8 @@ def _brimful(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
     it = card(crash)
     share = it.share(it.live_bytes)
     unknown = crash.stage in ("unknown", "engine_init") and phase(crash) is None
-    if share is None or share < _brim(crash) or not unknown or not (in_engine(crash) or serves(crash)):
+    brimful = share is not None and share >= beyond_share(facts(crash).share)
+    if share is None or not brimful or not unknown or not (in_engine(crash) or serves(crash)):
         return None
     return Finding(
         weight=0.55,
@@ -158,12 +158,6 @@ def _full_of_live(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
         against=("the log does not show what the job was doing",),
         knobs=() if crash.context.frameworks.keys() & TRAINERS else INFERENCE_KNOBS,
     )
-
-
-def _brim(crash: Crash) -> float:
-    """From which part of the card on no cache explains it: where the engine's share is stated, well beyond that."""
-    stated = facts(crash).share
-    return min(BRIM, stated + BEYOND) if stated else BRIM
 
 
 def _larger_than_the_card(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:

@@ -6,6 +6,7 @@ import math
 
 from oomdoctor.arithmetic import shares
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes.gpu import beyond_share
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
@@ -31,8 +32,6 @@ from oomdoctor.units import GIB, show
 # What a desktop, a driver or a forgotten notebook takes: a share that ignores it is simply too large.
 SMALL_NEIGHBOUR = 2 * GIB
 LARGE_NEIGHBOUR = 0.25  # of the card: from here on it is the neighbour that has to go
-BEYOND_ANY_SHARE = 0.99  # of the card in live tensors: a cache that is cut to a share leaves more free
-BESIDE_A_SHARE = 0.2  # of the card: the most that the engine itself holds beside its share
 FULL = 0.85  # of the card in the asking process: nothing but a reservation fills it like this
 
 _WEIGHTS = {"allocating": 0.82, "waking": 0.75, "serving": 0.7, "capturing": 0.6, "warming": 0.55, "syncing": 0.4}
@@ -215,8 +214,7 @@ def _doubt(card: Card, doing: str | None, against: list[str], share: float | Non
     if held is not None and held < FULL * total and doing in (None, "serving"):
         doubt += 0.25
         against.append(f"the engine's process holds {show(held)} of {show(total)}")
-    most = min(BEYOND_ANY_SHARE, share + BESIDE_A_SHARE) if share else BEYOND_ANY_SHARE
-    if (card.allocated_bytes or 0) > most * total:
+    if (card.allocated_bytes or 0) > beyond_share(share) * total:
         doubt += 0.2
         against.append(
             f"tensors of this process alone fill {show(card.allocated_bytes or 0)}, more than a share allows"
