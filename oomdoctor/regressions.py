@@ -67,6 +67,7 @@ class Regression:
     install: str | None = None
     set: str | None = None
     cure: str | None = None
+    worse: str | None = None  # what was advised once, and why not
 
     @property
     def cures(self) -> str:
@@ -113,6 +114,7 @@ def _regression(block: list[tuple[str, str]]) -> Regression:
         install=facts.get("install"),
         set=facts.get("set"),
         cure=facts.get("cure"),
+        worse=facts.get("worse"),
     )
 
 

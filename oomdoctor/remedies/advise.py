@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from oomdoctor.causes import framework_regression
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash, Setting, Value
 from oomdoctor.incident.recognition import TRAINERS
@@ -228,10 +229,7 @@ def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
 
 
 def _other_versions(cause: str, crash: Crash) -> Iterator[Rejected]:
-    """Versions that were advised once and are the worse answer now."""
-    if cause == "framework-regression" and crash.setting("zero_stage", "ds.zero_stage", "zero_optimization_stage"):
-        yield Rejected(
-            "pin-version",
-            "DeepSpeed 0.15.0, the pin of the day, avoids it too, but lacks what engine sleep needs (offload_states "
-            "came with 0.15.2)",
-        )
+    """What was advised once against this regression and is the worse answer now."""
+    match = framework_regression.likely(crash) if cause == framework_regression.CAUSE.id else None
+    if match is not None and match.known.worse is not None:
+        yield Rejected("pin-version", match.known.worse)

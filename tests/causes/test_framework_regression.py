@@ -28,7 +28,8 @@ def job(version: str, launch: str = LAUNCH) -> list[str]:
 # the table
 
 KEYS = (
-    "id", "what", "affected", "dated", "carrier", "around", "pools", "must", "may", "install", "set", "cure", "seen",
+    "id", "what", "affected", "dated", "carrier", "around", "pools", "must", "may", "install", "set", "cure", "worse",
+    "seen",
 )  # fmt: skip
 RANGE = r"(?:(?:>=|<)\d+(?:\.\d+){1,3}(?: (?=<)|$)){1,2}"
 REFERENCE = r"[\w.-]+/[\w.-]+#\d+"
@@ -43,7 +44,7 @@ def test_an_entry_is_well_formed(entry: list[tuple[str, str]]) -> None:
     assert {"what", "affected", "pools", "must", "seen"} <= facts.keys()
     assert len({"install", "set", "cure"} & facts.keys()) == 1
     assert re.fullmatch(r"[a-z0-9.-]+", facts["id"])
-    assert not facts["what"].endswith(".")
+    assert not any(facts[key].endswith(".") for key in ("what", "worse") if key in facts)
     assert re.fullmatch(rf"[a-z-]+ {RANGE}", facts["affected"])
     assert all(re.fullmatch(REFERENCE, one) for one in facts["seen"].split())
     assert re.fullmatch(rf"20\d\d-\d\d-\d\d {REFERENCE}", facts.get("dated", "2026-01-01 a/b#1"))

@@ -316,6 +316,8 @@ def test_the_sound_version_and_not_the_old_pin() -> None:
     assert (remedy.setting, remedy.current, remedy.suggested) == ("deepspeed", "0.16.3", "0.16.8")
     assert remedy.snippet == "pip install 'deepspeed>=0.16.8'"
     assert "0.15.0" in rejected["pin-version"].why
+    another = log.replace("--gradient_checkpointing", "").replace("0.16.3", "0.15.4")
+    assert "pin-version" not in advise(another, "pin-version", cause="framework-regression")[1]
 
 
 # what must hold for every crash that the fixtures tell of
