@@ -186,8 +186,7 @@ def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
     model = size_of_model(crash)
     if model is None:
         return None, ()
-    nodes = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
-    count = nodes.value if nodes is not None and isinstance(nodes.value, int) and nodes.value > 0 else 1
+    count = _nodes(crash)
     amount = ram.adam(model.parameters, count)
     over = f" / {count} nodes" if count > 1 else ""
     total = total_bytes(crash)
@@ -196,6 +195,12 @@ def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
         f"12 bytes x {model.billions}{over} = {show(amount)}{of} for each trained model",
         (model.source,),
     )
+
+
+def _nodes(crash: Crash) -> int:
+    """Over how many nodes the trained model is spread; one, where nothing says otherwise."""
+    nodes = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
+    return nodes.value if nodes is not None and isinstance(nodes.value, int) and nodes.value > 0 else 1
 
 
 def less_swap_space(case: Case) -> Answer:
@@ -317,7 +322,7 @@ def bigger_shm(case: Case) -> Answer:
     tried = asked.tried_bytes if asked is not None else None
     if now is None:
         return Proposal(
-            snippet="docker run --ipc=host",
+            snippet="docker run --shm-size=SIZE   # or --ipc=host, which uses the node's",
             setting="--shm-size",
             assumes=("in Docker /dev/shm has 64 MiB unless --shm-size or --ipc=host says otherwise",),
         )
@@ -342,11 +347,13 @@ def raise_limit(case: Case) -> Answer:
     manager = _manager(crash)
     if limit is None:
         return _ask_for_more(crash, manager)
+    states = _offloaded(crash)
+    if states is not None and states[0] > limit:
+        return _room_for_states(crash, manager, limit, *states)
     then = max(_gib_up(MORE * limit), _gib_up(limit) + 1) if limit >= GIB else None
     amount = f"{then}G" if then is not None else f"{math.ceil(MORE * limit / MIB)}M"
-    unit = {"kubernetes": "i", "docker": ""}.get(manager or "", "")
     row = spelling(case.knob, crash.context, manager) if manager else None
-    written = amount.lower() if manager == "docker" else amount + unit
+    written = _in_units_of(manager, amount)
     snippets = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
     return Proposal(
         action=f"Raise the limit from {show(limit)} to {written}{_WHERE.get(manager or '', '')}",
@@ -357,6 +364,43 @@ def raise_limit(case: Case) -> Answer:
         snippet="\n".join(line for line in snippets if line) or None,
         setting=row.setting if row is not None else None,
     )
+
+
+def _offloaded(crash: Crash) -> tuple[int, str, tuple[str, ...]] | None:
+    """What an offloaded optimizer takes of one node, where that can be said."""
+    model = size_of_model(crash)
+    stated = (crash.setting(name) for name in OFFLOADS if "adam" in name or "optimizer" in name)
+    if model is None or not any(one is not None and one.value not in OFF for one in stated):
+        return None
+    count = _nodes(crash)
+    over = f" / {count} nodes" if count > 1 else ""
+    amount = ram.adam(model.parameters, count)
+    return amount, f"12 bytes x {model.billions}{over} = {show(amount)} of offloaded states", (model.source,)
+
+
+def _room_for_states(
+    crash: Crash, manager: str | None, limit: int, needed: int, formula: str, assumes: tuple[str, ...]
+) -> Proposal:
+    """A limit below what the settings put into host memory is not worth raising by a little."""
+    then = _gib_up(MORE * needed)
+    written = _in_units_of(manager, f"{then}G")
+    row = spelling("raise-container-limit", crash.context, manager) if manager else None
+    lines = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
+    return Proposal(
+        action=f"Raise the limit from {show(limit)} to {written}{_WHERE.get(manager or '', '')}, or take the offload "
+        "back: the offloaded states alone are larger than the limit",
+        current=limit,
+        suggested=written,
+        derivation=f"{formula}; {show(needed)} x {MORE} = {show(MORE * needed)}, rounded up = {then} GiB",
+        assumes=(*assumes, "a quarter more, for everything else of the job, is a guess"),
+        snippet="\n".join(line for line in lines if line) or None,
+        setting=row.setting if row is not None else None,
+    )
+
+
+def _in_units_of(manager: str | None, amount: str) -> str:
+    """`625G` as the manager writes it."""
+    return amount.lower() if manager == "docker" else amount + ("i" if manager == "kubernetes" else "")
 
 
 def _stated_limit(case: Case) -> int | None:

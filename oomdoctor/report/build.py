@@ -16,7 +16,7 @@ from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.advise import remedies
-from oomdoctor.remedies.gap import Gap, gap
+from oomdoctor.remedies.gap import Gap, gap, shown
 from oomdoctor.report.contract import (
     CauseRuledOut,
     Diagnosis,
@@ -93,6 +93,9 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         _diagnosis(cause, finding, tuple(chosen), crash, ids)
         for (cause, finding), (chosen, _) in zip(findings, told, strict=True)
     )
+    lacked = _gap(crash, findings, diagnoses)
+    if lacked is not None:
+        diagnoses = (replace(diagnoses[0], remedies=shown(diagnoses[0].remedies, lacked.alone)), *diagnoses[1:])
     verdict: Verdict = "oom" if _proven(crash, findings) else "inconclusive"
     return Incident(
         id=name,
@@ -103,7 +106,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         ruled_out=tuple(ruled_out),
         remedies_rejected=tuple(told[0][1]) if told else (),
         next_evidence=tuple(dict.fromkeys(next_evidence)),
-        gap=_gap(crash, findings, diagnoses),
+        gap=lacked,
         ledger=tuple(_ledger(crash)),
         timeline=tuple(Moment(ids[id(e)], e.role, e.time) for e in crash.events if e.role not in ("context", "advice")),
         trajectory=_trajectory(crash.trajectory),

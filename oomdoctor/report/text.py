@@ -30,7 +30,7 @@ WIDE = 80
 TIGHTEST = 3
 
 # What each degree of tightness leaves out, beside what the one before it does
-WITHOUT_REASONS = 1  # of what the answer is not
+WITHOUT_REASONS = 1  # of what the answer is not, and what its values assume
 WITHOUT_A_REMEDY = 2
 WITHOUT_DETAILS = 3  # rows of the ledger, how later remedies are computed, what is ruled out
 
@@ -131,8 +131,9 @@ def _healthy(report: Report) -> Iterator[RenderableType]:
     if not report.stats.bytes:
         yield _line(("NOTHING READ", "bold yellow"))
         return
-    where = f" in {report.stats.files} files" if report.stats.files > 1 else ""
-    yield _line(("NO MEMORY FAILURE", "bold green"), " in what could be read" if report.errors else where)
+    files = f" of {report.stats.files} files" if report.stats.files > 1 else ""
+    where = f" in the {show(report.stats.bytes)}{files} that could be read" if report.errors else ""
+    yield _line(("NO MEMORY FAILURE", "bold green"), where or f" in {show(report.stats.bytes)}{files}")
 
 
 def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
@@ -320,13 +321,20 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
         if number > 1 and page.tight >= WITHOUT_DETAILS:
             continue
         why = [_formula(remedy), f"Costs: {remedy.cost}" if remedy.cost not in ("", "none") else ""]
+        if remedy.assumes and page.tight >= WITHOUT_REASONS:
+            why.append("Assumptions: see -v")
         if any(why):
             yield _line((". ".join(part.rstrip(".") for part in why if part), "dim"), indent=5)
-        if page.verbose:
-            for assumption in remedy.assumes:
-                yield _line(("Assumes: " + assumption, "dim"), indent=5)
-            if remedy.reference:
-                yield _line((remedy.reference, "dim"), indent=5)
+        yield from (_line(("Assumes: " + text, "dim"), indent=5) for text in _assumed(remedy, page))
+        if page.verbose and remedy.reference:
+            yield _line((remedy.reference, "dim"), indent=5)
+
+
+def _assumed(remedy: Remedy, page: Page) -> Sequence[str]:
+    """What a value rests on and no line says; on one screen in one piece."""
+    if page.verbose or not remedy.assumes:
+        return remedy.assumes
+    return [] if page.tight >= WITHOUT_REASONS else ["; ".join(remedy.assumes)]
 
 
 def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[RenderableType]:
@@ -337,13 +345,18 @@ def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[RenderableT
     low, high = gap.missing_low_bytes, gap.missing_high_bytes
     amount = show(low) if low == high else f"{show(low)} to {show(high)}"
     if gap.alone:
-        yield _line((f"Enough for the {amount} that were missing: ", "bold"), _either(gap.alone, numbers))
+        yield _line((f"{_got_past(gap, amount)}: ", "bold"), _either(gap.alone, numbers))
     elif gap.together:
         names = " and ".join(numbers[knob] for knob in gap.together)
-        yield _line((f"Enough for the {amount} that were missing: ", "bold"), f"{names} together")
+        yield _line((f"{_got_past(gap, amount)}: ", "bold"), f"{names} together")
     elif gap.still_missing_bytes:
         left = show(gap.still_missing_bytes)
         yield _line(("Not enough: ", "bold"), f"with all of these {left} of {amount} would still be missing")
+
+
+def _got_past(gap: Gap, amount: str) -> str:
+    """Of the card only what was refused is known; what would have been asked for next is not."""
+    return f"Past this refusal ({amount} short)" if gap.pool == "gpu" else f"Enough for the {amount} that were missing"
 
 
 def _either(knobs: Sequence[str], numbers: Mapping[str, str]) -> str:

@@ -27,7 +27,7 @@ STAGES: Final[Mapping[str, str]] = {
     "launch": "at launch",
     "cluster_start": "while the cluster started",
     "model_load": "while loading the model",
-    "engine_init": "while the engine started",
+    "engine_init": "while the engine was set up",
     "memory_profiling": "while the engine measured its memory",
     "kv_cache_init": "while setting up the KV cache",
     "cuda_graph_capture": "while capturing CUDA graphs",

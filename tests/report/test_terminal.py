@@ -29,7 +29,7 @@ What to change
   1. Start the reward server (PID 230) on another node, or cap its memory
      --remote_rm_url http://<other-node>:5000/get_reward
      121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB.
-     Costs: another node's memory, and a network hop per batch of rewards
+     Costs: another node's memory, and a network hop per batch of rewards. Assumptions: see -v
   2. Restart the reward server between epochs while its growth is looked for
      Costs: a pause per restart
   3. Lower the number of reward workers from 8 to 5
@@ -130,7 +130,7 @@ What to change
      0.95 x 128.00 GiB = 121.60 GiB.
      Costs: another node's memory,
      and a network hop per batch of
-     rewards
+     rewards. Assumptions: see -v
   2. Restart the reward server
      between epochs while its growth
      is looked for
@@ -162,7 +162,7 @@ More: oomdoctor explain killed-without-evidence; -v shows everything
 """
 
 HEALTHY_100 = """\
-NO MEMORY FAILURE
+NO MEMORY FAILURE in 9 KiB
 Looks like a memory failure and is none
   train.log:77 on-chip shared memory, not VRAM
   train.log:90 a hardware error, not a lack of memory
