@@ -26,9 +26,10 @@ def _card(table: GpuTable, card: Card, used: int, total: int) -> Ledger:
     if not on_it:
         rows.append(LedgerRow("in use", used, "printed", line))
     elif used > held:
-        formula = f"{show(used)} in use - {show(held)} of the processes listed"
+        formula = f"{show(used)} in use - {show(held)} of the processes listed = {show(used - held)}"
         rows.append(LedgerRow("in use, by no process of the table", used - held, "derived", line, formula))
-    rows.append(LedgerRow("free", total - used, "derived", line, f"{show(total)} - {show(used)} in use"))
+    formula = f"{show(total)} - {show(used)} in use = {show(total - used)}"
+    rows.append(LedgerRow("free", total - used, "derived", line, formula))
     device = f"gpu {card.gpu}, as nvidia-smi shows it" if card.gpu is not None else "the gpu, as nvidia-smi shows it"
     return Ledger("gpu", device, total, tuple(rows))
 

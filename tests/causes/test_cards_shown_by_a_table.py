@@ -7,6 +7,7 @@ from pathlib import Path
 from system_logs import crash_of
 
 from oomdoctor.causes import Finding, gpu_shared
+from oomdoctor.units import show
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "nvidia_smi"
 TABLE_AND_REFUSAL = (FIXTURES / "table-550-and-refusal.log").read_text(encoding="utf-8")
@@ -52,6 +53,9 @@ def test_a_refusal_without_figures_has_the_tables_ledger() -> None:
     shown = {ledger.device: ledger for ledger in crash.ledgers}["gpu 0, as nvidia-smi shows it"]
     assert shown.unexplained_bytes == 0
     assert shown.rows[0].what == "VLLM::EngineCore (pid 991002)"
+    derived = [row for row in shown.rows if row.basis == "derived"]
+    assert derived
+    assert all((row.derivation or "").endswith(f" = {show(row.bytes or 0)}") for row in derived)
 
 
 def test_a_refusal_with_figures_has_its_own_ledger_only() -> None:

@@ -144,6 +144,12 @@ def unexplained(text: str, known: Known, more: list[Number]) -> list[float]:
     ]
 
 
+def test_a_made_up_number_is_found() -> None:
+    known = Known(of_log("Tried to allocate 2.50 GiB. 79.11 GiB in all, 1.31 GiB free (pid 4242)"))
+    assert unexplained("2.50 GiB were refused with 1341 MiB free, and 1.19 GiB are missing", known, []) == []
+    assert unexplained("the engine takes 73.41 GiB of it", known, []) == [73.41 * 1024**3]
+
+
 @pytest.mark.parametrize("log", LOGS, ids=named)
 def test_every_number_is_printed_or_derived(log: Path) -> None:
     report = diagnosed(log)
