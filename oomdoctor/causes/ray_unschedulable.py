@@ -168,6 +168,6 @@ CAUSE = Cause(
     id="ray-unschedulable",
     title="Ray does not place what was requested",
     pools=("scheduling",),
-    knobs=("fix-resource-request", "add-nodes", "fix-environment", "separate-placement", "more-gpus"),
+    knobs=("fix-resource-request", "add-nodes", "fix-environment", "separate-placement"),
     judge=judge,
 )

@@ -281,12 +281,17 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
     said = f"{terms} GPUs and as many CPUs for their bundles + {DRIVER_CPUS} for the driver = {cpus} CPUs"
     cluster_gpus, cluster_cpus = have.get("GPU"), have.get("CPU")
     if cluster_gpus is not None and cluster_gpus < gpus:
+        enough = cluster_gpus + DRIVER_CPUS
+        short = cluster_cpus is not None and cluster_cpus < enough
+        told = f"; and give Ray at least {enough:g} CPUs, it was told of {cluster_cpus:g}" if short else ""
         return Proposal(
             action=f"Make the launch ask for at most the {cluster_gpus:g} GPUs there are (fewer GPUs per role, fewer "
-            f"engines, or colocated roles): it asks for {gpus}",
+            f"engines, or colocated roles): it asks for {gpus}{told}",
+            snippet=f"ray start --head --num-cpus={enough:g} --num-gpus={cluster_gpus:g}" if short else None,
             current=gpus,
             suggested=int(cluster_gpus),
-            derivation=f"{said}; the cluster has {cluster_gpus:g} GPUs",
+            derivation=f"{said}; the cluster has {cluster_gpus:g} GPUs"
+            + (f"; {cluster_gpus:g} + {DRIVER_CPUS} for the driver = {enough:g} CPUs" if short else ""),
             setting="the sum of the launch flags",
         )
     if cluster_cpus is not None and cluster_cpus < cpus:
