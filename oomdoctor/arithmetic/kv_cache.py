@@ -42,6 +42,11 @@ def of_latent(layers: int, rank: int, rope_dim: int, bytes_each: int = 2) -> int
     return layers * (rank + rope_dim) * bytes_each
 
 
+def fitting(room: float, bytes_per_token: float) -> int:
+    """How many tokens this room holds, in whole blocks."""
+    return max(0, int(room / bytes_per_token)) // BLOCK_TOKENS * BLOCK_TOKENS
+
+
 def need(bytes_per_token: float, tokens: int) -> int:
     """What the cache of one request takes, in whole blocks."""
     return round(bytes_per_token * math.ceil(tokens / BLOCK_TOKENS) * BLOCK_TOKENS)

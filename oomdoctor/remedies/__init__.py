@@ -10,6 +10,14 @@ Number = int | float | str | bool | None
 NOTHING_TO_COMPUTE = "nothing to compute"  # the derivation of a switch and of a word
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """An option that has to be set together with the remedy's own."""
+
+    setting: str
+    value: Number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
     """One thing to change, as the report prints it (see the contract)."""
@@ -19,6 +27,7 @@ class Remedy:
     setting: str | None = None  # spelled for the framework and version in the log
     current: Number = None
     suggested: Number = None
+    beside: tuple[Beside, ...] = ()
     snippet: str | None = None  # to copy
     derivation: str | None = None  # the formula with its figures
     assumes: tuple[str, ...] = ()

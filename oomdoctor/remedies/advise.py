@@ -179,6 +179,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         setting=answer.setting or _setting(row, inner),
         current=answer.current if answer.current is not None else stated,
         suggested=answer.suggested,
+        beside=answer.beside,
         snippet=snippet,
         derivation=answer.derivation or _not_computed(answer.suggested),
         assumes=(*answer.assumes, *_assumed(row, inner, case.crash)),
@@ -224,6 +225,10 @@ def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
                 "tune-ray-monitor",
                 "raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel",
             )
+    if cause == "kv-cache-no-room":
+        larger = _one(cause, KNOBS["raise-engine-reservation"], crash)
+        if isinstance(larger, Rejected):
+            yield larger
     if cause == "vllm-utilization-too-high" and crash.stage in training.NO_ACTIVATIONS:
         yield Rejected("smaller-microbatch", training.SMALLER_BATCHES)
 

@@ -10,7 +10,13 @@ from oomdoctor.arithmetic import kv_cache, shares, vllm
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.nvidia_smi import GpuTable
-from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SequencesExceedState, WarmupOutOfMemory
+from oomdoctor.families.vllm_error import (
+    ContextDoesNotFit,
+    NoCacheBlocks,
+    NotEnoughFree,
+    SequencesExceedState,
+    WarmupOutOfMemory,
+)
 from oomdoctor.families.vllm_figures import (
     EncoderProfile,
     GraphCapture,
@@ -23,14 +29,19 @@ from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, f
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, Framework
 from oomdoctor.patterns import late
-from oomdoctor.remedies import fractions, models
+from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.settings import Spelling, spelling
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
+_LENGTHS: Final = ("max_model_len", "max_seq_len")
+LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
+# V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it.
+_WHOLE_PROMPTS: Final = 32768
 BY_TRAINERS: Final = ("vllm", "sglang")  # the engines that trainers start inside themselves
 
 
@@ -319,10 +330,9 @@ def raise_share(case: Case) -> Answer:
         return at_the_limit
     amount, why = missing
     wanted = shares.raised(now, amount, total)
-    free = free_at_start(crash)
-    most = min(shares.LARGEST, shares.largest(free, total) if free else shares.LARGEST)
+    most = _most(crash, total)
     if wanted > most:
-        return Refusal(
+        return _without_a_block(case, known, total) or Refusal(
             f"{show(amount)} more would take {wanted:.2f} of the card, and at most {most:.2f} can be given: "
             "the rest has to come from elsewhere"
         )
@@ -335,6 +345,63 @@ def raise_share(case: Case) -> Answer:
         derivation=f"ceil({now:.2f} + {why} / {show(total)} total, 2 digits) = {wanted:.2f}",
         assumes=(*assumed, "nothing else on the card needs that room"),
     )
+
+
+def _most(crash: Crash, total: int) -> float:
+    """The largest share that the card can give."""
+    free = free_at_start(crash)
+    return min(shares.LARGEST, shares.largest(free, total) if free else shares.LARGEST)
+
+
+def _without_a_block(case: Case, known: tuple[float, tuple[str, ...]], total: int) -> Answer:
+    """Where the room for the cache is below zero: what a larger share could do; None where it is above."""
+    room, most = facts(case.crash).kv_bytes, _most(case.crash, total)
+    if room is None or room > 0:
+        return None
+    least = shares.raised(known[0], -room, total)
+    if least <= most:
+        return _with_shorter_context(case, known, room, total)
+    card = ", or the card has to be freed" if most < shares.LARGEST else ""
+    return Refusal(
+        f"no share works, whatever the context: what comes before the first block of cache takes {least:.2f} of the "
+        f"{show(total)}, and at most {most:.2f} can be given: the weights (8 or 4 bits, more cards) or the tokens of "
+        f"one step have to become fewer{card}"
+    )
+
+
+def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room: int, total: int) -> Proposal | None:
+    """Where neither is enough alone: the largest share that leaves something beside it, and what then fits."""
+    crash, per_token, (now, assumed) = case.crash, token_bytes(case.crash), known
+    then = min(shares.AT_THE_LIMIT, _most(crash, total))
+    length = crash.setting(*_LENGTHS)
+    if per_token is None or then <= now or length is None:
+        return None
+    gained = round((then - now) * total)
+    tokens = kv_cache.fitting(room + gained, per_token[0])
+    if tokens < LEAST_CONTEXT:
+        return None
+    spelled = _as_the_engine_spells("shorter-context", crash)
+    name = spelled.setting if spelled is not None else "max_model_len"
+    lines = [row.snippet(value) for row, value in ((case.row, then), (spelled, tokens)) if row is not None]
+    copied = [line for line in lines if line is not None]
+    inner = case.row is not None and case.row.framework in BY_TRAINERS and colocated(crash)
+    return Proposal(
+        action=f"{_from_to('Raise', 'the share of the card', now, then)}, and lower the longest context from "
+        f"{length.value} to {tokens} tokens: neither is enough alone",
+        current=None if assumed else now,
+        suggested=then,
+        beside=(Beside(name, tokens),),
+        snippet="\n".join(copied) if len(copied) == 2 and not inner else None,
+        derivation=f"({then:.2f} - {now:.2f}) x {show(total)} = {show(gained)} more; - {show(-room)} that are missing "
+        f"before the first block = {show(room + gained)}; / {per_token[0]:.0f} bytes a token, down to 16 = {tokens} "
+        "tokens",
+        assumes=(*assumed, f"bytes a token: {per_token[1]}", "nothing else on the card needs that room"),
+        cost="longer requests are refused or cut; less room on the card for graphs, NCCL and colocated training",
+    )
+
+
+def _as_the_engine_spells(knob: str, crash: Crash) -> Spelling | None:
+    return spelling(knob, crash.context) or spelling(knob, crash.context, "vllm")
 
 
 def _missing_cache(crash: Crash) -> tuple[int, str] | None:
@@ -357,7 +424,7 @@ def _missing_cache(crash: Crash) -> tuple[int, str] | None:
 
 def _one_request(crash: Crash) -> tuple[int, str] | None:
     per_token = token_bytes(crash)
-    length = crash.setting("max_model_len", "max_seq_len")
+    length = crash.setting(*_LENGTHS)
     if per_token is None or length is None or not isinstance(length.value, int) or length.value <= 0:
         return None
     need = kv_cache.need(per_token[0], length.value)
@@ -382,7 +449,18 @@ def shorter_context(case: Case) -> Answer:
             share = f"{show(error.kv_bytes)} / {show(error.needed_bytes)}"
             derivation = f"floor({error.max_model_len} tokens x {share}, to 16) = {longest}"
             return _context(error, longest, derivation, ("every layer attends to the whole context",))
+    if _gains_nothing(case.crash):
+        return Refusal("not one block of KV cache fits, so a shorter context alone gains nothing")
     return half(case)
+
+
+def _gains_nothing(crash: Crash) -> bool:
+    """Without a single block of cache a shorter context helps only where the engine's steps shrink with it."""
+    known = facts(crash)
+    if crash.first(NoCacheBlocks) is None and (known.kv_bytes is None or known.kv_bytes > 0):
+        return False
+    steps = crash.setting("max_num_batched_tokens")
+    return known.engine == "V1" or steps is not None or (known.max_model_len or 0) > _WHOLE_PROMPTS
 
 
 def _context(error: ContextDoesNotFit, longest: int, derivation: str, assumes: tuple[str, ...]) -> Proposal:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from oomdoctor.incident.model import Crash, Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Remedy
+from oomdoctor.remedies.advise import AMONG_THE_FIRST
 from oomdoctor.remedies.whatif import whatif
 from oomdoctor.remedies.whatif.model import Answer, Pair, Verdict
 from oomdoctor.remedies.whatif.needs import of as needs_of
@@ -32,8 +33,8 @@ def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
     need = next((one for one in needs_of(Pair(crash, crash, frozenset())) if one.pool == crash.pool), None)
     if need is None or need.high <= 0 or need.unit != "bytes":
         return None
-    turned = [(remedy.knob, remedy.setting or "", remedy.suggested) for remedy in remedies if _can_be_reckoned(remedy)]
-    verdicts = {knob: _verdict(crash, {setting: value}) for knob, setting, value in turned}
+    turned = [(remedy.knob, _settings(remedy)) for remedy in remedies if _can_be_reckoned(remedy)]
+    verdicts = {knob: _verdict(crash, settings) for knob, settings in turned}
     alone = tuple(knob for knob, verdict in verdicts.items() if _is(verdict, "fits"))
     together, last = ((), None) if alone else _first_together(crash, turned)
     return Gap(
@@ -48,8 +49,22 @@ def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
     )
 
 
+def shown(remedies: Sequence[Remedy], alone: Sequence[str]) -> tuple[Remedy, ...]:
+    """The remedies with one that closes the gap alone among the first: these are shown on every screen."""
+    first = next((place for place, remedy in enumerate(remedies) if remedy.knob in alone), 0)
+    if first < AMONG_THE_FIRST:
+        return tuple(remedies)
+    rest = [remedy for remedy in remedies if remedy is not remedies[first]]
+    ahead = AMONG_THE_FIRST - 1
+    return (*rest[:ahead], remedies[first], *rest[ahead:])
+
+
 def _can_be_reckoned(remedy: Remedy) -> bool:
     return remedy.setting is not None and remedy.suggested is not None and " " not in remedy.setting
+
+
+def _settings(remedy: Remedy) -> dict[str, Value]:
+    return {remedy.setting or "": remedy.suggested} | {one.setting: one.value for one in remedy.beside}
 
 
 def _verdict(crash: Crash, settings: Mapping[str, Value]) -> Verdict | None:
@@ -65,27 +80,30 @@ def _is(verdict: Verdict | None, answer: Answer) -> bool:
     return verdict is not None and verdict.answer == answer
 
 
-def _first_together(crash: Crash, turned: Sequence[tuple[str, str, Value]]) -> tuple[tuple[str, ...], Verdict | None]:
+def _first_together(
+    crash: Crash, turned: Sequence[tuple[str, Mapping[str, Value]]]
+) -> tuple[tuple[str, ...], Verdict | None]:
     """One knob after the other, in the order of the advice, until it fits."""
     verdict = None
     knobs: list[str] = []
     settings: dict[str, Value] = {}
-    for knob, setting, value in _one_each(turned):
+    for knob, wanted in _one_each(turned):
         knobs.append(knob)
-        settings[setting] = value
+        settings.update(wanted)
         verdict = _verdict(crash, settings) if len(knobs) > 1 else None
         if _is(verdict, "fits"):
             return tuple(knobs), verdict
     return (), verdict
 
 
-def _one_each(turned: Sequence[tuple[str, str, Value]]) -> Iterator[tuple[str, str, Value]]:
+def _one_each(turned: Sequence[tuple[str, Mapping[str, Value]]]) -> Iterator[tuple[str, Mapping[str, Value]]]:
     """One option is turned one way only."""
-    seen = set()
-    for knob, setting, value in turned:
-        if leaf(setting) not in seen:
-            seen.add(leaf(setting))
-            yield knob, setting, value
+    seen: set[str] = set()
+    for knob, settings in turned:
+        names = set(map(leaf, settings))
+        if seen.isdisjoint(names):
+            seen |= names
+            yield knob, settings
 
 
 def _short(verdict: Verdict | None) -> int | None:

@@ -8,6 +8,7 @@ from typing import Final
 from oomdoctor.incident.model import Crash, Setting, Value
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
+from oomdoctor.remedies import Beside
 from oomdoctor.remedies.settings import Spelling
 
 _NAME: Final = late(r"[\w.\-]{1,120}")
@@ -75,6 +76,7 @@ class Proposal:
     assumes: tuple[str, ...] = ()
     snippet: str | None = None
     setting: str | None = None
+    beside: tuple[Beside, ...] = ()  # what has to be set with it
     cost: str | None = None  # where it is another one than the knob's
     reference: str | None = None
 

@@ -71,7 +71,7 @@ def _cache(crash: Crash) -> Iterator[Need]:
         room = error.kv_bytes
         if error.needed_bytes and room is not None:
             missing = error.needed_bytes - room
-            words = f"{show(error.needed_bytes)} needed - {show(room)} available = {show(missing)}"
+            words = f"{show(error.needed_bytes)} needed {_less(room, 'available')} = {show(missing)}"
             yield Need(pool="kv_cache", low=missing, high=missing, derivation=words)
         elif error.kv_tokens and error.max_model_len and (per_token := token_bytes(crash)):
             tokens = error.max_model_len - error.kv_tokens
@@ -85,8 +85,14 @@ def _cache(crash: Crash) -> Iterator[Need]:
         per_token = token_bytes(crash)
         if length is not None and isinstance(length.value, int) and per_token is not None:
             need = round(per_token[0] * length.value)
-            words = f"{show(need)} for one request of {length.value} tokens - {show(room)} of cache"
+            words = (
+                f"{show(need)} for one request of {length.value} tokens {_less(room, 'of cache')} = {show(need - room)}"
+            )
             yield Need(pool="kv_cache", low=need - room, high=need - room, derivation=words, assumes=(per_token[1],))
+
+
+def _less(room: int, what: str) -> str:
+    return f"- {show(room)} {what}" if room >= 0 else f"+ {show(-room)} that its room is below zero"
 
 
 def _node(crash: Crash) -> Iterator[Need]:

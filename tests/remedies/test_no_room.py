@@ -1,0 +1,128 @@
+"""Not one block of KV cache fits: the share and the context have to change together, or neither can help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from remedy_logs import advise, crashes_of
+
+from oomdoctor import diagnose
+from oomdoctor.remedies import Beside, Remedy
+from oomdoctor.remedies.advice import rejected_advice
+from oomdoctor.remedies.gap import gap, shown
+
+START = (
+    "INFO 05-06 11:00:01 llm_engine.py:234] Initializing a V0 LLM engine (v0.7.3) with config: model='acme/long', "
+    "dtype=torch.bfloat16, max_seq_len={length}, tensor_parallel_size=1, enforce_eager=False, kv_cache_dtype=auto\n"
+    "INFO 05-06 11:00:21 worker.py:267] the current vLLM instance can use total_gpu_memory (40.00GiB) x "
+    "gpu_memory_utilization ({share}) = {allowed}GiB\n"
+    "INFO 05-06 11:00:21 worker.py:267] model weights take {weights}GiB; non_torch_memory takes 0.40GiB; PyTorch "
+    "activation peak memory takes 2.60GiB; the rest of the memory reserved for KV Cache is {room}GiB.\n"
+    "INFO 05-06 11:00:21 executor_base.py:111] # cuda blocks: 0, # CPU blocks: 2048\n"
+    "Traceback (most recent call last):\n"
+    '  File "/opt/env/lib/python3.12/site-packages/vllm/worker/worker.py", line 300, in initialize_cache\n'
+    "    raise_if_cache_size_invalid(num_gpu_blocks,\n"
+    "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing "
+    "the engine.\n"
+)
+KNOBS = ("raise-engine-reservation", "shorter-context")
+
+
+def log(length: int = 65536, share: float = 0.8, weights: float = 29.5) -> str:
+    allowed = round(share * 40, 2)
+    room = round(allowed - weights - 3.0, 2)
+    return START.format(length=length, share=share, allowed=allowed, weights=weights, room=room)
+
+
+def test_a_larger_share_and_a_shorter_context_together() -> None:
+    """0.80 leaves -0.50 GiB; 65536 tokens of 128 KiB take 8 GiB, which would be 1.02 of the card."""
+    remedy = advise(log(), *KNOBS, cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert (remedy.setting, remedy.current, remedy.suggested) == ("--gpu-memory-utilization", 0.8, 0.95)
+    # (0.95 - 0.80) x 40 - 0.50 = 5.50 GiB, at 128 KiB a token
+    assert remedy.beside == (Beside("--max-model-len", 45056),)
+    assert remedy.snippet == "--gpu-memory-utilization 0.95\n--max-model-len 45056"
+    assert remedy.derivation == (
+        "(0.95 - 0.80) x 40.00 GiB = 6.00 GiB more; - 512 MiB that are missing before the first block = 5.50 GiB; "
+        "/ 131072 bytes a token, down to 16 = 45056 tokens"
+    )
+    assert "bytes a token: 4 GiB of swap space / CPU blocks" in remedy.assumes
+
+
+def test_both_together_close_the_gap() -> None:
+    crash = crashes_of(log())[0]
+    remedy = advise(log(), *KNOBS, cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    found = gap(crash, [remedy])
+    assert found is not None
+    assert found.alone == ("raise-engine-reservation",)
+    assert found.derivation == (
+        "8.00 GiB for one request of 65536 tokens + 512 MiB that its room is below zero = 8.50 GiB"
+    )
+
+
+def test_the_printed_advice_is_a_part_of_it() -> None:
+    assert not rejected_advice(crashes_of(log())[0])
+
+
+def test_what_the_share_alone_mends_keeps_the_context() -> None:
+    """8192 tokens take 1 GiB: 0.80 + 1.50 / 40."""
+    remedy = advise(log(length=8192), *KNOBS, cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert (remedy.suggested, remedy.beside) == (0.84, ())
+
+
+def test_a_context_too_short_to_be_of_use_is_not_proposed() -> None:
+    """0.95 would leave 0.10 GiB: 816 tokens."""
+    chosen, rejected = advise(log(weights=34.9), *KNOBS, cause="kv-cache-no-room")
+    assert "raise-engine-reservation" not in chosen
+    assert "raise-engine-reservation" in rejected
+
+
+def test_no_share_works_where_the_rest_fills_the_card() -> None:
+    text = log(weights=36.6)
+    rejected = advise(text, *KNOBS, cause="kv-cache-no-room")[1]
+    why = rejected["raise-engine-reservation"].why
+    assert why.startswith("no share works, whatever the context")
+    assert "takes 0.99 of the 40.00 GiB, and at most 0.98 can be given" in why
+    assert "weights" in why
+    assert rejected_advice(crashes_of(text)[0])
+
+
+def test_that_no_share_works_is_said_even_where_none_is_proposed(tmp_path: Path) -> None:
+    file = tmp_path / "start.log"
+    file.write_text(log(weights=36.6))
+    rejected = {one["knob"]: one["why"] for one in diagnose(file).as_json()["remedies_rejected"]}
+    assert "no share works" in rejected["raise-engine-reservation"]
+
+
+def test_a_shorter_context_alone_gains_nothing() -> None:
+    chosen, rejected = advise(log(), "shorter-context", cause="kv-cache-no-room")
+    assert not chosen
+    assert "alone gains nothing" in rejected["shorter-context"].why
+
+
+def test_it_does_where_the_engine_took_whole_prompts_in_one_step() -> None:
+    """V0 without chunked prefill: its activations shrink with the context."""
+    remedy = advise(log(length=20000), "shorter-context", cause="kv-cache-no-room")[0]["shorter-context"]
+    assert remedy.suggested == 10000
+
+
+# what closes the gap is among what is shown
+
+
+def remedies(*knobs: str) -> list[Remedy]:
+    return [Remedy(knob=knob, action="") for knob in knobs]
+
+
+def order(*alone: str) -> list[str]:
+    return [one.knob for one in shown(remedies("smaller-prefill", "quantize-weights", "split", "model"), alone)]
+
+
+def test_the_first_that_is_enough_moves_to_the_second_place() -> None:
+    assert order("split", "model") == ["smaller-prefill", "split", "quantize-weights", "model"]
+    assert order("model") == ["smaller-prefill", "model", "quantize-weights", "split"]
+
+
+def test_nothing_moves_where_one_of_the_first_is_enough_or_none_is() -> None:
+    as_it_was = ["smaller-prefill", "quantize-weights", "split", "model"]
+    assert order("quantize-weights", "split") == as_it_was
+    assert order("smaller-prefill") == as_it_was
+    assert order() == as_it_was
