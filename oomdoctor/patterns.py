@@ -31,6 +31,7 @@ else:
             for method in ("search", "match", "fullmatch"):
                 setattr(self, method, self._first(getattr(compiled, method), method))
             self.finditer = self._each(compiled.finditer)
+            self.findall = self._all(compiled.findall)
             self.sub, self.split, self.pattern = compiled.sub, compiled.split, compiled.pattern
             return self.__dict__[name] if name in self.__dict__ else getattr(compiled, name)
 
@@ -48,6 +49,17 @@ else:
         def _each(self, plain):
             def find(text, *where):
                 return plain(text, *where) if len(text) <= LONG else self._patiently(text, *where)
+
+            return find
+
+        def _all(self, plain):
+            def find(text, *where):
+                if len(text) <= LONG:
+                    return plain(text, *where)
+                try:
+                    return self._with_patience().findall(text, *where, timeout=PATIENCE)
+                except TimeoutError:
+                    return []
 
             return find
 

@@ -23,6 +23,7 @@ def test_short_and_long_texts_give_what_re_gives(filler: str) -> None:
     assert expected is not None
     assert (found[0], found[1], found.span()) == (expected[0], expected[1], expected.span())
     assert [m[1] for m in late(pattern).finditer(text)] == ["12", "345"]
+    assert late(pattern).findall(text) == ["12", "345"]
     assert late(pattern).match(text, len(filler)) is not None
     assert (late(pattern).match(text) is None) == bool(filler)
     assert late(pattern).fullmatch(text) is None
@@ -39,6 +40,7 @@ def test_a_hostile_text_does_not_match_instead_of_taking_for_ever() -> None:
     assert late(HOSTILE).match(BAIT) is None
     assert late(HOSTILE).fullmatch(BAIT) is None
     assert list(late(HOSTILE).finditer(BAIT)) == []
+    assert late(HOSTILE).findall(BAIT) == []
 
 
 def test_the_pattern_and_what_is_rarely_used_are_there() -> None:

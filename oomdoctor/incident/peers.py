@@ -52,6 +52,3 @@ def _who(failed: RankFailure | None, lost: list[LostPeer]) -> str:
         return f"rank {missed.peer_rank}"
     host = next((event.peer_host for event in lost if event.peer_host not in (None, *_LOOPBACK)), None)
     return f"another rank, on {host}," if host else "another rank"
-
-
-__all__ = ["died_elsewhere"]
