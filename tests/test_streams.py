@@ -401,9 +401,9 @@ def test_the_margin_of_an_exception_group_comes_off() -> None:
 # --- hard wraps
 
 SENTENCE = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.36 GiB. GPU 1 has a total capacity of 47.50 GiB "
-    "of which 1.52 GiB is free. Including non-PyTorch memory, this process has 45.97 GiB memory in use. Of the "
-    "allocated memory 40.30 GiB is allocated by PyTorch, and 4.91 GiB is reserved by PyTorch but unallocated."
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.42 GiB. GPU 1 has a total capacity of 47.44 GiB "
+    "of which 2.18 GiB is free. Including non-PyTorch memory, this process has 45.26 GiB memory in use. Of the "
+    "allocated memory 39.10 GiB is allocated by PyTorch, and 5.37 GiB is reserved by PyTorch but unallocated."
 )
 
 
@@ -417,7 +417,7 @@ def test_a_sentence_cut_at_the_terminals_width_is_whole_again(width: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "cut", ["capac|ity of", "Tri|ed to", "47.5|0 GiB", "47|.50 GiB", "47.50| GiB", "unalloc|ated."]
+    "cut", ["capac|ity of", "Tri|ed to", "47.4|4 GiB", "47|.44 GiB", "47.44| GiB", "unalloc|ated."]
 )
 def test_one_cut_inside_a_word_or_a_size_is_enough(cut: str) -> None:
     left, right = cut.split("|")
