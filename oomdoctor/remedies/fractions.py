@@ -20,7 +20,7 @@ SPARE_ASSUMED: Final = f"{show(vllm.CAPTURE_SLACK_BYTES)} to spare is a guess, f
 FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that is worth a start
 
 # Families of messages, and the id under which the engine that prints them has its settings.
-_ENGINES: Final = {
+ENGINES: Final = {
     "sglang": "sglang",
     "lmdeploy": "lmdeploy",
     "tensorrt_llm": "tensorrt-llm",
@@ -36,8 +36,8 @@ def engine_of(crash: Crash) -> str | None:
     families = dict.fromkeys(event.family for event in (crash.root, *crash.events))
     if any(family.startswith("vllm_") for family in families):
         return "vllm"
-    told = next((engine for family, engine in _ENGINES.items() if family in families), None)
-    return told or next((engine for engine in ("vllm", *_ENGINES.values()) if engine in crash.context.frameworks), None)
+    told = next((engine for family, engine in ENGINES.items() if family in families), None)
+    return told or next((engine for engine in ("vllm", *ENGINES.values()) if engine in crash.context.frameworks), None)
 
 
 def raised(crash: Crash) -> Answer:

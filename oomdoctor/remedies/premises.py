@@ -17,17 +17,15 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, LEARNERS
-from oomdoctor.remedies import engine
+from oomdoctor.remedies import engine, fractions
 from oomdoctor.remedies.knobs import KNOBS
 
-_BROUGHT: Final = ("beside", "colocated")  # without being told so
+_WITH_AN_ENGINE: Final = ("beside", "colocated")  # without being told so
 _RL_SETTINGS: Final = ("max_completion_length", "max_response_length", "generate_max_len", "num_generations")
 _RL_STAGES: Final = frozenset({"rollout", "reward", "weight_sync"})
 _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
-_ENGINE_FAMILIES: Final = (
-    "vllm_", "sglang", "llama_cpp", "ollama", "tensorrt_llm", "tgi", "lmdeploy", "mlc",
-)  # fmt: skip
+_ENGINE_FAMILIES: Final = ("vllm_", "mlc", *fractions.ENGINES)
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
@@ -42,7 +40,7 @@ def holds(knob: str, cause: str, crash: Crash) -> bool:
 
 def runs_engine(cause: str, crash: Crash) -> bool:
     """An inference engine with a share of the card."""
-    outer = [each for each in FRAMEWORKS if each.name in crash.context.frameworks and each.engine in _BROUGHT]
+    outer = [each for each in FRAMEWORKS if each.name in crash.context.frameworks and each.engine in _WITH_AN_ENGINE]
     at_it = in_engine(crash) and (crash.stage != "serving" or crash.root.process.role == "engine")
     stated = crash.setting(*KNOBS["lower-engine-reservation"].settings)
     told = any(event.family.startswith(_ENGINE_FAMILIES) for event in crash.events)
