@@ -12,7 +12,7 @@ import pytest
 from oomdoctor import diagnose
 from oomdoctor.patterns import LONG
 
-SECONDS: Final = 2.0  # the slowest takes a tenth of it; a pattern that tries every way takes twice as long and more
+SECONDS: Final = 2.0  # of the processor, of which the slowest takes a tenth; one that tries every way takes twice as long
 FAILURE: Final = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.11 GiB "
     "of which 1.31 GiB is free."
@@ -53,7 +53,7 @@ def test_a_long_line_takes_no_longer_than_others(begins: str, goes_on: str, ends
     log = tmp_path / "job.log"
     repeated = goes_on * ((LONG - len(begins) - len(ends)) // len(goes_on))
     log.write_text(f"{begins}{repeated}{ends}\n{FAILURE}\n")
-    began = time.perf_counter()
+    began = time.process_time()
     report = diagnose(log)
-    assert time.perf_counter() - began < SECONDS
+    assert time.process_time() - began < SECONDS
     assert report.verdict == "oom"
