@@ -176,6 +176,10 @@ class Loading:
     free_after_bytes: int
 
     @property
+    def weights_bytes(self) -> int:
+        return self.free_before_bytes - self.free_after_bytes
+
+    @property
     def smallest_fraction(self) -> float:
         return sglang.smallest_fraction(self.free_after_bytes, self.free_before_bytes)
 

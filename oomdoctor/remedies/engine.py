@@ -25,7 +25,7 @@ from oomdoctor.families.vllm_figures import (
     Sleep,
     WeightsLoaded,
 )
-from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts
+from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, Framework
 from oomdoctor.patterns import late
@@ -42,6 +42,7 @@ _LENGTHS: Final = ("max_model_len", "max_seq_len")
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it.
 _WHOLE_PROMPTS: Final = 32768
+PRINTED: Final = "printed"
 BY_TRAINERS: Final = ("vllm", "sglang")  # the engines that trainers start inside themselves
 
 
@@ -96,7 +97,10 @@ def weights_bytes(crash: Crash) -> tuple[int, str] | None:
     """The weights on one card: printed, else from the model's size."""
     for event in crash.events:
         if isinstance(event, WeightsLoaded | MemoryProfile) and event.weights_bytes:
-            return event.weights_bytes, "printed"
+            return event.weights_bytes, PRINTED
+    loaded = loading(crash)
+    if loaded is not None:
+        return loaded.weights_bytes, PRINTED
     size = size_of_model(crash)
     return None if size is None else (arithmetic.weights(size.parameters, tensor_parallel(crash)), size.source)
 
@@ -567,12 +571,13 @@ def split(case: Case) -> Answer:
             needed = weights[0] * now / (shares.LARGEST * total)
             then = 1 << math.ceil(math.log2(needed))
             derivation = f"{show(weights[0] * now)} of weights / {show(total)} a card, up to a power of two = {then}"
-    stated = case.now is not None
+    stated = () if case.now is not None else ("it runs on one card now (no tensor parallel size is printed)",)
+    by_name = () if weights is None or weights[1] == PRINTED else (weights[1],)
     return Proposal(
         action=f"Split the model over {then} cards instead of {now}",
         suggested=then,
         derivation=derivation,
-        assumes=() if stated else ("it runs on one card now (no tensor parallel size is printed)",),
+        assumes=(*stated, *by_name),
     )
 
 
@@ -594,14 +599,19 @@ def keep_cache(case: Case) -> Answer:
 
 
 def smaller_weights(case: Case) -> Answer:
-    size = size_of_model(case.crash)
-    total = card_total(case.crash)
+    size, total, held = size_of_model(case.crash), card_total(case.crash), weights_bytes(case.crash)
+    less = "half of it in 8 bits, a quarter in 4"
+    if held is not None and held[1] == PRINTED:
+        of_card = f" of {show(total)}" if total else ""
+        return Proposal(
+            derivation=f"{show(held[0])} of weights on a card{of_card}; {less}",
+            assumes=("they take 16 bits each now",),
+        )
     if size is None:
         return Proposal()
     beside = f", on a card of {show(total)}" if total else ""
     return Proposal(
-        derivation=f"{size.billions} x 2 bytes = {show(arithmetic.weights(size.parameters))}{beside}; half of it in 8 "
-        "bits, a quarter in 4",
+        derivation=f"{size.billions} x 2 bytes = {show(arithmetic.weights(size.parameters))}{beside}; {less}",
         assumes=(size.source,),
     )
 

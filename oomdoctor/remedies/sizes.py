@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.vllm_figures import WeightsLoaded
+from oomdoctor.incident.engine_facts import loading
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -31,16 +32,24 @@ def size_of_model(crash: Crash) -> Size | None:
     model = models.known(crash.context.models)
     if model is not None:
         return Size(model.parameters, f"the model is a {model.name}: {model.parameters / 1e9:.2f} B parameters")
-    loaded = crash.first(WeightsLoaded)
-    if loaded is not None and loaded.weights_bytes:
+    loaded = _loaded(crash)
+    if loaded:
         ranks = tensor_parallel(crash)
-        parameters = loaded.weights_bytes * ranks // arithmetic.WEIGHT_BYTES
+        parameters = loaded * ranks // arithmetic.WEIGHT_BYTES
         over = f" on each of {ranks} cards" if ranks > 1 else ""
         return Size(
             parameters,
-            f"{show(loaded.weights_bytes)} of weights{over} at 2 bytes each are {parameters / 1e9:.2f} B parameters",
+            f"{show(loaded)} of weights{over} at 2 bytes each are {parameters / 1e9:.2f} B parameters",
         )
     return _named(crash)
+
+
+def _loaded(crash: Crash) -> int | None:
+    """What an engine says that loading the weights took of a card."""
+    printed, around = crash.first(WeightsLoaded), loading(crash)
+    if printed is not None and printed.weights_bytes:
+        return printed.weights_bytes
+    return around.weights_bytes if around is not None else None
 
 
 def _named(crash: Crash) -> Size | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from remedy_logs import advise
 
 from oomdoctor import diagnose
 
@@ -105,3 +106,33 @@ def test_an_engine_that_only_its_message_names_spells_its_own_options(text: str,
     log.write_text("Traceback (most recent call last):\n" + text)
     report = diagnose(log).as_json()
     assert option in {r["setting"] for d in report["diagnoses"] for r in d["remedies"]}
+
+
+# the weights: as printed, else from the model's name
+
+
+def test_the_weights_are_what_loading_took(tmp_path: Path) -> None:
+    """67.70 GiB by the log, whatever a model of the name's size would take."""
+    text = ARGUMENTS.replace("acme/chat", "acme/chat-30B").format(0.8) + START + REFUSED
+    found = share(text, tmp_path, "tensor-parallel")
+    assert found is not None
+    assert found["derivation"] == "2 x 1 = 2: 67.70 GiB of weights on a card become 33.85 GiB"
+    assert found["assumes"] == []
+
+
+def test_weights_from_a_name_are_an_assumption(tmp_path: Path) -> None:
+    text = ARGUMENTS.replace("acme/chat", "acme/chat-30B").format(0.8) + REFUSED
+    found = share(text, tmp_path, "tensor-parallel")
+    assert found is not None
+    assert "55.88 GiB of weights" in found["derivation"]
+    assert found["assumes"] == ["the model's name says 30 B parameters"]
+
+
+def test_fewer_bits_of_the_weights_that_were_loaded() -> None:
+    """On each of two cards: not the model's whole size, which no card holds."""
+    log = (
+        ARGUMENTS.replace("acme/chat", "acme/chat-70B").replace("tp_size=1", "tp_size=2").format(0.8) + START + NO_POOL
+    )
+    remedy = advise(log, "quantize-weights", cause="kv-cache-no-room")[0]["quantize-weights"]
+    assert remedy.derivation == "67.70 GiB of weights on a card; half of it in 8 bits, a quarter in 4"
+    assert remedy.assumes == ("they take 16 bits each now",)

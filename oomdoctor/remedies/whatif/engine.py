@@ -13,7 +13,7 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, Swap
 from oomdoctor.incident.engine_facts import EngineFacts, facts, in_engine, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import models
-from oomdoctor.remedies.engine import card_total, colocated, share, sleeps, token_bytes, weights_bytes
+from oomdoctor.remedies.engine import PRINTED, card_total, colocated, share, sleeps, token_bytes, weights_bytes
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.remedies.whatif import options
 from oomdoctor.remedies.whatif.model import Effect, Pair, Rule, Shift, Unknown
@@ -273,7 +273,7 @@ def parallel(pair: Pair) -> Iterator[Effect]:
         return
     change = held[0] * now // then - held[0]
     words = f"{show(held[0])} of weights x {now} / {then} cards = {show(held[0] + change)} on each"
-    assumes = () if held[1] == "printed" else (held[1],)
+    assumes = () if held[1] == PRINTED else (held[1],)
     root = pair.now.root
     if in_engine(pair.now) and phase(pair.now) in _BEFORE_THE_CACHE:
         if phase(pair.now) == "loading" and isinstance(root, DeviceOutOfMemory) and root.allocated_bytes:
