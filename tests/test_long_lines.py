@@ -12,7 +12,8 @@ import pytest
 from oomdoctor import diagnose
 from oomdoctor.patterns import LONG
 
-SECONDS: Final = 2.0  # of the processor, of which the slowest takes a tenth; one that tries every way takes twice as long
+# Of the processor. The slowest line takes a tenth of it; a pattern that tries every way takes twice as long and more.
+SECONDS: Final = 2.0
 FAILURE: Final = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.11 GiB "
     "of which 1.31 GiB is free."
