@@ -60,6 +60,6 @@ CAUSE = Cause(
     id="cuda-graph-capture",
     title="Capturing CUDA graphs ran out of device memory",
     pools=("gpu",),
-    knobs=("lower-engine-reservation", "fewer-sequences", "eager-mode", "shorter-context"),
+    knobs=("lower-engine-reservation", "eager-mode", "fewer-sequences", "shorter-context"),
     judge=judge,
 )

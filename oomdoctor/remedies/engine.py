@@ -31,7 +31,7 @@ from oomdoctor.incident.recognition import FRAMEWORKS, Framework
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import Spelling, spelling
+from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
@@ -42,6 +42,14 @@ _LENGTHS: Final = ("max_model_len", "max_seq_len")
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it.
 _WHOLE_PROMPTS: Final = 32768
+# The largest batch that graphs are captured for.
+_CAPTURED: Final = (
+    "cuda_graph_max_bs_decode",
+    "cuda_graph_max_bs",
+    "max_cudagraph_capture_size",
+    "max_capture_size",
+    "cuda_graph_sizes",
+)
 PRINTED: Final = "printed"
 BY_TRAINERS: Final = ("vllm", "sglang")  # the engines that trainers start inside themselves
 
@@ -549,6 +557,35 @@ def quantize_cache(case: Case) -> Answer:
     )
 
 
+def fewer_graphs(case: Case) -> Answer:
+    """Graphs that did not fit, up to a printed size: up to half of it. Without graphs altogether as the other way."""
+    crash, row = case.crash, case.row
+    if case.cause != "cuda-graph-capture" or row is None or colocated(crash):
+        return None
+    stated = crash.setting(*_CAPTURED)
+    now = stated.value if stated is not None else None
+    if stated is None or isinstance(now, bool) or not isinstance(now, int) or now < 2:
+        return None
+    known = known_versions(row.framework, crash.context)
+    rows = [one for one in of_knob(case.knob, row.framework) if one.versions.overlaps(known)]
+    sizes = [one for one in rows if one.key in _CAPTURED]
+    own = next((one for one in sizes if one.key == stated.name.rsplit(".", 1)[-1].replace("-", "_")), None)
+    size = own or next(iter(sizes), None)
+    if size is None:
+        return None
+    switch = next((f" ({one.setting})" for one in rows if one.is_switch), "")
+    return Proposal(
+        action=f"Capture CUDA graphs for batches of up to {now // 2} instead of {now}, or run without them{switch}",
+        current=now,
+        suggested=now // 2,
+        derivation=f"{now} / 2 = {now // 2}",
+        assumes=("half is a first step: what the graphs of each size take is not printed",),
+        setting=size.setting,
+        snippet=size.snippet(now // 2),
+        cost="slower decoding of the batches that are left out",
+    )
+
+
 def _fixed(case: Case) -> Answer:
     return Proposal(suggested=case.row.value if case.row and not isinstance(case.row.value, int | float) else None)
 
@@ -643,6 +680,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "shorter-context": shorter_context,
     "fewer-sequences": fewer_sequences,
     "smaller-prefill": half,
+    "eager-mode": fewer_graphs,
     "quantize-kv-cache": quantize_cache,
     "tensor-parallel": split,
     "keep-engine-cache": keep_cache,
