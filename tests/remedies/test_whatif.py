@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from remedy_logs import crashes_of, cuda
 
 from oomdoctor import street
 from oomdoctor.incident.literals import typed
-from oomdoctor.incident.model import Crash
+from oomdoctor.incident.model import Crash, Setting, Value
 from oomdoctor.remedies import whatif as package
 from oomdoctor.remedies.whatif import Comparison, Verdict, whatif
 from oomdoctor.units import GIB, MIB
@@ -41,6 +42,12 @@ def asked(crash: Crash, *settings: str) -> Comparison:
 
 def of(text: str, *settings: str) -> Comparison:
     return asked(crashes_of(text)[0], *settings)
+
+
+def with_script(crash: Crash, **settings: Value) -> Crash:
+    """The crash with what a launch script says beside the log."""
+    said = {name: Setting(name, value, "run.sh", 2, outside="run.sh line 2") for name, value in settings.items()}
+    return replace(crash, context=replace(crash.context, settings={**crash.context.settings, **said}))
 
 
 def verdict(found: Comparison, pool: str) -> Verdict:
@@ -301,3 +308,25 @@ def test_no_crash_and_no_setting_breaks_it_and_no_range_is_upside_down(family: s
                     assert all((v.margin_low or 0) <= (v.margin_high or 0) for v in found.verdicts)
                     assert all(shift.derivation for shift in found.shifts)
                     assert found.verdicts[0].pool == crash.pool
+
+
+# what a launch script says
+
+SLURM_KILL = (
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0. Some of the step tasks have been OOM Killed.\n"
+)
+
+
+def test_a_limit_that_only_the_script_says_is_an_assumption() -> None:
+    crash = with_script(crashes_of(SLURM_KILL)[0], mem="40G")
+    more = asked(crash, "mem=64G")
+    assert "24.00 GiB more than the limit that was hit (assumed: that of run.sh line 2)" in more.verdicts[0].why
+    (less,) = asked(crash, "mem=32G").shifts
+    assert (less.high, less.basis) == (8 * GIB, "assumed")
+    assert less.assumes == ("the limit that was hit is that of run.sh line 2",)
+
+
+def test_what_is_set_instead_is_not_the_scripts() -> None:
+    notes = asked(with_script(crashes_of(SLURM_KILL)[0], mem="40G"), "mem=64G").notes
+    assert "mem=40G is from run.sh line 2, not from the log" in notes
+    assert not any("64G" in note for note in notes)

@@ -180,6 +180,10 @@ def shared_memory(pair: Pair) -> Iterator[Effect]:
 def limit(pair: Pair) -> Iterator[Effect]:
     """A container's or job's limit. How far past it the job would have gone was cut off by the kill."""
     then, now = amount(pair.values(*LIMIT)[1]), limit_bytes(pair.now)
+    stated = pair.now.setting(*LIMIT) if now is None else None
+    if stated is not None:
+        now = amount(stated.value)
+    outside = stated.outside if stated is not None else None
     if then is None or now is None:
         why = "that is no size" if then is None else "the limit now is not printed"
         yield Unknown(pool="cgroup", what="the limit", why=why, spends=True)
@@ -190,10 +194,14 @@ def limit(pair: Pair) -> Iterator[Effect]:
             low=now - then,
             high=now - then,
             derivation=f"{show(then)} instead of {show(now)}",
+            basis="assumed" if outside else "derived",
+            assumes=(f"the limit that was hit is that of {outside}",) if outside else (),
         )
     else:
+        told = f" (assumed: that of {outside})" if outside else ""
         why = (
-            f"{show(then - now)} more than the limit that was hit; what would have been needed was cut off by the kill"
+            f"{show(then - now)} more than the limit that was hit{told}; what would have been needed was cut off by "
+            "the kill"
         )
         yield Unknown(pool="cgroup", what="the limit", why=why)
 

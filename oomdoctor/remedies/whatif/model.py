@@ -202,12 +202,16 @@ def _with(context: Context, change: Change) -> Context:
     else:  # what the log names without the framework's key
         hit |= {name for name, spelled in known.items() if "." not in spelled and spelled in names}
     settings = {
-        name: replace(setting, value=change.value) if name in hit else setting
-        for name, setting in context.settings.items()
+        name: _changed(setting, change.value) if name in hit else setting for name, setting in context.settings.items()
     }
     if not hit:
         settings = {wanted: Setting(wanted, change.value, SET, 0, outside=SET), **settings}
     return replace(context, settings=settings)
+
+
+def _changed(setting: Setting, value: Value) -> Setting:
+    """What a script says of the old value it does not say of the new one."""
+    return replace(setting, value=value, outside=SET if setting.outside is not None else None)
 
 
 def side(ledger: Ledger, shifts: list[Shift]) -> Side:
