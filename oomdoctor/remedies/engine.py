@@ -427,14 +427,15 @@ def _missing_cache(crash: Crash) -> tuple[int, str] | None:
             return round(tokens * per_token[0]), f"{tokens} tokens x {per_token[0]:.0f} bytes ({per_token[1]})"
     for event in crash.events:
         if isinstance(event, KvCacheSize | MemoryProfile) and event.kv_bytes is not None and event.kv_bytes < 0:
-            need = _one_request(crash)
+            need = one_request(crash)
             if need is None:
                 return -event.kv_bytes, f"{show(-event.kv_bytes)} that are missing before the first block"
             return need[0] - event.kv_bytes, f"({show(-event.kv_bytes)} short + {need[1]})"
     return None
 
 
-def _one_request(crash: Crash) -> tuple[int, str] | None:
+def one_request(crash: Crash) -> tuple[int, str] | None:
+    """What the cache of one request of the longest context takes, and how that is known."""
     per_token = token_bytes(crash)
     length = crash.setting(*_LENGTHS)
     if per_token is None or length is None or not isinstance(length.value, int) or length.value <= 0:

@@ -330,3 +330,68 @@ def test_what_is_set_instead_is_not_the_scripts() -> None:
     notes = asked(with_script(crashes_of(SLURM_KILL)[0], mem="40G"), "mem=64G").notes
     assert "mem=40G is from run.sh line 2, not from the log" in notes
     assert not any("64G" in note for note in notes)
+
+
+# over more cards
+
+NO_BLOCKS = (
+    "INFO 05-06 11:00:01 llm_engine.py:234] Initializing a V0 LLM engine (v0.7.3) with config: model='{model}', "
+    "dtype=torch.bfloat16, max_seq_len=65536, tensor_parallel_size={cards}, enforce_eager=False, kv_cache_dtype=auto\n"
+    "INFO 05-06 11:00:20 model_runner.py:1115] Loading model weights took {weights} GB\n"
+    "INFO 05-06 11:00:21 worker.py:267] the current vLLM instance can use total_gpu_memory (40.00GiB) x "
+    "gpu_memory_utilization (0.80) = 32.00GiB\n"
+    "{room}INFO 05-06 11:00:21 executor_base.py:111] # cuda blocks: 0, # CPU blocks: 2048\n"
+    "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing "
+    "the engine.\n"
+)
+ROOM = (
+    "INFO 05-06 11:00:21 worker.py:267] model weights take 29.50GiB; non_torch_memory takes 0.40GiB; PyTorch "
+    "activation peak memory takes 2.60GiB; the rest of the memory reserved for KV Cache is -0.50GiB.\n"
+)
+
+
+def over(model: str, cards: int, then: int, room: str = ROOM, weights: float = 29.5) -> Comparison:
+    log = NO_BLOCKS.format(model=model, cards=cards, room=room, weights=weights)
+    return of(log, f"tensor_parallel_size={then}")
+
+
+def of_a_request(found: Comparison) -> tuple[int, int]:
+    (shift,) = (one for one in found.shifts if one.what == "KV cache for one request")
+    return shift.low, shift.high
+
+
+def test_more_cards_split_the_heads_of_the_cache_too() -> None:
+    """65536 tokens of 128 KiB take 8 GiB; 8 heads on one card, 4 on each of two."""
+    assert of_a_request(over("meta-llama/Llama-3.1-8B", 1, 2)) == (-4 * GIB, -4 * GIB)
+
+
+def test_but_not_below_one_head_on_each() -> None:
+    """4 heads: one on each of four cards, and one on each of eight."""
+    assert of_a_request(over("Qwen/Qwen2.5-7B", 4, 8)) == (0, 0)
+    assert of_a_request(over("Qwen/Qwen2.5-7B", 2, 8)) == (-4 * GIB, -4 * GIB)
+
+
+def test_of_an_unknown_model_the_heads_may_not_divide() -> None:
+    assert of_a_request(over("acme/chat", 1, 4)) == (-6 * GIB, 0)
+
+
+def test_without_a_block_and_a_figure_the_card_bounds_what_is_missing() -> None:
+    """8 GiB for a request, and up to 8 GiB that the profiling run took beyond the share."""
+    found = over("acme/chat", 1, 4, room="")
+    (need,) = (one for one in found.needs if one.pool == "kv_cache")
+    assert (need.low, need.high) == (8 * GIB, 16 * GIB)
+    assert found.answer == "fits"  # 22.1 GiB of weights less on each card
+    assert over("acme/chat", 1, 2, room="", weights=20.0).answer == "cannot tell"  # 10 GiB less
+    assert over("acme/chat", 1, 2, room="", weights=3.0).answer == "does not fit"  # 1.5 and at most 4
+
+
+def test_the_ledger_shows_the_room_that_the_weights_leave() -> None:
+    (side,) = over("meta-llama/Llama-3.1-8B", 1, 2).sides
+    would_be = {cell.what: cell.high_bytes for cell in side.cells}
+    assert would_be["weights"] == round(14.75 * GIB)
+    assert would_be["KV cache"] == round(14.25 * GIB)  # -0.50 and 14.75 more
+
+
+def test_the_ledger_keeps_what_nothing_changes() -> None:
+    (side,) = of(NO_BLOCKS.format(model="acme/chat", cards=1, room=ROOM, weights=29.5), "max_model_len=4096").sides
+    assert all(cell.now_bytes == cell.low_bytes == cell.high_bytes for cell in side.cells)

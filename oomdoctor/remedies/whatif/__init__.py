@@ -31,6 +31,7 @@ from oomdoctor.remedies.whatif.model import (
     Unknown,
     Verdict,
     by,
+    of_ledger,
     side,
     with_settings,
 )
@@ -73,7 +74,7 @@ def whatif(crash: Crash, wanted: Mapping[str, Value]) -> Comparison:
     verdicts = [counted] if counted is not None else _verdicts(crash, found, shifts, unknown, ignored)
     return Comparison(
         changes=changes,
-        sides=tuple(side(ledger, [s for s in shifts if s.pool == ledger.pool]) for ledger in crash.ledgers),
+        sides=tuple(side(ledger, [s for s in shifts if of_ledger(s, ledger)]) for ledger in crash.ledgers),
         shifts=tuple(shifts),
         unknown=tuple(unknown),
         ignored=ignored,

@@ -13,7 +13,16 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, Swap
 from oomdoctor.incident.engine_facts import EngineFacts, facts, in_engine, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import models
-from oomdoctor.remedies.engine import PRINTED, card_total, colocated, share, sleeps, token_bytes, weights_bytes
+from oomdoctor.remedies.engine import (
+    PRINTED,
+    card_total,
+    colocated,
+    one_request,
+    share,
+    sleeps,
+    token_bytes,
+    weights_bytes,
+)
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.remedies.whatif import options
 from oomdoctor.remedies.whatif.model import Effect, Pair, Rule, Shift, Unknown
@@ -297,16 +306,32 @@ def parallel(pair: Pair) -> Iterator[Effect]:
             derivation=words,
             assumes=assumes,
             rows=("weights",),
+            back="KV cache",
         )
-        error = pair.now.first(ContextDoesNotFit)
-        if error is not None and error.needed_bytes:
-            less = error.needed_bytes * now // then - error.needed_bytes
-            words = f"{show(error.needed_bytes)} x {now} / {then} cards = {show(error.needed_bytes + less)} on each"
-            heads = ("the key-value heads divide by the cards; latent attention is on each of them whole",)
-            yield Shift(
-                pool="kv_cache", what="KV cache for one request", low=min(less, 0), high=max(less, 0),
-                derivation=words, assumes=heads,
-            )  # fmt: skip
+        yield from _request_over(pair.now, now, then)
+
+
+def _request_over(crash: Crash, now: int, then: int) -> Iterator[Effect]:
+    """One request's cache on each card: the heads are split, until there are fewer of them than cards."""
+    error = crash.first(ContextDoesNotFit)
+    request = one_request(crash)
+    need = error.needed_bytes if error is not None and error.needed_bytes else request[0] if request else None
+    if need is None:
+        return
+    what, model = "KV cache for one request", models.known(crash.context.models)
+    if model is not None:
+        heads, less_heads = (max(1, model.kv_heads // cards) for cards in (now, then))
+        change = need * less_heads // heads - need
+        words = f"{show(need)} x {less_heads} / {heads} key-value heads on each card = {show(need + change)}"
+        assumes = (f"the model is a {model.name}: {model.kv_heads} key-value heads",)
+        yield Shift(pool="kv_cache", what=what, low=change, high=change, derivation=words, assumes=assumes)
+        return
+    change = need * now // then - need
+    words = f"{show(need)} x {now} / {then} cards = {show(need + change)} on each"
+    assumes = ("the key-value heads divide by the cards; latent attention is on each of them whole",)
+    yield Shift(
+        pool="kv_cache", what=what, low=min(change, 0), high=max(change, 0), derivation=words, assumes=assumes,
+    )  # fmt: skip
 
 
 # sleep and swap

@@ -214,6 +214,14 @@ def _changed(setting: Setting, value: Value) -> Setting:
     return replace(setting, value=value, outside=SET if setting.outside is not None else None)
 
 
+def of_ledger(shift: Shift, ledger: Ledger) -> bool:
+    """Whether the ledger holds what is shifted: an engine's plan of its share, the room for the cache as well."""
+    rows = {row.what for row in ledger.rows}
+    return shift.pool == ledger.pool or (
+        shift.pool == "kv_cache" and shift.back in rows and not rows.isdisjoint(shift.rows)
+    )
+
+
 def side(ledger: Ledger, shifts: list[Shift]) -> Side:
     """The ledger's rows with what changes in each; what is in no row of it gets one, and what is free the rest."""
     shifts = [_taken(shift) for shift in shifts if shift.booked]
@@ -226,8 +234,8 @@ def side(ledger: Ledger, shifts: list[Shift]) -> Side:
         own = [shift for shift, home in zip(moved, homes, strict=True) if home == row.what]
         low, high = sum(shift.low for shift in own), sum(shift.high for shift in own)
         basis: Basis = own[0].basis if own else row.basis
-        if row.bytes is None:
-            cells.append(Cell(row.what, None, None, None, basis))
+        if row.bytes is None or not own:
+            cells.append(Cell(row.what, row.bytes, row.bytes, row.bytes, basis))
         else:
             cells.append(Cell(row.what, row.bytes, max(row.bytes + low, 0), max(row.bytes + high, 0), basis))
     loose = [shift for shift, home in zip(moved, homes, strict=True) if home is None and (shift.low or shift.high)]

@@ -12,9 +12,16 @@ from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.families.ray_store import StoreFull, StoreTooLarge
-from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SequencesExceedState, SwapSpaceTooLarge
+from oomdoctor.families.vllm_error import (
+    ContextDoesNotFit,
+    NoCacheBlocks,
+    NotEnoughFree,
+    SequencesExceedState,
+    SwapSpaceTooLarge,
+)
+from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
-from oomdoctor.remedies.engine import share, token_bytes
+from oomdoctor.remedies.engine import card_total, one_request, share, token_bytes
 from oomdoctor.remedies.host import threshold_of
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.options import LENGTH, SEQUENCES, leaf
@@ -89,6 +96,26 @@ def _cache(crash: Crash) -> Iterator[Need]:
                 f"{show(need)} for one request of {length.value} tokens {_less(room, 'of cache')} = {show(need - room)}"
             )
             yield Need(pool="kv_cache", low=need - room, high=need - room, derivation=words, assumes=(per_token[1],))
+    else:
+        yield from _without_a_block(crash)
+
+
+def _without_a_block(crash: Crash) -> Iterator[Need]:
+    """No block and no figure: its room is at most so far below zero that what was profiled fitted on the card."""
+    total, known, request = card_total(crash), share(crash), one_request(crash)
+    if not any(cache.gpu_blocks == 0 for cache in crash.every(KvCacheSize)) and crash.first(NoCacheBlocks) is None:
+        return
+    if total is None or known is None or request is None:
+        return
+    most = round((1 - known[0]) * total)
+    yield Need(
+        pool="kv_cache",
+        low=request[0],
+        high=request[0] + most,
+        derivation=f"{request[1]} + at most (1 - {known[0]:g}) x {show(total)} = {show(most)} that the cache's room is "
+        "below zero",
+        assumes=(*known[1], "the profiling run fitted on the card"),
+    )
 
 
 def _less(room: int, what: str) -> str:
