@@ -395,3 +395,27 @@ def test_the_ledger_shows_the_room_that_the_weights_leave() -> None:
 def test_the_ledger_keeps_what_nothing_changes() -> None:
     (side,) = of(NO_BLOCKS.format(model="acme/chat", cards=1, room=ROOM, weights=29.5), "max_model_len=4096").sides
     assert all(cell.now_bytes == cell.low_bytes == cell.high_bytes for cell in side.cells)
+
+
+# a formula and its result have one sign
+
+AT_START = (
+    "INFO 02-23 06:41:52 worker.py:267] the current vLLM instance can use total_gpu_memory (24.00GiB) x "
+    "gpu_memory_utilization (0.80) = 19.20GiB\nvllm serve m --gpu-memory-utilization 0.80\n"
+)
+
+
+@pytest.mark.parametrize("share", ["0.70", "0.90"])
+def test_a_formulas_result_is_what_changes(share: str) -> None:
+    found = of(AT_START + CONTEXT, f"gpu_memory_utilization={share}")
+    assert {shift.pool for shift in found.shifts} == {"gpu", "kv_cache"}
+    for shift in found.shifts:
+        sign = "-" if shift.low < 0 else ""
+        assert shift.derivation.endswith(f" = {sign}2.40 GiB")
+
+
+def test_room_below_zero_is_added() -> None:
+    found = of(NO_BLOCKS.format(model="acme/chat", cards=1, room=ROOM, weights=29.5), "max_model_len=4096")
+    assert [need.derivation for need in found.needs] == [
+        "8.00 GiB for one request of 65536 tokens + 512 MiB that its room is below zero = 8.50 GiB"
+    ]

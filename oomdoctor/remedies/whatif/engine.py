@@ -90,7 +90,8 @@ def reservation(pair: Pair) -> Iterator[Effect]:
             back=OUTSIDE,
         )
     if pair.now.first(NotEnoughFree) is None:
-        yield Shift(pool="kv_cache", what="room for the KV cache", low=-change, high=-change, derivation=words)
+        words = f"({now:g} - {then:g}) x {show(total)} = {show(-change)}"
+        yield Shift(pool="kv_cache", what="room that the KV cache lacks", low=-change, high=-change, derivation=words)
 
 
 def _elsewhere(crash: Crash) -> bool:
@@ -117,7 +118,8 @@ def fraction(pair: Pair) -> Iterator[Effect]:
     yield Shift(
         pool="gpu", what="SGLang's static memory", low=change, high=change, derivation=words, rows=("live tensors",)
     )
-    yield Shift(pool="kv_cache", what="room for the token pool", low=-change, high=-change, derivation=words)
+    words = f"({now:g} - {then:g}) x {show(before.free_before_bytes)} free at start = {show(-change)}"
+    yield Shift(pool="kv_cache", what="room that the token pool lacks", low=-change, high=-change, derivation=words)
 
 
 # the cache
@@ -202,7 +204,7 @@ def _of_passes(pair: Pair, what: str, ratio: float, name: str) -> Effect:
         why = f"what of the engine's passes hangs on {what} is not printed"
         return Unknown(pool=pool, what=f"activations ({name})", why=why, relieves=ratio < 1, spends=ratio > 1)
     most = round((ratio - 1) * peak[0])
-    words = f"at most (1 - {ratio:g}) x {peak[1]}" if ratio < 1 else f"at most ({ratio:g} - 1) x {peak[1]}"
+    words = f"at most ({ratio:g} - 1) x {peak[1]}"
     return Shift(
         pool=pool,
         what=f"activations ({name})",

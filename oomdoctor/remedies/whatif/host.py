@@ -65,7 +65,8 @@ def workers(pair: Pair) -> Iterator[Effect]:
     number = len(group.sizes)
     yield Shift(
         pool="host_ram", what=what, low=min(change, 0), high=max(change, 0), basis="assumed", rows=(_row(group),),
-        derivation=f"{number} x {group.name} hold {show(group.bytes)}: x {then:g} / {now:g} = at most {show(change)}",
+        derivation=f"{number} x {group.name} hold {show(group.bytes)}; that x ({then:g} / {now:g} - 1) = "
+        f"{show(change)} at most",
         assumes=(f"the {number} processes {group.name} are those that {name} counts",),
     )  # fmt: skip
 
