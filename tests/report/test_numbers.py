@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from reports import LOGS, ROOT, diagnosed, named
+from reports import LOGS, diagnosed, named
+
+import oomdoctor
 
 PAGES = (4096, 16384, 65536)  # kernel tables count them
 FACTORS = (1, 0.01, 100, *PAGES, *(base**n for base in (1000, 1024) for n in (1, 2, 3, 4)))
@@ -74,7 +76,7 @@ def in_prose(text: str) -> list[Number]:
 def our_words() -> Known:
     """The numbers that stand in the package's own strings and constants."""
     found: list[Number] = []
-    for path in (ROOT / "oomdoctor").rglob("*.py"):
+    for path in Path(oomdoctor.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.extend(in_prose(node.value))
