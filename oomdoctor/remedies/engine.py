@@ -385,7 +385,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     """Where neither is enough alone: the largest share that leaves something beside it, and what then fits."""
     crash, per_token, (now, assumed) = case.crash, token_bytes(case.crash), known
     then = min(shares.AT_THE_LIMIT, _most(crash, total))
-    length = crash.setting(*_LENGTHS)
+    length = facts(crash).max_model_len
     if per_token is None or then <= now or length is None:
         return None
     gained = round((then - now) * total)
@@ -399,7 +399,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     inner = case.row is not None and case.row.framework in BY_TRAINERS and colocated(crash)
     return Proposal(
         action=f"{_from_to('Raise', 'the share of the card', now, then)}, and lower the longest context from "
-        f"{length.value} to {tokens} tokens: neither is enough alone",
+        f"{length} to {tokens} tokens: neither is enough alone",
         current=None if assumed else now,
         suggested=then,
         beside=(Beside(name, tokens),),

@@ -392,6 +392,12 @@ def test_the_ledger_shows_the_room_that_the_weights_leave() -> None:
     assert would_be["KV cache"] == round(14.25 * GIB)  # -0.50 and 14.75 more
 
 
+def test_the_ledger_shows_what_the_plan_lacks() -> None:
+    log = NO_BLOCKS.format(model="acme/chat", cards=1, room=ROOM, weights=29.5)
+    (side,) = of(log, "gpu_memory_utilization=0.75").sides
+    assert {cell.what: cell.high_bytes for cell in side.cells}["KV cache"] == round(-2.5 * GIB)  # 0.05 x 40 GiB less
+
+
 def test_the_ledger_keeps_what_nothing_changes() -> None:
     (side,) = of(NO_BLOCKS.format(model="acme/chat", cards=1, room=ROOM, weights=29.5), "max_model_len=4096").sides
     assert all(cell.now_bytes == cell.low_bytes == cell.high_bytes for cell in side.cells)

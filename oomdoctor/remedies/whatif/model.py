@@ -237,7 +237,8 @@ def side(ledger: Ledger, shifts: list[Shift]) -> Side:
         if row.bytes is None or not own:
             cells.append(Cell(row.what, row.bytes, row.bytes, row.bytes, basis))
         else:
-            cells.append(Cell(row.what, row.bytes, max(row.bytes + low, 0), max(row.bytes + high, 0), basis))
+            least = 0 if row.bytes >= 0 else row.bytes + low  # what a plan lacks is below zero
+            cells.append(Cell(row.what, row.bytes, max(row.bytes + low, least), max(row.bytes + high, least), basis))
     loose = [shift for shift, home in zip(moved, homes, strict=True) if home is None and (shift.low or shift.high)]
     cells += [Cell(f"{shift.what}, by", None, shift.low, shift.high, shift.basis) for shift in loose]
     free = next((row for row in ledger.rows if row.what.startswith("free")), None)
