@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ PAGES = (4096, 16384, 65536)  # kernel tables count them
 FACTORS = (1, 0.01, 100, *PAGES, *(base**n for base in (1000, 1024) for n in (1, 2, 3, 4)))
 BINARY = {f"{letter}{rest}": 1024**n for n, letter in enumerate("KMGT", 1) for rest in ("iB", "i", "")}
 UNITS = {"bytes": 1, "%": 0.01, " B ": 1e9, **BINARY}
+SIZES = 24  # figures of a report that a percentage may be of
 COUNTED = 64  # whole numbers up to here may count things: ranks, rows, workers
 NUMBER = re.compile(r"(?<![\w.#])(\d[\d,]*(?:\.\d+)?)(?: ?(bytes|%|[KMGT](?:iB?)?\b)|( B )(?=parameters))?")
 IN_LOG = re.compile(r"\d[\d,]*(?:\.\d+)?|\d[\d.]*(?:,\d+)?")
@@ -133,7 +134,7 @@ def one_step_from(numbers: list[Number]) -> Iterator[Number]:
         yield Number(abs(a.value - b.value - c.value), a.slack + b.slack + c.slack)
 
 
-def unexplained(text: str, known: Known, more: list[Number]) -> list[float]:
+def unexplained(text: str, known: Known, more: list[Number], sizes: Iterable[float] = ()) -> list[float]:
     said = in_prose(text)
     others = Known([*one_step_from(said), *more])
     return [
@@ -143,13 +144,26 @@ def unexplained(text: str, known: Known, more: list[Number]) -> list[float]:
         and not known.holds(one)
         and not our_words().holds(one)
         and not others.holds(one)
-    ]
+    ] + [share for share in percentages(text) if not known.holds(number(str(share))) and not is_a_part(share, sizes)]
+
+
+def percentages(text: str) -> list[float]:
+    return [float(found) for found in re.findall(r"(?<![\d.])(\d{1,3}(?:\.\d)?)%", text)]
+
+
+def is_a_part(percent: float, sizes: Iterable[float]) -> bool:
+    """Whether it is what one figure of the report, or the sum or the difference of two, is of another."""
+    found = sorted({size for size in sizes if size > 0})[:SIZES]
+    parts = [*found, *(a + b for a, b in combinations(found, 2)), *(b - a for a, b in combinations(found, 2))]
+    return any(abs(100 * part / whole - percent) <= 0.51 for part in parts for whole in found)
 
 
 def test_a_made_up_number_is_found() -> None:
     known = Known(of_log("Tried to allocate 2.50 GiB. 79.11 GiB in all, 1.31 GiB free (pid 4242)"))
     assert unexplained("2.50 GiB were refused with 1341 MiB free, and 1.19 GiB are missing", known, []) == []
     assert unexplained("the engine takes 73.41 GiB of it", known, []) == [73.41 * 1024**3]
+    assert unexplained("that is 25% of it", known, [], [20.0, 80.0]) == []
+    assert unexplained("that is 31% of it", known, [], [20.0, 80.0]) == [31.0]
 
 
 @pytest.mark.parametrize("log", LOGS, ids=named)
@@ -167,7 +181,9 @@ def test_every_number_is_printed_or_derived(log: Path) -> None:
     # Signs are words of their own in a log ("-9", "-0.66 GiB"), and sizes are whole bytes.
     assert [(n, v) for n, v in (*figures(parts), *printed) if not known.holds(Number(abs(v), 1.0))] == []
     shown = [one for text in formulas(report) for one in in_prose(text)]
-    wrong = {(where, text): bad for where, text in sentences(report) if (bad := unexplained(text, known, shown))}
+    ledgers = [ledger for incident in report["incidents"] for ledger in incident["ledger"]]
+    sizes = [value for _, value in figures([parts, ledgers])]
+    wrong = {(where, text): bad for where, text in sentences(report) if (bad := unexplained(text, known, shown, sizes))}
     assert wrong == {}
 
 
