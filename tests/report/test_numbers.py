@@ -144,18 +144,20 @@ def unexplained(text: str, known: Known, more: list[Number], sizes: Iterable[flo
         and not known.holds(one)
         and not our_words().holds(one)
         and not others.holds(one)
-    ] + [share for share in percentages(text) if not known.holds(number(str(share))) and not is_a_part(share, sizes)]
+    ] + _loose_percentages(text, known, [*sizes, *(one.value for one in said)])
 
 
-def percentages(text: str) -> list[float]:
-    return [float(found) for found in re.findall(r"(?<![\d.])(\d{1,3}(?:\.\d)?)%", text)]
+def _loose_percentages(text: str, known: Known, sizes: list[float]) -> list[float]:
+    shares = [float(found) for found in re.findall(r"(?<![\d.])(\d{1,3}(?:\.\d)?)%", text)]
+    return [share for share in shares if not known.holds(number(str(share))) and not is_a_part(share, sizes)]
 
 
 def is_a_part(percent: float, sizes: Iterable[float]) -> bool:
-    """Whether it is what one figure of the report, or the sum or the difference of two, is of another."""
+    """Whether it is what one figure is of another, or what is left of one beside another ("held 87% of the card")."""
     found = sorted({size for size in sizes if size > 0})[:SIZES]
-    parts = [*found, *(a + b for a, b in combinations(found, 2)), *(b - a for a, b in combinations(found, 2))]
-    return any(abs(100 * part / whole - percent) <= 0.51 for part in parts for whole in found)
+    shares = [part / whole for part in found for whole in found] + [1 - a / b for a, b in combinations(found, 2)]
+    shares += [a / (c - b) for b, c in combinations(found, 2) for a in found if c - b > 0]
+    return any(abs(100 * share - percent) <= 0.51 for share in shares)
 
 
 def test_a_made_up_number_is_found() -> None:
