@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +11,7 @@ from oomdoctor.cli import out
 from oomdoctor.cli.near import unknown
 
 if TYPE_CHECKING:
+    from oomdoctor.remedies.knobs import Knob
     from oomdoctor.remedies.settings import Spelling
 
 
@@ -33,7 +34,7 @@ def knobs(
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
 
     if knob is not None and knob not in KNOBS:
-        raise typer.BadParameter(unknown("knob", knob, KNOBS, "`oomdoctor knobs` lists them"), param_hint="KNOB")
+        raise typer.BadParameter(_not_a_knob(knob, KNOBS), param_hint="KNOB")
     framework = checked(framework)
     if knob is None and framework is None:
         rows = [(one.id, _pools(one.relieves), _pools(one.spends), one.action) for one in KNOBS.values()]
@@ -50,6 +51,15 @@ def knobs(
             f"Costs: {about.cost}.\n\n"
         )
     out.write(_table(list(_spelled(chosen, named=framework is None))) if chosen else "no framework's file has it\n")
+
+
+def _not_a_knob(word: str, knobs: Mapping[str, Knob]) -> str:
+    """What was meant: the knob that an option of that name turns, or one that is spelled nearly so."""
+    option = word.strip("-").replace("-", "_")
+    turned = [knob.id for knob in knobs.values() if option in knob.settings]
+    if turned:
+        return f"there is no knob {word!r}; that is an option of {' and '.join(turned)}"
+    return unknown("knob", word, knobs, "`oomdoctor knobs` lists them")
 
 
 def checked(framework: str | None) -> str | None:
