@@ -56,8 +56,8 @@ def whatif(
     if not read.crashes:
         out.say("there is no memory failure in what was read: nothing to compare with")
         raise typer.Exit(NOTHING_TO_COMPARE)
-    from oomdoctor.remedies.whatif import as_diagnosed  # noqa: PLC0415  (not for --help)
-    from oomdoctor.remedies.whatif import whatif as compared  # noqa: PLC0415
+    from oomdoctor.remedies.whatif.compare import as_diagnosed  # noqa: PLC0415  (not for --help)
+    from oomdoctor.remedies.whatif.compare import whatif as compared  # noqa: PLC0415
     from oomdoctor.report import whatif as report  # noqa: PLC0415
 
     crash = as_diagnosed(read.crashes[0])

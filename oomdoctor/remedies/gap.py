@@ -8,7 +8,6 @@ from oomdoctor.incident.model import Crash, Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST
-from oomdoctor.remedies.whatif import whatif
 from oomdoctor.remedies.whatif.model import Answer, Pair, Verdict
 from oomdoctor.remedies.whatif.needs import of as needs_of
 from oomdoctor.remedies.whatif.options import leaf
@@ -69,6 +68,8 @@ def _settings(remedy: Remedy) -> dict[str, Value]:
 
 def _verdict(crash: Crash, settings: Mapping[str, Value]) -> Verdict | None:
     """What the settings would have done for the pool that ran out; None where one of them means something else."""
+    from oomdoctor.remedies.whatif.compare import whatif  # noqa: PLC0415  (a few hundredths of a second, seldom needed)
+
     try:
         verdicts = whatif(crash, settings).verdicts
     except ValueError:

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from oomdoctor import __version__
 from oomdoctor.incident.model import Crash
-from oomdoctor.remedies.whatif import Change, Comparison, Shift, Verdict
-from oomdoctor.remedies.whatif.model import Cell, Side
+from oomdoctor.remedies.whatif.model import Cell, Change, Comparison, Shift, Side, Verdict
 from oomdoctor.report.as_json import finite
 from oomdoctor.report.vocabulary import POOLS
 from oomdoctor.text import sanitize

@@ -12,8 +12,9 @@ from remedy_logs import crashes_of, cuda
 from oomdoctor import street
 from oomdoctor.incident.literals import typed
 from oomdoctor.incident.model import Crash, Setting, Value
-from oomdoctor.remedies import whatif as package
-from oomdoctor.remedies.whatif import Comparison, Verdict, whatif
+from oomdoctor.remedies.whatif import compare as package
+from oomdoctor.remedies.whatif.compare import whatif
+from oomdoctor.remedies.whatif.model import Comparison, Verdict
 from oomdoctor.units import GIB, MIB
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
