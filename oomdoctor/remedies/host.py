@@ -183,24 +183,32 @@ def _copies(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
-    model = size_of_model(crash)
-    if model is None:
+    found = _adam_states(crash)
+    if found is None:
         return None, ()
-    count = _nodes(crash)
-    amount = ram.adam(model.parameters, count)
-    over = f" / {count} nodes" if count > 1 else ""
+    _, formula, source = found
     total = total_bytes(crash)
     of = f" of the node's {show(total)}" if total else ""
-    return (
-        f"12 bytes x {model.billions}{over} = {show(amount)}{of} for each trained model",
-        (model.source,),
-    )
+    return f"{formula}{of} for each trained model", (source,)
 
 
-def _nodes(crash: Crash) -> int:
-    """Over how many nodes the trained model is spread; one, where nothing says otherwise."""
-    nodes = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
-    return nodes.value if nodes is not None and isinstance(nodes.value, int) and nodes.value > 0 else 1
+def _adam_states(crash: Crash) -> tuple[int, str, str] | None:
+    """What an offloaded Adam takes of one node, its formula, and where the model's size is from."""
+    model = size_of_model(crash)
+    if model is None:
+        return None
+    count = nodes(crash)
+    over = f" / {count} nodes" if count > 1 else ""
+    amount = ram.adam(model.parameters, count)
+    return amount, f"12 bytes x {model.billions}{over} = {show(amount)}", model.source
+
+
+def nodes(crash: Crash) -> int:
+    """Over how many machines the trained model is spread; one, where nothing says otherwise."""
+    if "open-reasoner-zero" in crash.context.frameworks:
+        return 1  # what it calls nodes are bundles of one card
+    stated = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
+    return stated.value if stated is not None and isinstance(stated.value, int) and stated.value > 0 else 1
 
 
 def less_swap_space(case: Case) -> Answer:
@@ -367,15 +375,13 @@ def raise_limit(case: Case) -> Answer:
 
 
 def _offloaded(crash: Crash) -> tuple[int, str, tuple[str, ...]] | None:
-    """What an offloaded optimizer takes of one node, where that can be said."""
-    model = size_of_model(crash)
+    """What an offloaded optimizer takes of one node, where it is switched on and can be said."""
     stated = (crash.setting(name) for name in OFFLOADS if "adam" in name or "optimizer" in name)
-    if model is None or not any(one is not None and one.value not in OFF for one in stated):
+    found = _adam_states(crash)
+    if found is None or not any(one is not None and one.value not in OFF for one in stated):
         return None
-    count = _nodes(crash)
-    over = f" / {count} nodes" if count > 1 else ""
-    amount = ram.adam(model.parameters, count)
-    return amount, f"12 bytes x {model.billions}{over} = {show(amount)} of offloaded states", (model.source,)
+    amount, formula, source = found
+    return amount, f"{formula} of offloaded states", (source,)
 
 
 def _room_for_states(

@@ -74,14 +74,6 @@ def together(crash: Crash) -> bool:
     return any(each.engine == "colocated" for each in FRAMEWORKS if each.name in crash.context.frameworks)
 
 
-def nodes(crash: Crash) -> int:
-    """Over how many machines the trained models are spread."""
-    if "open-reasoner-zero" in crash.context.frameworks:
-        return 1  # what it calls nodes are bundles of one card
-    found = crash.setting("actor_num_nodes", "trainer.nnodes", "nnodes")
-    return found.value if found is not None and isinstance(found.value, int) and found.value > 0 else 1
-
-
 def still_to_come(crash: Crash) -> tuple[int, str] | None:
     """What the trainer beside an engine has yet to put on its card, where the engine is only starting."""
     found = states(crash) if together(crash) and crash.stage in STARTING else None

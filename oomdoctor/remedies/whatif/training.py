@@ -17,6 +17,7 @@ from oomdoctor.incident.engine_facts import in_engine
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import TRAINERS
 from oomdoctor.remedies import engine, models
+from oomdoctor.remedies.host import nodes
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.remedies.whatif.model import A_VERSION, Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.options import ALLOCATOR, RECOMPUTING
@@ -27,7 +28,6 @@ from oomdoctor.remedies.whatif.states import (
     STARTING,
     ZERO_STAGE,
     is_on,
-    nodes,
     states,
     together,
 )
