@@ -1,0 +1,91 @@
+"""The classifier's weights, read from JSON, and its arithmetic: a softmax over sums of weights.
+
+scikit-learn fits them (oomdoctor.training); nothing of it is needed here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from oomdoctor.records import dataclass
+
+SHIPPED: Final = Path(__file__).parent / "model.json"
+FORMAT: Final = 1
+
+
+class ModelError(ValueError):
+    """A file that is no model of ours; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How likely an answer is right, as a logistic curve: it rises with each of these and falls with none."""
+
+    base: float
+    weight: float  # of the rule, 0..1
+    margin: float  # what the rule's weight has over that of the best other one, -1..1
+    proven: float  # whether the log shows that memory ran out, 0 or 1
+    agreement: float  # the classifier's probability of the cause, 0..1
+
+    def of(self, *, weight: float, margin: float, proven: bool, agreement: float) -> float:
+        told = self.weight * weight + self.margin * margin + self.proven * proven + self.agreement * agreement
+        return 1 / (1 + math.exp(-(self.base + told)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    causes: tuple[str, ...]
+    bias: tuple[float, ...]
+    weights: Mapping[str, Mapping[str, float]]  # feature → cause → weight; what is not there is nought
+    temperature: float
+    trust: Trust
+    open_below: float  # the confidence under which the cause counts as open
+    add_from: float  # the probability from which a cause is named that no rule names
+
+    def probabilities(self, features: Mapping[str, float]) -> dict[str, float]:
+        """Every cause it was trained on with its probability."""
+        sums = dict(zip(self.causes, self.bias, strict=True))
+        for name, value in features.items():
+            for cause, weight in self.weights.get(name, {}).items():
+                sums[cause] += weight * value
+        highest = max(sums.values())
+        raised = {cause: math.exp((told - highest) / self.temperature) for cause, told in sums.items()}
+        whole = sum(raised.values())
+        return {cause: one / whole for cause, one in raised.items()}
+
+
+@cache
+def shipped() -> Model:
+    """The model of this version."""
+    return loaded(SHIPPED)
+
+
+def loaded(path: Path) -> Model:
+    """The model in a file that `oomdoctor train` wrote."""
+    try:
+        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if told["format"] != FORMAT:
+            raise ModelError(f"{path.name}: format {told['format']!r}; this version reads {FORMAT}")
+        return Model(
+            causes=tuple(told["causes"]),
+            bias=tuple(_numbers(told["bias"].values())),
+            weights=told["weights"],
+            temperature=float(told["temperature"]),
+            trust=Trust(**told["trust"]),
+            open_below=float(told["open_below"]),
+            add_from=float(told["add_from"]),
+        )
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ModelError(f"{path.name}: not a model of oomdoctor ({type(error).__name__})") from error
+
+
+def _numbers(values: Iterable[Any]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+__all__ = ["FORMAT", "SHIPPED", "Model", "ModelError", "Trust", "loaded", "shipped"]

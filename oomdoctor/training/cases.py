@@ -1,0 +1,104 @@
+"""Labelled logs: cases in folders, the fixtures of a checkout, and the generator's."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from oomdoctor import street
+from oomdoctor.classifier.generator import NOT_OOM, Labelled
+from oomdoctor.records import dataclass
+from oomdoctor.street import Facts
+
+FIXTURES: Final = Path(__file__).parent.parent.parent / "fixtures"  # in a checkout; a wheel has none
+LABEL: Final = "case.json"
+
+
+class CaseError(ValueError):
+    """A labelled log that cannot be used; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A labelled log: `case.json` beside its logs."""
+
+    name: str
+    logs: tuple[Path, ...]
+    cause: str  # what an expert says, or "not-oom"
+    also: tuple[str, ...] = ()  # what a fair judge would also accept first
+    decided: bool = True  # whether the log alone tells
+    software: tuple[str, ...] = ()
+    label: dict[str, Any]  # the whole of case.json
+
+    @property
+    def fair(self) -> frozenset[str]:
+        return frozenset((self.cause, *self.also))
+
+    @property
+    def failed(self) -> bool:
+        """Whether memory failed."""
+        return self.cause != NOT_OOM
+
+    def facts(self) -> Facts:
+        sources, troubles = street.gather([str(log) for log in self.logs])
+        return street.facts_of(sources, troubles)
+
+
+def cases_in(folder: Path) -> list[Case]:
+    """The cases in a folder: one sub-folder each, in order of their names."""
+    labels = sorted(folder.glob(f"*/{LABEL}"))
+    if not labels:
+        raise CaseError(f"{folder}: no case in it (a case is a folder with a {LABEL} and its log.txt)")
+    return [_case(path) for path in labels]
+
+
+def _case(path: Path) -> Case:
+    try:
+        label = json.loads(path.read_text(encoding="utf-8"))
+        return Case(
+            name=path.parent.name,
+            logs=tuple(path.parent / str(name) for name in label.get("inputs", ["log.txt"])),
+            cause=str(label["root_cause"]),
+            also=tuple(map(str, label.get("also_acceptable", ()))),
+            decided=bool(label.get("from_log_alone", True)),
+            software=tuple(map(str, label.get("software", ()))),
+            label=label,
+        )
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise CaseError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def fixtures() -> list[Case]:
+    """The fixtures with a reviewed cause, where this is a checkout."""
+    found = []
+    for path in sorted(FIXTURES.glob("*/*.json")):
+        label = json.loads(path.read_text(encoding="utf-8"))
+        if label.get("cause") and path.with_suffix(".log").is_file() and label["cause"] != "inconclusive":
+            found.append(
+                Case(
+                    name=f"{path.parent.name}/{path.stem}", logs=(path.with_suffix(".log"),), cause=label["cause"], label=label
+                )
+            )
+    return found
+
+
+def facts_of_text(generated: Labelled) -> Facts:
+    """A generated log, read as any other."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "job.log"
+        log.write_text(generated.text, encoding="utf-8")
+        sources, troubles = street.gather([str(log)])
+        return street.facts_of(sources, troubles)
+
+
+def not_known(cases: list[Case], known: frozenset[str]) -> Iterator[str]:
+    """The labels that are no cause of ours, each with the case that has it."""
+    for case in cases:
+        for cause in sorted(case.fair - known - {NOT_OOM}):
+            yield f"{case.name}: {cause}"
+
+
+__all__ = ["Case", "CaseError", "cases_in", "facts_of_text", "fixtures", "not_known"]
