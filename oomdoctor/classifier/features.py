@@ -33,7 +33,9 @@ _HEX = late(r"\b(?:0x)?[0-9a-f]{8,64}\b")
 
 def features(crash: Crash) -> dict[str, float]:
     """The features of a crash that are there; a feature that is not is nought."""
-    return dict.fromkeys((*_of_the_root(crash), *_of_the_card(crash), *_of_the_node(crash), *_of_the_job(crash), *_words(crash)), 1.0)
+    return dict.fromkeys(
+        (*_of_the_root(crash), *_of_the_card(crash), *_of_the_node(crash), *_of_the_job(crash), *_words(crash)), 1.0
+    )
 
 
 def _of_the_root(crash: Crash) -> Iterator[str]:

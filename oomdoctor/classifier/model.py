@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,24 +17,38 @@ from oomdoctor.records import dataclass
 
 SHIPPED: Final = Path(__file__).parent / "model.json"
 FORMAT: Final = 1
+VARIABLE: Final = "OOMDOCTOR_MODEL"
 
 
 class ModelError(ValueError):
     """A file that is no model of ours; the text says why."""
 
 
+def grounds(weight: float, other: float, *, first: bool, proven: bool, agreement: float) -> dict[str, float]:
+    """What trust goes by: a rule's weight, the best other rule's, whether the answer stands first, whether the log
+    shows that memory ran out, and how likely the classifier takes the cause."""
+    return {
+        "first": float(first),
+        "weight": weight,
+        "lead": max(weight - other, 0.0),
+        "proven": float(proven),
+        "agreement": agreement,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How likely an answer is right, as a logistic curve: it rises with each of these and falls with none."""
+    """How likely an answer is right, as a logistic curve over its grounds: it rises with what speaks for it."""
 
     base: float
+    first: float  # whether no other answer is better, 0 or 1
     weight: float  # of the rule, 0..1
-    margin: float  # what the rule's weight has over that of the best other one, -1..1
+    lead: float  # what the rule's weight has over the best other one's, 0..1
     proven: float  # whether the log shows that memory ran out, 0 or 1
     agreement: float  # the classifier's probability of the cause, 0..1
 
-    def of(self, *, weight: float, margin: float, proven: bool, agreement: float) -> float:
-        told = self.weight * weight + self.margin * margin + self.proven * proven + self.agreement * agreement
+    def of(self, inputs: Mapping[str, float]) -> float:
+        told = sum(getattr(self, name) * value for name, value in inputs.items())
         return 1 / (1 + math.exp(-(self.base + told)))
 
 
@@ -60,9 +75,9 @@ class Model:
 
 
 @cache
-def shipped() -> Model:
-    """The model of this version."""
-    return loaded(SHIPPED)
+def used() -> Model:
+    """The model of this version, or the one that OOMDOCTOR_MODEL names."""
+    return loaded(Path(os.environ.get(VARIABLE) or SHIPPED))
 
 
 def loaded(path: Path) -> Model:
@@ -80,7 +95,9 @@ def loaded(path: Path) -> Model:
             open_below=float(told["open_below"]),
             add_from=float(told["add_from"]),
         )
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except OSError as error:
+        raise ModelError(f"{path.name}: {error.strerror}") from error
+    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelError(f"{path.name}: not a model of oomdoctor ({type(error).__name__})") from error
 
 
@@ -88,4 +105,4 @@ def _numbers(values: Iterable[Any]) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-__all__ = ["FORMAT", "SHIPPED", "Model", "ModelError", "Trust", "loaded", "shipped"]
+__all__ = ["FORMAT", "SHIPPED", "Model", "ModelError", "Trust", "grounds", "loaded", "used"]

@@ -1,9 +1,9 @@
 """One ranking of what the rules and the classifier say.
 
-Where a rule has its numbers or the message names the cause (a weight of 0.5 or more), the rules' weights decide the
-order. What is left behind these, or alone, is ordered by how likely it is right, in which the classifier has its word;
-it may add a cause only where no rule has such a weight. The confidence is how often answers like this one, by the
-rule's weight, its distance to the next, the proof and the classifier's agreement, were right on our own labelled logs.
+The rules' weights decide the order; below 0.5, where no figure and no name decides, the classifier's probability
+counts as a little weight, so that it ranks what the rules leave open. It adds a cause behind the rules' answers,
+and only where none of them has 0.5. The confidence is how often answers like this one, by the rule's weight, its
+distance to the next, the proof and the classifier's agreement, were right on our own labelled logs.
 """
 
 from __future__ import annotations
@@ -13,12 +13,21 @@ from typing import Final
 
 from oomdoctor.causes import NAMED, WHOLE_LOG, Cause, Finding, causes
 from oomdoctor.classifier.features import features
-from oomdoctor.classifier.model import Model, shipped
+from oomdoctor.classifier.model import Model, grounds, used
 from oomdoctor.incident.model import Crash
 from oomdoctor.records import dataclass
 from oomdoctor.units import percent
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
+WORD: Final = 0.02  # of weight: the classifier decides where the rules do not, whose weights differ by 0.05 and more
+_LOOK: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpu": ("nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv",),
+    "host_ram": ("ps -eo pid,rss,args --sort=-rss | head -20",),
+    "cgroup": ("cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.peak",),
+    "shm": ("df -h /dev/shm",),
+    "object_store": ("ray memory --stats-only",),
+    "scheduling": ("ray status -v",),
+}
 LEAST, MOST = 0.01, 0.99  # nothing is certain
 
 
@@ -43,33 +52,32 @@ def ranked(
     crash: Crash, findings: Sequence[tuple[Cause, Finding]], ruled_out: frozenset[str], model: Model | None = None
 ) -> Ranking:
     """The answers in their order, each with how likely it is right."""
-    model = model or shipped()
+    model = model or used()
     likely = model.probabilities(features(crash))
     found = [*findings, *_added(crash, findings, ruled_out, likely, model)]
     proven = crash.proven or any(finding.shows_memory for _, finding in findings)
-    answers = [
-        Ranked(cause, finding, _trusted(model, finding, _best_other(found, cause), proven, likely.get(cause.id, UNTRAINED)))
-        for cause, finding in found
-    ]
-    answers.sort(key=_order)
+    found.sort(key=lambda pair: -_standing(pair[1], likely.get(pair[0].id, 0.0)))
+    answers = []
+    for place, (cause, finding) in enumerate(found):
+        other = max((behind.weight for known, behind in found if known.id != cause.id), default=0.0)
+        told = grounds(
+            finding.weight, other, first=place == 0, proven=proven, agreement=likely.get(cause.id, UNTRAINED)
+        )
+        answers.append(Ranked(cause, finding, model.trust.of(told)))
     falling = _falling(answers)
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
 
 
-def _order(answer: Ranked) -> tuple[float, float]:
-    """Rules that have their numbers by their weights, the others behind them by how likely they are right."""
-    weight = answer.finding.weight
-    return (-weight, 0.0) if weight >= NAMED else (0.0, -answer.confidence)
+def closing(crash: Crash) -> tuple[str, ...]:
+    """What would close an open cause, where no rule has named a command."""
+    return tuple(dict.fromkeys((WHOLE_LOG, *_LOOK.get(crash.pool, ()))))
 
 
-def _best_other(found: Sequence[tuple[Cause, Finding]], cause: Cause) -> float:
-    return max((finding.weight for other, finding in found if other.id != cause.id), default=0.0)
-
-
-def _trusted(model: Model, finding: Finding, other: float, proven: bool, agreement: float) -> float:
-    return model.trust.of(
-        weight=finding.weight, margin=finding.weight - other, proven=proven, agreement=agreement
-    )
+def _standing(finding: Finding, likely: float) -> float:
+    """What the order goes by. A weight below what names a cause stays below it, whatever the classifier says."""
+    if finding.weight >= NAMED:
+        return finding.weight
+    return min(finding.weight + WORD * likely, NAMED) if finding.weight > 0 else 0.0
 
 
 def _falling(answers: Sequence[Ranked]) -> tuple[Ranked, ...]:
@@ -105,4 +113,4 @@ def _added(
     return [(cause, Finding(weight=0.0, why=why, evidence=(crash.root,), against=against, next_evidence=(WHOLE_LOG,)))]
 
 
-__all__ = ["Ranked", "Ranking", "ranked"]
+__all__ = ["Ranked", "Ranking", "closing", "ranked"]

@@ -37,6 +37,11 @@ def _failed(error: Exception) -> int:
     if isinstance(error, out.CannotWriteError):
         out.say(f"cannot write to {error}")
         return UNUSABLE
+    from oomdoctor.classifier.model import ModelError  # noqa: PLC0415
+
+    if isinstance(error, ModelError):
+        out.say(f"OOMDOCTOR_MODEL: {error}")
+        return UNUSABLE
     if os.environ.get("OOMDOCTOR_DEBUG"):
         raise error
     # Without the error's own text: it may quote the log.

@@ -11,6 +11,7 @@ from typing import Any, Final
 from oomdoctor import __version__
 from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
 from oomdoctor.causes.host import of_low_limit
+from oomdoctor.classifier.ranking import closing, ranked
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.remedies import Remedy
@@ -76,12 +77,13 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     for cause, judgement in judge(crash):
         if isinstance(judgement, Finding):
             findings.append((cause, _marked(judgement, crash.context)))
-            next_evidence.extend(judgement.next_evidence)
         elif isinstance(judgement, RuledOut):
             ruled_out.append(CauseRuledOut(cause.id, judgement.why))
         elif isinstance(judgement, NotEnough):
             next_evidence.extend(judgement.next_evidence)
-    findings.sort(key=lambda pair: -pair[1].weight)
+    ranking = ranked(crash, findings, frozenset(ruled.cause for ruled in ruled_out))
+    findings = ranking.findings
+    next_evidence += [command for _, finding in findings for command in finding.next_evidence]
     if findings and (findings[0][1].pool or crash.pool) == "host_ram":
         cause, finding = findings[0]
         findings[0] = cause, replace(finding, why=finding.why + of_low_limit(crash))
@@ -90,8 +92,8 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         for cause, finding in findings
     ]
     diagnoses = tuple(
-        _diagnosis(cause, finding, tuple(chosen), crash, ids)
-        for (cause, finding), (chosen, _) in zip(findings, told, strict=True)
+        _diagnosis(cause, finding, answer.confidence, tuple(chosen), crash, ids)
+        for answer, (cause, finding), (chosen, _) in zip(ranking.answers, findings, told, strict=True)
     )
     lacked = _gap(crash, findings, diagnoses)
     if lacked is not None:
@@ -100,12 +102,13 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     return Incident(
         id=name,
         verdict=verdict,
+        cause_open=ranking.open,
         fingerprint=_fingerprint(crash, findings),
         events=tuple(ids[id(event)] for event in crash.events),
         diagnoses=diagnoses,
         ruled_out=tuple(ruled_out),
         remedies_rejected=tuple(told[0][1]) if told else (),
-        next_evidence=tuple(dict.fromkeys(next_evidence)),
+        next_evidence=tuple(dict.fromkeys(next_evidence)) or (closing(crash) if ranking.open else ()),
         gap=lacked,
         ledger=tuple(_ledger(crash)),
         timeline=tuple(Moment(ids[id(e)], e.role, e.time) for e in crash.events if e.role not in ("context", "advice")),
@@ -137,13 +140,13 @@ def _proven(crash: Crash, findings: list[tuple[Cause, Finding]]) -> bool:
 
 
 def _diagnosis(
-    cause: Cause, finding: Finding, chosen: tuple[Remedy, ...], crash: Crash, ids: dict[int, str]
+    cause: Cause, finding: Finding, confidence: float, chosen: tuple[Remedy, ...], crash: Crash, ids: dict[int, str]
 ) -> Diagnosis:
     return Diagnosis(
         cause=cause.id,
         title=cause.title,
         explanation=finding.why,
-        confidence=round(finding.weight, 2),
+        confidence=round(confidence, 2),
         pool=finding.pool or crash.pool,
         stage=finding.stage or crash.stage,
         evidence=tuple(

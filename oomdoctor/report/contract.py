@@ -102,6 +102,7 @@ class EventRecord:
 class Incident:
     id: str
     verdict: Verdict
+    cause_open: bool  # the log leaves the cause open: what stands first is the likeliest, `next_evidence` would tell
     fingerprint: str
     events: tuple[str, ...]
     diagnoses: tuple[Diagnosis, ...]

@@ -43,9 +43,6 @@ COMMANDS = 3
 NAMES = 3
 REASONS = 2
 
-# Under this confidence the report says what to look at next even where it has an answer.
-SURE = 0.5
-
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
 WORTH_A_LINE = 64 * MIB
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
@@ -140,6 +137,8 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     best = incident.diagnoses[0] if incident.diagnoses else None
     yield _verdict(report, incident, best)
     if best is not None:
+        if incident.cause_open and incident.verdict == "oom":
+            yield _line("The log leaves the cause open. What fits best:")
         yield from _diagnosis(best, page)
     if page.verbose and incident.trajectory and incident.trajectory["points"]:
         yield _growth(incident.trajectory)
@@ -151,7 +150,7 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
         yield from _remedies(best.remedies, page)
         yield from _enough(incident.gap, best.remedies)
     commands = _commands(incident, best, page)
-    if commands and (page.verbose or best is None or best.confidence < SURE):
+    if commands and (page.verbose or best is None or incident.cause_open):
         yield Text()
         yield _heading("What would tell more")
         for command in commands[: page.some(COMMANDS)]:

@@ -79,7 +79,10 @@ def fixtures() -> list[Case]:
         if label.get("cause") and path.with_suffix(".log").is_file() and label["cause"] != "inconclusive":
             found.append(
                 Case(
-                    name=f"{path.parent.name}/{path.stem}", logs=(path.with_suffix(".log"),), cause=label["cause"], label=label
+                    name=f"{path.parent.name}/{path.stem}",
+                    logs=(path.with_suffix(".log"),),
+                    cause=label["cause"],
+                    label=label,
                 )
             )
     return found

@@ -23,10 +23,15 @@ class Example:
     features: dict[str, float]
     weights: dict[str, float]  # what the rules give each cause
     proven: bool
-    share: float = 1.0  # how much it counts
+    own: bool  # written by a job or a person, not by the generator
+
+    @property
+    def share(self) -> float:
+        """How much it counts."""
+        return OWN if self.own else 1.0
 
 
-def example(facts: Facts, cause: str, fair: frozenset[str], share: float) -> Example | None:
+def example(facts: Facts, cause: str, fair: frozenset[str], *, own: bool) -> Example | None:
     """None where the log holds no crash: then there is nothing to rank."""
     if not facts.crashes:
         return None
@@ -38,7 +43,7 @@ def example(facts: Facts, cause: str, fair: frozenset[str], share: float) -> Exa
         features=features(crash),
         weights={name: finding.weight for name, finding in findings.items()},
         proven=crash.proven or any(finding.shows_memory for finding in findings.values()),
-        share=share,
+        own=own,
     )
 
 
@@ -49,10 +54,10 @@ def examples(given: Sequence[Case], count: int, seed: int, advance: Advance) -> 
 
 def _all(given: Sequence[Case], count: int, seed: int, advance: Advance) -> Iterator[Example | None]:
     for log in logs(count, seed):
-        yield example(facts_of_text(log), log.cause, frozenset((log.cause, *log.also)), 1.0)
+        yield example(facts_of_text(log), log.cause, frozenset((log.cause, *log.also)), own=False)
         advance()
     for case in (*fixtures(), *given):
-        yield example(case.facts(), case.cause, case.fair, OWN)
+        yield example(case.facts(), case.cause, case.fair, own=True)
         advance()
 
 

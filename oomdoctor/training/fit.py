@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from oomdoctor import __version__
 from oomdoctor.causes import NAMED
-from oomdoctor.classifier.model import FORMAT, Model, Trust
+from oomdoctor.classifier.model import FORMAT, Model, Trust, grounds
+from oomdoctor.classifier.ranking import WORD
 from oomdoctor.records import dataclass
-from oomdoctor.training.examples import Example
+from oomdoctor.training.examples import Advance, Example
 
 FOLDS: Final = 3
-RARE: Final = 3  # a feature of fewer logs says more of these logs than of their cause
+RARE: Final = 5  # a feature of fewer logs says more of these logs than of their cause
 STRENGTHS: Final = (0.3, 1.0)  # of the fit, of which the better one on held-back logs is taken
-SMALL: Final = 0.06  # weights below it are left out: they cost bytes and change nothing
+SMALL: Final = 0.15  # weights below it are left out: they cost bytes and change nothing
 DECIMALS: Final = 2
 TEMPERATURES: Final = tuple(0.5 + 0.1 * n for n in range(26))
-OPEN_BELOW: Final = 0.7  # where fewer than seven answers in ten are right, the cause is open
+OPEN_BELOW: Final = 0.85  # where more than one answer in seven is wrong, the cause is open
 RIGHT_ENOUGH: Final = 0.8  # of the causes that the classifier adds on held-back logs
 LEAST_ADDED: Final = 0.5
-INPUTS: Final = ("weight", "margin", "proven", "agreement")
-
-Said = Callable[[str], None]
+GROUNDS: Final = ("first", "weight", "lead", "proven", "agreement")
+NO_TRUST: Final = Trust(0, 0, 0, 0, 0, 0)
 
 
 class TooFewError(ValueError):
@@ -38,14 +38,13 @@ class Trained:
     document: str  # the model as JSON
 
 
-def fit(examples: Sequence[Example], seed: int, logs: int, said: Said = lambda step: None) -> Trained:
+def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> Trained:
     """The model of these examples: the same examples give the same bytes."""
     if len({example.cause for example in examples}) < FOLDS or len(examples) < 10 * FOLDS:
         raise TooFewError(f"{len(examples)} logs with a crash are too few to learn from")
     vocabulary = _vocabulary(examples)
     best: tuple[float, float, list[Model]] | None = None
     for strength in STRENGTHS:
-        said(f"held-back logs, strength {strength:g}")
         held_back = [
             _linear([e for n, e in enumerate(examples) if n % FOLDS != fold], vocabulary, strength, seed)
             for fold in range(FOLDS)
@@ -53,12 +52,13 @@ def fit(examples: Sequence[Example], seed: int, logs: int, said: Said = lambda s
         temperature, loss = _temperature(held_back, examples)
         if best is None or loss < best[0]:
             best = loss, strength, [_with(model, temperature=temperature) for model in held_back]
+        advance()
     assert best is not None  # there is at least one strength
     loss, strength, held_back = best
     likely = [held_back[n % FOLDS].probabilities(e.features) for n, e in enumerate(examples)]
-    said("confidence")
+    advance()
     trust = _trust(examples, likely)
-    said("all logs")
+    advance()
     model = _with(
         _linear(examples, vocabulary, strength, seed),
         temperature=held_back[0].temperature,
@@ -69,7 +69,9 @@ def fit(examples: Sequence[Example], seed: int, logs: int, said: Said = lambda s
         "logs": logs,
         "with a crash": len(examples),
         "held back: loss": round(loss, 3),
-        "held back: first by the classifier alone": _share(max(p, key=p.__getitem__) in e.fair for e, p in zip(examples, likely, strict=True)),
+        "held back: first by the classifier alone": _share(
+            max(p, key=p.__getitem__) in e.fair for e, p in zip(examples, likely, strict=True)
+        ),
         "rules alone": _share(_first(e) in e.fair for e in examples),
     }
     return Trained(model, _document(model, seed, strength, figures))
@@ -105,7 +107,7 @@ def _linear(examples: Sequence[Example], vocabulary: frozenset[str], strength: f
         bias=tuple(round(float(bias), DECIMALS) for bias in fitted.intercept_),
         weights={name: of for name, of in sorted(weights.items()) if of},
         temperature=1.0,
-        trust=Trust(0, 0, 0, 0, 0),
+        trust=NO_TRUST,
         open_below=OPEN_BELOW,
         add_from=1.0,
     )
@@ -138,24 +140,26 @@ def _trust(examples: Sequence[Example], likely: Sequence[dict[str, float]]) -> T
     """A logistic curve over every answer that a rule gave. What would make it fall is left out of it."""
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
+    own = sum(e.share for e in examples if e.own)
+    of_own = sum(e.share for e in examples if not e.own) / own if own else 1.0  # both halves count alike
     rows, right, shares = [], [], []
     for e, p in zip(examples, likely, strict=True):
+        best = max(e.weights, key=lambda cause: e.weights[cause] + WORD * p.get(cause, 0.0), default="")
         for cause, weight in e.weights.items():
             other = max((w for name, w in e.weights.items() if name != cause), default=0.0)
-            rows.append((weight, weight - other, float(e.proven), p.get(cause, 0.0)))
+            rows.append(grounds(weight, other, first=cause == best, proven=e.proven, agreement=p.get(cause, 0.0)))
             right.append(cause in e.fair)
-            shares.append(e.share)
-    used = list(range(len(INPUTS)))
+            shares.append(e.share * of_own if e.own else e.share)
+    used = list(GROUNDS)
     while True:
         fitted = LogisticRegression(C=100.0)
-        fitted.fit([[row[n] for n in used] for row in rows], right, sample_weight=shares)
-        falls = [n for n, value in zip(used, fitted.coef_[0], strict=True) if value < 0]
+        fitted.fit([[row[name] for name in used] for row in rows], right, sample_weight=shares)
+        found = {name: round(float(value), DECIMALS) for name, value in zip(used, fitted.coef_[0], strict=True)}
+        falls = [name for name, value in found.items() if value < 0]
         if not falls:
             break
-        used = [n for n in used if n not in falls]
-    found = {INPUTS[n]: round(float(value), DECIMALS) for n, value in zip(used, fitted.coef_[0], strict=True)}
-    base = round(float(fitted.intercept_[0]), DECIMALS)
-    return Trust(base=base, **{name: found.get(name, 0.0) for name in INPUTS})
+        used = [name for name in used if name not in falls]
+    return Trust(round(float(fitted.intercept_[0]), DECIMALS), **{name: found.get(name, 0.0) for name in GROUNDS})
 
 
 def _add_from(examples: Sequence[Example], likely: Sequence[dict[str, float]]) -> float:
@@ -176,7 +180,7 @@ def _first(example: Example) -> str:
     return max(example.weights, key=example.weights.__getitem__, default="")
 
 
-def _share(right: Any) -> float:
+def _share(right: Iterable[bool]) -> float:
     told = list(right)
     return round(sum(told) / len(told), 3)
 
@@ -184,13 +188,13 @@ def _share(right: Any) -> float:
 def _document(model: Model, seed: int, strength: float, figures: dict[str, Any]) -> str:
     told = {
         "format": FORMAT,
-        "about": "weights of the classifier, written by `oomdoctor train`: sums of a crash's features, softmax over causes",
+        "about": "the classifier, by `oomdoctor train`: sums of a crash's features' weights, softmax over causes",
         "version": __version__,
         "seed": seed,
         "strength": strength,
         "figures": figures,
         "temperature": model.temperature,
-        "trust": {"base": model.trust.base, **{name: getattr(model.trust, name) for name in INPUTS}},
+        "trust": {"base": model.trust.base, **{name: getattr(model.trust, name) for name in GROUNDS}},
         "open_below": model.open_below,
         "add_from": model.add_from,
         "causes": list(model.causes),
@@ -201,4 +205,4 @@ def _document(model: Model, seed: int, strength: float, figures: dict[str, Any])
     return head + ',\n "weights": {\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
-__all__ = ["Said", "TooFewError", "Trained", "fit"]
+__all__ = ["TooFewError", "Trained", "fit"]

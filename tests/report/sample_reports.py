@@ -124,6 +124,7 @@ NODE = Ledger(
 CRASH = Incident(
     id="i1",
     verdict="oom",
+    cause_open=False,
     fingerprint="v1:0123456789abcdef",
     events=("e1", "e2"),
     diagnoses=(HOG, GROWTH),
@@ -209,6 +210,7 @@ INCONCLUSIVE = replace(
         replace(
             CRASH,
             verdict="inconclusive",
+            cause_open=True,
             events=("e1",),
             diagnoses=(
                 replace(

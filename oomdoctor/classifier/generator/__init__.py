@@ -13,11 +13,12 @@ from typing import Final
 from oomdoctor.classifier.generator import on_the_card, on_the_host
 from oomdoctor.classifier.generator.draw import Draw
 from oomdoctor.classifier.generator.scene import Recipe, Scene
-from oomdoctor.classifier.generator.surroundings import dressed, healthy, hidden
+from oomdoctor.classifier.generator.surroundings import dressed, healthy, hidden, pasted
 
 NOT_OOM: Final = "not-oom"
 HEALTHY: Final = 0.04  # of all logs hold no failure, or one of another kind
 HIDDEN: Final = 0.08  # are cut before the error's own words
+PASTED: Final = 0.08  # lack their first lines
 # A traceback that ends before its words is one of memory more often than not, in what people bring; nobody counted.
 HIDDEN_IS_MEMORY: Final = 0.7
 # So is a process that is gone without a word.
@@ -59,9 +60,13 @@ def logs(count: int, seed: int) -> Iterator[Labelled]:
 def _failed(draw: Draw, name: str, cause: str, scene: Scene, *, hide: bool) -> Labelled:
     if hide and any(line.startswith("Traceback") for line in scene.crash):
         text = hidden(draw, scene)
-        return Labelled(name, text, cause, scene.also) if draw.often(HIDDEN_IS_MEMORY) else Labelled(name, text, NOT_OOM)
+        return (
+            Labelled(name, text, cause, scene.also) if draw.often(HIDDEN_IS_MEMORY) else Labelled(name, text, NOT_OOM)
+        )
     if cause == "killed-without-evidence" and not draw.often(KILL_IS_MEMORY):
         return Labelled(name, dressed(draw, scene), NOT_OOM)
+    if draw.often(PASTED):
+        scene = pasted(draw, scene)
     return Labelled(name, dressed(draw, scene), cause, scene.also)
 
 

@@ -32,13 +32,19 @@ def refused(
     name = _class_of(draw, generation)
     gpu = draw.whole(0, 7)
     if generation <= 3:
-        last = f"{size(unallocated)} cached" if generation == 1 else (
-            f"{size(allocated + unallocated)} reserved in total by PyTorch"
+        last = (
+            f"{size(unallocated)} cached"
+            if generation == 1
+            else (f"{size(allocated + unallocated)} reserved in total by PyTorch")
         )
         hint = (
-            " If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See "
-            "documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
-        ) if generation == 3 else ""
+            (
+                " If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See "
+                "documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
+            )
+            if generation == 3
+            else ""
+        )
         return (
             f"{name}: {device} out of memory. Tried to allocate {size(tried)} (GPU {gpu}; {size(total)} total "
             f"capacity; {size(allocated)} already allocated; {size(free)} free; {last}){hint}"
@@ -104,7 +110,9 @@ def ray_kill(draw: Draw, rows: Sequence[Row], *, victim: str | None = None, own:
             f"({used:.2f} / {draw.ram:.2f} GB). The top 10 memory consumers are:"
         )
         return [head, "", "PID\tMEM\tCOMMAND", *(f"{pid}\t{gib:.2f}GiB\t{name[:60]}" for pid, gib, name in rows)]
-    policy = draw.one(("it was the most recently scheduled task", "it was the most recently scheduled task", "of its group"))
+    policy = draw.one(
+        ("it was the most recently scheduled task", "it was the most recently scheduled task", "of its group")
+    )
     lines = [
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
         f"Memory on the node (IP: {draw.ip}, ID: {draw.node}) where the task (actor ID: {ids[0]}, name={victim}, "

@@ -9,9 +9,15 @@ from oomdoctor.classifier.generator.messages import FrameOf, bare, refused, trac
 from oomdoctor.classifier.generator.scene import Recipe, Scene
 
 FULL: Final = "gpu-memory-exhausted"
+# What a fair judge lets pass where the stage tells and no figure decides
+FAIR: Final = (FULL, "activations")
 TRAINER: Final = (
     ("transformers/trainer.py", "_inner_training_loop", "tr_loss_step = self.training_step(model, inputs)"),
-    ("verl/workers/actor/dp_actor.py", "update_policy", "output = self.actor_module(input_ids=input_ids, use_cache=False)"),
+    (
+        "verl/workers/actor/dp_actor.py",
+        "update_policy",
+        "output = self.actor_module(input_ids=input_ids, use_cache=False)",
+    ),
     ("openrlhf/trainer/ray/ppo_actor.py", "training_step", "status = self.strategy.run_step(experience)"),
     ("lightning/pytorch/trainer/trainer.py", "_run_stage", "self.fit_loop.run()"),
 )
@@ -79,32 +85,37 @@ def activations_without_figures(draw: Draw) -> Scene:
 def activations_jax(draw: Draw) -> Scene:
     size = draw.whole(2, 60) << 30
     last = f"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate {size} bytes."
-    return Scene(_in(draw, ("train_lib.py", "train_step", "loss, grads = grad_fn(params, batch)"), last=last), also=(FULL,))
+    return Scene(
+        _in(draw, ("train_lib.py", "train_step", "loss, grads = grad_fn(params, batch)"), last=last), also=(FULL,)
+    )
 
 
 def optimizer(draw: Draw) -> Scene:
     end = bare(draw) if draw.often(0.2) else refused(draw, _small(draw))
-    return Scene(_in(draw, draw.one(TRAINER), draw.one(ADAM), last=end))
+    return Scene(_in(draw, draw.one(TRAINER), draw.one(ADAM), last=end), also=FAIR)
 
 
 def logits(draw: Draw) -> Scene:
     return Scene(
         _in(draw, draw.one(TRAINER), draw.one(LOSS), last=refused(draw, draw.between(2.2, 16))),
-        also=("activations",),
+        also=FAIR,
     )
 
 
 def weights(draw: Draw) -> Scene:
     end = bare(draw) if draw.often(0.15) else refused(draw, _small(draw))
-    return Scene(_in(draw, draw.one(LOADING), last=end), before=(_launch(draw),) if draw.often(0.5) else ())
+    return Scene(
+        _in(draw, draw.one(LOADING), last=end), before=(_launch(draw),) if draw.often(0.5) else (), also=(FULL,)
+    )
 
 
 def weights_of_the_engine(draw: Draw) -> Scene:
+    said = refused(draw, _small(draw)).split(": ", 1)[1]
     return Scene(
         (
             f"(Worker_TP0 pid={draw.pid}) ERROR 02-03 16:12:44 [gpu_model_runner.py:3701] Failed to load model - not "
             "enough GPU memory. Try lowering --gpu-memory-utilization to free memory for weights, increasing "
-            "--tensor-parallel-size, or using --quantization.",
+            f"--tensor-parallel-size, or using --quantization. (original error: {said})",
         )
     )
 
@@ -254,23 +265,37 @@ def graphs(draw: Draw) -> Scene:
     if draw.often(0.4):
         return Scene(
             (
-                "Exception: Capture cuda graph failed: "
-                + refused(draw, draw.between(0.1, 1.2)).split(": ", 1)[1],
+                "Exception: Capture cuda graph failed: " + refused(draw, draw.between(0.1, 1.2)).split(": ", 1)[1],
                 "Possible solutions:",
                 "1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)",
             )
         )
-    frames = ((RUNNER, "capture_model", "self._capture_cudagraphs("), ("torch/cuda/graphs.py", "__enter__", "self.cuda_graph.capture_begin("))
-    return Scene(_in(draw, *frames, last=refused(draw, draw.between(0.03, 0.5))))
+    frames = (
+        (RUNNER, "capture_model", "self._capture_cudagraphs("),
+        ("torch/cuda/graphs.py", "__enter__", "self.cuda_graph.capture_begin("),
+    )
+    return Scene(
+        _in(draw, *frames, last=refused(draw, draw.between(0.03, 0.5))), also=(FULL, "vllm-utilization-too-high")
+    )
 
 
 def weight_sync(draw: Draw) -> Scene:
     frames = draw.one(
         (
-            (("openrlhf/trainer/ray/ppo_actor.py", "_broadcast_to_vllm", "torch.distributed.broadcast(param.data, 0)"),),
+            (
+                (
+                    "openrlhf/trainer/ray/ppo_actor.py",
+                    "_broadcast_to_vllm",
+                    "torch.distributed.broadcast(param.data, 0)",
+                ),
+            ),
             (
                 ("verl/workers/sharding_manager/fsdp_vllm.py", "__enter__", "params = self.module.state_dict()"),
-                ("torch/distributed/fsdp/_state_dict_utils.py", "_full_pre_state_dict_hook", "_enter_unshard_params_ctx("),
+                (
+                    "torch/distributed/fsdp/_state_dict_utils.py",
+                    "_full_pre_state_dict_hook",
+                    "_enter_unshard_params_ctx(",
+                ),
             ),
             (
                 ("trl/trainer/grpo_trainer.py", "_move_model_to_vllm", "with gather_if_zero3([param]):"),
@@ -278,7 +303,7 @@ def weight_sync(draw: Draw) -> Scene:
             ),
         )
     )
-    return Scene(_in(draw, *frames, last=refused(draw, _small(draw))))
+    return Scene(_in(draw, *frames, last=refused(draw, _small(draw))), also=(FULL, "vllm-utilization-too-high"))
 
 
 def sampler(draw: Draw) -> Scene:
@@ -296,7 +321,7 @@ def vision(draw: Draw) -> Scene:
         (RUNNER, "profile_run", "dummy_encoder_outputs = self.model.get_multimodal_embeddings("),
         ("vllm/model_executor/models/qwen2_vl.py", "_process_image_input", "image_embeds = self.visual(pixel_values"),
     )
-    return Scene(_in(draw, *frames, last=refused(draw, draw.between(0.5, 20))))
+    return Scene(_in(draw, *frames, last=refused(draw, draw.between(0.5, 20))), also=FAIR)
 
 
 def outside_torch(draw: Draw) -> Scene:
@@ -323,7 +348,7 @@ def grows_on_the_card(draw: Draw) -> Scene:
         f"{first + n * step + 900:.2f}"
         for n in range(1, 10)
     ]
-    return Scene(_in(draw, draw.one(FORWARD), last=refused(draw, 0.25)), before=tuple(lines), also=("activations",))
+    return Scene(_in(draw, draw.one(FORWARD), last=refused(draw, 0.25)), before=tuple(lines), also=FAIR)
 
 
 def predictions_kept(draw: Draw) -> Scene:
@@ -333,12 +358,10 @@ def predictions_kept(draw: Draw) -> Scene:
                 ("transformers/trainer.py", "evaluate", "output = eval_loop("),
                 ("transformers/trainer_pt_utils.py", "nested_concat", "return torch_pad_and_concatenate(tensors"),
             ),
-            (
-                ("transformers/trainer.py", "prediction_loop", "preds = torch.cat((preds, logits), dim=0)"),
-            ),
+            (("transformers/trainer.py", "prediction_loop", "preds = torch.cat((preds, logits), dim=0)"),),
         )
     )
-    return Scene(_in(draw, *frames, last=refused(draw, draw.between(1, 8))))
+    return Scene(_in(draw, *frames, last=refused(draw, draw.between(1, 8))), also=FAIR)
 
 
 def misplaced(draw: Draw) -> Scene:
@@ -386,7 +409,7 @@ def capped(draw: Draw) -> Scene:
         )
     limit = draw.card * draw.between(0.2, 0.5)
     return Scene(
-        _in(draw, draw.one(FORWARD), last=refused(draw, 0.5, free=draw.card - limit, allowed=limit)),
+        _in(draw, draw.one(FORWARD), last=refused(draw, draw.between(1, 2), free=draw.card - limit, allowed=limit)),
     )
 
 
@@ -410,7 +433,11 @@ def refused_while_free(draw: Draw) -> Scene:
 
 def larger_than_any_machine(draw: Draw) -> Scene:
     return Scene(
-        _in(draw, draw.one((*FORWARD, *BACKWARD)), last=refused(draw, draw.between(90_000, 9_000_000), free=draw.card / 2)),
+        _in(
+            draw,
+            draw.one((*FORWARD, *BACKWARD)),
+            last=refused(draw, draw.between(90_000, 9_000_000), free=draw.card / 2),
+        ),
     )
 
 
@@ -419,13 +446,15 @@ def full_and_nothing_else(draw: Draw) -> Scene:
 
 
 def regression(draw: Draw) -> Scene:
-    launch = "python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3 --gradient_checkpointing --pretrain /models/llama-70b"
+    launch = (
+        "python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3 --gradient_checkpointing --pretrain /models/llama-70b"
+    )
     version = f"0.16.{draw.whole(0, 7)}"
     banner = f"[2025-02-24 08:16:41,119] [INFO] [logging.py:128:log_dist] [Rank 0] DeepSpeed info: version={version}, "
     return Scene(
         _in(draw, draw.one(TRAINER), draw.one(BACKWARD), last=refused(draw, _small(draw))),
         before=(launch, banner + "git-hash=unknown, git-branch=unknown"),
-        also=("activations",),
+        also=FAIR,
     )
 
 

@@ -27,11 +27,15 @@ def reward_server(draw: Draw) -> Scene:
 
 def hog_in_the_table(draw: Draw) -> Scene:
     held = draw.ram * draw.between(0.55, 0.9)
-    return Scene(tuple(ray_kill(draw, _rows(draw, (held, draw.one(STRANGERS)), (draw.ram * 0.04, f"ray::{draw.actor}")))))
+    return Scene(
+        tuple(ray_kill(draw, _rows(draw, (held, draw.one(STRANGERS)), (draw.ram * 0.04, f"ray::{draw.actor}"))))
+    )
 
 
 def hog_in_the_kernel(draw: Draw) -> Scene:
-    return Scene(tuple(kernel_kill(draw, draw.one(("python3", "java", "pt_main_thread")), draw.ram * draw.between(0.7, 0.93))))
+    return Scene(
+        tuple(kernel_kill(draw, draw.one(("python3", "java", "pt_main_thread")), draw.ram * draw.between(0.7, 0.93)))
+    )
 
 
 def many(draw: Draw) -> Scene:
@@ -47,14 +51,17 @@ def grows(draw: Draw) -> Scene:
     steps = draw.whole(4, 9)
     step = (draw.ram * 0.93 - first) / steps
     lines = tuple(
-        f"(main_task pid={draw.pid}) [step {n}] memory used = {first + step * (n - 1):.2f} GiB" for n in range(1, steps + 1)
+        f"(main_task pid={draw.pid}) [step {n}] memory used = {first + step * (n - 1):.2f} GiB"
+        for n in range(1, steps + 1)
     )
     return Scene(tuple(ray_kill(draw, ())), before=lines, also=("cpu-offload-overcommit",))
 
 
 def offloaded(draw: Draw) -> Scene:
     each = draw.ram * 0.22
-    setting = draw.one(("Namespace(adam_offload=True, zero_stage=3)", "Namespace(zero_stage=3, adam_offload=True, n_gpus_per_node=8)"))
+    setting = draw.one(
+        ("Namespace(adam_offload=True, zero_stage=3)", "Namespace(zero_stage=3, adam_offload=True, n_gpus_per_node=8)")
+    )
     rows = _rows(draw, *((each, f"ray::{draw.actor}.fit") for _ in range(4)))
     return Scene(tuple(ray_kill(draw, rows)), before=(setting,), also=("too-many-workers", "host-model-load"))
 
@@ -80,8 +87,14 @@ def host_cache(draw: Draw) -> Scene:
 
 
 def group_limit(draw: Draw) -> Scene:
-    group = draw.one(("/kubepods.slice/pod9", "/docker/0c1f", "/slurm/uid_1000/job_77/step_0", "/system.slice/job.scope"))
-    return Scene(tuple(kernel_kill(draw, draw.one(("python3", "ray::IDLE", "pt_data_worker")), draw.between(4, 200), group=group)))
+    group = draw.one(
+        ("/kubepods.slice/pod9", "/docker/0c1f", "/slurm/uid_1000/job_77/step_0", "/system.slice/job.scope")
+    )
+    return Scene(
+        tuple(
+            kernel_kill(draw, draw.one(("python3", "ray::IDLE", "pt_data_worker")), draw.between(4, 200), group=group)
+        )
+    )
 
 
 def scheduler_limit(draw: Draw) -> Scene:
@@ -89,7 +102,9 @@ def scheduler_limit(draw: Draw) -> Scene:
     return Scene(
         draw.one(
             (
-                (f"slurmstepd: error: Detected 1 oom_kill event in StepId={job}.0. Some of the step tasks have been OOM Killed.",),
+                (
+                    f"slurmstepd: error: Detected 1 oom_kill event in StepId={job}.0. Some of the step tasks have been OOM Killed.",
+                ),
                 ("    Last State:     Terminated", "      Reason:       OOMKilled", "      Exit Code:    137"),
                 ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "Exited with exit code 130."),
                 (
@@ -155,11 +170,9 @@ def shm(draw: Draw) -> Scene:
 
 
 def saving(draw: Draw) -> Scene:
-    frames = (
-        ("verl/trainer/ppo/ray_trainer.py", "_save_checkpoint", "self.actor_rollout_wg.save_checkpoint("),
-    )
+    frames = (("verl/trainer/ppo/ray_trainer.py", "_save_checkpoint", "self.actor_rollout_wg.save_checkpoint("),)
     if draw.often(0.5):
-        return Scene(tuple(traceback(draw, frames, "") [:-1] + ray_kill(draw, ())), also=(FULL,))
+        return Scene(tuple(traceback(draw, frames, "")[:-1] + ray_kill(draw, ())), also=(FULL,))
     gather = ("torch/distributed/fsdp/_state_dict_utils.py", "_full_post_state_dict_hook", "tensor = tensor.cpu()")
     return Scene(tuple(traceback(draw, (*frames, gather), refused(draw, draw.between(0.3, 3)))))
 
@@ -178,7 +191,13 @@ def dataset(draw: Draw) -> Scene:
 
 
 def load_on_the_host(draw: Draw) -> Scene:
-    frames = (("transformers/modeling_utils.py", "load_state_dict", "return torch.load(checkpoint_file, map_location=map_location)"),)
+    frames = (
+        (
+            "transformers/modeling_utils.py",
+            "load_state_dict",
+            "return torch.load(checkpoint_file, map_location=map_location)",
+        ),
+    )
     line = f"Loading checkpoint shards:  {draw.whole(10, 80)}%|####      | 3/8 [00:40<01:10,  9.1s/it]"
     refusal = (
         f"RuntimeError: [enforce fail at alloc_cpu.cpp:{draw.whole(60, 130)}] err == 0. DefaultCPUAllocator: can't allocate "
@@ -198,12 +217,16 @@ def pinned(draw: Draw) -> Scene:
                     *traceback(
                         draw,
                         (("torch/utils/data/_utils/pin_memory.py", "pin_memory", "return data.pin_memory(device)"),),
-                        draw.one(("RuntimeError: CUDA error: invalid argument", "RuntimeError: CUDA error: out of memory")),
+                        draw.one(
+                            ("RuntimeError: CUDA error: invalid argument", "RuntimeError: CUDA error: out of memory")
+                        ),
                     ),
                 ),
                 ("RuntimeError: cudaHostAlloc failed: out of memory",),
                 (f"ERROR: failed to allocate {draw.whole(1, 40) << 30} bytes of pinned memory",),
-                ("n17:4410:4502 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",),
+                (
+                    "n17:4410:4502 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+                ),
             )
         )
     )
@@ -217,7 +240,11 @@ def address_space(draw: Draw) -> Scene:
                 ("bash: fork: Cannot allocate memory",),
                 ("OSError: [WinError 1455] The paging file is too small for this operation to complete.",),
                 tuple(
-                    traceback(draw, (("job/run.py", "main", "m = mmap.mmap(-1, 8 << 30)"),), "OSError: [Errno 12] Cannot allocate memory")
+                    traceback(
+                        draw,
+                        (("job/run.py", "main", "m = mmap.mmap(-1, 8 << 30)"),),
+                        "OSError: [Errno 12] Cannot allocate memory",
+                    )
                 ),
             )
         ),
@@ -230,8 +257,14 @@ def build(draw: Draw) -> Scene:
     return Scene(
         draw.one(
             (
-                ("c++: fatal error: Killed signal terminated program cc1plus", "ninja: build stopped: subcommand failed."),
-                ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", "ninja: build stopped: subcommand failed."),
+                (
+                    "c++: fatal error: Killed signal terminated program cc1plus",
+                    "ninja: build stopped: subcommand failed.",
+                ),
+                (
+                    "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
+                    "ninja: build stopped: subcommand failed.",
+                ),
                 tuple(kernel_kill(draw, draw.one(("cc1plus", "cicc")), draw.between(2, 9))),
             )
         )

@@ -13,7 +13,6 @@ class Scene:
     crash: tuple[str, ...]  # the failure's own lines
     before: tuple[str, ...] = ()  # launch, settings, what the job printed on its way there
     also: tuple[str, ...] = ()  # causes that a fair judge would accept as well
-    decided: bool = True  # whether the lines tell the cause
 
 
 Recipe = Callable[[Draw], Scene]

@@ -32,6 +32,7 @@ OTHER_ERRORS: Final = (
     "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x768 and 1024x512)",
 )
 NARROWEST, WIDEST = 80, 140
+SHORTEST_TO_CUT = 3
 LONGEST_STRETCH = 40  # lines
 
 
@@ -41,10 +42,16 @@ def dressed(draw: Draw, scene: Scene) -> str:
     if draw.often(0.25):
         before.append(draw.one(TRAPS))
     crash = list(scene.crash)
-    if draw.often(0.08) and len(crash) > 3:  # pasted from somewhere inside
-        before, crash = [], crash[draw.whole(1, 2) :]
     after = [draw.one(CASCADES) for _ in range(draw.whole(0, 2))]
     return _joined(draw, [*_marked(draw, [*before, *crash]), *after])
+
+
+def pasted(draw: Draw, scene: Scene) -> Scene:
+    """The failure without its first lines, as people cut them off; what is left may only tell what ran out."""
+    if len(scene.crash) <= SHORTEST_TO_CUT:
+        return scene
+    also = (*scene.also, "gpu-memory-exhausted", "host-memory-exhausted")
+    return Scene(scene.crash[draw.whole(1, 2) :], also=also)
 
 
 def hidden(draw: Draw, scene: Scene) -> str:
@@ -74,8 +81,14 @@ def _stretch(draw: Draw) -> list[str]:
     if kind == 0:
         return [f"step {n} loss {draw.between(0.3, 3):.4f} lr 1e-06 tokens/s {draw.whole(900, 90000)}" for n in steps]
     if kind == 1:
-        return [f"INFO 10-02 08:00:{n % 60:02d} [metrics.py:417] Running: {draw.whole(0, 90)} reqs, Waiting: 0 reqs" for n in steps]
-    return [f"[2025-05-11 10:{n % 60:02d}:07,120] [INFO] epoch 1 iter {n} elapsed {draw.between(0.4, 9):.2f}s" for n in steps]
+        return [
+            f"INFO 10-02 08:00:{n % 60:02d} [metrics.py:417] Running: {draw.whole(0, 90)} reqs, Waiting: 0 reqs"
+            for n in steps
+        ]
+    return [
+        f"[2025-05-11 10:{n % 60:02d}:07,120] [INFO] epoch 1 iter {n} elapsed {draw.between(0.4, 9):.2f}s"
+        for n in steps
+    ]
 
 
 def _marked(draw: Draw, lines: Sequence[str]) -> list[str]:
@@ -85,7 +98,13 @@ def _marked(draw: Draw, lines: Sequence[str]) -> list[str]:
         return list(lines)
     rank = draw.whole(0, 7)
     prefix = draw.one(
-        (f"({draw.actor} pid={draw.pid}) ", f"({draw.actor} pid={draw.pid}, ip={draw.ip}) ", f"[rank{rank}]: ", f"{rank}: ", f"[{rank}]:")
+        (
+            f"({draw.actor} pid={draw.pid}) ",
+            f"({draw.actor} pid={draw.pid}, ip={draw.ip}) ",
+            f"[rank{rank}]: ",
+            f"{rank}: ",
+            f"[{rank}]:",
+        )
     )
     marked = [prefix + line for line in lines]
     return _interleaved(draw, marked) if draw.often(0.3) else marked
@@ -109,4 +128,4 @@ def _joined(draw: Draw, lines: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["dressed", "healthy", "hidden"]
+__all__ = ["dressed", "healthy", "hidden", "pasted"]

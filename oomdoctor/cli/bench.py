@@ -1,0 +1,51 @@
+"""`oomdoctor bench`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.diagnose import Output
+from oomdoctor.cli.quick import one_of
+
+FORMATS = ("text", "json")
+
+
+def bench(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder of cases: sub-folders with a case.json.")],
+    form: Annotated[
+        str,
+        typer.Option("-f", "--format", metavar="|".join(FORMATS), callback=one_of(*FORMATS), help="What to print."),
+    ] = "text",
+    output: Output = None,
+) -> None:
+    """Measure the answers on labelled logs.
+
+    \b
+    Examples:
+      oomdoctor bench my-cases
+      oomdoctor bench my-cases --format json -o figures.json
+
+    A case is a folder with a case.json and the log (log.txt, or what "inputs"
+    lists). case.json says "root_cause" (a cause's id, or not-oom), and may say
+    "also_acceptable", "from_log_alone" and "software".
+
+    Exits with 0 when every case was read, whatever the figures.
+    """
+    from oomdoctor.cli.steps import steps  # noqa: PLC0415  (not for --help)
+    from oomdoctor.training import bench as measured  # noqa: PLC0415
+    from oomdoctor.training.cases import CaseError, cases_in  # noqa: PLC0415
+
+    out.check_folder(output)
+    try:
+        cases = cases_in(Path(folder))
+    except CaseError as error:
+        raise typer.BadParameter(str(error), param_hint="FOLDER") from error
+    with steps("cases", len(cases)) as advance:
+        found = measured.outcomes(cases, advance)
+    told = json.dumps(measured.figures(found), indent=1) + "\n" if form == "json" else measured.text(found)
+    out.write(told, output)

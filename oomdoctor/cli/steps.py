@@ -1,0 +1,19 @@
+"""A progress bar on standard error, where somebody looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def steps(what: str, count: int) -> Iterator[Callable[[], None]]:
+    """What to call after each step."""
+    from rich.console import Console  # noqa: PLC0415  (not for --help)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=count)
+        yield lambda: progress.advance(task)

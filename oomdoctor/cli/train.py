@@ -1,0 +1,63 @@
+"""`oomdoctor train`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oomdoctor.cli import out
+
+LOGS = 2280  # forty of each recipe
+SEED = 1
+
+
+def train(
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", show_default=False, help="The model.")],
+    folders: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FOLDER]...", show_default=False, help="Your own labelled logs, as for bench."),
+    ] = None,
+    seed: Annotated[str, typer.Option("--seed", metavar="NUMBER", help="Of the generated logs.")] = str(SEED),
+    logs: Annotated[str, typer.Option("--logs", metavar="NUMBER", help="How many to generate.")] = str(LOGS),
+) -> None:
+    """Train the classifier anew, with your own labelled logs added to ours.
+
+    \b
+    Examples:
+      oomdoctor train my-cases -o model.json
+      OOMDOCTOR_MODEL=model.json oomdoctor diagnose train.log
+
+    It needs scikit-learn: pip install 'oomdoctor[train]'. The same logs and the
+    same seed give the same file, which is readable JSON and holds words of your
+    logs: read it before you hand it on. In a checkout the fixtures are added.
+    """
+    if find_spec("sklearn") is None:
+        raise typer.BadParameter("training needs scikit-learn: pip install 'oomdoctor[train]'", param_hint="train")
+    from oomdoctor.causes import causes  # noqa: PLC0415  (not for --help)
+    from oomdoctor.cli.steps import steps  # noqa: PLC0415
+    from oomdoctor.training.cases import CaseError, cases_in, fixtures, not_known  # noqa: PLC0415
+    from oomdoctor.training.examples import examples  # noqa: PLC0415
+    from oomdoctor.training.fit import TooFewError, fit  # noqa: PLC0415
+
+    out.check_folder(output)
+    count, number = _number(logs, "--logs"), _number(seed, "--seed")
+    try:
+        given = [case for folder in folders or () for case in cases_in(Path(folder))]
+        if unknown := list(not_known(given, frozenset(cause.id for cause in causes()))):
+            raise CaseError(f"no cause of ours: {', '.join(unknown[:3])}; `oomdoctor causes` lists them")
+        with steps("logs", count + len(given) + len(fixtures())) as advance:
+            learned = examples(given, count, number, advance)
+        with steps("fits", 4) as advance:
+            trained = fit(learned, number, count, advance)
+    except (CaseError, TooFewError) as error:
+        raise typer.BadParameter(str(error), param_hint="FOLDER") from error
+    out.write(trained.document, output)
+
+
+def _number(given: str, option: str) -> int:
+    if not given.isdecimal():
+        raise typer.BadParameter(f"{given!r} is no number", param_hint=option)
+    return int(given)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from oomdoctor.causes import causes
+from oomdoctor.classifier.model import SHIPPED, ModelError, Trust, grounds, loaded
+
+MODEL = loaded(SHIPPED)
+
+
+def test_what_ships_is_small_and_readable() -> None:
+    text = SHIPPED.read_text(encoding="utf-8")
+    assert len(text) < 150_000
+    told = json.loads(text)
+    assert {"seed", "figures", "temperature", "trust", "weights"} <= told.keys()
+    assert "root cuda out-of-memory" in told["weights"]
+
+
+def test_every_cause_of_the_model_is_one_of_ours() -> None:
+    assert set(MODEL.causes) - {"not-oom"} <= {cause.id for cause in causes()}
+
+
+def test_probabilities_add_up_and_nothing_known_is_the_bias() -> None:
+    likely = MODEL.probabilities({"no such feature": 1.0})
+    assert math.isclose(sum(likely.values()), 1.0)
+    assert likely == MODEL.probabilities({})
+
+
+def test_it_is_what_scikit_learn_says_of_the_same_weights() -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    numpy = pytest.importorskip("numpy")
+    names = sorted(MODEL.weights)
+    same = linear.LogisticRegression()
+    same.classes_ = numpy.array(MODEL.causes)
+    coefficients = [[MODEL.weights[name].get(cause, 0.0) for name in names] for cause in MODEL.causes]
+    same.coef_ = numpy.array(coefficients) / MODEL.temperature
+    same.intercept_ = numpy.array(MODEL.bias) / MODEL.temperature
+    rows = [dict.fromkeys(names[start::step], 1.0) for start, step in ((0, 40), (3, 101), (7, 13), (0, 1))]
+    rows.append({names[5]: 0.25, names[60]: 0.5})
+    theirs = same.predict_proba(numpy.array([[row.get(name, 0.0) for name in names] for row in rows]))
+    for row, theirs_of_row in zip(rows, theirs, strict=True):
+        ours = list(MODEL.probabilities(row).values())
+        assert max(abs(a - b) for a, b in zip(ours, theirs_of_row, strict=True)) < 1e-9
+
+
+def test_trust_rises_with_everything_that_speaks_for_an_answer() -> None:
+    trust = MODEL.trust
+    little = grounds(0.3, 0.3, first=False, proven=False, agreement=0.1)
+    for more in ({"first": 1.0}, {"weight": 0.9}, {"lead": 0.6}, {"proven": 1.0}, {"agreement": 0.9}):
+        assert trust.of({**little, **more}) >= trust.of(little)
+    assert trust.of(grounds(0.95, 0.1, first=True, proven=True, agreement=0.9)) > 0.95
+
+
+def test_trust_of_nothing_is_the_base() -> None:
+    assert Trust(0.0, 1, 1, 1, 1, 1).of(grounds(0, 0, first=False, proven=False, agreement=0)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("{", "not a model"), ("[]", "not a model"), ('{"format": 9}', "format 9"), ('{"format": 1}', "not a model")],
+)
+def test_a_file_that_is_no_model(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(ModelError, match=says):
+        loaded(path)
+
+
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"gone\.json: No such file"):
+        loaded(tmp_path / "gone.json")

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import random
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gpu_logs import FORWARD, LOADING, crash, refused, trace
+from reports import LOGS, diagnosed
+
+from oomdoctor import diagnose
+from oomdoctor.causes import Cause, Finding, RuledOut, causes, judge
+from oomdoctor.classifier.model import Model, Trust, used
+from oomdoctor.classifier.ranking import ranked
+from oomdoctor.incident.model import Crash
+
+BY_ID = {cause.id: cause for cause in causes()}
+CRASH = crash(*trace(FORWARD), refused())
+
+
+def found(**weights: float) -> list[tuple[Cause, Finding]]:
+    return [
+        (BY_ID[name.replace("_", "-")], Finding(weight=weight, why="", evidence=(CRASH.root,)))
+        for name, weight in weights.items()
+    ]
+
+
+def sure_of(cause: str, add_from: float = 0.5) -> Model:
+    """A model that always names one cause."""
+    return replace(used(), causes=(cause, "not-oom"), bias=(9.0, 0.0), weights={}, temperature=1.0, add_from=add_from)
+
+
+def order(*, model: Model, ruled_out: frozenset[str] = frozenset(), **weights: float) -> list[str]:
+    return [answer.cause.id for answer in ranked(CRASH, found(**weights), ruled_out, model).answers]
+
+
+def test_rules_that_have_their_numbers_decide() -> None:
+    assert order(model=sure_of("gpu-shared"), activations=0.75, gpu_shared=0.55) == ["activations", "gpu-shared"]
+
+
+def test_the_classifier_decides_where_the_rules_do_not() -> None:
+    for named in ("activations", "gpu-shared"):
+        assert order(model=sure_of(named), activations=0.4, gpu_shared=0.4)[0] == named
+
+
+def test_it_does_not_overtake_a_rule_that_says_more() -> None:
+    assert order(model=sure_of("gpu-shared"), activations=0.45, gpu_shared=0.4)[0] == "activations"
+    assert order(model=sure_of("gpu-shared"), activations=0.5, gpu_shared=0.495)[0] == "activations"
+
+
+def test_it_adds_a_cause_behind_weak_rules_only() -> None:
+    assert order(model=sure_of("gpu-shared"), gpu_memory_exhausted=0.25) == ["gpu-memory-exhausted", "gpu-shared"]
+    assert order(model=sure_of("gpu-shared"), activations=0.5) == ["activations"]
+
+
+def test_it_adds_none_that_a_rule_excludes_or_of_another_pool_or_below_the_threshold() -> None:
+    for model, ruled_out in (
+        (sure_of("gpu-shared"), frozenset(["gpu-shared"])),
+        (sure_of("too-many-workers"), frozenset[str]()),
+        (sure_of("gpu-shared", add_from=1.0), frozenset[str]()),
+        (sure_of("not-oom"), frozenset[str]()),
+    ):
+        assert order(model=model, ruled_out=ruled_out, gpu_memory_exhausted=0.1) == ["gpu-memory-exhausted"]
+
+
+def test_it_answers_alone_where_no_rule_does() -> None:
+    ranking = ranked(CRASH, [], frozenset(), sure_of("gpu-shared"))
+    assert [answer.cause.id for answer in ranking.answers] == ["gpu-shared"]
+    assert "likeness" in ranking.answers[0].finding.why
+
+
+def test_a_cause_that_it_was_not_trained_on_is_ranked_by_its_rule() -> None:
+    model = sure_of("gpu-shared")
+    assert "optimizer-states" not in model.causes
+    assert order(model=model, optimizer_states=0.8, gpu_shared=0.3)[0] == "optimizer-states"
+
+
+def test_no_answer_is_surer_than_the_one_before_it() -> None:
+    ranking = ranked(
+        CRASH, found(activations=0.55, gpu_shared=0.5, logits_spike=0.4), frozenset(), sure_of("gpu-shared")
+    )
+    sure = [answer.confidence for answer in ranking.answers]
+    assert sure == sorted(sure, reverse=True)
+    assert all(0 < one < 1 for one in sure)
+
+
+def test_below_the_threshold_the_cause_is_open() -> None:
+    doubtful = replace(used(), trust=Trust(0.0, 0, 0, 0, 0, 0))
+    certain = replace(used(), trust=Trust(4.0, 0, 0, 0, 0, 0))
+    assert ranked(CRASH, found(activations=0.6), frozenset(), doubtful).open
+    assert not ranked(CRASH, found(activations=0.6), frozenset(), certain).open
+    assert ranked(CRASH, [], frozenset(), replace(certain, add_from=1.0)).open
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
+def test_an_open_cause_has_its_next_command(log: Path) -> None:
+    for incident in diagnosed(log)["incidents"]:
+        assert not incident["cause_open"] or incident["next_evidence"]
+
+
+def test_figures_that_decide_are_surer_than_a_bare_refusal() -> None:
+    def first(*lines: str) -> float:
+        it = crash(*lines)
+        said = list(judge(it))
+        findings = [(cause, j) for cause, j in said if isinstance(j, Finding)]
+        return ranked(it, findings, frozenset(c.id for c, j in said if isinstance(j, RuledOut))).answers[0].confidence
+
+    assert first(*trace(LOADING), refused()) > 0.9
+    assert first(*trace(LOADING), refused()) > first("RuntimeError: CUDA error: out of memory")
+
+
+def test_scoring_costs_little() -> None:
+    it: Crash = crash(*trace(*[FORWARD] * 40), refused(others=((7, "10.00 GiB"),)))
+    findings = [(cause, j) for cause, j in judge(it) if isinstance(j, Finding)]
+    ranked(it, findings, frozenset())
+    begin = time.process_time()
+    for _ in range(5):
+        ranked(it, findings, frozenset())
+    assert (time.process_time() - begin) / 5 < 0.03
+
+
+MUTATIONS = (" once more", " (see the notes)", " in this run")
+
+
+def mutated(text: str, line: int, dice: random.Random) -> str | None:
+    """The message with a word swapped for one that no version prints, or a clause new behind a word."""
+    lines = text.split("\n")
+    words = list(re.finditer(r"\b[a-z]{4,}\b", lines[line - 1]))
+    if not words:
+        return None
+    word = dice.choice(words)
+    new = word[0][::-1] if dice.random() < 0.5 else word[0] + dice.choice(MUTATIONS)
+    lines[line - 1] = lines[line - 1][: word.start()] + new + lines[line - 1][word.end() :]
+    return "\n".join(lines)
+
+
+def test_a_changed_wording_still_gets_its_cause(tmp_path: Path) -> None:
+    right = count = 0
+    for log in LOGS:
+        report = diagnosed(log)
+        roots = [event for event in report["events"] if event["role"] == "root"]
+        if report["verdict"] != "oom" or not roots or not report["diagnoses"]:
+            continue
+        dice = random.Random(log.stem)
+        text = mutated(log.read_bytes().decode("utf-8", "replace"), dice.choice(roots)["line"], dice)
+        if text is None:
+            continue
+        path = tmp_path / "changed.log"
+        path.write_text(text, encoding="utf-8")
+        incidents = diagnose(path).incidents
+        said = incidents[0].diagnoses[0].cause if incidents and incidents[0].diagnoses else None
+        count += 1
+        right += said == report["diagnoses"][0]["cause"]
+    assert count > 250
+    assert right >= 0.8 * count, f"{right} of {count}"

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oomdoctor.classifier.model import SHIPPED
+
+LOG = "RuntimeError: CUDA error: out of memory\n"
+
+
+def oomdoctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from oomdoctor.cli import main; main()", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment, "COLUMNS": "100"},
+    )
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    folder = tmp_path / "cases"
+    (folder / "one").mkdir(parents=True)
+    (folder / "one" / "log.txt").write_text(LOG)
+    (folder / "one" / "case.json").write_text(json.dumps({"root_cause": "gpu-memory-exhausted"}))
+    return folder
+
+
+def test_bench_prints_figures(cases: Path) -> None:
+    done = oomdoctor("bench", str(cases))
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "right first  1/1  100.0%" in done.stdout
+    assert json.loads(oomdoctor("bench", str(cases), "-f", "json").stdout)["right_first"] == [1, 1]
+
+
+def test_bench_of_a_folder_without_cases(tmp_path: Path) -> None:
+    done = oomdoctor("bench", str(tmp_path))
+    assert done.returncode == 2
+    assert "no case in it" in done.stderr
+
+
+def test_train_says_which_extra_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\nreal = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'sklearn' else real(name, *a)\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])])
+    done = oomdoctor("train", "-o", str(tmp_path / "model.json"), PYTHONPATH=paths)
+    assert done.returncode == 2
+    assert "pip install 'oomdoctor[train]'" in " ".join(done.stderr.split())
+
+
+def test_train_takes_no_label_that_is_no_cause(cases: Path, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    (cases / "one" / "case.json").write_text(json.dumps({"root_cause": "gremlins"}))
+    done = oomdoctor("train", str(cases), "-o", str(tmp_path / "model.json"))
+    assert done.returncode == 2
+    assert "gremlins" in done.stderr
+
+
+def test_a_model_of_ones_own(cases: Path, tmp_path: Path) -> None:
+    told = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    told["trust"] = dict.fromkeys(told["trust"], 0.0)
+    model = tmp_path / "own.json"
+    model.write_text(json.dumps(told))
+    log = str(cases / "one" / "log.txt")
+    report = json.loads(oomdoctor("diagnose", log, "-f", "json", OOMDOCTOR_MODEL=str(model)).stdout)
+    assert report["diagnoses"][0]["confidence"] == 0.5
+    assert report["incidents"][0]["cause_open"] is True
+
+
+def test_a_model_that_cannot_be_read(cases: Path, tmp_path: Path) -> None:
+    done = oomdoctor("diagnose", str(cases / "one" / "log.txt"), OOMDOCTOR_MODEL=str(tmp_path / "gone.json"))
+    assert done.returncode == 2
+    assert done.stderr == "oomdoctor: OOMDOCTOR_MODEL: gone.json: No such file or directory\n"
