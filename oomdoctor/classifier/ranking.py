@@ -16,7 +16,6 @@ from oomdoctor.classifier.features import features
 from oomdoctor.classifier.model import Model, grounds, used
 from oomdoctor.incident.model import Crash
 from oomdoctor.records import dataclass
-from oomdoctor.units import percent
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 WORD: Final = 0.02  # of weight: the classifier decides where the rules do not, whose weights differ by 0.05 and more
@@ -29,6 +28,9 @@ _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
     "scheduling": ("ray status -v",),
 }
 LEAST, MOST = 0.01, 0.99  # nothing is certain
+# Where nothing shows that memory ran out, the answer may fit the log and the failure still have been another one. How
+# often, labels cannot say ("a kill without evidence" is right by its name): this is the generator's assumption.
+UNPROVEN = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def ranked(
     likely = model.probabilities(features(crash))
     found = [*findings, *_added(crash, findings, ruled_out, likely, model)]
     proven = crash.proven or any(finding.shows_memory for _, finding in findings)
-    found.sort(key=lambda pair: -_standing(pair[1], likely.get(pair[0].id, 0.0)))
+    found.sort(key=lambda pair: _standing(pair[1], likely.get(pair[0].id, 0.0)), reverse=True)
     answers = []
     for place, (cause, finding) in enumerate(found):
         other = max((behind.weight for known, behind in found if known.id != cause.id), default=0.0)
@@ -64,7 +66,7 @@ def ranked(
             finding.weight, other, first=place == 0, proven=proven, agreement=likely.get(cause.id, UNTRAINED)
         )
         answers.append(Ranked(cause, finding, model.trust.of(told)))
-    falling = _falling(answers)
+    falling = _falling(answers, MOST if proven else UNPROVEN)
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
 
 
@@ -73,16 +75,15 @@ def closing(crash: Crash) -> tuple[str, ...]:
     return tuple(dict.fromkeys((WHOLE_LOG, *_LOOK.get(crash.pool, ()))))
 
 
-def _standing(finding: Finding, likely: float) -> float:
+def _standing(finding: Finding, likely: float) -> tuple[bool, float]:
     """What the order goes by. A weight below what names a cause stays below it, whatever the classifier says."""
     if finding.weight >= NAMED:
-        return finding.weight
-    return min(finding.weight + WORD * likely, NAMED) if finding.weight > 0 else 0.0
+        return True, finding.weight
+    return False, finding.weight + WORD * likely if finding.weight > 0 else 0.0
 
 
-def _falling(answers: Sequence[Ranked]) -> tuple[Ranked, ...]:
+def _falling(answers: Sequence[Ranked], ceiling: float) -> tuple[Ranked, ...]:
     """No answer is surer than the one before it: where numbers decide the order, they decide that as well."""
-    ceiling = MOST
     falling = []
     for answer in answers:
         ceiling = min(ceiling, max(answer.confidence, LEAST))
@@ -105,10 +106,7 @@ def _added(
     cause = next((cause for cause in causes() if cause.id == best), None)
     if cause is None or cause.id in known or crash.pool not in cause.pools or likely[best] < model.add_from:
         return []
-    why = (
-        f"No figure decides it; the message, and what stands around it, are most like those of this cause "
-        f"({percent(likely[best])} by likeness)."
-    )
+    why = "No figure decides it. The message, and what stands around it, are most like those of this cause."
     against = ("no rule has found a sign of it that it could show",)
     return [(cause, Finding(weight=0.0, why=why, evidence=(crash.root,), against=against, next_evidence=(WHOLE_LOG,)))]
 

@@ -13,7 +13,7 @@ from reports import LOGS, diagnosed
 from oomdoctor import diagnose
 from oomdoctor.causes import Cause, Finding, RuledOut, causes, judge
 from oomdoctor.classifier.model import Model, Trust, used
-from oomdoctor.classifier.ranking import ranked
+from oomdoctor.classifier.ranking import UNPROVEN, ranked
 from oomdoctor.incident.model import Crash
 
 BY_ID = {cause.id: cause for cause in causes()}
@@ -47,7 +47,7 @@ def test_the_classifier_decides_where_the_rules_do_not() -> None:
 
 def test_it_does_not_overtake_a_rule_that_says_more() -> None:
     assert order(model=sure_of("gpu-shared"), activations=0.45, gpu_shared=0.4)[0] == "activations"
-    assert order(model=sure_of("gpu-shared"), activations=0.5, gpu_shared=0.495)[0] == "activations"
+    assert order(model=sure_of("absurd-size"), absurd_size=0.495, activations=0.5)[0] == "activations"
 
 
 def test_it_adds_a_cause_behind_weak_rules_only() -> None:
@@ -98,6 +98,16 @@ def test_below_the_threshold_the_cause_is_open() -> None:
 def test_an_open_cause_has_its_next_command(log: Path) -> None:
     for incident in diagnosed(log)["incidents"]:
         assert not incident["cause_open"] or incident["next_evidence"]
+
+
+def test_what_nothing_proves_is_never_sure() -> None:
+    killed = crash("bash: line 1:  4955 Killed                  python train.py")
+    certain = replace(used(), trust=Trust(9.0, 0, 0, 0, 0, 0))
+    said = [(cause, j) for cause, j in judge(killed) if isinstance(j, Finding)]
+    ranking = ranked(killed, said, frozenset(), certain)
+    assert [answer.cause.id for answer in ranking.answers] == ["killed-without-evidence"]
+    assert ranking.answers[0].confidence == UNPROVEN
+    assert ranking.open
 
 
 def test_figures_that_decide_are_surer_than_a_bare_refusal() -> None:
