@@ -68,7 +68,7 @@ def test_it_adds_none_that_a_rule_excludes_or_of_another_pool_or_below_the_thres
 def test_it_answers_alone_where_no_rule_does() -> None:
     ranking = ranked(CRASH, [], frozenset(), sure_of("gpu-shared"))
     assert [answer.cause.id for answer in ranking.answers] == ["gpu-shared"]
-    assert "likeness" in ranking.answers[0].finding.why
+    assert "most like" in ranking.answers[0].finding.why
 
 
 def test_a_cause_that_it_was_not_trained_on_is_ranked_by_its_rule() -> None:
