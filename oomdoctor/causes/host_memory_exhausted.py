@@ -12,6 +12,7 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.units import percent, show
 
@@ -57,6 +58,9 @@ def judge(crash: Crash) -> Judgement | None:
         )
     if (computing := _while_computing(crash)) is not None:
         return computing
+    if isinstance(crash.root, Shortage) and crash.pool == "host_ram":
+        why = "Host memory was refused, in words that we do not know; they do not say who held the rest."
+        return Finding(weight=0.2, why=why, evidence=(crash.root,), next_evidence=OF_THE_MACHINE)
     if isinstance(crash.root, ArrayOutOfMemory):
         why = "Host memory was refused for an array; the log does not say who held the rest."
         return Finding(weight=0.2, why=why, evidence=(crash.root,), next_evidence=OF_THE_MACHINE[1:])

@@ -14,6 +14,7 @@ from typing import Final
 
 from oomdoctor.causes.gpu import card, phase
 from oomdoctor.causes.host import node_memory
+from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 
@@ -43,6 +44,8 @@ def _of_the_root(crash: Crash) -> Iterator[str]:
     yield f"root {root.family} {root.kind}"  # the message narrows the causes down most
     yield f"pool {crash.pool}"  # a cause belongs to few pools
     yield f"stage {crash.stage}"  # the same refusal means another cause in another stage
+    if in_other_words(root):
+        yield "in other words"  # the kind is then a guess, and the words tell more
     yield f"strength {root.strength}"  # a bare kill may have other reasons than memory
     for kind in {f"{event.family} {event.kind}" for event in crash.events if event is not root}:
         yield f"with {kind}"  # what is told beside it: tables, limits, an engine's figures

@@ -24,14 +24,17 @@ class ModelError(ValueError):
     """A file that is no model of ours; the text says why."""
 
 
-def grounds(weight: float, other: float, *, first: bool, proven: bool, agreement: float) -> dict[str, float]:
+def grounds(
+    weight: float, other: float, *, first: bool, proven: bool, known: bool, agreement: float
+) -> dict[str, float]:
     """What trust goes by: a rule's weight, the best other rule's, whether the answer stands first, whether the log
-    shows that memory ran out, and how likely the classifier takes the cause."""
+    shows that memory ran out and says so in known words, and how likely the classifier takes the cause."""
     return {
         "first": float(first),
         "weight": weight,
         "lead": max(weight - other, 0.0),
         "proven": float(proven),
+        "known": float(known),
         "agreement": agreement,
     }
 
@@ -45,6 +48,7 @@ class Trust:
     weight: float  # of the rule, 0..1
     lead: float  # what the rule's weight has over the best other one's, 0..1
     proven: float  # whether the log shows that memory ran out, 0 or 1
+    known: float  # whether the failure is told in words that a family knows, 0 or 1
     agreement: float  # the classifier's probability of the cause, 0..1
 
     def of(self, inputs: Mapping[str, float]) -> float:

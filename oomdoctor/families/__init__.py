@@ -31,6 +31,8 @@ class Family:
     read: Callable[[Page, int], Iterable[Read]]
     # Asked only where no other family reads the line, in the order of the names: it knows words, not messages.
     last: bool = False
+    # Heard only where no message of the page tells of a memory failure.
+    otherwise: bool = False
 
 
 @cache
@@ -68,6 +70,19 @@ def found_in(page: Page) -> Iterator[tuple[int, Read]]:
 
     Without their surroundings: who keeps an event looks them up.
     """
+    failed = False
+    guessed: list[tuple[int, Read]] = []
+    for family, index, found in _each(page):
+        if family.otherwise:
+            guessed.append((index, found))
+        else:
+            failed = failed or (isinstance(found, Event) and found.proves)
+            yield index, found
+    if not failed:
+        yield from guessed
+
+
+def _each(page: Page) -> Iterator[tuple[Family, int, Read]]:
     automaton, owners = _triggers()
     known = families()
     read_up_to: dict[tuple[str, str], int] = {}
@@ -86,7 +101,7 @@ def found_in(page: Page) -> Iterator[tuple[int, Read]]:
                 read_up_to[key] = max(read_up_to.get(key, 0), found.at.end_line)
                 if _tells(found):
                     told_up_to[line.writer] = max(told_up_to.get(line.writer, 0), found.at.end_line)
-                yield index, found
+                yield family, index, found
 
 
 def _turn(family: Family) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import field, fields
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from oomdoctor.records import dataclass
 
+PROOF: Final = 2  # the strength from which an event shows a memory failure rather than hints at a death
 Role = Literal["root", "cascade", "confirmation", "advice", "context"]
 
 
@@ -87,7 +88,13 @@ class Event:
     # 1 a kill or a hint, 0 secondary.
     strength: int = 0
     repeats: int = 1  # how often the same message stands in the log
+    read_as: str | None = None  # the known message that a line in other words was taken for
     around: Surroundings = field(default=NOTHING_AROUND, repr=False, compare=False)
+
+    @property
+    def proves(self) -> bool:
+        """Whether it shows by itself that memory failed."""
+        return self.role == "root" and self.strength >= PROOF
 
     def identity(self) -> str:
         """Equal for two prints of the same happening. Kinds that are printed more or less whole override it."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from oomdoctor.families.event import Event, Lookalike, Read, Role
+from oomdoctor.families.event import PROOF, Event, Lookalike, Read, Role
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.surroundings import Neighbourhood
+from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.joins import set_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Context, Crash, Trajectory
@@ -32,8 +33,6 @@ LINES_OF_ONE_CRASH: Final = 400
 
 # A log that repeats one kind of figure for days is kept at its beginning and its end.
 MOST_OF_A_KIND: Final = 400
-
-PROOF: Final = 2  # the strength from which an event shows a memory failure rather than hints at a death
 
 
 @dataclass
@@ -99,11 +98,18 @@ def crashes(
     for foreign, why in set_apart(gathered.events.values()):
         del gathered.events[foreign.identity()]
         gathered.add(why)
-    events = [_placed(event) for event in gathered.events.values()]
+    events = [_placed(event) for event in _familiar(gathered.events.values())]
     lookalikes = tuple(gathered.lookalikes.values())
     groups = _groups(events, job)
     built = [_crash(group, events, groups, job, trajectories, lookalikes) for group in groups]
     return tuple(sorted(built, key=_severity))
+
+
+def _familiar(events: Collection[Event]) -> Iterable[Event]:
+    """The events without those in unknown words, where a known message tells of a memory failure."""
+    if any(event.proves and not in_other_words(event) for event in events):
+        return (event for event in events if not in_other_words(event))
+    return events
 
 
 def _placed(event: Event) -> Event:

@@ -13,6 +13,7 @@ from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
 from oomdoctor.causes.host import of_low_limit
 from oomdoctor.classifier.ranking import closing, ranked
 from oomdoctor.families.event import Event, Lookalike
+from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import rejected_advice
@@ -34,6 +35,7 @@ from oomdoctor.report.contract import (
 )
 from oomdoctor.sources import Trouble
 
+OTHER_WORDS: Final = "its words are none that we know; they were read as the nearest ones that we do"
 NOT_FROM_IT: Final = ", not from the log"
 
 
@@ -87,6 +89,9 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     if findings and (findings[0][1].pool or crash.pool) == "host_ram":
         cause, finding = findings[0]
         findings[0] = cause, replace(finding, why=finding.why + of_low_limit(crash))
+    if findings and in_other_words(crash.root):
+        cause, finding = findings[0]
+        findings[0] = cause, replace(finding, against=(*finding.against, OTHER_WORDS))
     told = [
         remedies(cause.id, finding.knobs or cause.knobs, replace(crash, pool=finding.pool or crash.pool))
         for cause, finding in findings

@@ -8,6 +8,7 @@ from typing import Final
 from oomdoctor.causes import Finding, judge
 from oomdoctor.classifier.features import features
 from oomdoctor.classifier.generator import logs
+from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.records import dataclass
 from oomdoctor.street import Facts
 from oomdoctor.training.cases import Case, facts_of_text, fixtures
@@ -23,6 +24,7 @@ class Example:
     features: dict[str, float]
     weights: dict[str, float]  # what the rules give each cause
     proven: bool
+    known: bool  # told in words that a family knows
     own: bool  # written by a job or a person, not by the generator
 
     @property
@@ -43,6 +45,7 @@ def example(facts: Facts, cause: str, fair: frozenset[str], *, own: bool) -> Exa
         features=features(crash),
         weights={name: finding.weight for name, finding in findings.items()},
         proven=crash.proven or any(finding.shows_memory for finding in findings.values()),
+        known=not in_other_words(crash.root),
         own=own,
     )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoctor import __version__
 from oomdoctor.causes import NAMED
 from oomdoctor.classifier.model import FORMAT, Model, Trust, grounds
-from oomdoctor.classifier.ranking import WORD
+from oomdoctor.classifier.ranking import standing
 from oomdoctor.records import dataclass
 from oomdoctor.training.examples import Advance, Example
 
@@ -22,10 +23,10 @@ SMALL: Final = 0.15  # weights below it are left out: they cost bytes and change
 DECIMALS: Final = 2
 TEMPERATURES: Final = tuple(0.5 + 0.1 * n for n in range(26))
 OPEN_BELOW: Final = 0.85  # where more than one answer in seven is wrong, the cause is open
+STEPS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the classifier's probability
 RIGHT_ENOUGH: Final = 0.8  # of the causes that the classifier adds on held-back logs
-LEAST_ADDED: Final = 0.5
-GROUNDS: Final = ("first", "weight", "lead", "proven", "agreement")
-NO_TRUST: Final = Trust(0, 0, 0, 0, 0, 0)
+GROUNDS: Final = ("first", "weight", "lead", "proven", "known", "agreement")
+NO_TRUST: Final = Trust(0, 0, 0, 0, 0, 0, 0)
 
 
 class TooFewError(ValueError):
@@ -51,7 +52,7 @@ def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> 
         ]
         temperature, loss = _temperature(held_back, examples)
         if best is None or loss < best[0]:
-            best = loss, strength, [_with(model, temperature=temperature) for model in held_back]
+            best = loss, strength, [replace(model, temperature=temperature) for model in held_back]
         advance()
     assert best is not None  # there is at least one strength
     loss, strength, held_back = best
@@ -59,7 +60,7 @@ def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> 
     advance()
     trust = _trust(examples, likely)
     advance()
-    model = _with(
+    model = replace(
         _linear(examples, vocabulary, strength, seed),
         temperature=held_back[0].temperature,
         trust=trust,
@@ -72,7 +73,7 @@ def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> 
         "held back: first by the classifier alone": _share(
             max(p, key=p.__getitem__) in e.fair for e, p in zip(examples, likely, strict=True)
         ),
-        "rules alone": _share(_first(e) in e.fair for e in examples),
+        "rules alone": _share(_by_rules(e) in e.fair for e in examples),
     }
     return Trained(model, _document(model, seed, strength, figures))
 
@@ -113,23 +114,11 @@ def _linear(examples: Sequence[Example], vocabulary: frozenset[str], strength: f
     )
 
 
-def _with(model: Model, *, temperature: float, trust: Trust | None = None, add_from: float = 1.0) -> Model:
-    return Model(
-        causes=model.causes,
-        bias=model.bias,
-        weights=model.weights,
-        temperature=temperature,
-        trust=trust or model.trust,
-        open_below=model.open_below,
-        add_from=add_from,
-    )
-
-
 def _temperature(held_back: Sequence[Model], examples: Sequence[Example]) -> tuple[float, float]:
     """What makes the probabilities of held-back logs as sure as they are right, and their loss with it."""
     found = []
     for temperature in TEMPERATURES:
-        models = [_with(model, temperature=temperature) for model in held_back]
+        models = [replace(model, temperature=temperature) for model in held_back]
         told = [models[n % FOLDS].probabilities(e.features).get(e.cause, 0.0) for n, e in enumerate(examples)]
         found.append((-sum(math.log(max(p, 1e-9)) for p in told) / len(told), round(temperature, 1)))
     loss, temperature = min(found)
@@ -144,10 +133,12 @@ def _trust(examples: Sequence[Example], likely: Sequence[dict[str, float]]) -> T
     of_own = sum(e.share for e in examples if not e.own) / own if own else 1.0  # both halves count alike
     rows, right, shares = [], [], []
     for e, p in zip(examples, likely, strict=True):
-        best = max(e.weights, key=lambda cause: e.weights[cause] + WORD * p.get(cause, 0.0), default="")
+        best = _first(e, p)
         for cause, weight in e.weights.items():
             other = max((w for name, w in e.weights.items() if name != cause), default=0.0)
-            rows.append(grounds(weight, other, first=cause == best, proven=e.proven, agreement=p.get(cause, 0.0)))
+            rows.append(
+                grounds(weight, other, first=cause == best, proven=e.proven, known=e.known, agreement=p.get(cause, 0.0))
+            )
             right.append(cause in e.fair)
             shares.append(e.share * of_own if e.own else e.share)
     used = list(GROUNDS)
@@ -169,15 +160,21 @@ def _add_from(examples: Sequence[Example], likely: Sequence[dict[str, float]]) -
         best = max(p, key=p.__getitem__)
         if best not in e.weights and max(e.weights.values(), default=0.0) < NAMED:
             told.append((p[best], best in e.fair))
-    for least in (0.5, 0.6, 0.7, 0.8, 0.9):
-        above = [right for probability, right in told if probability >= max(least, LEAST_ADDED)]
+    for least in STEPS:
+        above = [right for probability, right in told if probability >= least]
         if above and sum(above) >= RIGHT_ENOUGH * len(above):
             return least
     return 1.0
 
 
-def _first(example: Example) -> str:
+def _by_rules(example: Example) -> str:
     return max(example.weights, key=example.weights.__getitem__, default="")
+
+
+def _first(example: Example, likely: Mapping[str, float]) -> str:
+    """The first of the rules' answers, in the order that a diagnosis has."""
+    weights = example.weights
+    return max(weights, key=lambda cause: standing(weights[cause], likely.get(cause, 0.0)), default="")
 
 
 def _share(right: Iterable[bool]) -> float:

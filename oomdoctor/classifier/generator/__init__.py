@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from oomdoctor.classifier.generator import on_the_card, on_the_host
 from oomdoctor.classifier.generator.draw import Draw
+from oomdoctor.classifier.generator.other_words import in_other_words
 from oomdoctor.classifier.generator.scene import Recipe, Scene
 from oomdoctor.classifier.generator.surroundings import dressed, healthy, hidden, pasted
 
@@ -19,6 +20,7 @@ NOT_OOM: Final = "not-oom"
 HEALTHY: Final = 0.04  # of all logs hold no failure, or one of another kind
 HIDDEN: Final = 0.08  # are cut before the error's own words
 PASTED: Final = 0.08  # lack their first lines
+REWORDED: Final = 0.15  # are in words that no version prints
 # A traceback that ends before its words is one of memory more often than not, in what people bring; nobody counted.
 HIDDEN_IS_MEMORY: Final = 0.7
 # So is a process that is gone without a word.
@@ -67,6 +69,8 @@ def _failed(draw: Draw, name: str, cause: str, scene: Scene, *, hide: bool) -> L
         return Labelled(name, dressed(draw, scene), NOT_OOM)
     if draw.often(PASTED):
         scene = pasted(draw, scene)
+    if draw.often(REWORDED):
+        scene = replace(scene, crash=in_other_words(draw, scene.crash))
     return Labelled(name, dressed(draw, scene), cause, scene.also)
 
 

@@ -1,0 +1,169 @@
+"""Lines that are a known message but for a word: swapped for another, left out, or put in.
+
+`wordings.txt` holds the first lines of the messages of all fixtures, and lines that look like them and tell of no
+failure. A line that nobody reads is compared with them word by word. Where all but one place agrees, and what is
+different there does not carry the meaning, the line is read again with the known words in that place: its family then
+finds the figures, too. The words that say what ran out, and every "no", "not" and "if", have to agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+
+WORDINGS: Final = Path(__file__).parent / "wordings.txt"
+NO_FAILURE: Final = "-"
+LONGEST: Final = 300  # characters of a line that are compared
+FEWEST: Final = 3  # words that agree
+AGREEMENT: Final = 0.6  # of the words of both
+SWAPPED: Final = 2  # words of the known message that may be other ones
+PUT_IN: Final = 6  # words that may stand in between
+CLOSEST: Final = 12  # messages with the most words in common are compared
+
+_WORD = late(r"[A-Za-z]+(?:'[a-z]{1,2})?")
+_DIGIT = late(r"\d")
+_PART_OF_A_NAME = late(r"[\w./-]*[\d/_][\w./-]*|\w+(?:\.\w+)+|\w{25,}")
+# What a message is about. It has to be there, as itself or as one of these.
+_TELLING: Final = {
+    word: frozenset(others.split()) | {word}
+    for word, others in {
+        "memory": "mem ram vram storage", "oom": "", "outofmemory": "", "heap": "", "swap": "", "shared": "",
+        "allocate": "reserve obtain get", "allocation": "reservation request", "alloc": "malloc", "pinned": "locked",
+        "cache": "store pool", "blocks": "pages", "block": "page", "space": "room storage", "disk": "drive",
+        "killed": "", "sigkill": "", "kill": "", "unexpectedly": "suddenly", "store": "storage",
+        "exhausted": "depleted full", "full": "exhausted", "capacity": "size", "limit": "cap bound",
+        "exceeded": "passed", "exceed": "pass", "larger": "bigger greater", "less": "lower smaller",
+        "gpu": "device card accelerator", "gpus": "devices cards", "cpu": "host", "available": "free left",
+        "free": "available", "argument": "", "algorithm": "",
+    }.items()
+}  # fmt: skip
+_TURNS: Final = frozenset(
+    ("no", "not", "non", "without", "never", "if", "when", "unless", "until", "would", "should", "may", "might",
+     "could", "avoid", "prevent", "retry", "retrying", "skip", "skipping", "skipped", "ignored", "ignoring",
+     "recovered", "success", "successfully", "succeeded", "ok", "test", "example")
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    family: str
+    text: str
+    words: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    family: str
+    text: str  # the line with the known words in the place that differs
+    known: str  # the message that it is like
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    agreement: float  # the part of the words that both have
+    text: str
+
+
+def likeness(line: str) -> Likeness | None:
+    """The known message that the line is but for one place; None where there is none, or one that tells of no failure
+    is as near."""
+    given = wording("", line[:LONGEST])
+    if len(given.words) < FEWEST:
+        return None
+    compared = ((known, _compared(given, known)) for known in _near(given))
+    found = [(told.agreement, known.family == NO_FAILURE, known, told.text) for known, told in compared if told]
+    if not found:
+        return None
+    _, healthy, known, changed = max(found, key=lambda one: one[:2])
+    return None if healthy else Likeness(known.family, changed + line[LONGEST:], known.text)
+
+
+def wording(family: str, text: str) -> Wording:
+    """The text with its words: those of the language, not names of files, of variables and of versions."""
+    names = [match.span() for match in _PART_OF_A_NAME.finditer(text)]
+    words, spans = [], []
+    for match in _WORD.finditer(text):
+        while names and names[0][1] <= match.start():
+            names.pop(0)
+        if not names or match.end() <= names[0][0]:
+            words.append(match[0].lower())
+            spans.append(match.span())
+    return Wording(family, text, tuple(words), tuple(spans))
+
+
+def _compared(given: Wording, known: Wording) -> Compared | None:
+    """The given text with the known words in the one place that differs; None where more does, or the meaning."""
+    matcher = SequenceMatcher(None, given.words, known.words, autojunk=False)
+    codes = matcher.get_opcodes()
+    if codes[-1][0] != "equal" and LONGEST in (len(given.text), len(known.text)):
+        codes.pop()  # one of the two is cut there
+    places = [code for code in codes if code[0] != "equal"]
+    same = sum(code[2] - code[1] for code in codes if code[0] == "equal")
+    agreement = 2 * same / (sum(code[2] - code[1] + code[4] - code[3] for code in codes) or 1)
+    if same < FEWEST or agreement < AGREEMENT or len(places) > 1 or not _TELLING.keys() & set(known.words):
+        return None
+    if not places:
+        return Compared(agreement, given.text)
+    _, first, last, known_first, known_last = places[0]
+    if not _means_the_same(given.words[first:last], known.words[known_first:known_last]):
+        return None
+    there = _between(known, known_first, known_last)
+    if _DIGIT.search(there):
+        return None  # figures of another log
+    start, end = _edges(given, first, last)
+    return Compared(agreement, given.text[:start] + there + given.text[end:])
+
+
+def _means_the_same(given: Sequence[str], known: Sequence[str]) -> bool:
+    if len(known) > SWAPPED or len(given) > PUT_IN or _TURNS.intersection((*given, *known)):
+        return False
+    return all(_TELLING[word].intersection(given) for word in known if word in _TELLING)
+
+
+def _between(known: Wording, first: int, last: int) -> str:
+    start, end = _edges(known, first, last)
+    return known.text[start:end]
+
+
+def _edges(it: Wording, first: int, last: int) -> tuple[int, int]:
+    """From the end of the word before to the beginning of the word behind."""
+    start = it.spans[first - 1][1] if first else 0
+    end = it.spans[last][0] if last < len(it.spans) else len(it.text)
+    return start, end
+
+
+def _near(given: Wording) -> Iterable[Wording]:
+    """The messages with the most words in common."""
+    everything, index = _known()
+    common: Counter[int] = Counter()
+    for word in set(given.words):
+        common.update(index.get(word, ()))
+    return (everything[number] for number, _ in common.most_common(CLOSEST))
+
+
+@cache
+def _known() -> tuple[tuple[Wording, ...], dict[str, list[int]]]:
+    everything = tuple(_read(WORDINGS.read_text(encoding="utf-8").splitlines()))
+    index: dict[str, list[int]] = {}
+    for number, known in enumerate(everything):
+        for word in set(known.words):
+            index.setdefault(word, []).append(number)
+    return everything, index
+
+
+def _read(lines: Iterable[str]) -> Iterator[Wording]:
+    for line in lines:
+        if not line.startswith("#"):
+            family, _, text = line.partition("\t")
+            yield wording(family, text)
+
+
+__all__ = ["NO_FAILURE", "WORDINGS", "Likeness", "likeness", "wording"]
