@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
@@ -19,7 +18,7 @@ from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
-from oomdoctor.report.words import action, enough, formula, headline, is_free, root_of
+from oomdoctor.report.words import action, commands, enough, formula, growth, headline, is_free, root_of
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, show
 
@@ -141,7 +140,7 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     if best is not None:
         yield from _diagnosis(best, page)
     if page.verbose and incident.trajectory and incident.trajectory["points"]:
-        yield _growth(incident.trajectory)
+        yield _line(growth(incident.trajectory), indent=2)
     for ledger in incident.ledger[: page.some(1)]:
         yield Text()
         yield from _ledger(ledger, page)
@@ -149,20 +148,14 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
         yield Text()
         yield from _remedies(best.remedies, page)
         yield from _enough(incident.gap, best.remedies)
-    commands = _commands(incident, best, page)
-    if commands and (page.verbose or best is None or best.confidence < SURE):
+    on_page = best.remedies[: page.some(_remedies_shown(page))] if best is not None else ()
+    to_run = commands(incident, on_page)
+    if to_run and (page.verbose or best is None or best.confidence < SURE):
         yield Text()
         yield _heading("What would tell more")
-        for command in commands[: page.some(COMMANDS)]:
+        for command in to_run[: page.some(COMMANDS)]:
             yield _to_copy(command)
     yield from _behind(report, incident, page)
-
-
-def _commands(incident: Incident, best: Diagnosis | None, page: Page) -> list[str]:
-    """What to run next, without what a remedy says already."""
-    remedies = best.remedies[: page.some(_remedies_shown(page))] if best is not None else ()
-    said = [remedy.snippet for remedy in remedies if remedy.snippet]
-    return [command for command in incident.next_evidence if not any(command in snippet for snippet in said)]
 
 
 def _verdict(report: Report, incident: Incident) -> RenderableType:
@@ -181,14 +174,6 @@ def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
         yield _line("Against it: ", against, indent=2)
     for evidence in diagnosis.evidence[: page.some(QUOTES)]:
         yield _quoted(evidence.file, evidence.line, evidence.text, page)
-
-
-def _growth(trajectory: Mapping[str, Any]) -> RenderableType:
-    first, last = trajectory["points"][0], trajectory["points"][-1]
-    sizes = f"{show(first['bytes'])} at line {first['line']}, {show(last['bytes'])} at line {last['line']}"
-    growth = trajectory.get("growth_bytes")
-    rate = f", {show(growth)} per {trajectory['per']}" if growth else ""
-    return _line(f"{trajectory['what']}: {sizes}{rate}", indent=2)
 
 
 def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:

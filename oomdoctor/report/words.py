@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from oomdoctor.causes.host import low_limit
 from oomdoctor.records import dataclass
@@ -55,6 +56,21 @@ def _when(best: Diagnosis, root: EventRecord | None) -> str:
     if best.stage == "weight_sync" and root is not None and root.fields.get("layer") == "cumem":
         return WAKING
     return STAGES.get(best.stage, "")
+
+
+def growth(trajectory: Mapping[str, Any]) -> str:
+    """From where to where a figure went, and how fast where it grew."""
+    first, last = trajectory["points"][0], trajectory["points"][-1]
+    sizes = f"{show(first['bytes'])} at line {first['line']}, {show(last['bytes'])} at line {last['line']}"
+    grown = trajectory.get("growth_bytes")
+    rate = f", {show(grown)} per {trajectory['per']}" if grown else ""
+    return f"{trajectory['what']}: {sizes}{rate}"
+
+
+def commands(incident: Incident, remedies: Sequence[Remedy]) -> list[str]:
+    """What to run next, without what these remedies say already."""
+    said = [remedy.snippet for remedy in remedies if remedy.snippet]
+    return [command for command in incident.next_evidence if not any(command in snippet for snippet in said)]
 
 
 def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
