@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from oomdoctor.report.contract import (
     Stats,
     Verdict,
 )
+from oomdoctor.report.fingerprint import fingerprint
 from oomdoctor.sources import Trouble
 
 NOT_FROM_IT: Final = ", not from the log"
@@ -100,7 +100,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     return Incident(
         id=name,
         verdict=verdict,
-        fingerprint=_fingerprint(crash, findings),
+        fingerprint=_fingerprint(crash, diagnoses),
         events=tuple(ids[id(event)] for event in crash.events),
         diagnoses=diagnoses,
         ruled_out=tuple(ruled_out),
@@ -156,12 +156,11 @@ def _diagnosis(
     )
 
 
-def _fingerprint(crash: Crash, findings: list[tuple[Cause, Finding]]) -> str:
-    """Equal for the same failure in another run: no pids, no sizes, no paths."""
-    cause = findings[0][0].id if findings else "open"
-    frame = next((f.function for f in crash.frames()), "")
-    text = "\n".join((cause, crash.pool, crash.stage, crash.root.family, crash.root.kind, frame))
-    return "v1:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+def _fingerprint(crash: Crash, diagnoses: Sequence[Diagnosis]) -> str:
+    if not diagnoses:
+        return fingerprint("open", crash.pool, crash.stage, crash.frames())
+    best = diagnoses[0]
+    return fingerprint(best.cause, best.pool, best.stage, crash.frames())
 
 
 def _ledger(crash: Crash) -> list[Ledger]:
