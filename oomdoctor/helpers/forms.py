@@ -24,7 +24,7 @@ LONGEST_LABEL: Final = 300
 _ID: Final = late(r"[A-Za-z0-9_-]{1,100}\Z")
 _FRONT: Final = late(r"---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 _HEADING: Final = late(r"#{1,6}[ \t]{1,8}(\S.{0,299})")
-_BOLD: Final = late(r"\*\*([^*\n]{2,200})\*\*:?[ \t]*\Z")
+_SPOKEN: Final = late(r"\*{1,2}([^*\n]{2,200})\*{1,2}:?[ \t]*\Z")
 _FENCE: Final = late(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -102,14 +102,14 @@ def _yaml(text: str, file: str, first_line: int = 1) -> Any:
         depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
-            if isinstance(event, yaml.AliasEvent):
+            here: Any = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            if self.check_event(yaml.AliasEvent):
                 why = "an alias (*name), which forms have no need of; write the text out"
-                raise yaml.composer.ComposerError(None, None, why, event.start_mark)
+                raise yaml.MarkedYAMLError(problem=why, problem_mark=here)
             self.depth += 1
             if self.depth > DEEPEST:
                 why = f"more than {DEEPEST} lists and maps inside each other"
-                raise yaml.composer.ComposerError(None, None, why, event.start_mark)
+                raise yaml.MarkedYAMLError(problem=why, problem_mark=here)
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
@@ -244,7 +244,7 @@ def _sections(text: str) -> tuple[str, tuple[Field, ...]]:
         mark = _FENCE.match(line)
         if mark and (not fence or (mark[1].startswith(fence) and line.strip() == mark[1])):
             fence = "" if fence else mark[1]
-        if not fence and (_HEADING.match(line) or _BOLD.match(line)):
+        if not fence and (_HEADING.match(line) or _SPOKEN.match(line)):
             heading, lines = line, []
             parts.append((heading, lines))
         else:
