@@ -60,6 +60,8 @@ class Section:
     enough: Told | None
     commands: Some
     moments: Some
+    rests_on: frozenset[str]  # the events of the timeline that are evidence
+    evidence: Some  # the rest of it
 
 
 def document(report: Report) -> str:
@@ -85,7 +87,9 @@ def _section(report: Report, number: int) -> Section:
     best = incident.diagnoses[0] if incident.diagnoses else None
     remedies = best.remedies if best is not None else ()
     by_id = {event.id: event for event in report.events}
-    moments = [(moment, by_id[moment.event]) for moment in incident.timeline if moment.event in by_id]
+    moments = some([(moment, by_id[moment.event]) for moment in incident.timeline if moment.event in by_id])
+    told = frozenset(event.id for _, event in moments.items)
+    evidence = best.evidence if best is not None else ()
     return Section(
         anchor=f"crash-{number + 1}",
         incident=incident,
@@ -97,7 +101,9 @@ def _section(report: Report, number: int) -> Section:
         plot=plot(incident.trajectory, incident.ledger) if incident.trajectory else None,
         enough=enough(incident.gap, remedies),
         commands=some(commands(incident, remedies)),
-        moments=some(moments),
+        moments=moments,
+        rests_on=told & {one.event for one in evidence},
+        evidence=some(one for one in evidence if one.event not in told),
     )
 
 
@@ -122,8 +128,8 @@ def quote(text: str) -> str:
 
 
 def plain(value: object) -> str:
-    """A value of the job's configuration as a person writes it."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    """A value of the job's configuration on one line."""
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (dict, list)) else str(value)
 
 
 def _context(context: Mapping[str, Any]) -> list[tuple[str, Some]]:
@@ -131,12 +137,13 @@ def _context(context: Mapping[str, Any]) -> list[tuple[str, Some]]:
     outside: Mapping[str, str] = context.get("outside") or {}
 
     def rows(pairs: Iterable[tuple[str, object]]) -> Some:
-        return some([(name, "" if value is None else plain(value), outside.get(name, "")) for name, value in pairs])
+        return some([(name, plain(value), outside.get(name, "")) for name, value in pairs])
 
-    models = [(str(name), None) for name in context.get("models") or ()]
-    codes = [(plain(code), None) for code in context.get("exit_codes") or ()]
+    frameworks = [(name, version or "") for name, version in (context.get("frameworks") or {}).items()]
+    models = [(str(name), "") for name in context.get("models") or ()]
+    codes = [(plain(code), "") for code in context.get("exit_codes") or ()]
     tables = [
-        ("Software", rows((context.get("frameworks") or {}).items())),
+        ("Software", rows(frameworks)),
         ("Models", rows(models)),
         ("Hardware", rows((context.get("hardware") or {}).items())),
         ("Progress", rows((context.get("progress") or {}).items())),

@@ -13,6 +13,8 @@ MOST_PARTS = 24
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 ROOM_FOR_A_LETTER = 4.5  # percent: narrower parts are known by their place and colour
 
+ROUNDING = 1000  # a smaller share of the total comes from figures that are printed with two digits
+
 UNEXPLAINED = "not explained"
 TOO_MUCH = "more than there is, by"
 
@@ -103,7 +105,7 @@ def _rows(ledger: Ledger) -> Iterator[tuple[str, LedgerRow]]:
     yield from (("", row) for row in held[:MOST_PARTS])
     if rest := held[MOST_PARTS:]:
         yield "", _together(rest)
-    if ledger.unexplained_bytes:
+    if abs(ledger.unexplained_bytes or 0) * ROUNDING >= (ledger.total_bytes or 0) and ledger.unexplained_bytes:
         what = UNEXPLAINED if ledger.unexplained_bytes > 0 else TOO_MUCH
         kind = "unexplained" if ledger.unexplained_bytes > 0 else "beyond"
         yield kind, LedgerRow(what, abs(ledger.unexplained_bytes), "derived", None)

@@ -53,7 +53,7 @@ def plot(trajectory: Mapping[str, Any], ledgers: Sequence[Ledger]) -> Plot | Non
         path="M" + "L".join(f"{x:g} {y:g}" for x, y in places),
         dots=tuple(places) if len(places) <= MOST_DOTS else (places[0], places[-1]),
         first_label_y=_beside(places[0][1], limit),
-        last_label_y=places[-1][1] - ABOVE,
+        last_label_y=_beside(places[-1][1], limit),
         limit=limit,
         from_zero=from_zero,
     )
