@@ -11,12 +11,13 @@ from oomdoctor.records import dataclass
 from oomdoctor.report import markup
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.report.vocabulary import STAGES
-from oomdoctor.report.words import action, headline, root_of
+from oomdoctor.report.words import action, formula, headline, root_of
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
 if TYPE_CHECKING:
     from oomdoctor.redaction import Redactor
+    from oomdoctor.remedies import Remedy
 
 REMEDIES: Final = 3
 COMMANDS: Final = 3
@@ -65,7 +66,7 @@ def answers(
         "settings": _settings(report, budget),
         "versions": _listed(_versions(report), is_part=True),
         "hardware": _listed(_hardware(report, incident)),
-        "model": _listed(_models(report)),
+        "model": _models(report),
         "when": _spoken(_when(report, incident)),
     }
     return Answers(
@@ -116,10 +117,9 @@ def _diagnosis(incident: Incident, budget: Budget) -> Answer:
     if best is not None:
         text.append(f"Cause: `{best.cause}` ({best.confidence:.0%} sure)")
         plain.append(f"Cause: {best.cause} ({best.confidence:.0%} sure)")
-        for number, remedy in enumerate(best.remedies[:REMEDIES], start=1):
-            said = markup.shortened(sanitize(action(remedy)), budget.words // 4)
-            text.append(f"{number}. {markup.prose(said)}")
-            plain.append(f"{number}. {said}")
+        said = [_remedy(remedy, budget.words // 3) for remedy in best.remedies[:REMEDIES]]
+        text += [f"{number}. {markup.prose(one)}" for number, one in enumerate(said, start=1)]
+        plain += [f"{number}. {one}" for number, one in enumerate(said, start=1)]
     if incident.verdict == "inconclusive" and incident.next_evidence:
         commands = [sanitize(command) for command in incident.next_evidence[:COMMANDS]]
         text.append("To look at next:\n\n" + markup.fenced("\n".join(commands), "shell"))
@@ -128,6 +128,13 @@ def _diagnosis(incident: Incident, budget: Budget) -> Answer:
     text.append(f"Fingerprint: `{incident.fingerprint}` {last}")
     plain.append(f"Fingerprint: {incident.fingerprint} {last}")
     return Answer(_spaced(text), "\n".join(plain))
+
+
+def _remedy(remedy: Remedy, limit: int) -> str:
+    """What to change; a value never stands without the formula and the assumptions that it comes of."""
+    assumed = f"Assumes: {'; '.join(remedy.assumes)}" if remedy.assumes else ""
+    said = sanitize(". ".join(part.rstrip(".") for part in (action(remedy), formula(remedy), assumed) if part))
+    return said if len(said) <= limit else f"{remedy.knob} (how far, the full report says)"
 
 
 def _spaced(parts: Sequence[str]) -> str:
@@ -167,8 +174,11 @@ def _hardware(report: Report, incident: Incident) -> Iterator[str]:
         yield from (f"{title}: {show(hardware[name])}" for name, title in _SIZES if isinstance(hardware.get(name), int))
 
 
-def _models(report: Report) -> Iterator[str]:
-    yield from (str(model) for model in report.context.get("models") or ())
+def _models(report: Report) -> Answer | None:
+    models = [sanitize(str(model), LONGEST_VALUE) for model in report.context.get("models") or ()]
+    if not models:
+        return None
+    return Answer("\n".join(f"- model: {markup.code(model)}" for model in models), "\n".join(models))
 
 
 def _when(report: Report, incident: Incident) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oomdoctor.helpers.forms import Field
@@ -52,13 +52,14 @@ _ASKS: Final = (
     ("more", late(r"additional|anything else|other (?:info|context|details)|further|more (?:info|context)|^notes?$")),
 )
 
-# Where an answer goes that no field asks for by itself, the best place first; "" is a section of its own.
+# Where an answer goes that no field asks for by itself, the best place first; "" is a section of its own. A field that
+# becomes a code block takes nothing else.
 _OTHERWISE: Final[Mapping[str, Sequence[str]]] = {
-    "happened": ("more", "diagnosis", "log", ""),
-    "diagnosis": ("more", "happened", ""),
-    "log": ("happened", "more", ""),
+    "happened": ("more", "diagnosis", "log", "settings", ""),
+    "diagnosis": ("more", "happened", "log", "settings", ""),
+    "log": ("happened", "more", "settings", ""),
     "settings": ("happened", "more"),
-    "versions": ("hardware", "happened", "more"),
+    "versions": ("happened", "more", "hardware"),
     "hardware": ("versions", "happened", "more"),
     "model": ("versions", "settings"),
     "when": (),
@@ -83,19 +84,19 @@ def _bare(label: str) -> str:
     return words.split(" (")[0]
 
 
-def places(fields: Iterable[Field]) -> dict[str, int | None]:
+def places(fields: Sequence[Field]) -> dict[str, int | None]:
     """Which field answers each topic, by its number; None: a section of its own. A topic with no place is missing."""
     asked: dict[str, int] = {}
     for number, field in enumerate(fields):
-        if field.kind in ("input", "textarea"):
-            wanted = topic(field)
-            # one line holds no log
-            if wanted and wanted not in asked and (field.kind == "textarea" or wanted in ("model", "hardware", "when")):
-                asked[wanted] = number
+        wanted = topic(field) if field.kind in ("input", "textarea") else None
+        # one line holds no log
+        if wanted and wanted not in asked and (field.kind == "textarea" or wanted in ("model", "hardware", "when")):
+            asked[wanted] = number
     found: dict[str, int | None] = {name: asked[name] for name in TOPICS if name in asked}
+    free = {name for name, number in asked.items() if fields[number].kind == "textarea" and not fields[number].render}
     for name in TOPICS:
         if name not in found:
-            at = next((other for other in _OTHERWISE[name] if other in asked or not other), None)
+            at = next((other for other in _OTHERWISE[name] if other in free or not other), None)
             if at is not None:
                 found[name] = asked.get(at)
     return found

@@ -119,7 +119,16 @@ def _answer(field: Field, parts: list[Answer], told: Answers) -> str | None:
         return ", ".join(", ".join(part.plain.split("\n")) for part in parts)
     if field.render:
         return "\n\n".join(part.plain for part in parts)
-    return "\n\n".join(part.markdown for part in parts)
+    return _joined([part.markdown for part in parts])
+
+
+def _joined(parts: list[str]) -> str:
+    """Parts one under the other; lists become one list."""
+    text = ""
+    for part in parts:
+        goes_on = text.rpartition("\n")[2].startswith("- ") and part.startswith("- ")
+        text += ("" if not text else "\n" if goes_on else "\n\n") + part
+    return text
 
 
 def _proven(field: Field, told: Answers) -> str | None:
@@ -158,7 +167,7 @@ def _content(form: Form, one: Filled) -> Iterator[str]:
         yield answer if field.kind != "input" else markup.prose(answer)
         if left:
             yield left
-    if left or one.is_part:
+    if left or one.is_part or "expect" in field.label.lower():
         yield comment(_hint(field, form))
 
 
@@ -173,12 +182,7 @@ def _hint(field: Field, form: Form) -> str:
         return f"to fill in: one of {'; '.join(field.options)}{begins}"
     said = "" if form.is_template else field.description or field.placeholder
     first = next((line.strip() for line in said.split("\n") if line.strip()), "")
-    return f"to fill in: {first or _words(field.label)}" + (" (required)" if field.required else "")
-
-
-def _words(label: str) -> str:
-    """A heading's own words."""
-    return label.strip().strip("#*").strip()
+    return ("to fill in" + (f": {first}" if first else "")) + (" (required)" if field.required else "")
 
 
 def comment(text: str) -> str:
@@ -219,8 +223,9 @@ def _pairs(form: Form, told: Answers, *, is_theirs: bool) -> tuple[list[tuple[st
     fields, rest = _filled(form, told)
     extra = "\n\n".join(answer.markdown for answer in rest.values())
     answered = [one for one in fields if one.answer is not None]
-    for number, one in enumerate(answered):
-        text = "\n\n".join(part for part in (one.answer, "" if number else extra, one.field.value) if part)
+    takes_more = next((one for one in answered if one.field.kind == "textarea" and not one.field.render), None)
+    for one in answered:
+        text = "\n\n".join(part for part in (one.answer, extra if one is takes_more else "", one.field.value) if part)
         pairs.append((one.field.id or parameterized(one.field.label), text))
     unfilled = tuple(one.field.label for one in fields if one.answer is None)
     return pairs, unfilled, tuple(one.field.label for one in answered if one.field.id is None)

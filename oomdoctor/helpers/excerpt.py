@@ -13,7 +13,7 @@ from oomdoctor.text import disarm
 BEFORE: Final = 30
 AFTER: Final = 10
 LONGEST_EVENT: Final = 60  # lines; a kernel's report has hundreds
-LONGEST_LINE: Final = 600  # characters
+LONGEST_LINE: Final = 1_500  # characters
 LONGEST_READ: Final = 64 * 1024  # bytes of a line
 MOST_EVENTS: Final = 12
 _ROLES: Final = ("root", "confirmation", "cascade")

@@ -288,8 +288,12 @@ def _places(folder: Path) -> Iterator[Path]:
 
 
 def _may_be_a_form(path: Path) -> bool:
-    usable = path.suffix.lower() in (".yml", ".yaml", ".md") and not path.stem.lower().startswith(("config", "readme"))
-    return usable and path.is_file() and not path.is_symlink()
+    if path.stem.lower() == "config" or path.is_symlink() or not path.is_file():
+        return False
+    if path.suffix.lower() in (".yml", ".yaml"):
+        return True
+    with path.open("rb") as stream:  # a template names itself in its front matter; other Markdown is a page
+        return path.suffix.lower() == ".md" and stream.read(4).rstrip() == b"---"
 
 
 # What a form's name says of it, the best first.
