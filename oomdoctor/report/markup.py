@@ -21,7 +21,7 @@ _PLAIN: Final = frozenset(".,;%()/+=?!-'\"–—×…’“”°±·")
 
 # Made of plain characters, and yet GitHub or a mail reader would link it: a commit, GH-1 and the like, www.x.y, x.py.
 _LINKED: Final = re.compile(
-    r"(?<![0-9A-Za-z])[0-9A-Fa-f]{7,64}(?![0-9A-Za-z])|[A-Z][0-9A-Z]{0,20}-\d|(?i:gh-\d|ghsa-)|[0-9A-Za-z]\.[A-Za-z]{2}"
+    r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{7,64}(?![0-9A-Za-z])|[A-Z][0-9A-Z]{0,20}-\d|(?i:gh-\d|ghsa-))|[0-9A-Za-z]\.[A-Za-z]{2}"
 )
 _NUMBERED: Final = re.compile(r"\d{1,9}[.)]")
 _URL: Final = re.compile(r"https://[0-9A-Za-z./#?=&%~:+_-]{1,500}")

@@ -18,7 +18,7 @@ from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
-from oomdoctor.report.words import action, commands, enough, formula, growth, headline, is_free, root_of
+from oomdoctor.report.words import action, commands, enough, formula, growth, headline, is_free, nothing_found, root_of
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, show
 
@@ -126,12 +126,10 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
 
 
 def _healthy(report: Report) -> Iterator[RenderableType]:
-    if not report.stats.bytes:
-        yield _line(("NOTHING READ", "bold yellow"))
-        return
-    files = f" of {report.stats.files} files" if report.stats.files > 1 else ""
-    where = f" in the {show(report.stats.bytes)}{files} that could be read" if report.errors else ""
-    yield _line(("NO MEMORY FAILURE", "bold green"), where or f" in {show(report.stats.bytes)}{files}")
+    told = nothing_found(report)
+    yield _line(
+        (told.verdict, "bold green" if report.stats.bytes else "bold yellow"), f" {told.words}" if told.words else ""
+    )
 
 
 def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
@@ -394,8 +392,12 @@ def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
     hints = [f"oomdoctor explain {diagnoses[0].cause}"] if diagnoses else []
     if report.incidents and not page.verbose:
         hints.append("-v shows everything")
+    prints = list(dict.fromkeys(incident.fingerprint for incident in report.incidents))
     if hints:
-        yield _line(("More: " + "; ".join(hints), "dim"))
+        small = "" if page.verbose else f"  ({prints[0]})"  # on one screen it takes no line of its own
+        yield _line((f"More: {'; '.join(hints)}{small}", "dim"))
+    if page.verbose and prints:
+        yield _line((f"Fingerprint: {', '.join(prints)}", "dim"))
 
 
 def _heading(title: str) -> RenderableType:

@@ -41,6 +41,16 @@ def headline(report: Report, incident: Incident) -> Told:
     return Told(head, " ".join(part for part in (_what(report, incident, best), when) if part))
 
 
+def nothing_found(report: Report) -> Told:
+    """What is said of logs without a crash."""
+    if not report.stats.bytes:
+        return Told("NOTHING READ")
+    files = f" of {report.stats.files} files" if report.stats.files > 1 else ""
+    there = " that could be read" if report.errors else ""
+    the = "the " if report.errors else ""
+    return Told("NO MEMORY FAILURE", f"in {the}{show(report.stats.bytes)}{files}{there}")
+
+
 def _what(report: Report, incident: Incident, best: Diagnosis) -> str:
     """What ran out, in words."""
     killed = [event for event in report.events if event.id in incident.events and event.family == "ray_kill"]
