@@ -100,7 +100,7 @@ class Browser:
         deadline = time.monotonic() + PATIENCE_S
         while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
             self._next(deadline)
-        self.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+        self._settle()
         return [trouble for event in self._events if (trouble := _trouble(event, address))]
 
     def evaluate(self, script: str) -> Any:
@@ -114,8 +114,10 @@ class Browser:
         self.ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
+        self.ask("Emulation.setScrollbarsHidden", hidden=True)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", media=media, features=[scheme])
+        self._settle()
 
     def picture(self, to: Path, *, whole: bool = False) -> None:
         shot = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole))
@@ -124,6 +126,10 @@ class Browser:
     def paper(self, to: Path) -> None:
         printed = self.ask("Page.printToPDF", preferCSSPageSize=True, printBackground=False)
         to.write_bytes(base64.b64decode(printed["data"]))
+
+    def _settle(self) -> None:
+        """What is hidden or shown by the style is so from the next frame on."""
+        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def _clip(self, whole: bool) -> dict[str, Any]:
         if not whole:
