@@ -6,7 +6,7 @@ is caught.
 
 from __future__ import annotations
 
-from oomdoctor.redaction.search import Found, find
 from oomdoctor.redaction.redactor import Redactor
+from oomdoctor.redaction.search import Found, find
 
 __all__ = ["Found", "Redactor", "find"]

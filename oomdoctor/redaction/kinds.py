@@ -8,7 +8,7 @@ that is not the whole match.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from oomdoctor.records import dataclass
@@ -28,7 +28,7 @@ class Kind:
     name: str
     put: str  # what stands in its place
     why: str
-    signs: tuple[str, ...]
+    signs: tuple[str, ...]  # none where what is in every match is in every line
     pattern: str
     check: Check = _always
     full: int | None = None  # how long it is when it is whole, where that is known
@@ -59,8 +59,8 @@ def _no_revision(match: re.Match[str]) -> bool:
 # --- Values that only their name gives away ---------------------------------------------------------------------------
 
 _NOTHING = re.compile(
-    r"(?:none|null|nil|true|false|yes|no|n/?a|not set|unset|empty|redacted|removed|hidden|masked|undefined|auto|required"
-    r"|optional|str|string|bytes|int|\*+|x{3,}|\.{2,}|…|-+|<.*|\[.*|\{.*|\(.*|\$.*|%\(?\w.*|os\.environ.*|\.\.\..*)",
+    r"(?:none|null|nil|true|false|yes|no|n/?a|not set|unset|empty|redacted|removed|hidden|masked|undefined|auto"
+    r"|required|optional|str|string|bytes|int|\*+|x{3,}|\.{2,}|…|-+|<.*|\[.*|\{.*|\(.*|\$.*|%\(?\w.*|os\.environ.*|\.\.\..*)",
     re.IGNORECASE | re.DOTALL,
 )
 _FIGURE = re.compile(r"[+-]?[\d.,_]{1,40}(?:e[+-]?\d{1,4})?(?: ?[a-zA-Z%]{1,4}(?:/s)?)?")
@@ -68,11 +68,11 @@ _DRAWN = re.compile(r"(?=\D{0,400}\d)(?=[^A-Za-z]{0,400}[A-Za-z])[\w+/=.~:-]{16,
 _PLACE = ("/", "./", "../", "~", "http://", "https://", "file:", "C:")
 # What a token or a key opens. Other tokens are a tokenizer's, other keys a dictionary's.
 _OPENS = (
-    "hf hub huggingface huggingfacehub auth access api bot bearer refresh session security csrf personal private secret "
-    "github gitlab gh slack aws wandb openai anthropic azure account shared signing encryption license service "
-    "subscription storage client app deploy vault registry pypi npm docker ngc oauth jwt id user master"
-).split()
-_OPENING = re.compile("(?:^|[-_]|[a-z])(?:" + "|".join(_OPENS) + ")[-_]?$", re.IGNORECASE)
+    "hf|hub|huggingface|auth|access|api|bot|bearer|refresh|session|security|csrf|personal|private|secret|github|gitlab|gh"
+    "|slack|aws|wandb|openai|anthropic|azure|account|shared|signing|encryption|license|service|subscription|storage"
+    "|client|app|deploy|vault|registry|pypi|npm|docker|ngc|oauth|jwt|id|user|master"
+)
+_OPENING = re.compile(f"(?:^|[-_.]|[a-z])(?:{_OPENS})[-_]?$", re.IGNORECASE)
 _OF_TEXT = re.compile(
     r"(?:^|[-_])(?:pad|eos|bos|unk|sep|cls|mask|image|img|video|audio|vision|start|stop|end|begin|special|im|tool|think"
     r"|placeholder|eot|eom|fim|boi|eoi|blank|max|min|num|per|first|last|next|new|user|assistant|system|role)[-_]?$",
@@ -103,7 +103,7 @@ _WORD = (
     r"(?P<word>[Tt]oken|TOKEN|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Pp]assphrase|PASSPHRASE|[Pp]wd"
     r"|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?)"
 )
-_NAME = r"(?<![A-Za-z0-9_])(?P<before>[A-Za-z0-9_.-]{0,60}?)" + _WORD
+_BEFORE = re.compile(r"[A-Za-z0-9_.-]{0,60}\Z")
 _VALUE = (
     r"(?P<it>(?<=\")[^\"\n]{2,4000}|(?<=')[^'\n]{2,4000}|(?![\"'])(?:[^\s\"',;&<>]|,(?![\s\"']|\w{1,40}[=:])){2,4000})"
 )
@@ -119,26 +119,31 @@ def is_secret_setting(name: str, value: str) -> bool:
 
 
 def _by_name(match: re.Match[str]) -> bool:
-    return is_secret(match["before"], match["word"], match["it"])
+    start = match.start("word")
+    before = _BEFORE.search(match.string, max(0, start - 60), start)
+    return is_secret(before[0] if before else "", match["word"], match["it"])
+
+
+def _by_option(match: re.Match[str]) -> bool:
+    start = match.start("word")
+    return _OPTION.search(match.string, max(0, start - 64), start) is not None and _by_name(match)
+
+
+def _by_entry(match: re.Match[str]) -> bool:
+    start = match.start("word")
+    return _ENTRY.search(match.string, max(0, start - 80), start) is not None and _by_name(match)
+
+
+_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z0-9_.-]{0,60}\Z")
+_ENTRY = re.compile(r"[Nn]ame[\"']?: {0,4}[\"']?[A-Za-z0-9_.-]{0,60}\Z")
 
 
 # --- The table -------------------------------------------------------------------------------------------------------
 
 _EDGE = "(?<![A-Za-z0-9])"
 _NAMES = (
-    "oken",
-    "OKEN",
-    "ecret",
-    "ECRET",
-    "assw",
-    "ASSW",
-    "assphrase",
-    "ASSPHRASE",
-    "wd",
-    "ey",
-    "EY",
-    "redential",
-    "REDENTIAL",
+    *("oken", "OKEN", "ecret", "ECRET", "assw", "ASSW", "assphrase", "ASSPHRASE", "pwd", "Pwd", "key", "Key", "KEY"),
+    *("redential", "REDENTIAL"),
 )
 
 KINDS = (
@@ -306,8 +311,8 @@ KINDS = (
         "<AUTHORIZATION>",
         "signs its bearer in",
         ("uthorization", "UTHORIZATION"),
-        r"(?i:authorization)[\"']{0,2} {0,3}[:=] {0,3}[\"']?(?:(?i:basic|token|digest|negotiate|apikey|key|bearer) {1,4})?"
-        r"(?P<it>[A-Za-z0-9._~+/=:-]{8,4000})",
+        r"(?i:authorization)[\"']{0,2} {0,3}[:=] {0,3}[\"']?"
+        r"(?:(?i:basic|token|digest|negotiate|apikey|key|bearer) {1,4})?(?P<it>[A-Za-z0-9._~+/=:-]{8,4000})",
     ),
     Kind(
         "cookie",
@@ -366,7 +371,7 @@ KINDS = (
         "<SECRET>",
         "its name says that it is one",
         _NAMES,
-        _NAME + r"(?:[\"']{0,2}\]? {0,4}(?:=>|:=|=|:) {0,4}|[\"'], {0,2}(?=[\"']))[\"']?" + _VALUE,
+        _WORD + r"(?:[\"']{0,2}\]? {0,4}(?:=>|:=|=|:) {0,4}|[\"'], {0,2}(?=[\"']))[\"']?" + _VALUE,
         check=_by_name,
     ),
     Kind(
@@ -374,19 +379,16 @@ KINDS = (
         "<SECRET>",
         "the option says that it is one",
         _NAMES,
-        r"(?<![\w-])--?(?P<before>[A-Za-z0-9_.-]{0,60}?)" + _WORD + r"[\"']?,? {1,4}[\"']?(?!-)" + _VALUE,
-        check=_by_name,
+        _WORD + r"[\"']?,? {1,4}[\"']?(?!-)" + _VALUE,
+        check=_by_option,
     ),
     Kind(
         "named",
         "<SECRET>",
         "its name says that it is one, a line before it",
         _NAMES,
-        r"(?i:name): {0,4}[\"']?(?P<before>[A-Za-z0-9_.-]{0,60}?)"
-        + _WORD
-        + r"[\"']?,?\n[^\n]{0,80}?(?i:value): {0,4}[\"']?"
-        + _VALUE,
-        check=_by_name,
+        _WORD + r"[\"']?,?\n[^\n]{0,80}?[Vv]alue[\"']?: {0,4}[\"']?" + _VALUE,
+        check=_by_entry,
     ),
     Kind(
         "netrc",
@@ -396,3 +398,51 @@ KINDS = (
         r"\blogin {1,4}\S{1,100} {1,4}password {1,4}(?P<it>\S{4,400})",
     ),
 )
+
+
+# --- Looking for them ------------------------------------------------------------------------------------------------
+
+_BEHIND, _AHEAD = 400, 9000  # what of a long line is looked at around a sign; no match is longer
+
+
+def matches(kind: Kind, text: str) -> Iterator[re.Match[str]]:
+    """The matches of a kind that are one, in their order."""
+    pattern, at = kind.compiled, 0
+    for start, end in _places(kind.signs, text):
+        at = max(at, start)
+        while match := pattern.search(text, at, end):
+            if kind.check(match):
+                yield match
+                at = match.end()
+            else:  # what was taken for its value may hold another
+                at = max(span(match)[0], match.start() + 1)
+
+
+def span(match: re.Match[str]) -> tuple[int, int]:
+    """Where what is to be taken out stands."""
+    return match.span("it") if "it" in match.re.groupindex else match.span()
+
+
+def _places(signs: tuple[str, ...], text: str) -> Iterator[tuple[int, int]]:
+    """The lines that hold a sign, each with the one behind it; of a long line, what is near the sign."""
+    if not signs:
+        yield 0, len(text)
+    waiting = {sign: at for sign in signs if (at := text.find(sign)) >= 0}
+    done = 0
+    while waiting:
+        sign = min(waiting, key=waiting.__getitem__)
+        at = waiting[sign]
+        start = max(done, text.rfind("\n", max(0, at - _BEHIND), at) + 1 or max(0, at - _BEHIND))
+        line_end = text.find("\n", at, at + _AHEAD)
+        end = text.find("\n", line_end + 1, at + _AHEAD) if line_end >= 0 else -1
+        end = min(len(text), end if end >= 0 else at + _AHEAD)
+        yield start, end
+        done = start
+        past = line_end if line_end >= 0 else at + _AHEAD - _BEHIND
+        for other, place in tuple(waiting.items()):
+            if place <= past:
+                found = text.find(other, max(past, place + 1))
+                if found < 0:
+                    del waiting[other]
+                else:
+                    waiting[other] = found

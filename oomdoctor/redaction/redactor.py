@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from oomdoctor.redaction.kinds import is_secret_setting
 from oomdoctor.redaction.names import Names
@@ -75,7 +75,7 @@ class Redactor:
         elif isinstance(value, (list, tuple)):
             items = [self._value(item) for item in value]
             made = tuple(items) if isinstance(value, tuple) else items
-        return made
+        return cast(T, made)
 
     def _named(self, key: object, item: Any) -> Any:
         """A setting's value, which its name may give away."""

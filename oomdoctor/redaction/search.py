@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from oomdoctor.records import dataclass
 from oomdoctor.redaction import names, pem, views
-from oomdoctor.redaction.kinds import KINDS, Kind
+from oomdoctor.redaction.kinds import KINDS, Kind, matches, span
 from oomdoctor.redaction.names import Names
 from oomdoctor.redaction.stretch import Stretch
 from oomdoctor.redaction.views import View
@@ -40,6 +41,9 @@ _DRAWN = re.compile(
 )
 
 
+_PERSONAL_FIRST = (("EMAIL",), ("BUCKET",), ("IP",), ("USER", "HOST"))
+
+
 def find(text: str) -> list[Found]:
     """Every secret and personal name of the text, in its order; none overlaps another."""
     return look(text, Names())
@@ -48,45 +52,30 @@ def find(text: str) -> list[Found]:
 def look(text: str, known: Names) -> list[Found]:
     """The same, with names that are known from elsewhere, to which those of this text are added."""
     shown = views.shown(text)
-    plain = views.decoded(shown)
-    ways = [shown, plain] if plain is not shown else [shown]
-    stretches = list(pem.stretches(plain))
+    encoded = views.encoded_lines(shown)
+    ways = [shown, views.decoded(encoded)] if encoded else [shown]
+    stretches: list[Stretch] = []
     for view in ways:
-        names.learn(view, known)
+        stretches += pem.stretches(view)
+        stretches += names.told(view, known)
     for view in ways:
         stretches += _in_view(view)
-        stretches += names.stretches(view, known)
-    stretches += _over_wraps(text, views.joined(plain, _STARTS))
+        stretches += _over_wraps(text, views.joined(view, _STARTS))
+        stretches += names.known(view, known)
     return _in_order(text, stretches)
-
-
-def _matches(kind: Kind, text: str) -> Iterator[re.Match[str]]:
-    if not any(sign in text for sign in kind.signs):
-        return
-    pattern, at = kind.compiled, 0
-    while match := pattern.search(text, at):
-        if kind.check(match):
-            yield match
-            at = match.end()
-        else:  # what was taken for its value may hold another
-            at = max(_span(match)[0], match.start() + 1)
-
-
-def _span(match: re.Match[str]) -> tuple[int, int]:
-    return match.span("it") if "it" in match.re.groupindex else match.span()
 
 
 def _in_view(view: View) -> Iterator[Stretch]:
     for rank, kind in enumerate(KINDS):
-        for match in _matches(kind, view.text):
-            start, end = _span(match)
+        for match in matches(kind, view.text):
+            start, end = span(match)
             yield Stretch(view.start(start), view.end(end), rank, kind.name, kind.put)
 
 
 def _over_wraps(text: str, view: View) -> Iterator[Stretch]:
     for rank, kind in enumerate(KINDS):
-        for match in _matches(kind, view.text):
-            start, end = _span(match)
+        for match in matches(kind, view.text):
+            start, end = span(match)
             parts = _parts(text, view, kind, start, end)
             for number, (part_start, part_end) in enumerate(parts if len(parts) > 1 else ()):
                 put = "" if number else kind.put
@@ -115,7 +104,7 @@ def _goes_on(text: str, view: View, kind: Kind, start: int, border: int, end: in
         return False
     at = view.end(border)
     width = at - (text.rfind("\n", 0, at) + 1)
-    if width in _USUAL_WIDTHS or width >= 40 and width == _width_before(text, at):
+    if width in _USUAL_WIDTHS or (width >= 40 and width == _width_before(text, at)):
         return True
     return _DRAWN.fullmatch(head) is not None
 
@@ -126,19 +115,38 @@ def _width_before(text: str, at: int) -> int:
     return here - (text.rfind("\n", 0, max(here, 0)) + 1)
 
 
-def _in_order(text: str, stretches: Sequence[Stretch]) -> list[Found]:
-    """Overlapping stretches made one, each with its line."""
-    merged: list[Stretch] = []
-    for stretch in sorted(stretches, key=lambda s: (s.start, s.end)):
-        if merged and stretch.start < merged[-1].end:
-            merged[-1] = _both(merged[-1], stretch)
+def _in_order(text: str, stretches: Iterable[Stretch]) -> list[Found]:
+    """One stretch where several overlap, each with its line."""
+    taken: list[Stretch] = []
+    for stretch in sorted((s for s in stretches if s.secret), key=lambda s: (s.start, s.end)):
+        if taken and stretch.start < taken[-1].end:
+            taken[-1] = _both(taken[-1], stretch)
         else:
-            merged.append(stretch)
-    breaks = [match.start() for match in re.finditer("\n", text)] if merged else []
-    return [Found(s.kind, bisect_right(breaks, s.start) + 1, s.start, s.end, s.put, s.secret, s.value) for s in merged]
+            taken.append(stretch)
+    for group in _PERSONAL_FIRST:  # what is personal inside of a secret goes with it
+        names = [s for s in stretches if not s.secret and s.put in group]
+        taken = _beside(taken, sorted(names, key=lambda s: (s.start, -s.end)))
+    breaks = [match.start() for match in re.finditer("\n", text)] if taken else []
+    return [Found(s.kind, bisect_right(breaks, s.start) + 1, s.start, s.end, s.put, s.secret, s.value) for s in taken]
+
+
+def _beside(taken: list[Stretch], more: list[Stretch]) -> list[Stretch]:
+    """Those taken, and those of the others that overlap none before them."""
+    free: list[Stretch] = []
+    starts = [s.start for s in taken]
+    end = 0
+    for stretch in more:
+        before = bisect_right(starts, stretch.start)
+        clear = (before == 0 or taken[before - 1].end <= stretch.start) and (
+            before == len(taken) or stretch.end <= taken[before].start
+        )
+        if clear and stretch.start >= end:
+            free.append(stretch)
+            end = stretch.end
+    return sorted([*taken, *free], key=lambda s: s.start)
 
 
 def _both(one: Stretch, other: Stretch) -> Stretch:
     # What another kind has begun on an earlier line is not begun again here.
     first = min((one, other), key=lambda s: (not s.put, s.rank))
-    return Stretch(one.start, max(one.end, other.end), first.rank, first.kind, first.put, first.secret, first.value)
+    return replace(first, start=one.start, end=max(one.end, other.end))

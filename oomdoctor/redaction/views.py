@@ -11,19 +11,17 @@ from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
 
-# Terminal sequences, and how journald, syslog, cat -v and JSON write them out
-_ESCAPE_SEQUENCES = re.compile(
+# Terminal sequences, how journald, syslog, cat -v and JSON write them out, and signs that take no room
+_NOT_SHOWN = re.compile(
     r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]|\x1b[=>78cDEHMNOZ]"
     r"|(?:\^\[|#033|\\x1[bB]|\\033|\\{1,4}u001[bB]|\\e)\[[0-9;]{0,20}[A-Za-z]"
-    r"|[\u200b-\u200f\u2060\ufeff\xad]"
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
 )
-_SEQUENCE_SIGNS = ("\x1b", "^[[", "#033[", "\\x1b[", "\\x1B[", "\\033[", "u001b[", "u001B[", "\\e[")
-_INVISIBLE = ("\u200b", "\u200c", "\u200d", "\u200e", "\u200f", "\u2060", "\ufeff", "\xad")
-
 # A backslash may itself be escaped, once per nesting of JSON; so may a percent sign.
 _ENCODED = re.compile(
     r"\\{1,8}(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|([nrtbf\"'/]))|%(?:25){0,4}([0-9A-Fa-f]{2})|&(amp|quot|apos|lt|gt|#3[49]);"
 )
+_AS_IT_IS = re.compile(r"(?m)^[^\\%&\n]{0,100000}\n")
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 _ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "lt": "<", "gt": ">", "#34": '"', "#39": "'"}
 
@@ -114,16 +112,24 @@ class View:
 def shown(text: str) -> View:
     """Without what a terminal does not show."""
     view = View(text)
-    if any(sign in text for sign in _SEQUENCE_SIGNS) or not text.isascii() and any(sign in text for sign in _INVISIBLE):
-        return view.rewritten(_ESCAPE_SEQUENCES, lambda match: "")
-    return view
+    return view.rewritten(_NOT_SHOWN, _nothing) if _NOT_SHOWN.search(text) else view
+
+
+def _nothing(match: re.Match[str]) -> str:
+    del match
+    return ""
 
 
 def decoded(view: View) -> View:
     """With the escapes of JSON, Python, URLs and HTML decoded."""
-    if "\\" in view.text or "%" in view.text or "&" in view.text:
-        return view.rewritten(_ENCODED, _meaning)
-    return view
+    return view.rewritten(_ENCODED, _meaning)
+
+
+def encoded_lines(view: View) -> View | None:
+    """Only the lines that hold an escape; None where there are none."""
+    if _ENCODED.search(view.text) is None:
+        return None
+    return view.rewritten(_AS_IT_IS, _nothing)
 
 
 def _meaning(match: re.Match[str]) -> str:
@@ -137,7 +143,7 @@ def _meaning(match: re.Match[str]) -> str:
 
 def joined(view: View, starts: str) -> View:
     """With lines that may go on from one to the next made one; not before what the pattern `starts` matches."""
-    return view.rewritten(_seam(starts), lambda match: "")
+    return view.rewritten(_seam(starts), _nothing)
 
 
 @cache
