@@ -23,6 +23,7 @@ LIMIT: Final = 65_536  # what GitHub takes as the body of an issue or a comment
 _NOTICE: Final = 1_500  # kept for the sentences that say what was left out
 
 # How many of each a report holds at most that is to be read by others; a trimmed one holds less.
+AGAINST: Final = 5
 REMEDIES: Final = 12
 QUOTES: Final = 20
 LEDGERS: Final = 8
@@ -154,7 +155,7 @@ def _parts(report: Report, incident: Incident | None) -> Iterator[Part]:
         yield _timeline(report, incident)
     others = tuple(_other(report, other) for other in report.incidents[1:])
     yield Part(title=_CRASHES, items=others, most=OTHERS, put=_lines, what="crashes")
-    looks = tuple(_quoted(quote) for quote in report.lookalikes)
+    looks = tuple(f"{_quoted(quote)}: {code(quote.text, LONGEST_NAME)}" for quote in report.lookalikes)
     yield Part(title=_LOOKALIKES, items=looks, most=OTHERS, put=_lines, what="lines")
     notes = (*report.notes, *(f"{trouble.file}: {trouble.why}" for trouble in report.errors))
     yield Part(title=_NOTES, items=tuple(f"- {prose(note)}" for note in notes), most=OTHERS, put=_lines, what="notes")
@@ -164,7 +165,7 @@ def _parts_of(report: Report, incident: Incident) -> Iterator[Part]:
     best = incident.diagnoses[0] if incident.diagnoses else None
     remedies = best.remedies if best is not None else ()
     why = tuple(_reasons(best)) if best is not None else ()
-    yield Part(title=_WHY, items=why, most=REASONS, put=_blocks, what="reasons")
+    yield Part(title=_WHY, items=why, most=1 + AGAINST, put=_blocks, what="reasons")
     numbered = tuple(_remedy(number, remedy) for number, remedy in enumerate(remedies, start=1))
     said = enough(incident.gap, remedies)
     how_much = f"{prose(said.verdict)}: {prose(said.words)}" if said is not None else ""

@@ -12,7 +12,7 @@ from typing import Final
 from oomdoctor.text import disarm, sanitize
 
 LONGEST_LINE: Final = 2_000  # characters of one line of a log that a shared report shows
-LONGEST_PROSE: Final = 4_000
+LONGEST_PROSE: Final = 2_000
 
 _UNITS: Final = re.compile(r"""(?<!\S)([("']{0,3})`([^`]{1,200})`([).,;:!?"']{0,3})(?!\S)|(\S+)""")
 _LEAD: Final = "(\"'"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import LOGS, ROOT, named
+from reports import LOGS, ROOT, named, report_on
 
 from oomdoctor import diagnose
 from oomdoctor.families.event import Frame
@@ -78,11 +77,6 @@ def test_the_meaning_of_v1_stays() -> None:
     assert fingerprint("activations", "gpu", "forward", [TORCH, WORKER]) == "v1:face22e151ce5168"
 
 
-@cache
-def original(log: Path) -> Report:
-    return diagnose(log)
-
-
 def keys(report: Report) -> list[tuple[str, str, str]]:
     """What the fingerprints are of, but for the place."""
     return [
@@ -129,7 +123,7 @@ def other_figures(text: str) -> str:
 
 
 CHANGES = [other_pids, other_times, other_hosts, other_folders, other_lines, later_in_the_log, other_figures]
-KEPT = {other_figures: 0.97, later_in_the_log: 0.97, other_folders: 0.98}
+KEPT: dict[Callable[[str], str], float] = {other_figures: 0.97, later_in_the_log: 0.97, other_folders: 0.98}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: str(change.__name__))
@@ -141,7 +135,7 @@ def test_the_same_crash_in_another_run(change: Callable[[str], str], tmp_path: P
             continue
         path = tmp_path / log.name
         path.write_text(other, encoding="utf-8", errors="surrogateescape")
-        then, now = original(log), diagnose(path)
+        then, now = report_on(log), diagnose(path)
         changed += 1
         if keys(then) == keys(now):  # a figure may well decide between causes; then the fingerprint is another, too
             kept += 1
@@ -153,14 +147,14 @@ def test_the_same_crash_in_another_run(change: Callable[[str], str], tmp_path: P
 
 
 def test_different_stories_have_different_fingerprints() -> None:
-    found = {log: prints(original(log))[0] for log in STORIES}
+    found = {log: prints(report_on(log))[0] for log in STORIES}
     assert [(a, b) for a, b in combinations(found, 2) if found[a] == found[b]] == []
 
 
 def test_different_causes_have_different_fingerprints() -> None:
     of: dict[str, set[str]] = {}
     for log in [*LOGS, *STORIES]:
-        for incident, key in zip(original(log).incidents, keys(original(log)), strict=True):
+        for incident, key in zip(report_on(log).incidents, keys(report_on(log)), strict=True):
             of.setdefault(incident.fingerprint, set()).add(key[0])
     assert [causes for causes in of.values() if len(causes) > 1] == []
     assert len(of) > 100
