@@ -28,12 +28,12 @@ class Found:
     value: str = ""  # whom a pseudonym stands for
 
 
-_STARTS = "(?!" + "|".join(f"(?:{kind.begins})" for kind in KINDS if kind.begins) + ")(?!(?<![.])eyJ)"
+_STARTS = "(?!" + "|".join(f"(?:{kind.begins})" for kind in KINDS if kind.begins) + ")"
 _USUAL_WIDTHS = frozenset((40, 72, 79, 80, 99, 100, 119, 120, 132, 140, 150, 159, 160, 180, 200, 220, 240, 256))
 # How a line begins that goes on from none
 _NEW_LINE = re.compile(
-    r"export\b|set\b|[\w.-]{1,80}[=:]|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|Traceback|File|srun|sbatch)\b"
-    r"|\d{4}-\d\d|--?[A-Za-z]"
+    r"export\b|set\b|[A-Za-z_][\w.-]{0,40}[=:](?=[^=:])|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|Traceback|File|srun|sbatch)\b"
+    r"|\d{4}-\d\d-|--[a-z]"
 )
 # What a machine drew by lot
 _DRAWN = re.compile(
@@ -76,8 +76,10 @@ def _over_wraps(text: str, view: View) -> Iterator[Stretch]:
     for rank, kind in enumerate(KINDS):
         for match in matches(kind, view.text):
             start, end = span(match)
+            if not all(_is_full(text, view.end(border)) for border in view.breaks(match.start(), start)):
+                continue
             parts = _parts(text, view, kind, start, end)
-            for number, (part_start, part_end) in enumerate(parts if len(parts) > 1 else ()):
+            for number, (part_start, part_end) in enumerate(parts):
                 put = "" if number else kind.put
                 yield Stretch(view.start(part_start), view.end(part_end), rank, kind.name, put)
 
@@ -85,12 +87,14 @@ def _over_wraps(text: str, view: View) -> Iterator[Stretch]:
 def _parts(text: str, view: View, kind: Kind, start: int, end: int) -> list[tuple[int, int]]:
     """The stretches of a match between its wraps, as far as it goes on over them."""
     parts: list[tuple[int, int]] = []
+    at = start
     for border in view.breaks(start, end):
-        parts.append((start, border))
-        if not _goes_on(text, view, kind, parts[0][0], border, end):
+        if border > at:
+            parts.append((at, border))
+        if not _goes_on(text, view, kind, start, border, end):
             return parts
-        start = border
-    return [*parts, (start, end)]
+        at = border
+    return [*parts, (at, end)]
 
 
 def _goes_on(text: str, view: View, kind: Kind, start: int, border: int, end: int) -> bool:
@@ -102,11 +106,14 @@ def _goes_on(text: str, view: View, kind: Kind, start: int, border: int, end: in
         return True
     if _NEW_LINE.match(head):
         return False
-    at = view.end(border)
-    width = at - (text.rfind("\n", 0, at) + 1)
-    if width in _USUAL_WIDTHS or (width >= 40 and width == _width_before(text, at)):
-        return True
-    return _DRAWN.fullmatch(head) is not None
+    return _is_full(text, view.end(border)) or _DRAWN.fullmatch(head) is not None
+
+
+def _is_full(text: str, end: int) -> bool:
+    """Whether the line that ends there is as wide as a terminal, or as the line before it."""
+    end = text.find("\n", end)
+    width = end - (text.rfind("\n", 0, end) + 1)
+    return width in _USUAL_WIDTHS or (width >= 40 and width == _width_before(text, end))
 
 
 def _width_before(text: str, at: int) -> int:
