@@ -330,7 +330,7 @@ def _foot(report: Report, *, redacted: bool) -> str:
     what = (
         "What looked secret or personal is replaced by names such as `<HOST-1>`."
         if redacted
-        else "Nothing in it is redacted."
+        else "Nothing in it is redacted: read it before you share it."
     )
     if not report.incidents:
         return f"{made} {what}"

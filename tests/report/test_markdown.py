@@ -166,5 +166,5 @@ def test_the_ledgers_table_has_a_row_for_each_row() -> None:
 
 
 def test_it_says_whether_it_is_redacted() -> None:
-    assert document(OOM).endswith("Nothing in it is redacted.\n")
+    assert document(OOM).endswith("Nothing in it is redacted: read it before you share it.\n")
     assert "`<HOST-1>`" in document(OOM, redacted=True)
