@@ -189,7 +189,7 @@ def _rendered(report: Report, form: str, look: out.Style, *, redacted: bool, ver
     if form == "html":
         from oomdoctor.report import html  # noqa: PLC0415
 
-        return html.document(report)
+        return html.document(report, redacted=redacted)
     from oomdoctor.report import as_json  # noqa: PLC0415
 
     return as_json.document(report) if form == "json" else as_json.incident_lines(report)

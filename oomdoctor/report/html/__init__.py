@@ -64,8 +64,8 @@ class Section:
     evidence: Some  # the rest of it
 
 
-def document(report: Report) -> str:
-    """The page; of the same report the same page."""
+def document(report: Report, *, redacted: bool = False) -> str:
+    """The page of a report, which is redacted already where it is to be; of the same report the same page."""
     sections = [_section(report, number) for number in range(min(len(report.incidents), MOST_INCIDENTS))]
     style = _style()
     return (
@@ -73,6 +73,7 @@ def document(report: Report) -> str:
         .get_template("page.html.j2")
         .render(
             report=report,
+            redacted=redacted,
             sections=sections,
             index=some([headline(report, incident) for incident in report.incidents], MOST_LISTED),
             context=_context(report.context),
@@ -175,6 +176,7 @@ def _environment() -> Environment:
         finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
         auto_reload=False,
     )
     environment.globals.update(

@@ -10,11 +10,11 @@ from oomdoctor.report.contract import Ledger
 from oomdoctor.units import show
 
 WIDTH = 1000
-HEIGHT = 220
+FOOT = 200  # where the figure is least; labels stand under it
 TOP = 28  # room for a label above the highest point
-BOTTOM = 8
-LABEL = 16  # what a line of text takes
-ABOVE = 9  # from a point to the foot of its label
+ABOVE = 9  # from a point up to the foot of its label
+BELOW = 20  # and down
+ROOM = 25  # what a label over a point takes
 MOST_DOTS = 40  # more of them run into each other
 FAR = 2  # a total this many times above the figure says nothing of its growth
 
@@ -35,6 +35,7 @@ class Plot:
     last_label_y: float
     limit: Limit | None
     from_zero: bool
+    foot: int = FOOT
 
 
 def plot(trajectory: Mapping[str, Any], ledgers: Sequence[Ledger]) -> Plot | None:
@@ -52,8 +53,8 @@ def plot(trajectory: Mapping[str, Any], ledgers: Sequence[Ledger]) -> Plot | Non
     return Plot(
         path="M" + "L".join(f"{x:g} {y:g}" for x, y in places),
         dots=tuple(places) if len(places) <= MOST_DOTS else (places[0], places[-1]),
-        first_label_y=_beside(places[0][1], limit),
-        last_label_y=_beside(places[-1][1], limit),
+        first_label_y=_label(places[0][1], places[1][1], limit),
+        last_label_y=_label(places[-1][1], places[-2][1], limit),
         limit=limit,
         from_zero=from_zero,
     )
@@ -79,10 +80,10 @@ def _across(share: float) -> float:
 
 def _down(size: int, low: int, top: int) -> float:
     share = (size - low) / (top - low) if top > low else 0.5
-    return round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 1)
+    return round(FOOT - share * (FOOT - TOP), 1)
 
 
-def _beside(y: float, limit: Limit | None) -> float:
-    """Over its point, or under it where the limit's label stands there."""
-    crowded = limit is not None and y - limit.y < LABEL + ABOVE
-    return y + LABEL if crowded and y + LABEL < HEIGHT else y - ABOVE
+def _label(y: float, neighbour_y: float, limit: Limit | None) -> float:
+    """On the side of its point where neither the line goes on nor the total's line is."""
+    crowded = limit is not None and y - limit.y < ROOM
+    return y + BELOW if crowded or neighbour_y < y else y - ABOVE

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from oomdoctor.report.contract import Ledger
-from oomdoctor.report.html.plot import BOTTOM, HEIGHT, MOST_DOTS, TOP, WIDTH, Plot, plot
+from oomdoctor.report.html.plot import FOOT, MOST_DOTS, TOP, WIDTH, Plot, plot
 
 GIB = 1024**3
-FOOT = HEIGHT - BOTTOM
 
 
 def node(total: int) -> Ledger:
@@ -41,8 +40,8 @@ def test_no_line_without_two_points(gib: tuple[float, ...]) -> None:
 def test_it_begins_at_zero_where_the_figure_doubles() -> None:
     made = drawn(40.0, 80.0, 120.0)
     assert made.from_zero
-    assert made.path == "M0 150.7L500 89.3L1000 28"
-    assert made.dots == ((0.0, 150.7), (500.0, 89.3), (1000.0, 28.0))
+    assert made.path == "M0 142.7L500 85.3L1000 28"
+    assert made.dots == ((0.0, 142.7), (500.0, 85.3), (1000.0, 28.0))
 
 
 def test_it_begins_at_the_least_where_that_is_most_of_it() -> None:
@@ -88,6 +87,14 @@ def test_a_label_does_not_stand_in_the_totals_line() -> None:
     assert made.limit is not None
     assert made.first_label_y > made.dots[0][1]
     assert made.last_label_y > made.dots[-1][1]
+
+
+def test_a_label_does_not_stand_in_the_figures_own_line() -> None:
+    rising, falling = drawn(40.0, 80.0), drawn(80.0, 40.0)
+    assert rising.first_label_y > rising.dots[0][1]
+    assert rising.last_label_y < rising.dots[-1][1]
+    assert falling.first_label_y < falling.dots[0][1]
+    assert falling.last_label_y > falling.dots[-1][1]
 
 
 def test_many_points_keep_the_first_and_the_last_dot() -> None:
