@@ -30,7 +30,7 @@ from oomdoctor.report.contract import (
     Stats,
     Verdict,
 )
-from oomdoctor.report.fingerprint import fingerprint
+from oomdoctor.report.fingerprint import fingerprint, place_of
 from oomdoctor.sources import Trouble
 
 NOT_FROM_IT: Final = ", not from the log"
@@ -158,9 +158,9 @@ def _diagnosis(
 
 def _fingerprint(crash: Crash, diagnoses: Sequence[Diagnosis]) -> str:
     if not diagnoses:
-        return fingerprint("open", crash.pool, crash.stage, crash.frames())
+        return fingerprint("open", crash.pool, crash.stage, place_of(crash))
     best = diagnoses[0]
-    return fingerprint(best.cause, best.pool, best.stage, crash.frames())
+    return fingerprint(best.cause, best.pool, best.stage, place_of(crash))
 
 
 def _ledger(crash: Crash) -> list[Ledger]:

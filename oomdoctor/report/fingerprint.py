@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from oomdoctor.families.event import Frame
+from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 
 # Where any job's memory is asked for: no place by which one crash is told from another.
@@ -27,14 +28,20 @@ _WRAPPERS: Final = frozenset({
 _FIGURES: Final = late(r"\d+")
 
 
-def fingerprint(cause: str, pool: str, stage: str, frames: Iterable[Frame]) -> str:
-    """`frames` from the innermost outwards. Figures, ids, lines and folders have no part in it."""
-    text = "\n".join((cause, pool, stage, place(frames)))
+def fingerprint(cause: str, pool: str, stage: str, place: str) -> str:
+    """Figures, ids, lines and folders have no part in it."""
+    text = "\n".join((cause, pool, stage, place))
     return "v1:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
+def place_of(crash: Crash) -> str:
+    """Where the job was: as the root's traceback shows it, or that of another print of the same."""
+    told = (crash.root, *(event for event in crash.events if event.role == "confirmation"))
+    return next(filter(None, (place(reversed(event.around.trace)) for event in told)), "")
+
+
 def place(frames: Iterable[Frame]) -> str:
-    """The innermost function that is the job's or its framework's own; empty where the log shows none."""
+    """The innermost function that is the job's or its framework's own, of frames from the innermost outwards."""
     own = next((frame for frame in frames if frame.function and _is_own(frame)), None)
     if own is None:
         return ""

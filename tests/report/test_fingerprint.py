@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from reports import LOGS, ROOT, named, report_on
 
 from oomdoctor import diagnose
-from oomdoctor.families.event import Frame
+from oomdoctor.families.event import Event, Frame, Surroundings
+from oomdoctor.families.event import Place as EventPlace
+from oomdoctor.incident.model import Crash
 from oomdoctor.report.contract import Report
-from oomdoctor.report.fingerprint import fingerprint, place
+from oomdoctor.report.fingerprint import fingerprint, place, place_of
 
 STORIES = sorted(ROOT.glob("fixtures/stories/*/*"))
 
@@ -48,6 +51,14 @@ def test_the_place_is_the_innermost_function_that_is_their_own(frames: list[Fram
     assert place(frames) == expected
 
 
+def test_another_print_of_the_same_shows_the_place() -> None:
+    bare = Event(at=EventPlace("raylet.out", 3, 3, "killed"), role="root")
+    waiting = replace(bare, role="cascade", around=Surroundings(trace=(MAIN,)))
+    again = replace(bare, role="confirmation", around=Surroundings(trace=(MAIN, WORKER, TORCH)))
+    for events, expected in (((bare, waiting, again), "worker:load_model"), ((bare, waiting), ""), ((bare,), "")):
+        assert place_of(Crash(events=events, root=bare, pool="host_ram", stage="unknown")) == expected
+
+
 @given(st.integers(0, 9999), st.integers(0, 9999), st.sampled_from(["/home/bo/x", "/mnt/7/a-b", "D:\\jobs\\3"]))
 def test_lines_folders_and_what_stands_deeper_in_torch_are_no_part_of_it(line: int, deep: int, folder: str) -> None:
     moved = [
@@ -55,26 +66,26 @@ def test_lines_folders_and_what_stands_deeper_in_torch_are_no_part_of_it(line: i
         Frame(f"{folder}/lib/python3.9/site-packages/vllm/worker/worker.py", line, "load_model", "x = y"),
         Frame(f"{folder}/train_other.py", line, "main"),
     ]
-    first = fingerprint("activations", "gpu", "forward", [TORCH, WORKER, MAIN])
-    assert fingerprint("activations", "gpu", "forward", moved) == first
+    first = fingerprint("activations", "gpu", "forward", place([TORCH, WORKER, MAIN]))
+    assert fingerprint("activations", "gpu", "forward", place(moved)) == first
     assert re.fullmatch(r"v1:[0-9a-f]{16}", first)
 
 
 def test_cause_pool_stage_and_place_are_parts_of_it() -> None:
-    parts = ("activations", "gpu", "forward", [WORKER])
+    parts = ("activations", "gpu", "forward", "worker:load_model")
     others = [
         fingerprint("logits-spike", *parts[1:]),
-        fingerprint("activations", "host_ram", "forward", [WORKER]),
-        fingerprint("activations", "gpu", "backward", [WORKER]),
-        fingerprint(*parts[:3], [MAIN]),
-        fingerprint(*parts[:3], []),
+        fingerprint("activations", "host_ram", "forward", "worker:load_model"),
+        fingerprint("activations", "gpu", "backward", "worker:load_model"),
+        fingerprint(*parts[:3], "train:<module>"),
+        fingerprint(*parts[:3], ""),
         fingerprint(*parts),
     ]
     assert len(set(others)) == len(others)
 
 
 def test_the_meaning_of_v1_stays() -> None:
-    assert fingerprint("activations", "gpu", "forward", [TORCH, WORKER]) == "v1:face22e151ce5168"
+    assert fingerprint("activations", "gpu", "forward", "worker:load_model") == "v1:face22e151ce5168"
 
 
 def keys(report: Report) -> list[tuple[str, str, str]]:
