@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from oomdoctor import __version__
-from oomdoctor.cli import causes, diagnose, events, explain, issue, knobs, out, schema, whatif
+from oomdoctor.cli import causes, diagnose, events, explain, issue, knobs, out, redact, schema, whatif
 from oomdoctor.cli.quick import Command, Group
 
 app = typer.Typer(
@@ -63,6 +63,7 @@ for command in (
     knobs.knobs,
     whatif.whatif,
     schema.schema,
+    redact.redact,
     issue.issue,
     issue.issue_form,
     issue.draft,

@@ -64,6 +64,7 @@ _NOTHING = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _FIGURE = re.compile(r"[+-]?[\d.,_]{1,40}(?:e[+-]?\d{1,4})?(?: ?[a-zA-Z%]{1,4}(?:/s)?)?")
+_CALL = re.compile(r"[A-Za-z_]\w{0,60}(?:\.\w{1,60}){0,6}[(\[]")
 _DRAWN = re.compile(r"(?=\D{0,400}\d)(?=[^A-Za-z]{0,400}[A-Za-z])[\w+/=.~:-]{16,}", re.DOTALL)
 _PLACE = ("/", "./", "../", "~", "http://", "https://", "file:", "C:")
 # What a token or a key opens. Other tokens are a tokenizer's, other keys a dictionary's.
@@ -87,7 +88,7 @@ def is_secret(before: str, word: str, value: str) -> bool:
         return False
     word = word.lower()
     if word in ("token", "key"):
-        if _FIGURE.fullmatch(value) or value.startswith(_PLACE) or _OF_TEXT.search(before):
+        if _FIGURE.fullmatch(value) or _CALL.match(value) or value.startswith(_PLACE) or _OF_TEXT.search(before):
             return False
         if _OPENING.search(before):
             return len(value) >= 6
@@ -101,7 +102,7 @@ def is_secret(before: str, word: str, value: str) -> bool:
 
 _WORD = (
     r"(?P<word>[Tt]oken|TOKEN|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Pp]assphrase|PASSPHRASE|[Pp]wd"
-    r"|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?)"
+    r"|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?|private_key_id)"
 )
 _BEFORE = re.compile(r"[A-Za-z0-9_.-]{0,60}\Z")
 _VALUE = (

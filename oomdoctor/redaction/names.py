@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field, replace
+
+from ahocorasick_rs import AhoCorasick, MatchKind
 
 from oomdoctor.redaction.kinds import matches, span
 from oomdoctor.redaction.personal import PERSONAL, is_distinct
@@ -15,14 +17,15 @@ _RANK = 1000  # behind every secret
 
 
 @dataclass(slots=True)
-class Names:
-    """The users and hosts that a text told of."""
+class Known:
+    """What texts told: users, hosts, and secrets, which another text may hold without their name or in halves."""
 
     users: set[str] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
+    secrets: set[str] = field(default_factory=set)
 
 
-def told(view: View, names: Names) -> list[Stretch]:
+def told(view: View, known: Known) -> list[Stretch]:
     """Where the text tells a name by its form or by what stands around it; users and hosts among them are learned."""
     found: list[Stretch] = []
     for rank, kind in enumerate(PERSONAL):
@@ -30,29 +33,40 @@ def told(view: View, names: Names) -> list[Stretch]:
             start, end = span(match)
             value = view.text[start:end]
             if kind.name == "user":
-                names.users.add(value)
+                known.users.add(value)
             elif kind.name == "host" and is_distinct(value):
-                names.hosts.add(value)
+                known.hosts.add(value)
             found.append(_stretch(view, kind.name, _RANK + rank, start, end))
     return found
 
 
-def known(view: View, names: Names) -> Iterator[Stretch]:
-    """Where names stand that were told elsewhere: a user as part of a path or before an @, a host as a word."""
-    if names.users:
-        user = re.compile(
-            rf"(?:(?<=[/\\~])|(?<=user=)|(?<=user:)|(?<![\w.-])(?=[\w.-]{{1,64}}@))({_any(names.users)})(?![A-Za-z0-9])"
-        )
-        for match in user.finditer(view.text):
-            yield _stretch(view, "user", _RANK, *match.span(1))
-    if names.hosts:
-        host = re.compile(rf"(?<![A-Za-z0-9])(?<![A-Za-z0-9][.-])({_any(names.hosts)})(?![A-Za-z0-9]|-[A-Za-z0-9])")
-        for match in host.finditer(view.text):
-            yield _stretch(view, "host", _RANK + len(PERSONAL), *match.span(1))
+def told_elsewhere(view: View, known: Known) -> Iterator[Stretch]:
+    """Where stands what was told elsewhere: a user as part of a path or before an @, a host as a word."""
+    for start, end in _occurrences(known.secrets, view.text):
+        yield replace(_stretch(view, "named", _RANK, start, end), put="<SECRET>", secret=True)
+    for start, end in _occurrences(known.users, view.text):
+        if _AS_USER.fullmatch(view.text[max(0, start - 5) : start]) and _USER_ENDS.match(view.text[end : end + 1]):
+            yield _stretch(view, "user", _RANK, start, end)
+        elif view.text[end : end + 1] == "@" and not re.match(r"[\w.-]", view.text[max(0, start - 1) : start]):
+            yield _stretch(view, "user", _RANK, start, end)
+    for start, end in _occurrences(known.hosts, view.text):
+        before, after = view.text[max(0, start - 2) : start], view.text[end : end + 2]
+        if not _IN_WORD_BEFORE.search(before) and not _IN_WORD_AFTER.match(after):
+            yield _stretch(view, "host", _RANK + len(PERSONAL), start, end)
 
 
-def _any(names: Iterable[str]) -> str:
-    return "|".join(re.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))
+_AS_USER = re.compile(r".{0,4}[/\\~]|user[=:]", re.DOTALL)
+_USER_ENDS = re.compile(r"[^A-Za-z0-9]|\Z")
+_IN_WORD_BEFORE = re.compile(r"[A-Za-z0-9](?:[.-])?\Z")
+_IN_WORD_AFTER = re.compile(r"[A-Za-z0-9]|-[A-Za-z0-9]")
+
+
+def _occurrences(words: Set[str], text: str) -> Iterator[tuple[int, int]]:
+    """Where the words stand, the longest where several do."""
+    if words:
+        automaton = AhoCorasick(sorted(words), matchkind=MatchKind.LeftmostLongest)
+        for _, start, end in automaton.find_matches_as_indexes(text):
+            yield start, end
 
 
 def _stretch(view: View, kind: str, rank: int, start: int, end: int) -> Stretch:

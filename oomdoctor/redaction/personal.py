@@ -271,7 +271,7 @@ _HOSTS = (
 # --- Addresses -------------------------------------------------------------------------------------------------------
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_IPV4 = rf"(?P<it>{_OCTET}(?:\.{_OCTET}){{3}})(?![\w+-]|\.\w)"
+_IPV4 = rf"(?P<it>{_OCTET}(?:\.{_OCTET}){{3}})(?![\w+-]|\.\d)"
 _OF_A_VERSION = re.compile(
     r"(?i)(?:version|release|driver|firmware|vbios|nvidia-[a-z]|lib[a-z]{2,}|cu1\d|cudnn|cublas|cufft|nccl|tensorrt|rocm"
     r"|cann|torch|package|wheel|build|[=<>~!]=|\bv|\bver)[^\n]{0,24}$"
@@ -294,6 +294,11 @@ def _is_public_v4(match: re.Match[str]) -> bool:
     if _OF_AN_ADDRESS.search(before[-24:]) or re.match(r":\d{2,5}\b|/\d\d?\b", match.string[end : end + 6]):
         return before[-2:] not in ("==", ">=", "<=", "~=", "!=")
     return _OF_A_VERSION.search(before) is None and not (first <= 12 and max(parts) <= 31)
+
+
+def _is_email(match: re.Match[str]) -> bool:
+    """A container at Azure is written as one."""
+    return not match[0].endswith(".windows.net")
 
 
 def _is_public_v6(match: re.Match[str]) -> bool:
@@ -322,6 +327,7 @@ _ADDRESSES = (
         ("@",),
         r"(?<![\w.%+-])(?!git@)[A-Za-z0-9][\w.%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,6}"
         r"(?!(?:service|slice|scope|socket|mount|so|py|timer|target)\b)[A-Za-z]{2,24}(?![\w-]|\.\w|:[~/])",
+        _is_email,
     ),
 )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from oomdoctor.redaction.kinds import is_secret_setting
-from oomdoctor.redaction.names import Names
+from oomdoctor.redaction.names import Known
 from oomdoctor.redaction.search import Found, look
 
 if TYPE_CHECKING:
@@ -24,14 +24,13 @@ class Redactor:
 
     def __init__(self) -> None:
         self.replaced: Counter[str] = Counter()  # how many of each kind
-        self._names = Names()
+        self._known = Known()
         self._pseudonyms: dict[tuple[str, str], str] = {}
         self._last: Counter[str] = Counter()
 
     def text(self, text: str) -> str:
         """The text without them. It has as many lines as before."""
-        self._step_over(text)
-        found = look(text, self._names)
+        found = self.learn(text)
         done = 0
         parts: list[str] = []
         for one in found:
@@ -39,11 +38,19 @@ class Redactor:
             done = one.end
         return "".join([*parts, text[done:]]) if parts else text
 
+    def learn(self, text: str) -> list[Found]:
+        """What the text holds, to be known in all texts to come: its names, and the halves of what a wrap splits."""
+        self._step_over(text)
+        found = look(text, self._known)
+        self._known.secrets |= {
+            piece for one in found if one.secret and _is_distinct(piece := text[one.start : one.end].strip())
+        }
+        return found
+
     def report(self, report: Report) -> Report:
         """The report with every string of it redacted."""
         for string in _strings(report):  # a name told in one string is known in all
-            self._step_over(string)
-            look(string, self._names)
+            self.learn(string)
         return self._value(report)
 
     def _step_over(self, text: str) -> None:
@@ -83,6 +90,11 @@ class Redactor:
             self.replaced["named"] += 1
             return "<SECRET>"
         return self._value(item)
+
+
+def _is_distinct(piece: str) -> bool:
+    """Whether the secret, or the part of one, means nothing else elsewhere."""
+    return len(piece) >= 8 and re.search(r"\d", piece) is not None and re.search("[A-Za-z]", piece) is not None
 
 
 def _strings(value: Any) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from oomdoctor.records import dataclass
 from oomdoctor.redaction import names, pem, views
 from oomdoctor.redaction.kinds import KINDS, Kind, matches, span
-from oomdoctor.redaction.names import Names
+from oomdoctor.redaction.names import Known
 from oomdoctor.redaction.stretch import Stretch
 from oomdoctor.redaction.views import View
 
@@ -32,7 +32,7 @@ _STARTS = "(?!" + "|".join(f"(?:{kind.begins})" for kind in KINDS if kind.begins
 _USUAL_WIDTHS = frozenset((40, 72, 79, 80, 99, 100, 119, 120, 132, 140, 150, 159, 160, 180, 200, 220, 240, 256))
 # How a line begins that goes on from none
 _NEW_LINE = re.compile(
-    r"export\b|set\b|[A-Za-z_][\w.-]{0,40}[=:](?=[^=:])|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|Traceback|File|srun|sbatch)\b"
+    r"export\b|set\b|[A-Z][A-Z0-9_]{2,40}[=:](?=[^=:])|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|Traceback|File|srun|sbatch)\b"
     r"|\d{4}-\d\d-|--[a-z]"
 )
 # What a machine drew by lot
@@ -46,10 +46,10 @@ _PERSONAL_FIRST = (("EMAIL",), ("BUCKET",), ("IP",), ("USER", "HOST"))
 
 def find(text: str) -> list[Found]:
     """Every secret and personal name of the text, in its order; none overlaps another."""
-    return look(text, Names())
+    return look(text, Known())
 
 
-def look(text: str, known: Names) -> list[Found]:
+def look(text: str, known: Known) -> list[Found]:
     """The same, with names that are known from elsewhere, to which those of this text are added."""
     shown = views.shown(text)
     encoded = views.encoded_lines(shown)
@@ -61,7 +61,8 @@ def look(text: str, known: Names) -> list[Found]:
     for view in ways:
         stretches += _in_view(view)
         stretches += _over_wraps(text, views.joined(view, _STARTS))
-        stretches += names.known(view, known)
+        stretches += names.told_elsewhere(view, known)
+        stretches += _cut(view)
     return _in_order(text, stretches)
 
 
@@ -72,6 +73,23 @@ def _in_view(view: View) -> Iterator[Stretch]:
             yield Stretch(view.start(start), view.end(end), rank, kind.name, kind.put)
 
 
+# The beginning of a secret where a text was cut
+_CUT = re.compile(
+    "(?<![A-Za-z0-9])(?:"
+    + "|".join(kind.begins for kind in KINDS if kind.begins)
+    + r"|eyJ)(?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_.-]{4,8000}(?=…|\.\.\.|\Z)"
+)
+
+
+def _cut(view: View) -> Iterator[Stretch]:
+    end = len(view.text)
+    places = [match.start() for match in re.finditer(r"…|\.\.\.", view.text)]
+    for place in [*places, end]:
+        for match in _CUT.finditer(view.text, max(0, place - 400), place):
+            if match.end() == place:
+                yield Stretch(view.start(match.start()), view.end(place), len(KINDS), "cut", "<SECRET>")
+
+
 def _over_wraps(text: str, view: View) -> Iterator[Stretch]:
     for rank, kind in enumerate(KINDS):
         for match in matches(kind, view.text):
@@ -79,6 +97,8 @@ def _over_wraps(text: str, view: View) -> Iterator[Stretch]:
             if not all(_is_full(text, view.end(border)) for border in view.breaks(match.start(), start)):
                 continue
             parts = _parts(text, view, kind, start, end)
+            if len(parts) == 1 and parts[0][1] < end:
+                continue  # it ends with its line, where it is found without the next
             for number, (part_start, part_end) in enumerate(parts):
                 put = "" if number else kind.put
                 yield Stretch(view.start(part_start), view.end(part_end), rank, kind.name, put)

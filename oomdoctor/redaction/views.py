@@ -42,7 +42,7 @@ _PREFIXES = (
     r"(?:" + _STAMP + r") ?",
     r"(?:TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)[: ] ?",
     r"\[[\w./-]{1,60}:\d{1,6}\] ?",
-    r"[A-Za-z][\w.-]{0,62}: ",  # pdsh
+    r"(?=[A-Za-z.-]{1,60}\d)[A-Za-z][\w.-]{0,62}: ",  # pdsh
     r"[│┃|>] ?",
 )
 PREFIX = "(?:" + "|".join(_PREFIXES) + "){0,5}"

@@ -7,7 +7,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from redaction.planted import ALL, NAMED, PEM, PEM_BODY, PERSONAL, SIGNED, Planted
+from planted_secrets import ALL, NAMED, PEM, PEM_BODY, PERSONAL, SIGNED, Planted
 
 from oomdoctor.redaction import Redactor, find
 from oomdoctor.redaction.kinds import KINDS
@@ -110,7 +110,12 @@ def test_nothing_is_left_of_a_service_accounts_key() -> None:
         "private_key": "\n".join(PEM) + "\n",
         "client_email": "trainer@acme-42.iam.gserviceaccount.com",
     }
-    for text in (json.dumps(account), json.dumps(account, indent=2), repr(account), json.dumps({"x": json.dumps(account)})):
+    for text in (
+        json.dumps(account),
+        json.dumps(account, indent=2),
+        repr(account),
+        json.dumps({"x": json.dumps(account)}),
+    ):
         out = redacted(text)
         assert not any(left(line, out) for line in PEM_BODY)
         assert "acme" not in out

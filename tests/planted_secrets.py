@@ -78,7 +78,9 @@ NAMED = (
     Planted("signed-url", drawn(64, HEX), "https://storage.googleapis.com/b/k?X-Goog-Signature={}"),
     Planted("signed-url", drawn(28) + "%3D", "https://b.s3.amazonaws.com/k?AWSAccessKeyId=x&Expires=17&Signature={}"),
     Planted("azure-sas", drawn(43) + "%3D", "https://a.blob.core.windows.net/c/k?sv=2024-11-04&sp=r&sig={}&se=2026"),
-    Planted("azure-key", drawn(86) + "==", "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey={};EndpointSuffix=x"),
+    Planted(
+        "azure-key", drawn(86) + "==", "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey={};EndpointSuffix=x"
+    ),
     Planted("azure-key", drawn(43) + "=", "Endpoint=sb://x/;SharedAccessKeyName=root;SharedAccessKey={}"),
     Planted("bearer", drawn(40), "curl -H 'X: Bearer {}' http://10.0.0.3/v1/models"),
     Planted("authorization", drawn(30), "Authorization: Basic {}"),
