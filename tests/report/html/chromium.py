@@ -100,7 +100,8 @@ class Browser:
         deadline = time.monotonic() + PATIENCE_S
         while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
             self._next(deadline)
-        self._settle()
+        self.evaluate("document.body.offsetHeight")  # what only the layout would ask for is asked for now
+        self.evaluate("0")
         return [trouble for event in self._events if (trouble := _trouble(event, address))]
 
     def evaluate(self, script: str) -> Any:
