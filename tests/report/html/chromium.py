@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+# Google's first: on Ubuntu 24.04 its sandbox is allowed, that of an unpacked Chromium is not.
+NAMES = ("google-chrome-stable", "google-chrome", "chromium", "chromium-browser")
 FLAGS = (
     "--headless",
     "--disable-gpu",
@@ -59,6 +60,13 @@ class Browser:
         self._number = 0
         self._events: list[dict[str, Any]] = []
         self._session: str | None = None
+        try:
+            self._attach()
+        except RuntimeError:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "Audits", "DOM"):
