@@ -26,6 +26,7 @@ _LINKED: Final = re.compile(
 _NUMBERED: Final = re.compile(r"\d{1,9}[.)]")
 _URL: Final = re.compile(r"https://[0-9A-Za-z./#?=&%~:+_-]{1,500}")
 _TICKS: Final = re.compile("`+")
+_NO_INFO: Final = re.compile(r"[^\w+#.-]+")
 
 
 def prose(text: str, limit: int = LONGEST_PROSE) -> str:
@@ -91,6 +92,7 @@ def fenced(text: str, info: str = "text", indent: int = 0) -> str:
     longest = max((len(run) for run in _TICKS.findall("\n".join(lines))), default=0)
     fence = "`" * max(3, longest + 1)
     margin = " " * indent
+    info = _NO_INFO.sub("", info)
     return "\n".join(f"{margin}{line}".rstrip() for line in (f"{fence}{info}", *lines, fence))
 
 

@@ -93,6 +93,11 @@ def test_a_fence_in_a_fence_stays_text(text: str) -> None:
     assert fence.content.strip() == text.strip()
 
 
+def test_the_info_of_a_fence_ends_with_its_line() -> None:
+    (fence,) = tokens(fenced("a", info="sh`\nell ```x"))
+    assert (fence.info, fence.content) == ("shellx", "a\n")
+
+
 def test_long_lines_are_cut_and_say_so() -> None:
     assert prose("a" * 2_010).endswith("… (10 characters more)")
     assert "… (1,000 characters more)" in fenced("b" * 3_000)
