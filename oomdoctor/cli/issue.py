@@ -73,8 +73,8 @@ def issue(
 
     if repo is None:
         text = draft.document(wanted, ask)
-        if len(text) > draft.LONGEST_BODY:
-            out.say(f"the draft has {len(text):,} characters, and GitHub takes {draft.LONGEST_BODY:,}; shorten it")
+        if not draft.fits(text):
+            out.say("the draft is longer than GitHub takes, because the form is; shorten it")
     else:
         link = draft.link(wanted, repo, ask, is_theirs=form is not None)
         text = link.url + "\n"
@@ -88,6 +88,8 @@ def _form(given: str | None) -> Form:
 
     if given is None:
         return our_form.form()
+    if given.startswith(("https://", "http://")):
+        raise typer.BadParameter("that is a link, and nothing is fetched: download the form first", param_hint="--form")
     path = Path(given).expanduser()
     try:
         if not path.is_dir():
@@ -117,6 +119,8 @@ def _asked(
         raise typer.Exit(NOTHING_TO_REPORT)
     for note in report.notes:
         out.say(note)
+    if len(report.incidents) > 1:
+        out.say(f"the logs hold {len(report.incidents)} crashes; the draft is about the first")
     sources, _ = street.gather(paths or [STDIN])
     lines = excerpt.lines(report, report.incidents[0], sources)
     redactor = None if no_redact else Redactor()

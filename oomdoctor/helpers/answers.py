@@ -148,13 +148,15 @@ def _spaced(parts: Sequence[str]) -> str:
 
 def _settings(report: Report, budget: Budget) -> Answer | None:
     settings = report.context.get("settings") or {}
-    pairs = [f"{name}={sanitize(str(value), LONGEST_VALUE)}" for name, value in settings.items()]
+    outside = report.context.get("outside") or {}
+    sources = {name: f"  ({source})" for name, source in outside.items()}
+    pairs = [f"{name}={sanitize(str(value), LONGEST_VALUE)}{sources.get(name, '')}" for name, value in settings.items()]
     left = len(pairs) - budget.settings
     shown = pairs[: budget.settings] + ([f"[{left} more]"] if left > 0 else [])
     if not pairs or not budget.settings:
         return None
     text = "\n".join(sanitize(pair) for pair in shown)
-    return Answer("Settings that the log states:\n\n" + markup.fenced(text), text, is_part=True)
+    return Answer("Settings:\n\n" + markup.fenced(text), text, is_part=True)
 
 
 def _versions(report: Report) -> Iterator[str]:

@@ -22,6 +22,7 @@ from oomdoctor.sources import Source
 BEGIN: Final = "<!-- oomdoctor: diagnosis, kept by `oomdoctor draft` -->"
 END: Final = "<!-- oomdoctor: end of the diagnosis -->"
 NO_LOGS: Final = frozenset({"diff", "patch", "markdown", "md"})
+_FINGERPRINT: Final = late(r"\bv1:[0-9a-f]{16}\b")
 _FENCE: Final = late(r"([ \t]{0,40})(`{3,}(?=[^`]*\Z)|~{3,})[ \t]*([^\s`]{0,40})")
 
 
@@ -42,6 +43,7 @@ class Document:
     lines: tuple[str, ...]  # with their ends
     fences: tuple[Fence, ...]
     block: tuple[int, int] | None  # the indices of the markers
+    is_told: bool  # it has a fingerprint already, as the drafts of `oomdoctor issue` have
 
 
 class _Fenced(Source):
@@ -55,9 +57,9 @@ class _Fenced(Source):
 
 
 def refreshed(text: str, *, redact: bool = True) -> str:
-    """The document with its diagnosis; as it is where it has no log of a crash."""
+    """The document with its diagnosis; as it is where it has no log of a crash, or its diagnosis without markers."""
     document = read(text)
-    if not document.fences:
+    if not document.fences or (document.is_told and document.block is None):
         return text
     report = street.report_on([_source(number, fence) for number, fence in enumerate(document.fences)], ())
     if not report.incidents:
@@ -85,6 +87,7 @@ def read(text: str) -> Document:
     fences: list[Fence] = []
     begin: int | None = None
     block: tuple[int, int] | None = None
+    is_told = False
     number = 0
     while number < len(lines):
         line = lines[number].strip()
@@ -101,10 +104,12 @@ def read(text: str) -> Document:
                 inside = (_without(one, len(opened[1])) for one in lines[number + 1 : last])
                 fences.append(Fence("".join(inside), last))
             number = last
+        else:
+            is_told = is_told or (begin is None and _FINGERPRINT.search(line) is not None)
         number += 1
     if begin is not None:
         raise BrokenMarkersError(f"line {begin + 1}: {BEGIN} without its end; remove it, or both")
-    return Document(lines, tuple(fences), block)
+    return Document(lines, tuple(fences), block, is_told)
 
 
 def _closing(lines: Sequence[str], opening: int, mark: str) -> int:

@@ -12,16 +12,16 @@ from oomdoctor.helpers.asked import TOPICS, places
 from oomdoctor.helpers.forms import Field, Form
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.report import markup
+from oomdoctor.report import as_markdown, markup
 from oomdoctor.text import sanitize
 
-LONGEST_BODY: Final = 65_536  # characters that GitHub takes
 LONGEST_TITLE: Final = 256
 LONGEST_LINK: Final = 8_192  # bytes; GitHub answers a longer one with 414
 LONGEST_HINT: Final = 200
 _SECTIONS: Final = {"happened": "What happened", "diagnosis": "Diagnosis", "log": "Log"}
 _END_OF_COMMENT: Final = late(r"-{2,}!?>")
 _COMMENT: Final = late(r"<!--.{0,20000}?-->[ \t]*\n?", re.DOTALL)
+_TICKS: Final = late("`{3,}")
 _PLACEHOLDER: Final = late(r"\s{0,4}<[^<>\n]{0,80}(?i:title|summary|description|describe)[^<>\n]{0,80}>\s{0,4}\Z")
 
 # What a link gives up, step by step, until it fits. The sentences and the fingerprint are given up last.
@@ -83,9 +83,14 @@ def document(form: Form, ask: Ask) -> str:
         if form.labels:
             head.append(f"Labels: {', '.join(form.labels)}")
         text = "\n".join(comment(line) for line in head) + "\n\n" + body(form, told)
-        if len(text) <= LONGEST_BODY:
+        if fits(text):
             break
     return text
+
+
+def fits(text: str) -> bool:
+    """Whether GitHub takes it as the body of an issue."""
+    return as_markdown.size(text) <= as_markdown.LIMIT
 
 
 def _filled(form: Form, told: Answers) -> tuple[list[Filled], dict[str, Answer]]:
@@ -225,10 +230,19 @@ def _pairs(form: Form, told: Answers, *, is_theirs: bool) -> tuple[list[tuple[st
     answered = [one for one in fields if one.answer is not None]
     takes_more = next((one for one in answered if one.field.kind == "textarea" and not one.field.render), None)
     for one in answered:
-        text = "\n\n".join(part for part in (one.answer, extra if one is takes_more else "", one.field.value) if part)
+        parts = (_typed(one), extra if one is takes_more else "", one.field.value)
+        text = "\n\n".join(part for part in parts if part)
         pairs.append((one.field.id or parameterized(one.field.label), text))
     unfilled = tuple(one.field.label for one in fields if one.answer is None)
     return pairs, unfilled, tuple(one.field.label for one in answered if one.field.id is None)
+
+
+def _typed(one: Filled) -> str:
+    """As it is typed into the field: GitHub reads a line as Markdown, and its code blocks have three ticks."""
+    text = one.answer or ""
+    if one.field.kind == "input":
+        return markup.prose(text)
+    return _TICKS.sub("'''", text) if one.field.render else text
 
 
 def parameterized(label: str) -> str:

@@ -113,6 +113,15 @@ def test_fences_as_markdown_has_them() -> None:
     assert [fence.text for fence in read(text).fences] == ["run\n  it\n", "```\na\n", "```\nb\n"]
 
 
+def test_a_draft_of_our_own_has_its_diagnosis_already(tmp_path: Path) -> None:
+    log, target = tmp_path / "serve.log", tmp_path / "issue.md"
+    log.write_text(CRASH, encoding="utf-8")
+    assert CliRunner().invoke(app, ["issue", str(log), "-o", str(target)]).exit_code == 0
+    assert draft(target).exit_code == 0
+    in_a_log = DRAFT.replace("Traceback", "v1:0123456789abcdef\nTraceback")
+    assert BEGIN in refreshed(in_a_log)
+
+
 def test_several_fences_are_of_one_crash() -> None:
     text = f"```text\n{HEALTHY}```\n\n" + FENCED + "\n```yaml\ngpu_memory_utilization: 0.9\n```\n"
     done = refreshed(text)

@@ -192,6 +192,38 @@ def test_a_long_log_is_cut_to_the_link_s_length_and_that_is_said() -> None:
     assert "Task was killed due to the node running low on memory" in found["reproduction"]
 
 
+def test_a_link_is_as_harmless_as_a_draft(log: Path) -> None:
+    log.write_text(CRASH.replace("org/small-7b", "@maintainer/x_y_z"), encoding="utf-8")
+    found = query(link(log, "--form", FORMS / "rendered.yml"))
+    assert found["model"] == "`@maintainer/x_y_z`"
+    assert "\n### A heading ''' and" in found["logs"]
+    assert "```" not in found["logs"]  # GitHub's own fence around it has three
+    assert "```" not in found["config"]
+
+
+def test_what_is_not_from_the_log_says_so(log: Path, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("vllm serve org/small-7b --max-num-seqs 64\n")
+    text = drafted(log, "--launch", script, "--assume", "torch=2.6.0")
+    assert "max_num_seqs=64  (from run.sh line 1, not from the log)" in text
+    assert "- torch 2.6.0 (from `--assume`, not from the log)" in text
+
+
+def test_of_two_crashes_the_first_is_told(log: Path, tmp_path: Path) -> None:
+    refusal = CRASH[CRASH.index("torch.OutOfMemoryError") :]
+    other = tmp_path / "tuning.log"
+    trainer = '  File "/w/src/llamafactory/train/sft/workflow.py", line 90, in run_sft\n'
+    launch = "llamafactory-cli train --cutoff_len 4096\nTraceback (most recent call last):\n"
+    other.write_text(launch + trainer + refusal.replace("3.50", "1.50"))
+    log.write_text(
+        "python3 -m verl.trainer.main_ppo data.max_prompt_length=512\nTraceback (most recent call last):\n"
+        '  File "/w/verl/workers/actor/dp_actor.py", line 310, in update_policy\n' + refusal
+    )
+    done = issue(log, other)
+    assert done.exit_code == 0
+    assert "the logs hold 2 crashes; the draft is about the first" in done.stderr
+
+
 def test_a_form_s_own_long_texts_do_not_break_the_link(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "bug.yml"
     field = "- type: textarea\n  id: f{0}\n  attributes:\n    label: {1}\n    value: " + "é" * 6000 + "\n"
@@ -208,6 +240,7 @@ def test_a_form_s_own_long_texts_do_not_break_the_link(log: Path, tmp_path: Path
         (["--url", "--repo", "https://github.com/a/b"], "is no OWNER/NAME"),
         (["--url", "--repo", "a/b?x=y"], "is no OWNER/NAME"),
         (["--url", "--repo", "a/b\n"], "is no OWNER/NAME"),
+        (["--form", "https://github.com/a/b/blob/main/.github/ISSUE_TEMPLATE/bug.yml"], "download the form first"),
         (["--form", "gone.yml"], "No such file or directory; name a form with --form"),
     ],
 )

@@ -64,5 +64,5 @@ def test_drafts_hold_the_report_s_numbers_and_links_fit(log: Path) -> None:
     for form in FORMS:
         text = draft.document(form, ask)
         assert text.count(report.incidents[0].fingerprint) == 1
-        assert len(text) <= draft.LONGEST_BODY
+        assert draft.fits(text)
         assert len(draft.link(form, "octo-org/octo", ask, is_theirs=form is not FORMS[-1]).url) <= draft.LONGEST_LINK
