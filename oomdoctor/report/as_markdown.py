@@ -248,8 +248,8 @@ def _ledger(ledger: Ledger) -> str:
 def _row(row: LedgerRow, total: int | None) -> tuple[str, ...]:
     share = percent(row.bytes / total) if total and row.bytes is not None else ""
     line = f", line {row.line}" if row.line is not None else ""
-    why = f": {prose(row.derivation)}" if row.derivation else ""
-    return prose(row.what), "unknown" if row.bytes is None else show(row.bytes), share, f"{row.basis}{line}{why}"
+    why = f": {row.derivation}" if row.derivation else ""
+    return prose(row.what), "unknown" if row.bytes is None else show(row.bytes), share, prose(f"{row.basis}{line}{why}")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -283,10 +283,15 @@ def _timeline(report: Report, incident: Incident) -> Part:
 
 def _moment(event: EventRecord, role: str, time: str | None) -> tuple[str, ...]:
     name, pid = event.process.get("name"), event.process.get("pid")
-    who = f", {code(str(name))}" if name else ""
-    number = f" (PID {pid})" if isinstance(pid, int) else ""
-    times = f", {event.repeats} times" if event.repeats > 1 else ""
-    return _at(event.file, event.line), code(time or ""), role, f"{event.kind}{who}{number}{times}"
+    number = prose(f"(PID {pid})") if isinstance(pid, int) else ""
+    times = prose(f"{event.repeats} times") if event.repeats > 1 else ""
+    who = " ".join(piece for piece in (code(str(name or "")), number) if piece)
+    return (
+        _at(event.file, event.line),
+        code(time or ""),
+        role,
+        ", ".join(piece for piece in (event.kind, who, times) if piece),
+    )
 
 
 def _environment(context: Mapping[str, Any]) -> Iterator[str]:

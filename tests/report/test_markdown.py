@@ -100,6 +100,12 @@ def test_each_kind_of_markup_is_text(poison: str) -> None:
         assert len([t for t in tokens(markdown) if t.type == "heading_open"]) == len(headings)
 
 
+def test_a_large_number_is_no_commit() -> None:
+    kill = replace(KILL, process={**KILL.process, "pid": 4101608}, line=1234567, repeats=7654321)
+    ledger = replace(NODE, rows=tuple(replace(row, line=1234567) for row in NODE.rows))
+    assert_harmless(document(replace(OOM, events=(kill,), incidents=(replace(CRASH, ledger=(ledger,)),))))
+
+
 def test_a_lines_text_is_in_a_fence_as_it_stands() -> None:
     nasty = "```` @team <b> ]( #12 ``"
     evidence = (Evidence("e1", "a`b|c.log", 7, nasty),)
