@@ -133,8 +133,30 @@ def other_figures(text: str) -> str:
     return re.sub(r"\b(\d{1,4}\.\d)(\d)(?= ?[GM]i?B\b)", lambda m: f"{m[1]}{min(int(m[2]) + 1, 9)}", text)
 
 
-CHANGES = [other_pids, other_times, other_hosts, other_folders, other_lines, later_in_the_log, other_figures]
-KEPT: dict[Callable[[str], str], float] = {other_figures: 0.97, later_in_the_log: 0.97, other_folders: 0.98}
+def other_ranks(text: str) -> str:
+    text = re.sub(r"(?i)(\[?rank[ =:_]?|local_rank[:=] ?)(\d{1,3})\b", lambda m: f"{m[1]}{int(m[2]) + 3}", text)
+    return re.sub(r"\b(GPU |cuda:)(\d)\b", lambda m: f"{m[1]}{(int(m[2]) + 3) % 10}", text)
+
+
+def with_stamps(text: str) -> str:
+    """As a container's log is printed with its times."""
+    lines = text.splitlines(keepends=True)
+    if re.match(r"\d{4}-\d\d-\d\dT", text) or text.lstrip()[:1] in "{[":
+        return text
+    return "".join(f"2026-03-09T04:{n // 60 % 60:02}:{n % 60:02}.123456789Z {line}" for n, line in enumerate(lines))
+
+
+CHANGES = [
+    other_ranks,
+    with_stamps,
+    other_pids,
+    other_times,
+    other_hosts,
+    other_folders,
+    other_lines,
+    later_in_the_log,
+    other_figures,
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: str(change.__name__))
@@ -154,7 +176,7 @@ def test_the_same_crash_in_another_run(change: Callable[[str], str], tmp_path: P
                 differ.append(named(log))
     assert changed > 20
     assert differ == []
-    assert kept / changed >= KEPT.get(change, 0.99)
+    assert kept / changed >= 0.99
 
 
 def test_different_stories_have_different_fingerprints() -> None:
