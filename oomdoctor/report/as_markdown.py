@@ -46,7 +46,7 @@ class Part:
     items: tuple[str, ...]
     most: int
     put: Callable[[Sequence[str]], str]
-    what: str = ""  # what its items are, where the title alone would not say it
+    what: str  # what its items are
     head: str = ""  # stands before the items, and as long as one of them does
 
     def text(self, kept: int) -> str:
