@@ -51,7 +51,8 @@ class Answers:
 
     title: str
     by_topic: Mapping[str, Answer]
-    options: frozenset[str]  # what a dropdown's option may say to be proven by the log
+    versions: Mapping[str, str]  # those that are printed, by the framework's name
+    options: frozenset[str]  # what else a dropdown's option may say to be proven by the log
 
 
 def answers(
@@ -69,10 +70,13 @@ def answers(
         "model": _models(report),
         "when": _spoken(_when(report, incident)),
     }
+    frameworks = report.context.get("frameworks") or {}
+    printed = {name: version for name, version in frameworks.items() if version}
     return Answers(
         title=_title(report, incident),
         by_topic={topic: answer for topic, answer in told.items() if answer is not None},
-        options=frozenset(_options(report, incident)),
+        versions=printed | ({"pytorch": printed["torch"]} if "torch" in printed else {}),
+        options=frozenset(_options(report, incident, printed)),
     )
 
 
@@ -211,11 +215,10 @@ def _fenced(text: str) -> Answer | None:
     return Answer(markup.fenced(text), text) if text.strip() else None
 
 
-def _options(report: Report, incident: Incident) -> Iterator[str]:
+def _options(report: Report, incident: Incident, printed: Mapping[str, str]) -> Iterator[str]:
     """Words that may stand as an option of a dropdown and that the log proves, as `folded` leaves them."""
-    for name, version in (report.context.get("frameworks") or {}).items():
-        if version:
-            yield from (folded(f"{name} {version}"), folded(f"{name}=={version}"), folded(f"{name} v{version}"))
+    for name, version in printed.items():
+        yield from (folded(f"{name} {version}"), folded(f"{name}=={version}"), folded(f"{name} v{version}"))
     yield from (folded(str(model)) for model in report.context.get("models") or ())
     gpu = (report.context.get("hardware") or {}).get("gpu_name")
     if gpu:

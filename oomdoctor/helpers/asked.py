@@ -38,11 +38,12 @@ _ASKS: Final = (
             r"\blogs?\b|trace ?back|stack ?trace|error (?:message|output|report)|(?:console|terminal) output|^errors?$"
         ),
     ),
+    ("reproduction", late(r"reproduc|\brepro\b|\bsteps to\b|minimal example")),
     (
         "settings",
         late(
-            r"reproduc|\brepro\b|\bsteps to\b|\bscripts?\b|\blaunch\b|\bcommand\b|command line|\bconfig|\bsettings\b"
-            r"|parameters|arguments|hyper-?params|\bhow (?:do|did) you (?:run|start)|minimal example|\brecipe\b"
+            r"\bscripts?\b|\blaunch\b|\bcommand\b|command line|\bconfig|\bsettings\b"
+            r"|parameters|arguments|hyper-?params|\bhow (?:do|did) you (?:run|start)|\brecipe\b"
         ),
     ),
     ("versions", late(r"environment|system info|\benv\b|collect.env|\bversions?\b|dependenc|software|\bpackages\b")),
@@ -52,18 +53,18 @@ _ASKS: Final = (
     ("more", late(r"additional|anything else|other (?:info|context|details)|further|more (?:info|context)|^notes?$")),
 )
 
-# Where an answer goes that no field asks for by itself, the best place first; "" is a section of its own. A field that
-# becomes a code block takes nothing else.
+# Where an answer goes that no field asks for by itself, the best place first; "" is a section of its own.
 _OTHERWISE: Final[Mapping[str, Sequence[str]]] = {
-    "happened": ("more", "diagnosis", "log", "settings", ""),
-    "diagnosis": ("more", "happened", "log", "settings", ""),
-    "log": ("happened", "more", "settings", ""),
-    "settings": ("happened", "more"),
+    "happened": ("more", "diagnosis", "log", "reproduction", "settings", ""),
+    "diagnosis": ("more", "happened", "log", "reproduction", "settings", ""),
+    "log": ("happened", "more", "reproduction", "settings", ""),
+    "settings": ("reproduction", "happened", "more"),
     "versions": ("happened", "more", "hardware"),
     "hardware": ("versions", "happened", "more"),
-    "model": ("versions", "settings"),
+    "model": ("versions", "hardware"),
     "when": (),
 }
+_LONG: Final = frozenset({"happened", "diagnosis", "log"})  # these do not go into another answer's code block
 
 
 def topic(field: Field) -> str | None:
@@ -96,7 +97,8 @@ def places(fields: Sequence[Field]) -> dict[str, int | None]:
     free = {name for name, number in asked.items() if fields[number].kind == "textarea" and not fields[number].render}
     for name in TOPICS:
         if name not in found:
-            at = next((other for other in _OTHERWISE[name] if other in free or not other), None)
+            taking = free if name in _LONG else asked.keys()
+            at = next((other for other in _OTHERWISE[name] if other in taking or not other), None)
             if at is not None:
                 found[name] = asked.get(at)
     return found

@@ -118,6 +118,8 @@ def _filled(form: Form, told: Answers) -> tuple[list[Filled], dict[str, Answer]]
 def _answer(field: Field, parts: list[Answer], told: Answers) -> str | None:
     if field.kind == "dropdown":
         return _proven(field, told)
+    if field.kind == "input" and not parts:
+        return _version(field, told)
     if field.kind == "checkboxes" or not parts:
         return None
     if field.kind == "input":
@@ -136,15 +138,16 @@ def _joined(parts: list[str]) -> str:
     return text
 
 
+def _version(field: Field, told: Answers) -> str | None:
+    """The printed version of the framework that the label names: "vLLM version"."""
+    label = folded(field.label).rstrip("?: ")
+    return told.versions.get(label.removesuffix(" version")) if label.endswith(" version") else None
+
+
 def _proven(field: Field, told: Answers) -> str | None:
-    """The one option that says what the log proves. A bare version is proven for the framework that the label names."""
-    label = folded(field.label)
-    chosen = [
-        option
-        for option in field.options
-        if folded(option) in told.options
-        or (label.endswith(" version") and f"{label.removesuffix(' version')} {folded(option)}" in told.options)
-    ]
+    """The one option that says what the log proves."""
+    wanted = told.options | {folded(version) for version in (_version(field, told),) if version}
+    chosen = [option for option in field.options if folded(option) in wanted]
     return chosen[0] if len(chosen) == 1 else None
 
 

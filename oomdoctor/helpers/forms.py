@@ -302,7 +302,7 @@ _FITTING: Final = (
     (r"\bcrash", 4),
     (r"\bbug\b", 3),
     (r"problem|failure|error|issue report", 2),
-    (r"question|usage|help", 1),
+    (r"question|usage|help|train", 1),
     (r"feature|documentation|\bdocs?\b|\brfc\b|new.model|proposal|security|\bci\b|release|performance|install", -3),
 )
 

@@ -35,10 +35,10 @@ def area(label: str, **more: str) -> Field:
         ("Versions / Dependencies", "versions"),
         ("Environment", "versions"),
         ("Package versions", "versions"),
-        ("Reproduction", "settings"),
-        ("Reproduction script", "settings"),
-        ("How to reproduce", "settings"),
-        ("Steps To Reproduce:", "settings"),
+        ("Reproduction", "reproduction"),
+        ("Reproduction script", "reproduction"),
+        ("How to reproduce", "reproduction"),
+        ("Steps To Reproduce:", "reproduction"),
         ("Launch command and configuration", "settings"),
         ("Training config", "settings"),
         ("Hardware", "hardware"),
@@ -116,6 +116,21 @@ def test_what_no_field_asks_for_goes_where_it_fits() -> None:
 def test_a_field_that_becomes_code_takes_nothing_else() -> None:
     fields = [area("Logs", render="shell"), area("Launch command", render="bash")]
     assert places(fields) == {"log": 0, "settings": 1, "happened": None, "diagnosis": None}
+    fields = [area("Environment", render="shell"), area("Reproduction", render="bash")]
+    assert places(fields) == {
+        "versions": 0,
+        "hardware": 0,
+        "model": 0,
+        "settings": 1,
+        "happened": None,
+        "diagnosis": None,
+        "log": None,
+    }
+
+
+def test_a_configuration_goes_where_it_is_asked_for_and_else_into_the_reproduction() -> None:
+    assert places([area("Reproduction"), area("Config yaml", render="yaml")])["settings"] == 1
+    assert places([area("Reproduction"), area("Expected behavior")])["settings"] == 0
 
 
 def test_one_line_holds_no_log() -> None:

@@ -90,6 +90,8 @@ def test_no_box_is_ticked_and_every_field_is_there(name: str, log: Path) -> None
 def test_an_option_is_picked_only_where_the_log_proves_it(log: Path, tmp_path: Path) -> None:
     text = drafted(log, "--form", FORMS / "rendered.yml")
     assert "### vLLM version\n\n0.8.3\n" in text
+    assert "### Python Version\n\n3.11\n" in text
+    assert "### CUDA version\n\n<!-- to fill in -->\n" in text
     assert "### Operating system\n\n<!-- to fill in: one of Linux; Windows; macOS -->" in text
     silent = tmp_path / "silent.log"
     silent.write_text(CRASH.replace("(v0.8.3)", ""), encoding="utf-8")

@@ -17,7 +17,7 @@ def test_a_form_as_it_is_written() -> None:
     form = read(FORMS / "rendered.yml")
     assert (form.name, form.file, form.title) == ("Crash", "rendered.yml", "crash: <summary>")
     assert form.labels == ("crash", "help wanted")
-    model, vllm, system, happened, logs, config, *_ = form.fields
+    model, vllm, _, _, system, happened, logs, config, *_ = form.fields
     assert (model.kind, model.id, model.required) == ("input", "model", True)
     assert (vllm.kind, vllm.options, vllm.default) == ("dropdown", ("0.8.3", "0.7.3", "older"), "0.8.3")
     assert (system.multiple, system.default, system.required) == (True, None, False)
@@ -155,6 +155,7 @@ def test_of_a_checkout_the_bug_report_is_taken_and_the_broken_form_said() -> Non
     [
         (["1_feature_request.md", "0_question.md", "2_bug_report.md"], "2_bug_report.md"),
         (["bug.yml", "oom.yml", "crash.yml"], "oom.yml"),
+        (["chat_bug_report.md", "compression_bug_report.md", "training_bug_report.md"], "training_bug_report.md"),
         (["rooms.yml", "bug-report.yml"], "bug-report.yml"),
         (["documentation.yml", "question.yml"], "question.yml"),
         (["ci-failure.yml", "300-usage.yml", "400-bug-report.yml", "450-installation.yml"], "400-bug-report.yml"),
