@@ -8,6 +8,7 @@ that is not the whole match.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterator
 from functools import cache
 
@@ -104,9 +105,11 @@ _WORD = (
     r"(?P<word>[Tt]oken|TOKEN|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Pp]assphrase|PASSPHRASE|[Pp]wd"
     r"|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?|private_key_id)"
 )
-_BEFORE = re.compile(r"[A-Za-z0-9_.-]{0,60}\Z")
+_OF_NAMES = string.ascii_letters + string.digits + "_.-"
+_BARE = r"[^\s\"',;&<>]"
 _VALUE = (
-    r"(?P<it>(?<=\")[^\"\n]{2,4000}|(?<=')[^'\n]{2,4000}|(?![\"'])(?:[^\s\"',;&<>]|,(?![\s\"']|\w{1,40}[=:])){2,4000})"
+    r"(?P<it>(?<=\")[^\"\n]{2,4000}|(?<=')[^'\n]{2,4000}"
+    rf"|(?![\"']){_BARE}{{2,2000}}(?:,(?![\s\"']|\w{{1,40}}[=:]){_BARE}{{1,400}}){{0,4}})"
 )
 
 
@@ -119,15 +122,19 @@ def is_secret_setting(name: str, value: str) -> bool:
     return match is not None and is_secret(match["before"], match["word"], value)
 
 
-def _by_name(match: re.Match[str]) -> bool:
+def _name_before(match: re.Match[str]) -> str:
+    """What of the name stands before the word."""
     start = match.start("word")
-    before = _BEFORE.search(match.string, max(0, start - 60), start)
-    return is_secret(before[0] if before else "", match["word"], match["it"])
+    near = match.string[max(0, start - 60) : start]
+    return near[len(near.rstrip(_OF_NAMES)) :]
+
+
+def _by_name(match: re.Match[str]) -> bool:
+    return is_secret(_name_before(match), match["word"], match["it"])
 
 
 def _by_option(match: re.Match[str]) -> bool:
-    start = match.start("word")
-    return _OPTION.search(match.string, max(0, start - 64), start) is not None and _by_name(match)
+    return _name_before(match).startswith("-") and _by_name(match)
 
 
 def _by_entry(match: re.Match[str]) -> bool:
@@ -135,7 +142,6 @@ def _by_entry(match: re.Match[str]) -> bool:
     return _ENTRY.search(match.string, max(0, start - 80), start) is not None and _by_name(match)
 
 
-_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z0-9_.-]{0,60}\Z")
 _ENTRY = re.compile(r"[Nn]ame[\"']?: {0,4}[\"']?[A-Za-z0-9_.-]{0,60}\Z")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from ahocorasick_rs import AhoCorasick, MatchKind
@@ -45,14 +46,18 @@ def told_elsewhere(view: View, known: Known) -> Iterator[Stretch]:
     for start, end in _occurrences(known.secrets, view.text):
         yield replace(_stretch(view, "named", _RANK, start, end), put="<SECRET>", secret=True)
     for start, end in _occurrences(known.users, view.text):
-        if _AS_USER.fullmatch(view.text[max(0, start - 5) : start]) and _USER_ENDS.match(view.text[end : end + 1]):
-            yield _stretch(view, "user", _RANK, start, end)
-        elif view.text[end : end + 1] == "@" and not re.match(r"[\w.-]", view.text[max(0, start - 1) : start]):
+        if _is_user(view.text[max(0, start - 5) : start], view.text[end : end + 1]):
             yield _stretch(view, "user", _RANK, start, end)
     for start, end in _occurrences(known.hosts, view.text):
         before, after = view.text[max(0, start - 2) : start], view.text[end : end + 2]
         if not _IN_WORD_BEFORE.search(before) and not _IN_WORD_AFTER.match(after):
             yield _stretch(view, "host", _RANK + len(PERSONAL), start, end)
+
+
+def _is_user(before: str, after: str) -> bool:
+    """Whether a user's name stands for the user, between these."""
+    in_path = _AS_USER.fullmatch(before) and _USER_ENDS.match(after)
+    return bool(in_path) or (after == "@" and not re.match(r"[\w.-]", before[-1:]))
 
 
 _AS_USER = re.compile(r".{0,4}[/\\~]|user[=:]", re.DOTALL)
@@ -61,7 +66,7 @@ _IN_WORD_BEFORE = re.compile(r"[A-Za-z0-9](?:[.-])?\Z")
 _IN_WORD_AFTER = re.compile(r"[A-Za-z0-9]|-[A-Za-z0-9]")
 
 
-def _occurrences(words: Set[str], text: str) -> Iterator[tuple[int, int]]:
+def _occurrences(words: AbstractSet[str], text: str) -> Iterator[tuple[int, int]]:
     """Where the words stand, the longest where several do."""
     if words:
         automaton = AhoCorasick(sorted(words), matchkind=MatchKind.LeftmostLongest)
