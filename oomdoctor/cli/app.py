@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from oomdoctor import __version__
-from oomdoctor.cli import causes, diagnose, events, explain, issue, knobs, out, redact, schema, whatif
+from oomdoctor.cli import causes, diagnose, events, explain, issue, knobs, out, redact, reduce, schema, whatif
 from oomdoctor.cli.quick import Command, Group
 
 app = typer.Typer(
@@ -64,6 +64,7 @@ for command in (
     whatif.whatif,
     schema.schema,
     redact.redact,
+    reduce.reduce,
     issue.issue,
     issue.issue_form,
     issue.draft,
