@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oomdoctor.street import Facts
 
 MOST = 240  # diagnoses; each takes as long as reading the excerpt does
-CUT = "~~~ {count} lines cut ~~~"
+CUT = "~~~ lines cut: {count} ~~~"
 NEAR = (0, 3, 20, 100, 400)  # lines around what the diagnosis rests on, tried in this order
 
 Told = Callable[[int, int], None]  # called with the diagnoses made and the lines that are left
