@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 REMEDIES: Final = 3
 COMMANDS: Final = 3
 LONGEST_VALUE: Final = 200
+DECIDED: Final = 0.9  # from here on printed figures decide a cause
 _SIZES: Final = (("ram_bytes", "memory of the node"), ("shm_bytes", "/dev/shm"))  # noqa: S108  (a name)
 _NAMES: Final = (("gpu_count", "GPUs"), ("gpu_name", "GPU"), ("nccl_version", "NCCL"))
 
@@ -70,8 +71,9 @@ def answers(
         "model": _models(report),
         "when": _spoken(_when(report, incident)),
     }
+    outside = report.context.get("outside") or {}
     frameworks = report.context.get("frameworks") or {}
-    printed = {name: version for name, version in frameworks.items() if version}
+    printed = {name: version for name, version in frameworks.items() if version and name not in outside}
     return Answers(
         title=_title(report, incident),
         by_topic={topic: answer for topic, answer in told.items() if answer is not None},
@@ -219,12 +221,16 @@ def _options(report: Report, incident: Incident, printed: Mapping[str, str]) -> 
     """Words that may stand as an option of a dropdown and that the log proves, as `folded` leaves them."""
     for name, version in printed.items():
         yield from (folded(f"{name} {version}"), folded(f"{name}=={version}"), folded(f"{name} v{version}"))
-    yield from (folded(str(model)) for model in report.context.get("models") or ())
+    outside = report.context.get("outside") or {}
+    yield from (folded(str(model)) for model in report.context.get("models") or () if model not in outside)
     gpu = (report.context.get("hardware") or {}).get("gpu_name")
     if gpu:
         yield folded(str(gpu))
     if incident.verdict == "oom" and incident.diagnoses:
-        yield from (folded(incident.diagnoses[0].cause), folded(incident.diagnoses[0].pool))
+        best = incident.diagnoses[0]
+        yield folded(best.pool)
+        if best.confidence >= DECIDED:
+            yield folded(best.cause)
 
 
 def folded(text: str) -> str:

@@ -20,7 +20,6 @@ LONGEST_LINK: Final = 8_192  # bytes; GitHub answers a longer one with 414
 LONGEST_HINT: Final = 200
 _SECTIONS: Final = {"happened": "What happened", "diagnosis": "Diagnosis", "log": "Log"}
 _END_OF_COMMENT: Final = late(r"-{2,}!?>")
-_COMMENT: Final = late(r"<!--.{0,20000}?-->[ \t]*\n?", re.DOTALL)
 _TICKS: Final = late("`{3,}")
 _PLACEHOLDER: Final = late(r"\s{0,4}<[^<>\n]{0,80}(?i:title|summary|description|describe)[^<>\n]{0,80}>\s{0,4}\Z")
 
@@ -168,7 +167,7 @@ def _content(form: Form, one: Filled) -> Iterator[str]:
         if field.value:
             yield _as_submitted(field, field.value)
         return
-    left = _COMMENT.sub("", field.value).strip("\n") if form.is_template else field.value
+    left = _uncommented(field.value) if form.is_template else field.value
     if field.render and field.kind == "textarea":
         yield _as_submitted(field, f"{answer}\n\n{left}" if left else answer)
     else:
@@ -177,6 +176,16 @@ def _content(form: Form, one: Filled) -> Iterator[str]:
             yield left
     if left or one.is_part or "expect" in field.label.lower():
         yield comment(_hint(field, form))
+
+
+def _uncommented(text: str) -> str:
+    """Without the comments that tell the person what to write."""
+    kept, at = "", 0
+    while (begin := text.find("<!--", at)) >= 0 and (end := text.find("-->", begin)) >= 0:
+        kept += text[at:begin]
+        at = end + len("-->")
+    kept += text[at:]
+    return kept.strip("\n") if kept.strip() else ""
 
 
 def _as_submitted(field: Field, text: str) -> str:
@@ -229,15 +238,20 @@ def _pairs(form: Form, told: Answers, *, is_theirs: bool) -> tuple[list[tuple[st
     if form.is_template:
         return [*pairs, ("body", body(form, told))], (), ()
     fields, rest = _filled(form, told)
-    extra = "\n\n".join(answer.markdown for answer in rest.values())
     answered = [one for one in fields if one.answer is not None]
-    takes_more = next((one for one in answered if one.field.kind == "textarea" and not one.field.render), None)
+    takes_more = min((one for one in answered if one.field.kind == "textarea"), key=_is_code, default=None)
+    is_code = takes_more is not None and _is_code(takes_more)
+    extra = "\n\n".join(answer.plain if is_code else answer.markdown for answer in rest.values())
     for one in answered:
         parts = (_typed(one), extra if one is takes_more else "", one.field.value)
         text = "\n\n".join(part for part in parts if part)
         pairs.append((one.field.id or parameterized(one.field.label), text))
     unfilled = tuple(one.field.label for one in fields if one.answer is None)
     return pairs, unfilled, tuple(one.field.label for one in answered if one.field.id is None)
+
+
+def _is_code(one: Filled) -> bool:
+    return one.field.render is not None
 
 
 def _typed(one: Filled) -> str:

@@ -52,11 +52,11 @@ def _wanted(report: Report, incident: Incident) -> dict[str, list[tuple[int, int
 
 
 def _read(source: Source, spans: Sequence[tuple[int, int]]) -> Iterator[Line]:
-    last = max(end for _, end in spans) + AFTER
-    for number, text in _numbered(source.blocks(), last):
+    first, last = min(begin for begin, _ in spans) - BEFORE, max(end for _, end in spans) + AFTER
+    for number, line in _numbered(source.blocks(), first, last):
         distance = min(_distance(number, span) for span in spans)
         if distance <= BEFORE:
-            yield Line(source.name, number, text, distance)
+            yield Line(source.name, number, _clean(line), distance)
 
 
 def _distance(number: int, span: tuple[int, int]) -> int:
@@ -65,19 +65,23 @@ def _distance(number: int, span: tuple[int, int]) -> int:
     return first - number if number < first else (number - end) * (BEFORE // AFTER) if number > end else 0
 
 
-def _numbered(blocks: Iterable[bytes], last: int) -> Iterator[tuple[int, str]]:
-    """Lines as `grep -n` numbers them, up to the last one wanted."""
+def _numbered(blocks: Iterable[bytes], first: int, last: int) -> Iterator[tuple[int, bytes]]:
+    """Lines as `grep -n` numbers them; what lies before the first one wanted is only counted."""
     number, rest = 1, b""
     for block in blocks:
+        ends = block.count(b"\n")
+        if number + ends < first:
+            number += ends
+            continue
         *whole, rest = (rest + block).split(b"\n")
         rest = rest[:LONGEST_READ]
         for line in whole:
-            yield number, _clean(line)
+            yield number, line
             number += 1
             if number > last:
                 return
     if rest:
-        yield number, _clean(rest)
+        yield number, rest
 
 
 def _clean(line: bytes) -> str:

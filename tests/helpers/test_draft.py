@@ -93,6 +93,8 @@ def test_an_option_is_picked_only_where_the_log_proves_it(log: Path, tmp_path: P
     assert "### Python Version\n\n3.11\n" in text
     assert "### CUDA version\n\n<!-- to fill in -->\n" in text
     assert "### Operating system\n\n<!-- to fill in: one of Linux; Windows; macOS -->" in text
+    assumed = drafted(log, "--form", FORMS / "rendered.yml", "--assume", "cuda=12.4")
+    assert "### CUDA version\n\n<!-- to fill in -->\n" in assumed  # said beside the log, not by it
     silent = tmp_path / "silent.log"
     silent.write_text(CRASH.replace("(v0.8.3)", ""), encoding="utf-8")
     text = drafted(silent, "--form", FORMS / "rendered.yml")
@@ -224,6 +226,27 @@ def test_of_two_crashes_the_first_is_told(log: Path, tmp_path: Path) -> None:
     done = issue(log, other)
     assert done.exit_code == 0
     assert "the logs hold 2 crashes; the draft is about the first" in done.stderr
+
+
+def test_a_form_of_code_blocks_only_still_gets_the_diagnosis(log: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bug.yml"
+    path.write_text(
+        "name: a\nbody:\n- type: textarea\n  id: logs\n  attributes: {label: Logs, render: text}\n", encoding="utf-8"
+    )
+    found = query(link(log, "--form", path))
+    assert "Fingerprint: v1:" in found["logs"]
+    assert "### What happened" in drafted(log, "--form", path)
+
+
+def test_comments_of_a_template_go_where_they_are_answered(log: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bug.md"
+    path.write_text("# Logs\n<!-- a <!-- b --> kept <!-- c\n-->\n# Steps of the dance\n<!-- d -->\n<!-- e\n")
+    text = drafted(log, "--form", path)
+    assert "kept" in text
+    assert "<!-- a" not in text
+    assert "<!-- d -->\n<!-- e\n" in text
+    path.write_text("# Logs\n" + "<!--" * 15_000)
+    assert "CUDA out of memory" in drafted(log, "--form", path)
 
 
 def test_a_form_s_own_long_texts_do_not_break_the_link(log: Path, tmp_path: Path) -> None:
