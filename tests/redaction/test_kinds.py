@@ -166,7 +166,7 @@ NO_SECRETS = (
     "on node 3 of 8, host memory 12 GiB, node: 0, server: uvicorn, host RAM, the host: it has 64 GiB, localhost:8000",
     "file:///data/x.parquet s3 bucket, gs: none, http://localhost:8000/v1 tcp://127.0.0.1:29500 tcp://10.0.0.4:29500",
     "Bearer token missing; Authorization required; sig=1; eyJ is how a JWT begins; AKIA is a prefix",
-    "worker-0 rank-3 trainer-0 actor-rollout-ref-worker gpu-memory-utilization no-enable-prefix-caching per-worker-limit",
+    "worker-0 rank-3 trainer-0 actor-rollout-ref-worker gpu-memory-utilization no-enable-prefix-caching per-worker-cap",
     "-----BEGIN PUBLIC KEY-----",
     "Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.11 GiB of which 1.31 GiB is free.",
 )

@@ -22,8 +22,8 @@ from oomdoctor.report.contract import Report
 
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of 23.60 GiB "
-    "of which 1.25 GiB is free. Including non-PyTorch memory, this process has 22.30 GiB memory in use. Of the allocated "
-    "memory 21.00 GiB is allocated by PyTorch, and 900.00 MiB is reserved by PyTorch but unallocated."
+    "of which 1.25 GiB is free. Including non-PyTorch memory, this process has 22.30 GiB memory in use. Of the "
+    "allocated memory 21.00 GiB is allocated by PyTorch, and 900.00 MiB is reserved by PyTorch but unallocated."
 )
 
 
