@@ -221,7 +221,7 @@ def _template(text: str, file: str) -> Form:
     front = _FRONT.match(text)
     head = _yaml(front[1] or "", file, first_line=2) if front else {}
     about: Mapping[str, Any] = head if isinstance(head, dict) else {}
-    opening, sections = _sections(text[front.end() :] if front else text)
+    opening, sections = _sections(text[front.end() :] if front else text, file)
     if not sections:
         raise UnusableFormError(f"{file}: it has no headings, so there is nothing to fill in; name another form")
     return Form(
@@ -236,7 +236,7 @@ def _template(text: str, file: str) -> Form:
     )
 
 
-def _sections(text: str) -> tuple[str, tuple[Field, ...]]:
+def _sections(text: str, file: str) -> tuple[str, tuple[Field, ...]]:
     heading, lines = "", list[str]()
     parts = [(heading, lines)]
     fence = ""
@@ -250,7 +250,7 @@ def _sections(text: str) -> tuple[str, tuple[Field, ...]]:
         else:
             lines.append(line)
     if len(parts) > MOST_FIELDS:
-        raise UnusableFormError(f"it has more than {MOST_FIELDS} headings; name a smaller template")
+        raise UnusableFormError(f"{file}: it has more than {MOST_FIELDS} headings; name a smaller template")
     opening = "\n".join(parts[0][1]).strip("\n")
     texts = [(heading.rstrip(), "\n".join(lines).strip("\n")) for heading, lines in parts[1:]]
     return opening, tuple(Field(kind="textarea", label=heading, value=text) for heading, text in texts)

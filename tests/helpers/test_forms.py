@@ -123,6 +123,7 @@ def test_a_file_that_is_too_large_is_not_parsed(tmp_path: Path) -> None:
         ("bug.txt", b"hello", "ends in .yml or .yaml, a template in .md"),
         ("bug.md", b"just words\n", "it has no headings"),
         ("bug.md", b"---\nname: [\n---\n# Bug\n", "line 3: no valid YAML"),
+        ("bug.md", b"# Bug\n" * 300, "bug.md: it has more than 200 headings"),
     ],
 )
 def test_files_that_are_no_forms(tmp_path: Path, name: str, data: bytes, said: str) -> None:
