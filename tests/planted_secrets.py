@@ -9,6 +9,7 @@ import string
 from dataclasses import dataclass
 
 _LOT = random.Random(7)
+HEX = "0123456789abcdef"
 _BASE62 = string.ascii_letters + string.digits
 
 
@@ -25,9 +26,6 @@ def _jwt() -> str:
     parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": drawn(12), "exp": 1790000000})
     head = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
     return ".".join([*head, drawn(43, _BASE62 + "-_")])
-
-
-HEX = "0123456789abcdef"
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,7 @@ SIGNED = (
     Planted("wandb", "wandb_v1_" + drawn(77)),
     Planted("anthropic", "sk-ant-" + "api03-" + drawn(93, _BASE62 + "-_") + "AA"),
     Planted("openai", "sk-" + drawn(48)),
+    Planted("openai", "sk-" + drawn(32, HEX)),
     Planted("openai", "sk-" + "proj-" + drawn(120, _BASE62 + "-_")),
     *(Planted("github", f"gh{letter}_" + drawn(36)) for letter in "pousr"),
     Planted("github", "github_pat_" + drawn(22) + "_" + drawn(59)),
@@ -143,6 +142,9 @@ PERSONAL = (
     ("mireille@gpu-07:~/verl$ python x.py", "mireille", "<USER-1>@<HOST-1>:~/verl$ python x.py"),
     ("gpu-07 slots=8", "gpu-07", "<HOST-1> slots=8"),
     ("the memory on node larch is used", "larch", "the memory on node <HOST-1> is used"),
+    ("/nfs/home/mireille/x", "mireille", "/nfs/home/<USER-1>/x"),
+    ("[pod/trainer-0/main] step", "trainer-0", "[pod/<HOST-1>/main] step"),
+    ("started on dgx-017 at once", "dgx", "started on <HOST-1> at once"),
     ("s3://acme-ckpt/step_9", "acme", "s3://<BUCKET-1>/step_9"),
     ("gs://acme-ckpt", "acme", "gs://<BUCKET-1>"),
     ("abfss://acme@acme7.dfs.core.windows.net/x", "acme", "abfss://<BUCKET-1>@<BUCKET-2>.dfs.core.windows.net/x"),

@@ -46,9 +46,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _mixed(match: re.Match[str]) -> bool:
-    """Letters and digits, as in what a machine drew by lot; a name with hyphens has no digit or no capital."""
+    """Whether it has digits and capitals, as what a machine drew by lot: a name with hyphens has no capitals."""
     drawn = match[0][3:]
-    return bool(re.search(r"\d", drawn) and (re.search("[A-Z]", drawn) or len(drawn) >= 40))
+    return bool(re.search(r"\d", drawn) and (re.search("[A-Z]", drawn) or "-" not in drawn or len(drawn) >= 80))
 
 
 def _no_revision(match: re.Match[str]) -> bool:
@@ -159,7 +159,7 @@ KINDS = (
         "<TOKEN hf>",
         "reads and writes models and data sets",
         ("hf_",),
-        _EDGE + r"hf_[A-Za-z0-9]{34,60}",
+        _EDGE + r"hf_[A-Za-z0-9]{20,60}",
         full=37,
         begins="hf_",
     ),
@@ -203,7 +203,7 @@ KINDS = (
         "<TOKEN github>",
         "reads and writes repositories",
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-        _EDGE + r"gh[pousr]_[A-Za-z0-9]{36,251}",
+        _EDGE + r"gh[pousr]_[A-Za-z0-9]{20,251}",
         full=40,
         begins="gh[pousr]_",
     ),

@@ -10,6 +10,9 @@ from ipaddress import AddressValueError, IPv6Address
 
 from oomdoctor.redaction.kinds import Kind
 
+# What a name of a person or a machine does not end with
+_FILES = (".py", ".so", ".cc", ".cpp", ".h", ".sh", ".log", ".json", ".yaml", ".txt")
+
 # --- Users -----------------------------------------------------------------------------------------------------------
 
 # Accounts that everybody has
@@ -24,7 +27,7 @@ _USER = r"(?P<it>[A-Za-z0-9_](?:[\w.@+-]{0,62}\w)?)"
 
 
 def _is_somebody(match: re.Match[str]) -> bool:
-    return _NOBODY.fullmatch(match["it"]) is None
+    return _NOBODY.fullmatch(match["it"]) is None and not match["it"].endswith(_FILES)
 
 
 _USERS = (
@@ -33,7 +36,7 @@ _USERS = (
         "USER",
         "a home folder is named after a person",
         ("/home", "/Users/", "/users/", "/u/", "Users\\", "Users/"),
-        r"(?:(?<![A-Za-z0-9])/(?:home(?:/[A-Z])?|Users|users|u)/|(?<![A-Za-z0-9])[A-Za-z]:[\\/]{1,4}Users[\\/]{1,4})"
+        r"(?:/(?:home(?:/[A-Z])?|Users|users)/|(?<![A-Za-z0-9./])/u/|(?<![A-Za-z0-9])[A-Za-z]:[\\/]{1,4}Users[\\/]{1,4})"
         + _USER,
         _is_somebody,
     ),
@@ -82,15 +85,12 @@ _NO_HOST = re.compile(
     r"|info|fatal|[\d.-]{1,80}|(?:rank|cuda|cpu|numa|device|task|step|gpu)[-_ ]?\d?)",
     re.IGNORECASE,
 )
-_NO_HOST_ENDS = (".py", ".so", ".cc", ".cpp", ".h", ".sh", ".log", ".json", ".yaml", ".txt")
 _RAY_ID = re.compile("[0-9a-f]{28}")
 
 
 def _is_host(match: re.Match[str]) -> bool:
     name = match["it"]
-    return not (
-        _NO_HOST.fullmatch(name) or _PUBLIC.search(name) or name.endswith(_NO_HOST_ENDS) or _RAY_ID.search(name)
-    )
+    return not (_NO_HOST.fullmatch(name) or _PUBLIC.search(name) or name.endswith(_FILES) or _RAY_ID.search(name))
 
 
 def _is_named_host(match: re.Match[str]) -> bool:
@@ -200,6 +200,22 @@ _HOSTS = (
         (),
         rf"(?m)^\[{_HOST}:\d{{2,9}}\] (?:\*\*\*|\[\[|mca|PMIX|ORTE|OPAL)",
         _is_host,
+    ),
+    Kind(
+        "host",
+        "HOST",
+        _MEANT + ": Kubernetes",
+        ("pod", "Pod"),
+        r"(?<![A-Za-z0-9_])[Pp]od(?:/|=|: | )[\"']?" + _HOST + r"(?![\w\[(])",
+        _is_named_host,
+    ),
+    Kind(
+        "host",
+        "HOST",
+        _FORM + ": what clusters call their nodes, with two digits or more",
+        ("gpu", "node", "dgx", "hgx", "nid", "compute", "login"),
+        r"(?<![\w./:-])(?P<it>(?:gpu|dgx|hgx|nid|[gc]?node|gpu-?node|gpu-worker|compute|login)(?:-?[a-z]?\d{2,6}){1,4})"
+        r"(?![\w(=]|-\w|\.\d)",
     ),
     Kind(
         "host",

@@ -167,6 +167,9 @@ NO_SECRETS = (
     "file:///data/x.parquet s3 bucket, gs: none, http://localhost:8000/v1 tcp://127.0.0.1:29500 tcp://10.0.0.4:29500",
     "Bearer token missing; Authorization required; sig=1; eyJ is how a JWT begins; AKIA is a prefix",
     "worker-0 rank-3 trainer-0 actor-rollout-ref-worker gpu-memory-utilization no-enable-prefix-caching per-worker-cap",
+    "gpu-0 gpu0 GPU 10 node 12 nodes=16 node_10 gpus=64 compute_90 compute-capability sm_90 gpu10=3 on pod startup",
+    "/root/home/.cache ~/home site-packages/home/views.py /home/user/x /users/me sk-abcdefghijklmnopqrstuvwxyz",
+    "hf_hub_download_with_a_long_name hf_transfer hf_ ghp_ hf_xet hf_quantizer",
     "-----BEGIN PUBLIC KEY-----",
     "Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.11 GiB of which 1.31 GiB is free.",
 )
