@@ -101,7 +101,7 @@ _STAMP = _DATE + r"[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _LEVEL = "(?:TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL|Info|Warning|Error|Debug)"
 _SOURCE = r"[\w./\\<>-]{1,200}\.[a-z]{1,3}:\d{1,7}(?::\w{1,80})?"
-_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}"
+_HOST = r"(?:<HOST-\d{1,6}>|[A-Za-z0-9][A-Za-z0-9.-]{0,62})"  # or its pseudonym in a redacted log
 _DIGITS = "0123456789"
 _NUMBER = _DIGITS + " "
 _CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -225,7 +225,7 @@ _LEADING = (
     _Decoration("[", r"\[pod/(?P<name>[\w./-]{1,200})\] ?", who=_WHO, hint="[pod/"),
     # a collector's tag before a stamped record: "[master-0] [2026-03-30 19:44:50,966] "
     _Decoration(
-        "[", rf"\[(?P<host>{_HOST})\] (?=\[?{_DATE}|{_LEVEL} \d\d-\d\d )", second=_LETTERS, hint="-"
+        "[", rf"\[(?P<host>{_HOST})\] (?=\[?{_DATE}|{_LEVEL} \d\d-\d\d )", second=_LETTERS + "<", hint="-"
     ),
     _Decoration(_DIGITS, rf"(?P<time>{_STAMP}):?(?: {{1,4}}(?={_LEVEL}\b)|[ \t]|$)", second=_DIGITS, hint=":"),
     # vLLM before 0.8 "ERROR 02-12 12:59:07 engine.py:68] " and since "ERROR 05-21 10:04:35 [core.py:123] "; NIM's year
@@ -656,7 +656,7 @@ _WRITTEN_SIGNS = ("^[[", "#033[", "\\x1b[", "\\x1B[", "\\033[", "\\u001b[", "\\e
 _ENTITY = late(r"&(?:(gt|lt|amp|quot|apos|nbsp)|#(\d{2,5})|#x([0-9A-Fa-f]{2,4}));")
 _NAMED = {"gt": ">", "lt": "<", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
 _NUMBERED = _Decoration("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
-_NAMED_HOST = _Decoration("", rf"(?P<host>(?!{_DATE})(?=[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
+_NAMED_HOST = _Decoration("", rf"(?P<host>(?!{_DATE})(?=<?[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
 _LAUNCHERS_OWN = ("srun: ", "slurmstepd", "salloc: ", "pdsh@")  # what it says itself has no prefix
 _SAMPLE = 200
 

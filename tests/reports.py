@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import oomdoctor
+from oomdoctor.report.contract import Report
 
 ROOT = Path(__file__).parent.parent
 LOGS = sorted(ROOT.glob("fixtures/*/*.log"))
@@ -17,6 +18,10 @@ def named(log: Path) -> str:
 
 
 @cache
+def report_on(log: Path) -> Report:
+    return oomdoctor.diagnose(log)
+
+
+@cache
 def diagnosed(log: Path) -> dict[str, Any]:
-    report: dict[str, Any] = oomdoctor.diagnose(log).as_json()
-    return report
+    return report_on(log).as_json()

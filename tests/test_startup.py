@@ -24,7 +24,19 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-HEAVY = {"sklearn", "numpy", "ray", "jinja2", "torch", "pandas", "pydantic", "jsonschema", "pygments", "markdown_it"}
+HEAVY = {
+    "sklearn",
+    "numpy",
+    "ray",
+    "jinja2",
+    "torch",
+    "pandas",
+    "pydantic",
+    "jsonschema",
+    "pygments",
+    "markdown_it",
+    "yaml",
+}
 
 
 @pytest.mark.parametrize("arguments", [["diagnose"], ["diagnose", "-f", "json"], ["events"], ["--help"]])

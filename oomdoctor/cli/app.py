@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from oomdoctor import __version__
-from oomdoctor.cli import bench, causes, diagnose, events, explain, knobs, out, schema, train, whatif
+from oomdoctor.cli import (
+    bench,
+    causes,
+    diagnose,
+    events,
+    explain,
+    issue,
+    knobs,
+    out,
+    redact,
+    reduce,
+    schema,
+    train,
+    whatif,
+)
 from oomdoctor.cli.quick import Command, Group
 
 app = typer.Typer(
@@ -63,6 +77,11 @@ for command in (
     knobs.knobs,
     whatif.whatif,
     schema.schema,
+    redact.redact,
+    reduce.reduce,
+    issue.issue,
+    issue.issue_form,
+    issue.draft,
     bench.bench,
     train.train,
 ):

@@ -14,7 +14,8 @@ if TYPE_CHECKING:  # the types of a report take a moment to build, which --help 
     from oomdoctor.report.contract import Report
     from oomdoctor.street import Facts
 
-FORMATS = ("text", "json", "jsonl")
+FORMATS = ("text", "json", "jsonl", "markdown", "html", "github")
+SHARED = ("markdown", "html", "github")  # what others will read: redacted unless told otherwise
 COLORS = ("auto", "always", "never")
 STDIN = "-"
 
@@ -56,8 +57,14 @@ Assume = Annotated[
     ),
 ]
 Absolute = Annotated[bool, typer.Option("--absolute-paths", help="Name files by their absolute paths.")]
-
-
+Redact = Annotated[
+    bool | None,
+    typer.Option(
+        "--redact/--no-redact",
+        show_default=False,
+        help="Replace secrets, hosts and people's names, or do not. markdown, html and github do.",
+    ),
+]
 Color = Annotated[
     str,
     typer.Option(metavar="|".join(COLORS), callback=one_of(*COLORS), help="Colours in the text report."),
@@ -68,11 +75,18 @@ def diagnose(
     paths: Paths = None,
     form: Annotated[
         str,
-        typer.Option("-f", "--format", metavar="|".join(FORMATS), callback=one_of(*FORMATS), help="What to print."),
+        typer.Option(
+            "-f",
+            "--format",
+            metavar="FORM",
+            callback=one_of(*FORMATS),
+            help="text, json, jsonl, markdown, html or github (annotations and a step's summary).",
+        ),
     ] = "text",
     output: Output = None,
     exit_zero: ExitZero = False,
     absolute_paths: Absolute = False,
+    redact: Redact = None,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Everything, not only one screen.")] = False,
     color: Color = "auto",
     launch: Launch = None,
@@ -86,6 +100,7 @@ def diagnose(
       oomdoctor diagnose train.log
       oomdoctor diagnose driver.log raylet.out --format json -o report.json
       kubectl logs trainer-0 --previous | oomdoctor diagnose
+      oomdoctor diagnose train.log --format markdown -o crash.md
       oomdoctor diagnose train.log --launch run.sh --assume vllm=0.8.3
 
     --launch, --config and --assume add what the log does not print; what it prints
@@ -95,7 +110,15 @@ def diagnose(
     read) or 70 (an error of oomdoctor itself).
     """
     report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
-    out.write(_rendered(report, form, output, verbose, color), output)
+    redacted = form in SHARED if redact is None else redact
+    if form == "github":
+        from oomdoctor.cli import github  # noqa: PLC0415
+
+        github.write(report, paths or [STDIN], output, absolute=absolute_paths, redacted=redacted)
+    else:
+        shown = without_secrets(report) if redacted else report
+        look = out.style(color, to_file=output not in (None, STDIN))
+        out.write(_rendered(shown, form, look, redacted=redacted, verbose=verbose), output)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
 
 
@@ -147,12 +170,26 @@ def exit_code(report: Report, *, exit_zero: bool) -> int:
     return FAILURE if report.verdict == "oom" else INCONCLUSIVE
 
 
-def _rendered(report: Report, form: str, output: str | None, verbose: bool, color: str) -> str:
+def without_secrets(report: Report) -> Report:
+    from oomdoctor.redaction import Redactor  # noqa: PLC0415  (one's own terminal has no use for it)
+
+    return Redactor().report(report)
+
+
+def _rendered(report: Report, form: str, look: out.Style, *, redacted: bool, verbose: bool) -> str:
+    """Each form's renderer is loaded only for it."""
     if form == "text":
         from oomdoctor.report import text  # noqa: PLC0415
 
-        look = out.style(color, to_file=output not in (None, STDIN))
         return text.rendered(report, width=look.width, color=look.color, unicode=look.unicode, verbose=verbose)
+    if form == "markdown":
+        from oomdoctor.report import as_markdown  # noqa: PLC0415
+
+        return as_markdown.document(report, redacted=redacted)
+    if form == "html":
+        from oomdoctor.report import html  # noqa: PLC0415
+
+        return html.document(report, redacted=redacted)
     from oomdoctor.report import as_json  # noqa: PLC0415
 
     return as_json.document(report) if form == "json" else as_json.incident_lines(report)

@@ -124,7 +124,8 @@ def say(message: str) -> None:
     """One line on standard error, whatever a file's name has in it."""
     if sys.stderr is not None:
         encoding = sys.stderr.encoding or "utf-8"
-        line = sanitize(f"oomdoctor: {message}").encode(encoding, "backslashreplace").decode(encoding)
+        words = sanitize(f"oomdoctor: {message}").replace("##[", "## [")  # which GitHub's runner would obey
+        line = words.encode(encoding, "backslashreplace").decode(encoding)
         print(line, file=sys.stderr)  # noqa: T201
 
 

@@ -124,7 +124,7 @@ _HARMLESS = tuple(
     )
 )
 # "host:pid:thread [card] "
-_NCCL_WRITER = late(r"\s{0,4}[\w.-]{1,200}:(\d{1,9}):\d{1,9} \[(\d{1,3})\] ")
+_NCCL_WRITER = late(r"\s{0,4}[\w.<>-]{1,200}:(\d{1,9}):\d{1,9} \[(\d{1,3})\] ")
 # Every error of the runtime ends with advice on "device-side assertions".
 _ASSERTED = late(
     r"device-side assert triggered|illegal memory access was encountered"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -33,6 +32,7 @@ from oomdoctor.report.contract import (
     Stats,
     Verdict,
 )
+from oomdoctor.report.fingerprint import fingerprint, place_of
 from oomdoctor.sources import Trouble
 
 OTHER_WORDS: Final = "its words are none that we know; they were read as the nearest ones that we do"
@@ -108,7 +108,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         id=name,
         verdict=verdict,
         cause_open=ranking.open,
-        fingerprint=_fingerprint(crash, findings),
+        fingerprint=_fingerprint(crash, diagnoses),
         events=tuple(ids[id(event)] for event in crash.events),
         diagnoses=diagnoses,
         ruled_out=tuple(ruled_out),
@@ -164,12 +164,11 @@ def _diagnosis(
     )
 
 
-def _fingerprint(crash: Crash, findings: list[tuple[Cause, Finding]]) -> str:
-    """Equal for the same failure in another run: no pids, no sizes, no paths."""
-    cause = findings[0][0].id if findings else "open"
-    frame = next((f.function for f in crash.frames()), "")
-    text = "\n".join((cause, crash.pool, crash.stage, crash.root.family, crash.root.kind, frame))
-    return "v1:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+def _fingerprint(crash: Crash, diagnoses: Sequence[Diagnosis]) -> str:
+    if not diagnoses:
+        return fingerprint("open", crash.pool, crash.stage, place_of(crash))
+    best = diagnoses[0]
+    return fingerprint(best.cause, best.pool, best.stage, place_of(crash))
 
 
 def _ledger(crash: Crash) -> list[Ledger]:

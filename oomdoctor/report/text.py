@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from oomdoctor.causes.host import low_limit
 from oomdoctor.incident.ledger import SMALLER
 from oomdoctor.records import dataclass
-from oomdoctor.remedies import NOTHING_TO_COMPUTE, Rejected, Remedy
+from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Quote, Report
-from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
+from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.words import (
+    action,
+    commands,
+    enough,
+    formula,
+    growth,
+    headline,
+    is_free,
+    left_open,
+    nothing_found,
+    root_of,
+)
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, show
 
@@ -125,23 +134,21 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
 
 
 def _healthy(report: Report) -> Iterator[RenderableType]:
-    if not report.stats.bytes:
-        yield _line(("NOTHING READ", "bold yellow"))
-        return
-    files = f" of {report.stats.files} files" if report.stats.files > 1 else ""
-    where = f" in the {show(report.stats.bytes)}{files} that could be read" if report.errors else ""
-    yield _line(("NO MEMORY FAILURE", "bold green"), where or f" in {show(report.stats.bytes)}{files}")
+    told = nothing_found(report)
+    yield _line(
+        (told.verdict, "bold green" if report.stats.bytes else "bold yellow"), f" {told.words}" if told.words else ""
+    )
 
 
 def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
     best = incident.diagnoses[0] if incident.diagnoses else None
-    yield _verdict(report, incident, best)
+    yield _verdict(report, incident)
     if best is not None:
-        if incident.cause_open and incident.verdict == "oom":
-            yield _line("The log leaves the cause open. What fits best:")
+        if doubt := left_open(incident):
+            yield _line(doubt)
         yield from _diagnosis(best, page)
     if page.verbose and incident.trajectory and incident.trajectory["points"]:
-        yield _growth(incident.trajectory)
+        yield _line(growth(incident.trajectory), indent=2)
     for ledger in incident.ledger[: page.some(1)]:
         yield Text()
         yield from _ledger(ledger, page)
@@ -149,58 +156,22 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
         yield Text()
         yield from _remedies(best.remedies, page)
         yield from _enough(incident.gap, best.remedies)
-    commands = _commands(incident, best, page)
-    if commands and (page.verbose or best is None or incident.cause_open):
+    on_page = best.remedies[: page.some(_remedies_shown(page))] if best is not None else ()
+    to_run = commands(incident, on_page)
+    if to_run and (page.verbose or best is None or incident.cause_open):
         yield Text()
         yield _heading("What would tell more")
-        for command in commands[: page.some(COMMANDS)]:
+        for command in to_run[: page.some(COMMANDS)]:
             yield _to_copy(command)
     yield from _behind(report, incident, page)
 
 
-def _commands(incident: Incident, best: Diagnosis | None, page: Page) -> list[str]:
-    """What to run next, without what a remedy says already."""
-    remedies = best.remedies[: page.some(_remedies_shown(page))] if best is not None else ()
-    said = [remedy.snippet for remedy in remedies if remedy.snippet]
-    return [command for command in incident.next_evidence if not any(command in snippet for snippet in said)]
-
-
-def _root(report: Report, incident: Incident) -> EventRecord | None:
-    """What began the crash."""
-    roots = [moment.event for moment in incident.timeline if moment.role == "root"]
-    first = next(iter([*roots, *incident.events]), None)
-    return next((event for event in report.events if event.id == first), None)
-
-
-def _verdict(report: Report, incident: Incident, best: Diagnosis | None) -> RenderableType:
-    record = _root(report, incident)
+def _verdict(report: Report, incident: Incident) -> RenderableType:
+    record = root_of(report, incident)
     where = f"  ({record.file}:{record.line})" if record is not None else ""
-    if incident.verdict == "inconclusive":
-        return _line(
-            ("CANNOT TELL", "bold yellow"), ": something died, and the log does not show of what", (where, "dim")
-        )
-    if best is None:
-        return _line(("OUT OF MEMORY", "bold red"), (where, "dim"))
-    head = "NOT SCHEDULED" if best.pool == "scheduling" else "OUT OF MEMORY"
-    words = " ".join(part for part in (_what(report, incident, best), _when(best, record)) if part)
-    return _line((head, "bold red"), f": {words}" if words else "", (where, "dim"))
-
-
-def _what(report: Report, incident: Incident, best: Diagnosis) -> str:
-    """What ran out, in words."""
-    killed = [event for event in report.events if event.id in incident.events and event.family == "ray_kill"]
-    if best.pool == "host_ram" and any(low_limit(kill.usage, kill.threshold) for kill in killed):
-        return "Ray's own limit on the node's memory was reached"
-    return CAUSES.get(best.cause) or POOLS.get(best.pool, best.pool)
-
-
-def _when(best: Diagnosis, root: EventRecord | None) -> str:
-    """What the job was doing, in words, where what ran out does not say it."""
-    if best.pool == "kv_cache" and best.stage == "kv_cache_init":
-        return ""
-    if best.stage == "weight_sync" and root is not None and root.fields.get("layer") == "cumem":
-        return WAKING
-    return STAGES.get(best.stage, "")
+    told = headline(report, incident)
+    color = "bold yellow" if incident.verdict == "inconclusive" else "bold red"
+    return _line((told.verdict, color), f": {told.words}" if told.words else "", (where, "dim"))
 
 
 def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
@@ -211,14 +182,6 @@ def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
         yield _line("Against it: ", against, indent=2)
     for evidence in diagnosis.evidence[: page.some(QUOTES)]:
         yield _quoted(evidence.file, evidence.line, evidence.text, page)
-
-
-def _growth(trajectory: Mapping[str, Any]) -> RenderableType:
-    first, last = trajectory["points"][0], trajectory["points"][-1]
-    sizes = f"{show(first['bytes'])} at line {first['line']}, {show(last['bytes'])} at line {last['line']}"
-    growth = trajectory.get("growth_bytes")
-    rate = f", {show(growth)} per {trajectory['per']}" if growth else ""
-    return _line(f"{trajectory['what']}: {sizes}{rate}", indent=2)
 
 
 def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
@@ -242,8 +205,8 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
 
 def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
     """The rows to print, what is free last; on one screen the smaller ones share a row before it."""
-    free = [row for row in ledger.rows if _is_free(row)]
-    held = sorted((row for row in ledger.rows if not _is_free(row)), key=lambda row: -(row.bytes or 0))
+    free = [row for row in ledger.rows if is_free(row)]
+    held = sorted((row for row in ledger.rows if not is_free(row)), key=lambda row: -(row.bytes or 0))
     most = LEAST_ROWS if page.tight >= WITHOUT_DETAILS else LEDGER_ROWS
     if page.verbose or len(ledger.rows) <= most + 1:
         return [*held, *free]
@@ -253,10 +216,6 @@ def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
         size = sum(row.bytes or 0 for row in rest)
         rest = [LedgerRow(f"{sum(map(_members, rest))} smaller ones together", size, "derived", None)]
     return [*kept, *rest, *free]
-
-
-def _is_free(row: LedgerRow) -> bool:
-    return row.what.startswith("free")
 
 
 def _members(row: LedgerRow) -> int:
@@ -269,7 +228,7 @@ def _fill(number: int, row: LedgerRow, page: Page) -> tuple[str, str]:
     style = 0 if page.unicode else 1
     if not row.bytes or row.bytes < 0:
         return " ", ""
-    if _is_free(row):
+    if is_free(row):
         return _FREE[style], "green"
     return _FILLS[style][number % len(_FILLS[style])], _COLORS[number % len(_COLORS)]
 
@@ -314,12 +273,12 @@ def _size(row: LedgerRow, total: int | None, page: Page) -> str:
 def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
     yield _heading("What to change")
     for number, remedy in enumerate(remedies[: page.some(_remedies_shown(page))], start=1):
-        yield _numbered(number, _action(remedy), page)
+        yield _numbered(number, action(remedy), page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
         if number > 1 and page.tight >= WITHOUT_DETAILS:
             continue
-        why = [_formula(remedy), f"Costs: {remedy.cost}" if remedy.cost not in ("", "none") else ""]
+        why = [formula(remedy), f"Costs: {remedy.cost}" if remedy.cost not in ("", "none") else ""]
         if remedy.assumes and page.tight >= WITHOUT_REASONS:
             why.append("Assumptions: see -v")
         if any(why):
@@ -337,41 +296,9 @@ def _assumed(remedy: Remedy, page: Page) -> Sequence[str]:
 
 
 def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[RenderableType]:
-    """Which of the numbered remedies make up for what was missing."""
-    if gap is None:
-        return
-    numbers = {remedy.knob: str(number) for number, remedy in enumerate(remedies, start=1)}
-    low, high = gap.missing_low_bytes, gap.missing_high_bytes
-    amount = show(low) if low == high else f"{show(low)} to {show(high)}"
-    if gap.alone:
-        yield _line((f"{_got_past(gap, amount)}: ", "bold"), _either(gap.alone, numbers))
-    elif gap.together:
-        names = " and ".join(numbers[knob] for knob in gap.together)
-        yield _line((f"{_got_past(gap, amount)}: ", "bold"), f"{names} together")
-    elif gap.still_missing_bytes:
-        left = show(gap.still_missing_bytes)
-        yield _line(("Not enough: ", "bold"), f"with all of these {left} of {amount} would still be missing")
-
-
-def _got_past(gap: Gap, amount: str) -> str:
-    """Of the card only what was refused is known; what would have been asked for next is not."""
-    return f"Past this refusal ({amount} short)" if gap.pool == "gpu" else f"Enough for the {amount} that were missing"
-
-
-def _either(knobs: Sequence[str], numbers: Mapping[str, str]) -> str:
-    names = [numbers[knob] for knob in knobs]
-    return f"{names[0]} alone" if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}, each alone"
-
-
-def _action(remedy: Remedy) -> str:
-    """The sentence, with the option's name where no line to copy holds it."""
-    named = remedy.snippet is not None or not remedy.setting or " " in remedy.setting or remedy.setting in remedy.action
-    return remedy.action if named else f"{remedy.action} ({remedy.setting})"
-
-
-def _formula(remedy: Remedy) -> str:
-    text = remedy.derivation or ""
-    return "" if text.endswith(NOTHING_TO_COMPUTE) else text
+    told = enough(gap, remedies)
+    if told is not None:
+        yield _line((f"{told.verdict}: ", "bold"), told.words)
 
 
 def _remedies_shown(page: Page) -> int:
@@ -429,7 +356,7 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Rend
 def _others(report: Report, page: Page) -> Iterator[RenderableType]:
     for incident in report.incidents[1:] if not page.verbose else ():
         best = incident.diagnoses[0] if incident.diagnoses else None
-        record = _root(report, incident)
+        record = root_of(report, incident)
         where = f" at {record.file}:{record.line}" if record is not None else ""
         yield _line(("Another crash", "bold"), f"{where}: {best.title if best else incident.verdict}")
 
@@ -475,8 +402,12 @@ def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
     hints = [f"oomdoctor explain {diagnoses[0].cause}"] if diagnoses else []
     if report.incidents and not page.verbose:
         hints.append("-v shows everything")
+    prints = list(dict.fromkeys(incident.fingerprint for incident in report.incidents))
     if hints:
-        yield _line(("More: " + "; ".join(hints), "dim"))
+        small = "" if page.verbose else f"  ({prints[0]})"  # on one screen it takes no line of its own
+        yield _line((f"More: {'; '.join(hints)}{small}", "dim"))
+    if page.verbose and prints:
+        yield _line((f"Fingerprint: {', '.join(prints)}", "dim"))
 
 
 def _heading(title: str) -> RenderableType:

@@ -40,7 +40,7 @@ Also possible: host-memory-leak (21%)
 Ruled out: object-store-full, container-limit
 Not advised: engine-sleep (it keeps a copy of the weights in the memory that ran out)
 Printed advice that does not apply: driver.log:424 a higher threshold only delays the kill
-More: oomdoctor explain reward-model-ram-hog; -v shows everything
+More: oomdoctor explain reward-model-ram-hog; -v shows everything  (v1:0123456789abcdef)
 """
 
 OOM_VERBOSE = """\
@@ -95,6 +95,7 @@ Software: openrlhf, ray 2.40.0
 Models: my-org/policy-7b
 Settings: remote_rm_url=http://10.3.0.8:5000/get_reward, zero_stage=3
 More: oomdoctor explain reward-model-ram-hog
+Fingerprint: v1:0123456789abcdef
 """
 
 OOM_36 = """\
@@ -145,7 +146,7 @@ driver.log:424 a higher threshold
 only delays the kill
 More: oomdoctor explain
 reward-model-ram-hog; -v shows
-everything
+everything  (v1:0123456789abcdef)
 """
 
 INCONCLUSIVE_100 = """\
@@ -158,7 +159,7 @@ What would tell more
   dmesg -T | grep -i -E 'killed process|oom'
   journalctl -k --since '1 hour ago'
 
-More: oomdoctor explain killed-without-evidence; -v shows everything
+More: oomdoctor explain killed-without-evidence; -v shows everything  (v1:0123456789abcdef)
 """
 
 HEALTHY_100 = """\

@@ -1,0 +1,42 @@
+"""The catalogues of one language: compiled, as a wheel has them, or as they are written.
+
+Of what gettext can put into a `.po` file they hold one form per text and no contexts.
+"""
+
+from __future__ import annotations
+
+import ast
+import gettext
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+COMPILED: Final = "oomdoctor.mo"
+
+
+def reader(folder: Path) -> Callable[[str], str]:
+    """What gives a text's translation, or the text where there is none."""
+    compiled = folder / COMPILED
+    if compiled.is_file():
+        with compiled.open("rb") as stream:
+            return gettext.GNUTranslations(stream).gettext
+    words = {text: words for path in sorted(folder.glob("*.po")) for text, words in _entries(path) if text and words}
+    return lambda text: words.get(text, text)
+
+
+def _entries(path: Path) -> Iterator[tuple[str, str]]:
+    """Each text and its translation; those marked as fuzzy are guesses, and left out."""
+    entry: dict[str, str] = {}
+    key, fuzzy = "", False
+    for line in [*path.read_text(encoding="utf-8").splitlines(), ""]:
+        if line.startswith("#,"):
+            fuzzy = "fuzzy" in line
+        elif line.startswith(("msgid ", "msgstr ")):
+            key, _, quoted = line.partition(" ")
+            entry[key] = ast.literal_eval(quoted)
+        elif line.startswith('"'):
+            entry[key] += ast.literal_eval(line)
+        elif not line and entry:
+            if not fuzzy:
+                yield entry["msgid"], entry["msgstr"]
+            entry, fuzzy = {}, False

@@ -1,0 +1,54 @@
+"""`oomdoctor diagnose --format github`: what a step of GitHub Actions prints, and what it adds to its summary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from oomdoctor import street
+from oomdoctor.cli import out
+from oomdoctor.redaction import Redactor
+from oomdoctor.report import as_github, as_markdown
+from oomdoctor.report.contract import Report
+
+SUMMARY_LIMIT = 1_048_576  # bytes, of all that a step writes to its summary
+SHORTEST = 8_192  # less room than this is not worth a report
+
+
+def write(report: Report, paths: Sequence[str], output: str | None, *, absolute: bool, redacted: bool) -> None:
+    """The annotations and the report to the step's log, and the report to its summary where there is one."""
+    redactor = Redactor() if redacted else None
+    shown = redactor.report(report) if redactor is not None else report
+    files = in_workspace(paths, os.environ, absolute=absolute)
+    if redactor is not None:
+        files = {name: path for name, path in files.items() if redactor.text(path) == path}
+    out.write(as_github.document(shown, files), output)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            add_to_summary(Path(summary), shown, redacted=redacted)
+        except OSError as error:
+            out.say(f"the step's summary, {summary}: {error.strerror}")
+
+
+def in_workspace(paths: Sequence[str], environ: Mapping[str, str], *, absolute: bool = False) -> dict[str, str]:
+    """The logs that lie in the repository's checkout: their names in the report, and their paths there."""
+    workspace = Path(environ.get("GITHUB_WORKSPACE") or ".").resolve()
+    files = {}
+    for source in street.gather(paths, absolute=absolute)[0]:
+        path = source.path.resolve() if source.path is not None else None
+        if path is not None and path.is_relative_to(workspace):
+            files[source.name] = path.relative_to(workspace).as_posix()
+    return files
+
+
+def add_to_summary(summary: Path, report: Report, *, redacted: bool) -> None:
+    """GitHub shows none of a summary that is too long."""
+    there = summary.stat().st_size if summary.exists() else 0
+    room = SUMMARY_LIMIT - there - 2
+    if room < SHORTEST:
+        out.say(f"the step's summary, {summary}: it is full, and the report is not added")
+        return
+    text = as_markdown.document(report, limit=min(room, as_markdown.LIMIT), redacted=redacted)
+    with summary.open("ab") as file:
+        file.write(("\n\n" * bool(there) + text).encode("utf-8", "replace"))

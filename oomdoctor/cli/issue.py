@@ -1,0 +1,198 @@
+"""`oomdoctor issue`, `oomdoctor issue-form` and `oomdoctor draft`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.diagnose import STDIN, Assume, Config, Launch, Output, Paths, beside
+from oomdoctor.patterns import late
+
+if TYPE_CHECKING:
+    from oomdoctor.helpers.answers import Answers, Budget
+    from oomdoctor.helpers.draft import Link
+    from oomdoctor.helpers.forms import Form
+    from oomdoctor.incident.outside import Outside
+
+NOTHING_TO_REPORT = 2
+CHANGED = 1  # how a hook says that it wrote
+_REPOSITORY = late(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}\Z")
+
+NoRedact = Annotated[
+    bool, typer.Option("--no-redact", help="Leave secrets, names and addresses in: only for yourself.")
+]
+
+
+def issue(
+    paths: Paths = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--form",
+            metavar="FILE",
+            show_default=False,
+            help="The repository's issue form or template, or its checkout. Without it: our own form.",
+        ),
+    ] = None,
+    repo: Annotated[
+        str | None,
+        typer.Option("--repo", metavar="OWNER/NAME", show_default=False, help="Where the issue goes, for --url."),
+    ] = None,
+    url: Annotated[bool, typer.Option("--url", help="Print a link that opens the filled-in form.")] = False,
+    output: Output = None,
+    no_redact: NoRedact = False,
+    launch: Launch = None,
+    config: Config = None,
+    assume: Assume = None,
+) -> None:
+    """Draft an issue: the repository's own form, filled with what the log tells.
+
+    \b
+    Examples:
+      oomdoctor issue train.log -o issue.md
+      oomdoctor issue train.log --form ~/src/vllm
+      oomdoctor issue train.log --form bug-report.yml --repo vllm-project/vllm --url
+
+    What the log does not tell is marked "to fill in"; no box is ticked for you.
+    Secrets, names and addresses are taken out, but read it before you send it.
+
+    Exits with 0 (a draft), 2 (wrong usage, or no memory failure to report) or 70
+    (an error of oomdoctor itself).
+    """
+    if url != (repo is not None):
+        raise typer.BadParameter("--url and --repo go together: the link needs to know where to", param_hint="--url")
+    if repo is not None and not _REPOSITORY.match(repo):
+        raise typer.BadParameter(f"{repo!r} is no OWNER/NAME, like vllm-project/vllm", param_hint="--repo")
+    wanted = _form(form)
+    ask = _asked(paths, output, no_redact, beside(launch, config, assume))
+    from oomdoctor.helpers import draft  # noqa: PLC0415  (not for --help)
+
+    if repo is None:
+        text = draft.document(wanted, ask)
+        if not draft.fits(text):
+            out.say("the draft is longer than GitHub takes, because the form is; shorten it")
+    else:
+        link = draft.link(wanted, repo, ask, is_theirs=form is not None)
+        text = link.url + "\n"
+        _say_what_is_missing(link)
+    out.write(text, output)
+
+
+def _form(given: str | None) -> Form:
+    """The form to fill in; where there is a choice, which it is."""
+    from oomdoctor.helpers import forms, our_form  # noqa: PLC0415
+
+    if given is None:
+        return our_form.form()
+    if given.startswith(("https://", "http://")):
+        raise typer.BadParameter("that is a link, and nothing is fetched: download the form first", param_hint="--form")
+    path = Path(given).expanduser()
+    try:
+        if not path.is_dir():
+            return forms.read(path)
+        form, troubles = forms.choose(path)
+    except forms.UnusableFormError as error:
+        raise typer.BadParameter(str(error), param_hint="--form") from error
+    for trouble in troubles:
+        out.say(f"left out: {trouble}")
+    out.say(f"the form is {form.file} ({form.name})")
+    return form
+
+
+def _asked(
+    paths: list[str] | None, output: str | None, no_redact: bool, told: Outside | None
+) -> Callable[[Budget], Answers]:
+    """What the logs answer, as briefly as a budget wants it."""
+    from oomdoctor import street  # noqa: PLC0415
+    from oomdoctor.cli.diagnose import facts  # noqa: PLC0415
+    from oomdoctor.helpers import answers, excerpt  # noqa: PLC0415
+    from oomdoctor.redaction import Redactor  # noqa: PLC0415
+
+    found = facts(paths, output, absolute=False, told=told)
+    report = street.report_of(found)
+    if not report.incidents:
+        out.say("there is no memory failure in what was read: nothing to report")
+        raise typer.Exit(NOTHING_TO_REPORT)
+    for note in report.notes:
+        out.say(note)
+    if len(report.incidents) > 1:
+        out.say(f"the logs hold {len(report.incidents)} crashes; the draft is about the first")
+    sources, _ = street.gather(paths or [STDIN])
+    lines = excerpt.lines(report, report.incidents[0], sources)
+    redactor = None if no_redact else Redactor()
+    shared = redactor.report(report) if redactor else report
+    return lambda budget: answers.answers(shared, shared.incidents[0], lines, redactor, budget)
+
+
+def _say_what_is_missing(link: Link) -> None:
+    if link.is_cut:
+        out.say("a link holds 8,192 characters: the log and the settings in it are cut; without --url they are whole")
+    if link.nameless:
+        out.say(f"the form gives these fields no id, so GitHub may leave them empty: {'; '.join(link.nameless)}")
+    if link.left_to_fill:
+        out.say(f"left to fill in there: {'; '.join(link.left_to_fill)}")
+
+
+def issue_form(
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep", metavar="FILE", show_default=False, help="Bring this file up to date; exit with 1 if it was not."
+        ),
+    ] = None,
+) -> None:
+    """Print an issue form for memory crashes, for a repository's maintainers.
+
+    \b
+    Examples:
+      oomdoctor issue-form > .github/ISSUE_TEMPLATE/oom.yml
+      oomdoctor issue-form --keep .github/ISSUE_TEMPLATE/oom.yml
+    """
+    from oomdoctor.helpers import our_form  # noqa: PLC0415
+
+    text = our_form.text()
+    if keep is None:
+        out.write(text)
+        return
+    path = Path(keep)
+    try:
+        if path.is_file() and path.read_bytes() == text.encode():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise out.CannotWriteError(f"{keep}: {error.strerror}") from error
+    out.write(text, keep)
+    out.say(f"{keep}: brought up to date; look at it and add it to the commit")
+    raise typer.Exit(CHANGED)
+
+
+def draft(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Markdown files that may hold a log.")],
+    no_redact: NoRedact = False,
+) -> None:
+    """Put the diagnosis into issue drafts, behind the log that they quote.
+
+    A draft is a Markdown file with a log in a fenced block. The diagnosis stands
+    between two comments and is renewed there; the rest is left as it is.
+
+    Exits with 0 (all is up to date), 1 (a file was changed) or 2 (a file cannot
+    be read, written or understood), as a pre-commit hook should.
+    """
+    raise typer.Exit(max(_refreshed(file, redact=not no_redact) for file in files))
+
+
+def _refreshed(file: str, *, redact: bool) -> int:
+    from oomdoctor.helpers import block  # noqa: PLC0415
+
+    try:
+        if not block.refresh(Path(file), redact=redact):
+            return 0
+    except (OSError, block.BrokenMarkersError) as error:
+        out.say(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
+        return NOTHING_TO_REPORT
+    out.say(f"{file}: its diagnosis was brought up to date; look at it and add it to the commit")
+    return CHANGED

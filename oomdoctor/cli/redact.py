@@ -1,0 +1,114 @@
+"""`oomdoctor redact`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.diagnose import STDIN, Output
+from oomdoctor.text import disarm
+from oomdoctor.units import show
+
+if TYPE_CHECKING:
+    from oomdoctor.sources import Source, Trouble
+
+CLEAN, FOUND, UNREADABLE = 0, 1, 2
+LARGEST = 512 * 1024 * 1024  # bytes that are held in memory, several times over
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", show_default=False, help="Logs, drafts, scripts; - or nothing reads a pipe."),
+]
+
+
+def redact(
+    files: Files = None,
+    output: Output = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Print nothing but where secrets stand; exit with 1 where there are any.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --check: hosts, users, addresses and buckets as well.")
+    ] = False,
+) -> None:
+    """Take secrets and names out of logs before you share them.
+
+    \b
+    Examples:
+      oomdoctor redact train.log -o public.log
+      kubectl logs trainer-0 | oomdoctor redact
+      oomdoctor redact --check draft.md run.sh
+
+    The same host is <HOST-1> in all of the output. Addresses of private networks stay: they tell nodes apart.
+
+    With --check, exits with 0 (no secrets), 1 (secrets, each with its file, line and kind) or 2 (a file could not be
+    read). Without it, with 0 or 2.
+    """
+    from oomdoctor import street  # noqa: PLC0415  (not for --help)
+
+    if strict and not check:
+        raise typer.BadParameter("it goes with --check", param_hint="--strict")
+    out.check_folder(output)
+    if not files and out.stdin_is_terminal():
+        raise typer.BadParameter("name a file, or pipe one in: oomdoctor redact train.log", param_hint="FILE")
+    sources, troubles = street.gather(files or [STDIN])
+    out.check_spares(output, (source.path for source in sources))
+    texts = [(source, text_of(source)) for source in sources]
+    met = [*troubles, *(trouble for source in sources for trouble in _troubles(source))]
+    for trouble in met:
+        out.say(f"{trouble.file}: {trouble.why}")
+    if check:
+        found = _checked(texts, output, strict=strict)
+        raise typer.Exit(UNREADABLE if met else FOUND if found else CLEAN)
+    if met:
+        raise typer.Exit(UNREADABLE)  # a part of the output would look like all of it
+    _redacted([text for _, text in texts], output)
+
+
+def _troubles(source: Source) -> list[Trouble]:
+    """What was met while it was read; that a file is empty is none here."""
+    return [trouble for trouble in source.troubles if trouble.why != "empty"]
+
+
+def text_of(source: Source) -> str:
+    """The whole text of a log."""
+    from oomdoctor.streams import decode  # noqa: PLC0415  (not for --help)
+
+    blocks: list[bytes] = []
+    for block in source.blocks():
+        blocks.append(block)
+        if source.size > LARGEST:
+            raise typer.BadParameter(f"{source.name} is larger than {show(LARGEST)}; cut it first", param_hint="FILE")
+    return decode(b"".join(blocks))
+
+
+def _checked(texts: Iterable[tuple[Source, str]], output: str | None, *, strict: bool) -> bool:
+    from oomdoctor.redaction import find  # noqa: PLC0415
+
+    places = [
+        f"{source.path or source.name}:{line}: {kind}\n"
+        for source, text in texts
+        for line, kind in dict.fromkeys(
+            (one.line, one.kind) for one in find(text) if one.put and (one.secret or strict)
+        )
+    ]
+    out.write(disarm("".join(places)), output)
+    return bool(places)
+
+
+def _redacted(texts: Sequence[str], output: str | None) -> None:
+    from oomdoctor.redaction import Redactor  # noqa: PLC0415
+
+    redactor = Redactor()
+    for text in texts[1:]:
+        redactor.learn(text)  # a name that the second file tells may stand in the first
+    out.write("".join([redactor.text(text) for text in texts]), output)
+    out.say(f"replaced: {told(redactor.replaced)}")
+
+
+def told(replaced: Mapping[str, int]) -> str:
+    """What was replaced, and how often."""
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(replaced.items())) or "nothing"

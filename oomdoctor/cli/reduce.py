@@ -1,0 +1,71 @@
+"""`oomdoctor reduce`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.diagnose import STDIN, Output, Paths
+from oomdoctor.cli.redact import text_of
+
+REDUCED, NOTHING = 0, 2
+
+
+def reduce(
+    paths: Paths = None,
+    output: Output = None,
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Take secrets and names out of the excerpt.")
+    ] = True,
+) -> None:
+    """Print the smallest excerpt of a log that still gets the same diagnosis.
+
+    \b
+    Examples:
+      oomdoctor reduce train.log -o small.log
+
+    Secrets and names are taken out of it, but read it before you share it. What was cut is marked with a line.
+    Several logs become one excerpt. Exits with 0, or with 2 where there is nothing to keep.
+    """
+    from oomdoctor import street  # noqa: PLC0415  (not for --help)
+    from oomdoctor.helpers.reduce import Log, ReduceError  # noqa: PLC0415
+    from oomdoctor.helpers.reduce import reduce as reduced  # noqa: PLC0415
+    from oomdoctor.redaction import Redactor  # noqa: PLC0415
+
+    out.check_folder(output)
+    if not paths and out.stdin_is_terminal():
+        raise typer.BadParameter("name a log, or pipe one in: oomdoctor reduce train.log", param_hint="PATH")
+    if not paths or STDIN in paths:
+        raise typer.BadParameter("it reads its logs several times: name a file instead of a pipe", param_hint="PATH")
+    sources, troubles = street.gather(paths)
+    out.check_spares(output, (source.path for source in sources))
+    facts = street.facts_of(sources, troubles, out.progress())
+    for trouble in facts.errors:
+        out.say(f"{trouble.file}: {trouble.why}")
+    redactor = Redactor()
+    logs = []
+    for source in sources:
+        text = text_of(source)
+        logs.append(Log(source.name, _lines(text), _lines(redactor.text(text) if redact else text)))
+    try:
+        excerpt = reduced(logs, facts, _told)
+    except ReduceError as error:
+        out.say(str(error))
+        raise typer.Exit(NOTHING) from error
+    out.write(excerpt.text, output)
+    out.say(f"kept {excerpt.kept:,} of {excerpt.of:,} lines; the diagnosis is the same ({excerpt.diagnoses} tries)")
+    if not excerpt.is_smallest:
+        out.say("it may become smaller still: reduce the excerpt again")
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n")
+
+
+def _told(made: int, left: int) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r{made} tries, {left:,} lines left   \r")
+        sys.stderr.flush()

@@ -1,0 +1,238 @@
+"""What a report can answer to the questions of an issue form, each as Markdown and as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from oomdoctor import __version__
+from oomdoctor.helpers.excerpt import Line, within
+from oomdoctor.records import dataclass
+from oomdoctor.report import markup
+from oomdoctor.report.contract import Incident, Report
+from oomdoctor.report.vocabulary import STAGES
+from oomdoctor.report.words import action, formula, headline, root_of
+from oomdoctor.text import sanitize
+from oomdoctor.units import show
+
+if TYPE_CHECKING:
+    from oomdoctor.redaction import Redactor
+    from oomdoctor.remedies import Remedy
+
+REMEDIES: Final = 3
+COMMANDS: Final = 3
+LONGEST_VALUE: Final = 200
+DECIDED: Final = 0.9  # from here on printed figures decide a cause
+_SIZES: Final = (("ram_bytes", "memory of the node"), ("shm_bytes", "/dev/shm"))  # noqa: S108  (a name)
+_NAMES: Final = (("gpu_count", "GPUs"), ("gpu_name", "GPU"), ("nccl_version", "NCCL"))
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long the long answers may be."""
+
+    log: int  # characters of the excerpt
+    settings: int
+    words: int  # characters of what is told in sentences
+
+
+FULL: Final = Budget(log=16_000, settings=200, words=4_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    markdown: str  # safe where Markdown is read
+    plain: str  # for a field that becomes a code block; safe where a fence holds it
+    is_part: bool = False  # a log never has all that the question is after
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the report tells, by topic; what it does not tell is not there."""
+
+    title: str
+    by_topic: Mapping[str, Answer]
+    versions: Mapping[str, str]  # those that are printed, by the framework's name
+    options: frozenset[str]  # what else a dropdown's option may say to be proven by the log
+
+
+def answers(
+    report: Report, incident: Incident, excerpt: Sequence[Line], redactor: Redactor | None, budget: Budget = FULL
+) -> Answers:
+    """The report and its incident are redacted already; the excerpt is redacted here, as one text."""
+    log = within(excerpt, budget.log)
+    told = {
+        "happened": _happened(report, incident, budget),
+        "diagnosis": _diagnosis(incident, budget),
+        "log": _fenced(redactor.text(log) if redactor else log),
+        "settings": _settings(report, budget),
+        "versions": _listed(_versions(report), is_part=True),
+        "hardware": _listed(_hardware(report, incident)),
+        "model": _models(report),
+        "when": _spoken(_when(report, incident)),
+    }
+    outside = report.context.get("outside") or {}
+    frameworks = report.context.get("frameworks") or {}
+    printed = {name: version for name, version in frameworks.items() if version and name not in outside}
+    return Answers(
+        title=_title(report, incident),
+        by_topic={topic: answer for topic, answer in told.items() if answer is not None},
+        versions=printed | ({"pytorch": printed["torch"]} if "torch" in printed else {}),
+        options=frozenset(_options(report, incident, printed)),
+    )
+
+
+def _title(report: Report, incident: Incident) -> str:
+    """What ran out and when, with the cause's id: words of ours only, so that duplicates look alike."""
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    if incident.verdict == "inconclusive":
+        return "The job died, and its log does not show of what"
+    said = _said(report, incident)
+    return f"{said} ({best.cause})" if best else said
+
+
+def _happened(report: Report, incident: Incident, budget: Budget) -> Answer:
+    root = root_of(report, incident)
+    place = f" ({root.file}:{root.line})" if root else ""
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    lines = [f"{_said(report, incident)}{place}.", *([f"{best.title}. {best.explanation}"] if best else [])]
+    return _paragraphs(lines, budget.words)
+
+
+def _said(report: Report, incident: Incident) -> str:
+    words = headline(report, incident).words
+    return f"{words[:1].upper()}{words[1:]}" if words else "Out of memory"
+
+
+def block(report: Report, incident: Incident) -> str:
+    """The diagnosis for a document that has the log itself: what ran out, why, and what to change."""
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    about = [markup.prose(f"{best.title}. {best.explanation}")] if best else []
+    return "\n\n".join([f"**{markup.prose(_said(report, incident))}**", *about, _diagnosis(incident, FULL).markdown])
+
+
+def _paragraphs(lines: Sequence[str], limit: int) -> Answer:
+    texts = [markup.shortened(sanitize(line), limit) for line in lines if line.strip(". ")]
+    return Answer("\n\n".join(markup.prose(text) for text in texts), "\n".join(texts))
+
+
+def _diagnosis(incident: Incident, budget: Budget) -> Answer:
+    """The cause, what to change or to look at next, and the fingerprint that tells duplicates."""
+    text, plain = list[str](), list[str]()
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    if best is not None:
+        text.append(f"Cause: `{best.cause}` ({best.confidence:.0%} sure)")
+        plain.append(f"Cause: {best.cause} ({best.confidence:.0%} sure)")
+        said = [_remedy(remedy, budget.words // 3) for remedy in best.remedies[:REMEDIES]]
+        text += [f"{number}. {markup.prose(one)}" for number, one in enumerate(said, start=1)]
+        plain += [f"{number}. {one}" for number, one in enumerate(said, start=1)]
+    if incident.verdict == "inconclusive" and incident.next_evidence:
+        commands = [sanitize(command) for command in incident.next_evidence[:COMMANDS]]
+        text.append("To look at next:\n\n" + markup.fenced("\n".join(commands), "shell"))
+        plain += ["To look at next:", *commands]
+    last = f"(oomdoctor {__version__}; the same failure elsewhere has the same fingerprint)"
+    text.append(f"Fingerprint: `{incident.fingerprint}` {last}")
+    plain.append(f"Fingerprint: {incident.fingerprint} {last}")
+    return Answer(_spaced(text), "\n".join(plain))
+
+
+def _remedy(remedy: Remedy, limit: int) -> str:
+    """What to change; a value never stands without the formula and the assumptions that it comes of."""
+    assumed = f"Assumes: {'; '.join(remedy.assumes)}" if remedy.assumes else ""
+    said = sanitize(". ".join(part.rstrip(".") for part in (action(remedy), formula(remedy), assumed) if part))
+    return said if len(said) <= limit else f"{remedy.knob} (how far, the full report says)"
+
+
+def _spaced(parts: Sequence[str]) -> str:
+    """Parts with an empty line between, but not between the items of a list."""
+    text = ""
+    for before, part in zip(["", *parts], parts, strict=False):
+        tight = before[:1].isdigit() and part[:1].isdigit()
+        text += ("" if not text else "\n" if tight else "\n\n") + part
+    return text
+
+
+def _settings(report: Report, budget: Budget) -> Answer | None:
+    settings = report.context.get("settings") or {}
+    outside = report.context.get("outside") or {}
+    sources = {name: f"  ({source})" for name, source in outside.items()}
+    pairs = [f"{name}={sanitize(str(value), LONGEST_VALUE)}{sources.get(name, '')}" for name, value in settings.items()]
+    left = len(pairs) - budget.settings
+    shown = pairs[: budget.settings] + ([f"[{left} more]"] if left > 0 else [])
+    if not pairs or not budget.settings:
+        return None
+    text = "\n".join(sanitize(pair) for pair in shown)
+    return Answer("Settings:\n\n" + markup.fenced(text), text, is_part=True)
+
+
+def _versions(report: Report) -> Iterator[str]:
+    outside = report.context.get("outside") or {}
+    for name, version in (report.context.get("frameworks") or {}).items():
+        source = f" ({outside[name]})" if name in outside else ""
+        yield f"{name} {version}{source}" if version else f"{name}, version not printed"
+
+
+def _hardware(report: Report, incident: Incident) -> Iterator[str]:
+    hardware = report.context.get("hardware") or {}
+    yield from (f"{title}: {hardware[name]}" for name, title in _NAMES if hardware.get(name) is not None)
+    for ledger in incident.ledger:
+        if ledger.total_bytes is not None:
+            yield f"{ledger.device}: {show(ledger.total_bytes)}"
+    if not any(ledger.pool == "host_ram" for ledger in incident.ledger):
+        yield from (f"{title}: {show(hardware[name])}" for name, title in _SIZES if isinstance(hardware.get(name), int))
+
+
+def _models(report: Report) -> Answer | None:
+    models = [sanitize(str(model), LONGEST_VALUE) for model in report.context.get("models") or ()]
+    if not models:
+        return None
+    return Answer("\n".join(f"- model: {markup.code(model)}" for model in models), "\n".join(models))
+
+
+def _when(report: Report, incident: Incident) -> str:
+    stage = incident.diagnoses[0].stage if incident.diagnoses else "unknown"
+    progress = report.context.get("progress") or {}
+    words = STAGES.get(stage, "")
+    said = words[:1].upper() + words[1:]
+    if "step" in progress:
+        return f"{said or 'It died'}; the last step that the log prints is {progress['step']}"
+    if "done" in progress:
+        total = f" of {progress['total']}" if "total" in progress else ""
+        return f"{said or 'It died'}; the last progress bar stood at {progress['done']}{total}"
+    return said
+
+
+def _listed(items: Iterator[str], *, is_part: bool = False) -> Answer | None:
+    texts = [sanitize(item, LONGEST_VALUE) for item in dict.fromkeys(items)]
+    if not texts:
+        return None
+    return Answer("\n".join(f"- {markup.prose(text)}" for text in texts), "\n".join(texts), is_part)
+
+
+def _spoken(text: str) -> Answer | None:
+    return Answer(markup.prose(text), sanitize(text)) if text else None
+
+
+def _fenced(text: str) -> Answer | None:
+    return Answer(markup.fenced(text), text) if text.strip() else None
+
+
+def _options(report: Report, incident: Incident, printed: Mapping[str, str]) -> Iterator[str]:
+    """Words that may stand as an option of a dropdown and that the log proves, as `folded` leaves them."""
+    for name, version in printed.items():
+        yield from (folded(f"{name} {version}"), folded(f"{name}=={version}"), folded(f"{name} v{version}"))
+    outside = report.context.get("outside") or {}
+    yield from (folded(str(model)) for model in report.context.get("models") or () if model not in outside)
+    gpu = (report.context.get("hardware") or {}).get("gpu_name")
+    if gpu:
+        yield folded(str(gpu))
+    if incident.verdict == "oom" and incident.diagnoses:
+        best = incident.diagnoses[0]
+        yield folded(best.pool)
+        if best.confidence >= DECIDED:
+            yield folded(best.cause)
+
+
+def folded(text: str) -> str:
+    """The text as one compares it with another person's spelling of it."""
+    return " ".join(text.lower().replace("_", " ").split())

@@ -1,0 +1,455 @@
+"""What must not leave the machine: one row per kind, each with its reason.
+
+A row's pattern is bounded and cannot begin inside of what it matches, so that looking for it takes a time that grows
+as the text does. `signs` are literals of which one stands in every match. The group "it" is what is taken out, where
+that is not the whole match.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Iterator
+from functools import cache
+
+from oomdoctor.records import dataclass
+
+Check = Callable[[re.Match[str]], bool]
+
+
+def _always(match: re.Match[str]) -> bool:
+    del match
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of secret."""
+
+    name: str
+    put: str  # what stands in its place
+    why: str
+    signs: tuple[str, ...]  # none where what is in every match is in every line
+    pattern: str
+    check: Check = _always
+    full: int | None = None  # how long it is when it is whole, where that is known
+    begins: str = ""  # what it always begins with, for those that a line's beginning shows
+
+    @property
+    def compiled(self) -> re.Pattern[str]:
+        return _compiled(self.pattern)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _mixed(match: re.Match[str]) -> bool:
+    """Whether it has digits and capitals, as what a machine drew by lot: a name with hyphens has no capitals."""
+    drawn = match[0][3:]
+    return bool(re.search(r"\d", drawn) and (re.search("[A-Z]", drawn) or "-" not in drawn or len(drawn) >= 80))
+
+
+def _no_revision(match: re.Match[str]) -> bool:
+    """A git sha and an artefact's digest are 40 hexadecimal digits as well."""
+    between = match[0].lower()
+    return not any(word in between for word in ("sha", "commit", "revision", "digest", "git", "hash"))
+
+
+# --- Values that only their name gives away ---------------------------------------------------------------------------
+
+_NOTHING = re.compile(
+    r"(?:none|null|nil|true|false|yes|no|n/?a|not set|unset|empty|redacted|removed|hidden|masked|undefined|auto"
+    r"|required|optional|str|string|bytes|int|\*+|x{3,}|\.{2,}|…|-+|<.*|\[.*|\{.*|\(.*|\$.*|%\(?\w.*|os\.environ.*|\.\.\..*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_FIGURE = re.compile(r"[+-]?[\d.,_]{1,40}(?:e[+-]?\d{1,4})?(?: ?[a-zA-Z%]{1,4}(?:/s)?)?")
+_CALL = re.compile(r"[A-Za-z_]\w{0,60}(?:\.\w{1,60}){0,6}[(\[]")
+_DRAWN = re.compile(r"(?=\D{0,400}\d)(?=[^A-Za-z]{0,400}[A-Za-z])[\w+/=.~:-]{16,}", re.DOTALL)
+_PLACE = ("/", "./", "../", "~", "http://", "https://", "file:", "C:")
+# What a token or a key opens. Other tokens are a tokenizer's, other keys a dictionary's.
+_OPENS = (
+    "hf|hub|huggingface|auth|access|api|bot|bearer|refresh|session|security|csrf|personal|private|secret|github|gitlab|gh"
+    "|slack|aws|wandb|openai|anthropic|azure|account|shared|signing|encryption|license|service|subscription|storage"
+    "|client|app|deploy|vault|registry|pypi|npm|docker|ngc|oauth|jwt|id|user|master"
+)
+_OPENING = re.compile(f"(?:^|[-_.]|[a-z])(?:{_OPENS})[-_]?$", re.IGNORECASE)
+_OF_TEXT = re.compile(
+    r"(?:^|[-_])(?:pad|eos|bos|unk|sep|cls|mask|image|img|video|audio|vision|start|stop|end|begin|special|im|tool|think"
+    r"|placeholder|eot|eom|fim|boi|eoi|blank|max|min|num|per|first|last|next|new|user|assistant|system|role)[-_]?$",
+    re.IGNORECASE,
+)
+
+
+def is_secret(before: str, word: str, value: str) -> bool:
+    """Whether a named value is one: not empty, no figure, no reference, no token of a tokenizer, no key of a table."""
+    value = value.strip("\"' ,;)}]")
+    if len(value) < 2 or _NOTHING.fullmatch(value):
+        return False
+    word = word.lower()
+    if word in ("token", "key"):
+        if _FIGURE.fullmatch(value) or _CALL.match(value) or value.startswith(_PLACE) or _OF_TEXT.search(before):
+            return False
+        if _OPENING.search(before):
+            return len(value) >= 6
+        return (word == "token" or before.isupper()) and _DRAWN.fullmatch(value) is not None
+    if word == "pwd":
+        return not value.startswith(_PLACE)
+    if word.startswith(("secret", "credential")):
+        return not value.startswith(_PLACE) and not value.isalpha()
+    return True
+
+
+_WORD = (
+    r"(?P<word>[Tt]oken|TOKEN|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Pp]assphrase|PASSPHRASE|[Pp]wd"
+    r"|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?|private_key_id)"
+)
+_OF_NAMES = string.ascii_letters + string.digits + "_.-"
+_BARE = r"[^\s\"',;&<>]"
+_VALUE = (
+    r"(?P<it>(?<=\")[^\"\n]{2,4000}|(?<=')[^'\n]{2,4000}"
+    rf"|(?![\"']){_BARE}{{2,2000}}(?:,(?![\s\"']|\w{{1,40}}[=:]){_BARE}{{1,400}}){{0,4}})"
+)
+
+
+_SETTING = re.compile(rf"(?P<before>[A-Za-z0-9_.-]{{0,80}}?){_WORD}")
+
+
+def is_secret_setting(name: str, value: str) -> bool:
+    """Whether a setting of that name holds a secret."""
+    match = _SETTING.fullmatch(name)
+    return match is not None and is_secret(match["before"], match["word"], value)
+
+
+def _name_before(match: re.Match[str]) -> str:
+    """What of the name stands before the word."""
+    start = match.start("word")
+    near = match.string[max(0, start - 60) : start]
+    return near[len(near.rstrip(_OF_NAMES)) :]
+
+
+def _by_name(match: re.Match[str]) -> bool:
+    return is_secret(_name_before(match), match["word"], match["it"])
+
+
+def _by_option(match: re.Match[str]) -> bool:
+    return _name_before(match).startswith("-") and _by_name(match)
+
+
+def _by_entry(match: re.Match[str]) -> bool:
+    start = match.start("word")
+    return _ENTRY.search(match.string, max(0, start - 80), start) is not None and _by_name(match)
+
+
+_ENTRY = re.compile(r"[Nn]ame[\"']?: {0,4}[\"']?[A-Za-z0-9_.-]{0,60}\Z")
+
+
+# --- The table -------------------------------------------------------------------------------------------------------
+
+_EDGE = "(?<![A-Za-z0-9])"
+_NAMES = (
+    *("oken", "OKEN", "ecret", "ECRET", "assw", "ASSW", "assphrase", "ASSPHRASE", "pwd", "Pwd", "key", "Key", "KEY"),
+    *("redential", "REDENTIAL"),
+)
+
+KINDS = (
+    Kind(
+        "hugging-face",
+        "<TOKEN hf>",
+        "reads and writes models and data sets",
+        ("hf_",),
+        _EDGE + r"hf_[A-Za-z0-9]{20,60}",
+        full=37,
+        begins="hf_",
+    ),
+    Kind(
+        "wandb",
+        "<TOKEN wandb>",
+        "writes runs; forty hexadecimal digits, which a commit has as well",
+        ("wandb", "WANDB", "Wandb", "W&B", "Weights"),
+        r"(?i:wandb|w&b|weights ?(?:&|and) ?biases)(?P<between>[^\n]{0,80}?)(?<![0-9A-Za-z/])(?P<it>[0-9a-f]{40})"
+        r"(?![0-9A-Za-z])",
+        check=_no_revision,
+        full=40,
+    ),
+    Kind(
+        "wandb",
+        "<TOKEN wandb>",
+        "the long form since 2025",
+        ("wandb_v1_",),
+        r"wandb_v1_[A-Za-z0-9_]{20,120}",
+        begins="wandb_v1_",
+    ),
+    Kind(
+        "anthropic",
+        "<KEY anthropic>",
+        "spends money",
+        ("sk-ant-",),
+        _EDGE + r"sk-ant-[A-Za-z0-9_-]{20,200}",
+        begins="sk-ant-",
+    ),
+    Kind(
+        "openai",
+        "<KEY openai>",
+        "spends money; other services copied the form",
+        ("sk-",),
+        _EDGE + r"sk-[A-Za-z0-9_-]{20,220}",
+        check=_mixed,
+        begins="sk-",
+    ),
+    Kind(
+        "github",
+        "<TOKEN github>",
+        "reads and writes repositories",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+        _EDGE + r"gh[pousr]_[A-Za-z0-9]{20,251}",
+        full=40,
+        begins="gh[pousr]_",
+    ),
+    Kind(
+        "github",
+        "<TOKEN github>",
+        "the fine-grained form",
+        ("github_pat_",),
+        r"github_pat_[A-Za-z0-9_]{40,120}",
+        full=93,
+        begins="github_pat_",
+    ),
+    Kind(
+        "gitlab",
+        "<TOKEN gitlab>",
+        "reads and writes repositories",
+        ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-"),
+        _EDGE + r"gl(?:pat|dt|rt|ptt|cbt)-[A-Za-z0-9_.-]{20,80}",
+        begins="gl[a-z]{2,4}-",
+    ),
+    Kind(
+        "slack",
+        "<TOKEN slack>",
+        "reads and writes messages",
+        ("xox", "xapp-"),
+        _EDGE + r"(?:xox[abceoprs]|xapp)-[A-Za-z0-9-]{10,250}",
+        begins="(?:xox|xapp-)",
+    ),
+    Kind(
+        "slack",
+        "<TOKEN slack>",
+        "who has the address writes messages",
+        ("hooks.slack.com/",),
+        r"hooks\.slack\.com/(?:services|workflows)/(?P<it>[A-Za-z0-9/_+-]{20,200})",
+    ),
+    Kind(
+        "aws-key-id",
+        "<KEY-ID aws>",
+        "names the account; half of a pair",
+        ("AKIA", "ASIA", "ABIA", "ACCA"),
+        _EDGE + r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+        full=20,
+        begins="A(?:KIA|SIA|BIA|CCA)",
+    ),
+    Kind(
+        "aws-session",
+        "<TOKEN aws>",
+        "a session's rights",
+        ("IQoJb3JpZ2lu", "FwoGZXIv", "FQoGZXIv"),
+        _EDGE + r"(?:IQoJb3JpZ2lu|FwoGZXIv|FQoGZXIv)[A-Za-z0-9+/=_-]{20,4000}",
+        begins="IQoJb3JpZ2lu|F[wQ]oGZXIv",
+    ),
+    Kind(
+        "signed-url",
+        "<SIGNATURE>",
+        "opens the object until it expires",
+        (
+            "-Signature",
+            "-signature",
+            "-Credential",
+            "-credential",
+            "-Security-Token",
+            "-security-token",
+            "Signature=",
+            "AccessKeyId=",
+            "GoogleAccessId=",
+        ),
+        r"(?i:(?:x-(?:amz|goog|oss)-(?:signature|credential|security-token)|[?&;](?:signature|AWSAccessKeyId"
+        r"|OSSAccessKeyId|GoogleAccessId)))[\"']?(?:=|: ?)[\"']?(?P<it>[^\s\"'&<>,;]{4,4000})",
+    ),
+    Kind(
+        "azure-sas",
+        "<SIGNATURE>",
+        "opens the container until it expires",
+        ("sig=",),
+        r"(?<![A-Za-z0-9_])sig=(?P<it>[A-Za-z0-9+/=_%-]{10,200})",
+    ),
+    Kind(
+        "azure-key",
+        "<KEY azure>",
+        "opens the whole account",
+        ("AccountKey=", "SharedAccessKey=", "accountkey="),
+        r"(?i:accountkey|sharedaccesskey)=(?P<it>[A-Za-z0-9+/_-]{10,120}={0,2})",
+    ),
+    Kind(
+        "gcp-key", "<KEY gcp>", "spends money", ("AIza",), _EDGE + r"AIza[A-Za-z0-9_-]{35,40}", full=39, begins="AIza"
+    ),
+    Kind(
+        "gcp-oauth",
+        "<TOKEN gcp>",
+        "an account's rights",
+        ("ya29.", "GOCSPX-"),
+        _EDGE + r"(?:ya29\.|GOCSPX-)[A-Za-z0-9._-]{20,2000}",
+        begins=r"ya29\.|GOCSPX-",
+    ),
+    Kind(
+        "jwt",
+        "<TOKEN jwt>",
+        "signs its bearer in",
+        ("eyJ",),
+        r"(?<![A-Za-z0-9_.-])eyJ[A-Za-z0-9_-]{6,4000}\.[A-Za-z0-9_-]{6,8000}(?:\.[A-Za-z0-9_-]{0,4000}){0,3}",
+    ),
+    Kind(
+        "bearer",
+        "<TOKEN bearer>",
+        "signs its bearer in",
+        ("earer ", "EARER "),
+        r"(?i:\bbearer) {1,4}(?P<it>[A-Za-z0-9._~+/=-]{16,4000})",
+    ),
+    Kind(
+        "authorization",
+        "<AUTHORIZATION>",
+        "signs its bearer in",
+        ("uthorization", "UTHORIZATION"),
+        r"(?i:authorization)[\"']{0,2} {0,3}[:=] {0,3}[\"']?"
+        r"(?:(?i:basic|token|digest|negotiate|apikey|key|bearer) {1,4})?(?P<it>[A-Za-z0-9._~+/=:-]{8,4000})",
+    ),
+    Kind(
+        "cookie",
+        "<COOKIE>",
+        "signs its bearer in",
+        ("ookie: ", 'ookie": '),
+        r"\b(?:[Ss]et-)?[Cc]ookie\"?: \"?(?P<it>[^\s\"'=]{1,100}=[^\n\"']{4,4000})",
+    ),
+    Kind(
+        "url-password",
+        "<PASSWORD>",
+        "opens what the address names",
+        ("://",),
+        r"(?<=://)[^\s/:@\"'<>]{0,256}:(?P<it>[^\s/\"'<>]{1,256})@(?=[\w\[<.-])",
+    ),
+    Kind(
+        "url-token",
+        "<TOKEN url>",
+        "opens what the address names",
+        ("://",),
+        r"(?<=://)(?P<it>(?=[^\s/@\"'<>]{0,200}\d)[A-Za-z0-9_.~%+-]{16,256})@(?=[\w\[<.-])",
+    ),
+    Kind(
+        "other-token",
+        "<TOKEN>",
+        "keys of services that such jobs call",
+        (
+            "nvapi-",
+            "gsk_",
+            "r8_",
+            "pypi-AgEI",
+            "npm_",
+            "dckr_pat_",
+            "dapi",
+            "lsv2_",
+            "xai-",
+            "sk_live_",
+            "rk_live_",
+            "SG.",
+            "tskey-",
+            "api_org_",
+            "KGAT_",
+            "tgp_v1_",
+            "fw_",
+            "pplx-",
+            "aph0_",
+        ),
+        _EDGE + r"(?:nvapi-[A-Za-z0-9_-]{40,100}|gsk_[A-Za-z0-9]{40,80}|r8_[A-Za-z0-9]{37,50}|pypi-AgEI[\w-]{40,400}"
+        r"|npm_[A-Za-z0-9]{36,50}|dckr_pat_[\w-]{20,60}|dapi[0-9a-f]{32}(?:-\d)?|lsv2_[a-z]{2}_[0-9a-f_]{30,80}"
+        r"|xai-[A-Za-z0-9]{60,100}|[sr]k_live_[A-Za-z0-9]{20,120}|SG\.[\w-]{16,40}\.[\w-]{30,60}|tskey-[\w-]{20,80}"
+        r"|api_org_[A-Za-z0-9]{30,50}|KGAT_[0-9a-f]{30,50}|tgp_v1_[\w-]{30,60}|fw_[A-Za-z0-9]{22,40}"
+        r"|pplx-[A-Za-z0-9]{40,60}|aph0_[\w-]{20,100})",
+    ),
+    Kind(
+        "named",
+        "<SECRET>",
+        "its name says that it is one",
+        _NAMES,
+        _WORD + r"(?:[\"']{0,2}\]? {0,4}(?:=>|:=|=|:) {0,4}|[\"'], {0,2}(?=[\"']))[\"']?" + _VALUE,
+        check=_by_name,
+    ),
+    Kind(
+        "named",
+        "<SECRET>",
+        "the option says that it is one",
+        _NAMES,
+        _WORD + r"[\"']?,? {1,4}[\"']?(?!-)" + _VALUE,
+        check=_by_option,
+    ),
+    Kind(
+        "named",
+        "<SECRET>",
+        "its name says that it is one, a line before it",
+        _NAMES,
+        _WORD + r"[\"']?,?\n[^\n]{0,80}?[Vv]alue[\"']?: {0,4}[\"']?" + _VALUE,
+        check=_by_entry,
+    ),
+    Kind(
+        "netrc",
+        "<PASSWORD>",
+        "signs in where ~/.netrc names it",
+        ("password ",),
+        r"\blogin {1,4}\S{1,100} {1,4}password {1,4}(?P<it>\S{4,400})",
+    ),
+)
+
+
+# --- Looking for them ------------------------------------------------------------------------------------------------
+
+_BEHIND, _AHEAD = 400, 9000  # what of a long line is looked at around a sign; no match is longer
+
+
+def matches(kind: Kind, text: str) -> Iterator[re.Match[str]]:
+    """The matches of a kind that are one, in their order."""
+    pattern, at = kind.compiled, 0
+    for start, end in _places(kind.signs, text):
+        at = max(at, start)
+        while match := pattern.search(text, at, end):
+            if kind.check(match):
+                yield match
+                at = match.end()
+            else:  # what was taken for its value may hold another
+                at = max(span(match)[0], match.start() + 1)
+
+
+def span(match: re.Match[str]) -> tuple[int, int]:
+    """Where what is to be taken out stands."""
+    return match.span("it") if "it" in match.re.groupindex else match.span()
+
+
+def _places(signs: tuple[str, ...], text: str) -> Iterator[tuple[int, int]]:
+    """The lines that hold a sign, each with the one behind it; of a long line, what is near the sign."""
+    if not signs:
+        yield 0, len(text)
+    waiting = {sign: at for sign in signs if (at := text.find(sign)) >= 0}
+    done = 0
+    while waiting:
+        sign = min(waiting, key=waiting.__getitem__)
+        at = waiting[sign]
+        start = max(done, text.rfind("\n", max(0, at - _BEHIND), at) + 1 or max(0, at - _BEHIND))
+        line_end = text.find("\n", at, at + _AHEAD)
+        end = text.find("\n", line_end + 1, at + _AHEAD) if line_end >= 0 else -1
+        end = min(len(text), end if end >= 0 else at + _AHEAD)
+        yield start, end
+        done = start
+        past = line_end if line_end >= 0 else at + _AHEAD - _BEHIND
+        for other, place in tuple(waiting.items()):
+            if place <= past:
+                found = text.find(other, max(past, place + 1))
+                if found < 0:
+                    del waiting[other]
+                else:
+                    waiting[other] = found

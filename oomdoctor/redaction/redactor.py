@@ -1,0 +1,109 @@
+"""One output's redaction: the same name has the same pseudonym all over it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from oomdoctor.redaction.kinds import is_secret_setting
+from oomdoctor.redaction.names import Known
+from oomdoctor.redaction.search import Found, look
+
+if TYPE_CHECKING:
+    from oomdoctor.report.contract import Report
+
+T = TypeVar("T")
+_PLACEHOLDER = re.compile(r"<(USER|HOST|IP|EMAIL|BUCKET)-(\d{1,6})>")
+
+
+class Redactor:
+    """Takes secrets and personal names out of one output."""
+
+    def __init__(self) -> None:
+        self.replaced: Counter[str] = Counter()  # how many of each kind
+        self._known = Known()
+        self._pseudonyms: dict[tuple[str, str], str] = {}
+        self._last: Counter[str] = Counter()
+
+    def text(self, text: str) -> str:
+        """The text without them. It has as many lines as before."""
+        found = self.learn(text)
+        done = 0
+        parts: list[str] = []
+        for one in found:
+            parts += [text[done : one.start], self._put(one)]
+            done = one.end
+        return "".join([*parts, text[done:]]) if parts else text
+
+    def learn(self, text: str) -> list[Found]:
+        """What the text holds, to be known in all texts to come: its names, and the halves of what a wrap splits."""
+        self._step_over(text)
+        found = look(text, self._known)
+        self._known.secrets |= {
+            piece for one in found if one.secret and _is_distinct(piece := text[one.start : one.end].strip())
+        }
+        return found
+
+    def report(self, report: Report) -> Report:
+        """The report with every string of it redacted."""
+        for string in _strings(report):  # a name told in one string is known in all
+            self.learn(string)
+        return self._value(report)
+
+    def _step_over(self, text: str) -> None:
+        """Pseudonyms that stand in the text already are somebody's."""
+        if "-" in text and "<" in text:
+            for word, number in _PLACEHOLDER.findall(text):
+                self._last[word] = max(self._last[word], int(number))
+
+    def _put(self, found: Found) -> str:
+        if found.put:
+            self.replaced[found.kind] += 1
+        if found.secret or not found.put:
+            return found.put
+        key = (found.put, found.value.lower())
+        if key not in self._pseudonyms:
+            self._last[found.put] += 1
+            self._pseudonyms[key] = f"<{found.put}-{self._last[found.put]}>"
+        return self._pseudonyms[key]
+
+    def _value(self, value: T) -> T:
+        made: Any = value
+        if isinstance(value, str):
+            made = self.text(value)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {f.name: self._value(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+            made = dataclasses.replace(value, **fields)
+        elif isinstance(value, Mapping):
+            made = {self._value(key): self._named(key, item) for key, item in value.items()}
+        elif isinstance(value, (list, tuple)):
+            items = [self._value(item) for item in value]
+            made = tuple(items) if isinstance(value, tuple) else items
+        return cast(T, made)
+
+    def _named(self, key: object, item: Any) -> Any:
+        """A setting's value, which its name may give away."""
+        if isinstance(key, str) and isinstance(item, str) and is_secret_setting(key, item):
+            self.replaced["named"] += 1
+            return "<SECRET>"
+        return self._value(item)
+
+
+def _is_distinct(piece: str) -> bool:
+    """Whether the secret, or the part of one, means nothing else elsewhere."""
+    return len(piece) >= 8 and re.search(r"\d", piece) is not None and re.search("[A-Za-z]", piece) is not None
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [s for f in dataclasses.fields(value) for s in _strings(getattr(value, f.name))]
+    if isinstance(value, Mapping):
+        return [s for pair in value.items() for part in pair for s in _strings(part)]
+    if isinstance(value, (list, tuple)):
+        return [s for item in value for s in _strings(item)]
+    return []

@@ -1,0 +1,65 @@
+"""The report for a step of GitHub Actions: annotations, and the text with no line in it that the runner obeys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from oomdoctor.report import text
+from oomdoctor.report.contract import Incident, Report
+from oomdoctor.report.markup import command, harmless, shortened
+from oomdoctor.report.words import action, headline, left_open, nothing_found, root_of
+from oomdoctor.text import sanitize
+
+MOST: Final = 10  # annotations of a kind that GitHub shows of a step
+WIDTH: Final = 100
+LONGEST_TITLE: Final = 200
+LONGEST_WORDS: Final = 1_000
+
+
+def document(report: Report, files: Mapping[str, str]) -> str:
+    """`--format github`. `files` are the logs that lie in the workspace, by their names in the report."""
+    plain = text.rendered(report, width=WIDTH, color=False, unicode=False, verbose=False)
+    return "".join(_annotations(report, files)) + harmless(plain)
+
+
+def _annotations(report: Report, files: Mapping[str, str]) -> Iterator[str]:
+    if not report.incidents and report.stats.bytes:
+        told = nothing_found(report)
+        yield command("notice", f"{told.verdict} {told.words}".strip(), title="oomdoctor")
+    for number, incident in enumerate(report.incidents[:MOST]):
+        more = len(report.incidents) - MOST if number == MOST - 1 else 0
+        yield _of_incident(report, incident, files, more)
+    for trouble in report.errors[:MOST]:
+        yield command("warning", f"{trouble.file}: {trouble.why}", title="oomdoctor: this input was not read")
+
+
+def _of_incident(report: Report, incident: Incident, files: Mapping[str, str], more: int) -> str:
+    """At the line that began the crash, where the log is a file of the workspace."""
+    told, root = headline(report, incident), root_of(report, incident)
+    file = files.get(root.file) if root is not None else None
+    title = f"{told.verdict}: {told.words}" if told.words else told.verdict
+    return command(
+        "error" if incident.verdict == "oom" else "warning",
+        "\n".join(_words(report, incident, more)),
+        file=file,
+        line=root.line if root is not None and file is not None else None,
+        title=shortened(title, LONGEST_TITLE),
+    )
+
+
+def _words(report: Report, incident: Incident, more: int) -> Iterator[str]:
+    root = root_of(report, incident)
+    if incident.diagnoses:
+        best = incident.diagnoses[0]
+        if doubt := left_open(incident):
+            yield doubt
+        yield sanitize(f"{best.title} ({best.cause}, {best.confidence:.0%} sure)")
+        yield sanitize(best.explanation, LONGEST_WORDS)
+        if best.remedies:
+            yield sanitize(f"What to change first: {action(best.remedies[0])}", LONGEST_WORDS)
+    if root is not None:
+        yield sanitize(f"Where: {root.file}:{root.line}", LONGEST_WORDS)
+    yield f"Fingerprint: {incident.fingerprint}"
+    if more > 0:
+        yield f"There are {more} more crashes, which have no annotation of their own."

@@ -1,0 +1,191 @@
+"""Every kind is found wherever it stands, and what looks like one is left alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+from planted_secrets import ALL, NAMED, PEM, PEM_BODY, PERSONAL, SIGNED, Planted
+
+from oomdoctor.redaction import Redactor, find
+from oomdoctor.redaction.kinds import KINDS
+from oomdoctor.redaction.personal import PERSONAL as PERSONAL_KINDS
+
+RAY = "\x1b[36m(TaskRunner pid=7, ip=10.0.0.4)\x1b[0m "
+
+
+def left(secret: str, text: str, least: int = 5) -> set[str]:
+    """What of the secret stands in the text, in pieces of so many characters."""
+    least = min(least, len(secret))
+    text = re.sub("<[^<>]{1,20}>", "\n", text)
+    return {secret[at : at + least] for at in range(len(secret) - least + 1)} & {
+        text[at : at + least] for at in range(len(text) - least + 1)
+    }
+
+
+def redacted(text: str) -> str:
+    once = Redactor().text(text)
+    assert Redactor().text(once) == once
+    assert once.count("\n") == text.count("\n")
+    return once
+
+
+def names(planted: Planted) -> str:
+    return f"{planted.kind}-{planted.line[:20]}-{planted.secret[:6]}"
+
+
+@pytest.mark.parametrize("planted", ALL, ids=names)
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "x {} y",
+        '"{}"',
+        "({})",
+        RAY + "{}",
+        "2026-11-20 10:00:00,123 INFO [train.py:7] {}",
+        "\x1b[31m{}\x1b[0m",
+        "a\t{}\r",
+        "log={}",
+    ],
+)
+def test_a_secret_is_found_wherever_it_stands(planted: Planted, around: str) -> None:
+    if "\n" in planted.text and "pid" in around:
+        pytest.skip("a dump of two lines")
+    text = around.format(planted.text)
+    out = redacted(text)
+    assert not left(planted.secret, out), out
+    assert any(found.secret for found in find(text))
+
+
+@pytest.mark.parametrize("planted", ALL, ids=names)
+def test_a_secret_is_found_inside_of_json(planted: Planted) -> None:
+    once = json.dumps({"log": f"step 1\n{planted.text}\nstep 2", "loss": 0.25})
+    assert not left(planted.secret, redacted(once))
+    assert not left(planted.secret, redacted(json.dumps({"message": once})))
+    assert redacted(once).endswith(', "loss": 0.25}')
+
+
+@pytest.mark.parametrize("planted", ALL, ids=names)
+def test_a_secret_is_found_in_a_percent_encoded_address(planted: Planted) -> None:
+    encoded = quote(planted.secret, safe="")
+    out = redacted(f"GET /cb?state=1&next={quote(planted.text.replace(planted.secret, encoded), safe='')}")
+    assert not left(planted.secret, out) | left(encoded, out), out
+
+
+@pytest.mark.parametrize("planted", SIGNED, ids=names)
+@pytest.mark.parametrize("prefix", ["", RAY, "[rank3]: ", "3: ", "trainer-1  | ", "2026-11-20T10:00:00Z "])
+@pytest.mark.parametrize("width", [40, 60, 80, 97])
+def test_nothing_is_left_of_a_secret_that_a_wrap_splits(planted: Planted, prefix: str, width: int) -> None:
+    for lead in range(0, width, 3):
+        line = "x" * lead + " " + planted.text + " and the rest of the line"
+        pieces = [line[at : at + width] for at in range(0, len(line), width)]
+        text = "".join(f"{prefix}{piece}\n" for piece in ["a line of the same width".ljust(width, "."), *pieces])
+        assert not left(planted.secret, redacted(text)), text
+
+
+@pytest.mark.parametrize("planted", [p for p in NAMED if "\n" not in p.line], ids=names)
+def test_nothing_is_left_of_a_named_secret_that_a_terminal_splits(planted: Planted) -> None:
+    for lead in range(0, 80, 3):
+        line = "x" * lead + " " + planted.text + " and the rest of the line"
+        text = "\n".join(line[at : at + 80] for at in range(0, len(line), 80))
+        assert not left(planted.secret, redacted(text), 7), text
+
+
+@pytest.mark.parametrize("prefix", ["", RAY, "[rank0]: ", "trainer-1  | ", "2026-11-20 10:00:00,123 INFO ", "    "])
+def test_nothing_is_left_of_a_key_in_lines(prefix: str) -> None:
+    for block in (PEM, PEM[:-1], [*PEM, *PEM]):
+        text = "".join(f"{prefix}{line}\n" for line in ["before", *block, "step 3 of 4"])
+        out = redacted(text)
+        assert not any(left(line, out) for line in PEM_BODY), out
+        assert f"{prefix}step 3 of 4\n" in out
+
+
+def test_nothing_is_left_of_a_service_accounts_key() -> None:
+    account = {
+        "type": "service_account",
+        "private_key_id": "0123456789abcdef0123456789abcdef01234567",
+        "private_key": "\n".join(PEM) + "\n",
+        "client_email": "trainer@acme-42.iam.gserviceaccount.com",
+    }
+    for text in (
+        json.dumps(account),
+        json.dumps(account, indent=2),
+        repr(account),
+        json.dumps({"x": json.dumps(account)}),
+    ):
+        out = redacted(text)
+        assert not any(left(line, out) for line in PEM_BODY)
+        assert "acme" not in out
+        assert "0123456789abcdef" not in out
+        assert "service_account" in out
+
+
+@pytest.mark.parametrize(("line", "personal", "expected"), PERSONAL)
+def test_a_personal_name_becomes_a_pseudonym(line: str, personal: str, expected: str) -> None:
+    assert redacted(line) == expected
+    at_the_beginning = line.startswith(("Nov", "2026", "gpu-07 s"))
+    for text in () if at_the_beginning else (f"{RAY}{line}", json.dumps({"log": line})):
+        assert personal not in redacted(text)
+
+
+NO_SECRETS = (
+    # tokens of tokenizers, figures about tokens, settings
+    "max_tokens=4096, num_tokens: 12, max_num_batched_tokens=8192 tokens_per_second=123.4",
+    "pad_token='<pad>', eos_token='</s>', bos_token_id=1, unk_token=\"<unk>\", image_token=<image>",
+    "eos_token: <|im_end|> pad_token: <|endoftext|> tool_call_start_token='[TOOL_CALLS]'",
+    "tokenizer='meta-llama/Llama-3.1-8B', tokenizer_mode=auto, skip_tokenizer_init=False, TOKENIZERS_PARALLELISM=false",
+    "hf_token=None, api_key=None, ssl_keyfile=None, ssl_certfile=None, use_auth_token=False, token=null",
+    "HF_TOKEN=$HF_TOKEN WANDB_API_KEY=${WANDB_API_KEY} token=os.environ['HF_TOKEN'] password=***",
+    "c = Client(address, authkey=process.current_process().authkey)",
+    "time_to_first_token=0.213s, time_per_output_token: 0.0132, last_token=151645",
+    "missing key: model.layers.0.self_attn.q_proj.weight, cache_key=a1b2c3d4e5f6a7b8c9, key: value, primary_key=17",
+    "KeyError: 'token' and a secret garden; password must be set; Bearer authentication is on",
+    "first_token_id=128000 prompt_token_ids=[128000, 9906] token_type: str secret: None",
+    "hf_config=LlamaConfig hf_overrides={} hf_hub_download hf_transfer=1 hf_model_path_of_the_actor_and_critic_models",
+    "sk-learn sklearn task-1234567890-abcdefghij disk-usage-of-the-node-is-99-percent risk-free-rate-of-return-10",
+    # ids, digests, versions, addresses
+    "node_id=0a57c2d2ac4f68bd8d50ee9f32d30e35a0f4ab8ac06a0b2a9d64c5b1 worker 86f38b3df9",
+    "commit 3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901 of the repository",
+    "wandb: git commit 3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901",
+    "wandb: Syncing run lively-bee-17; wandb version 0.18.7; wandb: Run data is saved locally in ./wandb/run-20261120",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 uuid 123e4567-e89b-12d3-a456-426614174000",
+    "at 0x7f3a2c001b40 in 0x55d0b7a3e2f0, GPU-3f1a2b3c-0000-1111-2222-333344445555, 00000000:1B:00.0",
+    "cudnn 8.9.7.29, CUDA 12.4.1.3, nvidia-cublas-cu12==12.4.5.8, nvidia-cudnn-cu12    9.1.0.70, driver 535.129.03",
+    "TensorRT version 10.3.0.26 and libcudnn.so.9.1.0.70 and NCCL version 2.21.5+cuda12.4 and 12.4.1.3",
+    "10.0.0.7:6379 172.16.4.2 192.168.1.9 127.0.0.1:8000 0.0.0.0 169.254.1.1 fe80::1 ::1 255.255.255.0",
+    "12:34:56 2026-11-20 10:00:00.123456 aa:bb:cc:dd:ee:ff std::vector at::native c10::Error 1.2.3 v0.11.0",
+    # models, modules, sites, files, users that are everybody's
+    "meta-llama/Llama-3.1-8B Qwen/Qwen2.5-7B-Instruct deepseek-ai/DeepSeek-R1-Distill-Qwen-32B",
+    "torch.distributed.elastic.multiprocessing.api torch.utils.data vllm.v1.engine.core ray.data.io train.py:12",
+    "https://github.com/vllm-project/vllm https://docs.ray.io/en/latest https://huggingface.co/Qwen/Qwen3-8B",
+    "/root/.cache/huggingface /home/ray/anaconda3/lib /home/ubuntu/x /opt/conda/lib/python3.10/site-packages/torch",
+    "user@1000.service ray@2.40.0 git@github.com:x/y.git @torch.compile image@sha256:9f86d081",
+    "on node 3 of 8, host memory 12 GiB, node: 0, server: uvicorn, host RAM, the host: it has 64 GiB, localhost:8000",
+    "file:///data/x.parquet s3 bucket, gs: none, http://localhost:8000/v1 tcp://127.0.0.1:29500 tcp://10.0.0.4:29500",
+    "Bearer token missing; Authorization required; sig=1; eyJ is how a JWT begins; AKIA is a prefix",
+    "worker-0 rank-3 trainer-0 actor-rollout-ref-worker gpu-memory-utilization no-enable-prefix-caching per-worker-cap",
+    "gpu-0 gpu0 GPU 10 node 12 nodes=16 node_10 gpus=64 compute_90 compute-capability sm_90 gpu10=3 on pod startup",
+    "/root/home/.cache ~/home site-packages/home/views.py /home/user/x /users/me sk-abcdefghijklmnopqrstuvwxyz",
+    "hf_hub_download_with_a_long_name hf_transfer hf_ ghp_ hf_xet hf_quantizer",
+    "-----BEGIN PUBLIC KEY-----",
+    "Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.11 GiB of which 1.31 GiB is free.",
+)
+
+
+@pytest.mark.parametrize("line", NO_SECRETS)
+def test_what_looks_like_one_is_left_alone(line: str) -> None:
+    assert Redactor().text(line) == line
+    assert Redactor().text(f"{RAY}{line}\n{line}\n") == f"{RAY}{line}\n{line}\n"
+
+
+def test_every_row_of_the_table_gives_its_reason_and_is_planted() -> None:
+    assert all(kind.why and kind.put for kind in (*KINDS, *PERSONAL_KINDS))
+    assert {kind.name for kind in KINDS} == {planted.kind for planted in ALL}
+
+
+def test_near_misses_outnumber_hits() -> None:
+    misses = sum(len(line.split(" ")) for line in NO_SECRETS)
+    assert misses > len(ALL) + len(PERSONAL)

@@ -1,0 +1,47 @@
+"""A report in which all that a log may have said is something else."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# What comes from closed lists of ours, and ids.
+OURS = frozenset({
+    "verdict", "cause", "pool", "stage", "basis", "role", "family", "kind", "knob", "knobs", "event", "events",
+    "id", "tool", "schema_version", "relieves", "spends", "alone", "together", "fingerprint", "reference",
+})  # fmt: skip
+
+
+def poisoned(value: Any, poison: Callable[[str], str]) -> Any:
+    """A copy with every string poisoned that is not from a list of ours; of mappings the names, too."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = {
+            field.name: poisoned(getattr(value, field.name), poison)
+            for field in dataclasses.fields(value)
+            if field.name not in OURS or field.name == "events"
+        }
+        return dataclasses.replace(value, **changed)
+    return _poisoned(value, poison)
+
+
+def _poisoned(value: Any, poison: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return poison(value)
+    if isinstance(value, Mapping):
+        return {_name(name, poison): item if name in OURS else poisoned(item, poison) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(poisoned(item, poison) for item in value)
+    return value
+
+
+# The names that the report itself gives
+_GIVEN = frozenset({
+    "frameworks", "settings", "models", "hardware", "exit_codes", "progress", "processes", "memory", "outside",
+    "pid", "name", "role", "rank", "node", "gpu", "what", "pool", "growth_bytes", "per", "points", "step", "bytes",
+    "line", "text", "layer",
+})  # fmt: skip
+
+
+def _name(name: str, poison: Callable[[str], str]) -> str:
+    return name if name in _GIVEN or name.endswith("_bytes") else poison(name)
