@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oomdoctor.causes.host import low_limit
+from oomdoctor.language import translated
 from oomdoctor.records import dataclass
-from oomdoctor.remedies import NOTHING_TO_COMPUTE, Remedy
+from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Report
 from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
@@ -120,7 +121,7 @@ def action(remedy: Remedy) -> str:
 def formula(remedy: Remedy) -> str:
     """How the suggested value comes about; empty where nothing was computed."""
     text = remedy.derivation or ""
-    return "" if text.endswith(NOTHING_TO_COMPUTE) else text
+    return "" if text in (translated(A_SWITCH), translated(A_WORD)) else text
 
 
 def is_free(row: LedgerRow) -> bool:
