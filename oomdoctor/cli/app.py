@@ -8,7 +8,7 @@ import typer
 
 from oomdoctor import __version__
 from oomdoctor.cli import causes, diagnose, events, explain, issue, knobs, out, redact, reduce, schema, whatif
-from oomdoctor.cli.quick import Command, Group
+from oomdoctor.cli.quick import Command, Group, Lang
 
 app = typer.Typer(
     cls=Group,
@@ -44,6 +44,7 @@ app = typer.Typer(
 def _root(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    _lang: Lang = None,
 ) -> None:
     if version:
         out.write(f"oomdoctor {__version__}\n")
