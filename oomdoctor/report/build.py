@@ -12,6 +12,7 @@ from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
 from oomdoctor.causes.host import of_low_limit
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.language import joined, translated
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.advise import remedies
@@ -84,7 +85,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     findings.sort(key=lambda pair: -pair[1].weight)
     if findings and (findings[0][1].pool or crash.pool) == "host_ram":
         cause, finding = findings[0]
-        findings[0] = cause, replace(finding, why=finding.why + of_low_limit(crash))
+        findings[0] = cause, replace(finding, why=joined((finding.why, of_low_limit(crash))))
     told = [
         remedies(cause.id, finding.knobs or cause.knobs, replace(crash, pool=finding.pool or crash.pool))
         for cause, finding in findings
@@ -141,7 +142,7 @@ def _diagnosis(
 ) -> Diagnosis:
     return Diagnosis(
         cause=cause.id,
-        title=cause.title,
+        title=translated(cause.title),
         explanation=finding.why,
         confidence=round(finding.weight, 2),
         pool=finding.pool or crash.pool,
