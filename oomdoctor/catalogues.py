@@ -28,7 +28,7 @@ def _entries(path: Path) -> Iterator[tuple[str, str]]:
     """Each text and its translation; those marked as fuzzy are guesses, and left out."""
     entry: dict[str, str] = {}
     key, fuzzy = "", False
-    for line in [*path.read_text(encoding="utf-8").splitlines(), ""]:
+    for line in [*path.read_text(encoding="utf-8").split("\n"), ""]:
         if line.startswith("#,"):
             fuzzy = "fuzzy" in line
         elif line.startswith(("msgid ", "msgstr ")):

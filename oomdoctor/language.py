@@ -1,4 +1,4 @@
-"""The language that people are spoken to in: English, as it stands in the code, or what the catalogues of `locale/` say.
+"""The language that people are spoken to in: English, as the code says it, or another, as the catalogues say it.
 
     say("The card is full: {asked} were asked for.", asked=show(size))
 

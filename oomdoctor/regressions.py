@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from oomdoctor.language import say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.versions import Version, Versions, versions
 
@@ -71,10 +72,10 @@ class Regression:
 
     @property
     def cures(self) -> str:
-        """What to do, in words."""
+        """What to do, in words: a clause."""
         if self.set:
-            return f"avoid it with `{self.set}`"
-        return f"use {self.install or self.cure}"
+            return say("avoid it with `{line}`", line=self.set)
+        return say("use {release}", release=self.install or translated(self.cure or ""))
 
 
 @cache

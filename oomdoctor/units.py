@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from oomdoctor.language import say
+
 KIB: Final = 1024
 MIB: Final = 1024**2
 GIB: Final = 1024**3
@@ -56,5 +58,5 @@ def show(size_bytes: float) -> str:
 def percent(share: float | None) -> str:
     """A share for a person: 46%, and 4.6% where the digit counts."""
     if share is None:
-        return "an unknown part"
+        return say("an unknown part")
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"

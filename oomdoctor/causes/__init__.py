@@ -13,6 +13,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 
 
@@ -98,10 +99,15 @@ def judge(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
 def _unseen(finding: Finding, cut: CutTraceback | None = None) -> Finding:
     """The log ends before the error's own words, or within them: it may have been another one."""
     begun = cut is not None and cut.begun
+    where = (
+        say("the log is cut within the error's own words")
+        if begun
+        else say("the log is cut before the error's own words")
+    )
     return replace(
         finding,
         weight=finding.weight * (BEGUN if begun else UNSEEN),
-        against=(*finding.against, f"the log is cut {'within' if begun else 'before'} the error's own words"),
+        against=(*finding.against, where),
         next_evidence=(*finding.next_evidence, WHOLE_LOG),
     )
 

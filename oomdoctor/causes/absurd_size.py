@@ -8,6 +8,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.units import GIB, TIB, show
 
 NO_MACHINE = 8 * TIB  # more than the memory of any card, and of nearly any host
@@ -23,7 +24,10 @@ def judge(crash: Crash) -> Judgement | None:
         return _on_the_host(crash, crash.root)
     event = refusal(crash) or crash.root
     if isinstance(event, AllocationProbe) and (event.tried_bytes or 0) >= NO_MACHINE:
-        why = f"The framework counted {show(event.tried_bytes or 0)} as free, which no card has, and asked for them."
+        why = say(
+            "The framework counted {tried} as free, which no card has, and asked for them.",
+            tried=show(event.tried_bytes or 0),
+        )
         return Finding(weight=0.8, why=why, evidence=(event,), knobs=("fix-environment", "pin-version"))
     if not isinstance(event, DeviceOutOfMemory | ArrayOutOfMemory):
         return None
@@ -33,18 +37,25 @@ def judge(crash: Crash) -> Judgement | None:
     words = event.array_words if isinstance(event, ArrayOutOfMemory) else show(tried)
     if tried >= NO_MACHINE:
         return Finding(
-            weight=0.95, why=f"{words} were asked for, which no machine has: a shape is wrong.", evidence=(event,)
+            weight=0.95,
+            why=say("{words} were asked for, which no machine has: a shape is wrong.", words=words),
+            evidence=(event,),
         )
     if (total and tried >= MANY_CARDS * total) or (total is None and tried >= TIB):
-        times = f", {tried / total:.0f} times the card" if total else ""
         return Finding(
             weight=0.5,
-            why=f"{words} were asked for{times}: a shape may be wrong.",
+            why=say(
+                "{words} were asked for, {times} times the card: a shape may be wrong.",
+                words=words,
+                times=f"{tried / total:.0f}",
+            )
+            if total
+            else say("{words} were asked for: a shape may be wrong.", words=words),
             evidence=(event,),
-            against=("a tensor over all pairs of tokens can be as large with very long inputs",),
+            against=(say("a tensor over all pairs of tokens can be as large with very long inputs"),),
         )
     if total and total // 4 <= tried < total:  # ordinary requests are not worth a word
-        return RuledOut(f"{show(tried)} of {show(total)} is a size that cards have")
+        return RuledOut(say("{tried} of {total} is a size that cards have", tried=show(tried), total=show(total)))
     return None
 
 
@@ -55,25 +66,50 @@ def _on_the_host(crash: Crash, event: HostAllocation) -> Judgement | None:
     if FEW_HOSTS <= tried < MANY_HOSTS and not isinstance(total, int):
         return Finding(
             weight=0.5,
-            why=f"{show(tried)} were asked for in one piece, which few machines have: a shape or a count may be wrong.",
+            why=say(
+                "{tried} were asked for in one piece, which few machines have: a shape or a count may be wrong.",
+                tried=show(tried),
+            ),
             evidence=(event,),
-            against=("how much memory the machine has is not in the log",),
+            against=(say("how much memory the machine has is not in the log"),),
         )
     if tried < MANY_HOSTS:
-        return RuledOut(f"{show(tried)} is a size that machines have") if tried < USUAL_HOST else None
-    has = f", {tried / total:.0f} times the machine's memory" if isinstance(total, int) and total else ""
-    shape = f" for an array of shape {event.shape}" if event.shape else ""
+        return RuledOut(say("{tried} is a size that machines have", tried=show(tried))) if tried < USUAL_HOST else None
     return Finding(
         weight=0.95 if tried >= NO_MACHINE else 0.75 if tried >= LARGEST_HOST else 0.6,
-        why=f"{show(tried)} were asked for in one piece{shape}{has}: a shape or a count is wrong.",
+        why=_in_one_piece(tried, event.shape, tried / total if isinstance(total, int) and total else None),
         evidence=(event,),
-        against=() if tried >= LARGEST_HOST else ("the largest machines have as much",),
+        against=() if tried >= LARGEST_HOST else (say("the largest machines have as much"),),
     )
+
+
+def _in_one_piece(tried: int, shape: str | None, times: float | None) -> str:
+    if shape and times is not None:
+        return say(
+            "{tried} were asked for in one piece for an array of shape {shape}, {times} times the "
+            "machine's memory: a shape or a count is wrong.",
+            tried=show(tried),
+            shape=shape,
+            times=f"{times:.0f}",
+        )
+    if shape:
+        return say(
+            "{tried} were asked for in one piece for an array of shape {shape}: a shape or a count is wrong.",
+            tried=show(tried),
+            shape=shape,
+        )
+    if times is not None:
+        return say(
+            "{tried} were asked for in one piece, {times} times the machine's memory: a shape or a count is wrong.",
+            tried=show(tried),
+            times=f"{times:.0f}",
+        )
+    return say("{tried} were asked for in one piece: a shape or a count is wrong.", tried=show(tried))
 
 
 CAUSE = Cause(
     id="absurd-size",
-    title="A size no machine has was asked for",
+    title=mark("A size no machine has was asked for"),
     pools=("gpu", "host_ram"),
     knobs=("fix-shape", "smaller-microbatch", "memory-efficient-attention"),
     judge=judge,

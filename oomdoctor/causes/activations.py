@@ -28,6 +28,7 @@ from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import GIB, percent, show
 
 # In an engine the batch is what its own settings let in; its reservation is judged by other causes.
@@ -83,22 +84,28 @@ def judge(crash: Crash) -> Judgement | None:
     weight = 0.75 if where == "backward" else 0.72 if large else 0.66
     against: tuple[str, ...] = ()
     if innermost(crash, LOGITS):
-        weight, against = 0.5, ("the innermost frames work on the logits",)
+        weight, against = 0.5, (say("the innermost frames work on the logits"),)
     if isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
-        weight, against = 0.45, (*against, "a library beside the framework was refused")
+        weight, against = 0.45, (*against, say("a library beside the framework was refused"))
     if crash.stage == "eval" and phase(crash) is None and crash.root.around.trace:
-        weight, against = 0.5, (*against, "no frame of the model is in the traceback")
+        weight, against = 0.5, (*against, say("no frame of the model is in the traceback"))
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     share = it.share(mine)
     if share is not None and share < 0.5:
-        weight, against = 0.4, (*against, f"this process holds only {percent(share)} of the card")
-    holds = f", and this process held {show(mine)}" if mine is not None else ""
+        weight, against = 0.4, (*against, say("this process holds only {share} of the card", share=percent(share)))
+    failed = (
+        say("It failed in the {where} pass: {asked}.", where=where, asked=asked(it))
+        if mine is None
+        else say(
+            "It failed in the {where} pass: {asked}, and this process held {mine}.",
+            where=where,
+            asked=asked(it),
+            mine=show(mine),
+        )
+    )
     return Finding(
         weight=weight,
-        why=(
-            f"It failed in the {where} pass: {asked(it)}{holds}. What grows there with the batch and the sequence "
-            f"length are the activations."
-        ),
+        why=joined((failed, say("What grows there with the batch and the sequence length are the activations."))),
         evidence=(root,),
         against=against,
         stage=where if crash.stage == "unknown" else None,
@@ -114,18 +121,22 @@ def _knobs(crash: Crash) -> tuple[str, ...]:
 
 def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
     if crash.stage in ("model_load", "optimizer_step") or phase(crash) in ("load", "optimizer"):
-        return RuledOut("it failed while loading or in the optimizer's step, when no activations are held")
+        return RuledOut(say("it failed while loading or in the optimizer's step, when no activations are held"))
     it = card(crash)
     held = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes) or 0  # a model is there already
     larger = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
     if crash.stage == "unknown" and larger and held >= MODEL_SHARE:
         return Finding(
             weight=0.45,
-            why=f"{show(it.tried_bytes or 0)} were asked for in one piece, more than the card's "
-            f"{show(it.total_bytes or 0)}: so large are tensors over all pairs of tokens or pixels, which attention "
-            "without its own kernel makes.",
+            why=say(
+                "{tried} were asked for in one piece, more than the card's {total}: so large are "
+                "tensors over all pairs of tokens or pixels, which attention without its own kernel "
+                "makes.",
+                tried=show(it.tried_bytes or 0),
+                total=show(it.total_bytes or 0),
+            ),
             evidence=(root,),
-            against=("the traceback does not show which pass it was",),
+            against=(say("the traceback does not show which pass it was"),),
             knobs=ATTENTION_KNOBS,
         )
     around = crash.root.around
@@ -133,9 +144,9 @@ def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
     if crash.stage == "unknown" and own:
         return Finding(
             weight=0.4,
-            why=f"It failed in the program's own computation: {asked(it)}.",
+            why=say("It failed in the program's own computation: {asked}.", asked=asked(it)),
             evidence=(root,),
-            against=("the traceback does not show which pass it was",),
+            against=(say("the traceback does not show which pass it was"),),
         )
     return None
 
@@ -158,12 +169,17 @@ def _in_engine(crash: Crash, root: Event, where: str) -> Judgement:
     special = crash.in_trace(f"{SAMPLER}|{GRAPHS}|{VISION}")
     profiling = crash.stage == "memory_profiling"
     weight = 0.3 if special else 0.55 if profiling else 0.5
-    when = "while the engine measured its own need" if profiling else f"in the {where} pass of an inference engine"
+    refused = asked(card(crash))
+    failed = (
+        say("It failed while the engine measured its own need: {asked}.", asked=refused)
+        if profiling
+        else say("It failed in the {where} pass of an inference engine: {asked}.", where=where, asked=refused)
+    )
     return Finding(
         weight=weight,
-        why=f"It failed {when}: {asked(card(crash))}. What it computes with is what its settings let in at once.",
+        why=joined((failed, say("What it computes with is what its settings let in at once."))),
         evidence=(root,),
-        against=("an engine leaves little beside its own reservation",) if not profiling else (),
+        against=(say("an engine leaves little beside its own reservation"),) if not profiling else (),
         knobs=INFERENCE_KNOBS if crash.stage == "serving" and not named_engine(crash) else ENGINE_KNOBS,
     )
 
@@ -174,20 +190,29 @@ def _told_by_engine(crash: Crash, root: Event) -> Finding | None:
         return _compute_buffer(root)
     warmup = crash.first(WarmupShort)
     if warmup is not None:
-        tokens = f" of {warmup.prefill_tokens:,} prefill tokens" if warmup.prefill_tokens else ""
         return Finding(
             weight=0.58,
-            why=f"The engine warms up with the largest batch that its settings let in{tokens}, before it takes its KV "
-            f"cache: {asked(card(crash))}.",
+            why=say(
+                "The engine warms up with the largest batch that its settings let in of {tokens:,} "
+                "prefill tokens, before it takes its KV cache: {asked}.",
+                tokens=warmup.prefill_tokens,
+                asked=asked(card(crash)),
+            )
+            if warmup.prefill_tokens
+            else say(
+                "The engine warms up with the largest batch that its settings let in, before it takes "
+                "its KV cache: {asked}.",
+                asked=asked(card(crash)),
+            ),
             evidence=(warmup,),
-            against=("the message says so whatever fills the card",),
+            against=(say("the message says so whatever fills the card"),),
             knobs=MEASURED_KNOBS,
         )
     failed = crash.first(CreationFailed)
     if failed is not None and failed.stage in ("memory_profiling", "engine_init"):
         return Finding(
             weight=0.6,
-            why="The weights were loaded; what the engine sets up for its largest batch of tokens found no room.",
+            why=say("The weights were loaded; what the engine sets up for its largest batch of tokens found no room."),
             evidence=(failed,),
             knobs=MEASURED_KNOBS,
         )
@@ -196,12 +221,26 @@ def _told_by_engine(crash: Crash, root: Event) -> Finding | None:
 
 def _compute_buffer(root: BufferRefused | Short) -> Finding:
     """ggml reserves what the largest batch needs when it starts; its pool for conversions grows while it computes."""
-    size = f" of {show(root.tried_bytes)}" if root.tried_bytes else ""
-    what = f"The compute buffer{size}" if root.what == "compute" else "More memory for the pool of intermediate results"
+    if root.what != "compute":
+        refused = say(
+            "More memory for the pool of intermediate results was refused, beside weights and KV "
+            "cache that had found room."
+        )
+    elif root.tried_bytes:
+        refused = say(
+            "The compute buffer of {tried} was refused, beside weights and KV cache that had found room.",
+            tried=show(root.tried_bytes),
+        )
+    else:
+        refused = say("The compute buffer was refused, beside weights and KV cache that had found room.")
     return Finding(
         weight=0.66,
-        why=f"{what} was refused, beside weights and KV cache that had found room. It grows with the batch of tokens "
-        "(-ub) and, without flash attention, with the context.",
+        why=joined(
+            (
+                refused,
+                say("It grows with the batch of tokens (-ub) and, without flash attention, with the context."),
+            )
+        ),
         evidence=(root,),
         knobs=COMPUTE_KNOBS,
     )
@@ -212,19 +251,37 @@ def _array(root: ArrayOutOfMemory) -> Finding | None:
         return None  # the card was full before it
     if root.limit_bytes and root.tried_bytes and root.tried_bytes > root.limit_bytes:
         return None  # the process had been given too little of the card for even one array
-    what = f" of shape {root.shape}" if root.shape else ""
-    tried = f" ({root.array_words})" if root.array_bytes else ""
     return Finding(
         weight=0.45 if root.used_bytes else 0.65 if root.shape else 0.55,
-        why=f"An array{what}{tried} did not fit while the program ran: such arrays grow with the batch.",
+        why=_did_not_fit(root),
         evidence=(root,),
         stage="forward",
     )
 
 
+def _did_not_fit(root: ArrayOutOfMemory) -> str:
+    if root.shape and root.array_bytes:
+        return say(
+            "An array of shape {shape} ({size}) did not fit while the program ran: such arrays grow with the batch.",
+            shape=root.shape,
+            size=root.array_words,
+        )
+    if root.shape:
+        return say(
+            "An array of shape {shape} did not fit while the program ran: such arrays grow with the batch.",
+            shape=root.shape,
+        )
+    if root.array_bytes:
+        return say(
+            "An array ({size}) did not fit while the program ran: such arrays grow with the batch.",
+            size=root.array_words,
+        )
+    return say("An array did not fit while the program ran: such arrays grow with the batch.")
+
+
 CAUSE = Cause(
     id="activations",
-    title="The batch or the sequences are too large for what the passes have to keep",
+    title=mark("The batch or the sequences are too large for what the passes have to keep"),
     pools=("gpu",),
     knobs=(
         "smaller-microbatch",

@@ -8,6 +8,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 from oomdoctor.units import GIB, MIB, show
 
@@ -31,13 +32,18 @@ def judge(crash: Crash) -> Judgement | None:
     if event.limit == "per-allocation" or _too_large_at_once(event, it):
         return Finding(
             weight=0.88,
-            why=f"The driver refuses one allocation of {_tried(it)} whatever is free: it limits the size of each.",
+            why=say(
+                "The driver refuses one allocation of {tried} whatever is free: it limits the size of each.",
+                tried=_tried(it),
+            ),
             evidence=(event,),
             knobs=("raise-allocator-cap", "smaller-microbatch", "shorter-sequences", "memory-efficient-attention"),
         )
     if event.limit == "fraction":
         return Finding(
-            weight=0.9, why=f"{_tried(it)} would have passed the process's memory fraction.", evidence=(event,)
+            weight=0.9,
+            why=say("{tried} would have passed the process's memory fraction.", tried=_tried(it)),
+            evidence=(event,),
         )
     if event.device == "MPS":
         return _watermark(event, it)
@@ -49,10 +55,20 @@ def _limit_of_a_library(event: LibraryOutOfMemory) -> Judgement | None:
     if event.limit_bytes is None or event.allocated_bytes is None or event.tried_bytes is None:
         return None
     sum_ = event.allocated_bytes + event.tried_bytes
-    figures = f"{show(event.allocated_bytes)} allocated + {show(event.tried_bytes)} asked for = {show(sum_)}"
+    figures = say(
+        "{allocated} allocated + {tried} asked for = {sum}",
+        allocated=show(event.allocated_bytes),
+        tried=show(event.tried_bytes),
+        sum=show(sum_),
+    )
     if sum_ <= event.limit_bytes:
-        return RuledOut(f"{figures}, within the limit of {show(event.limit_bytes)}")
-    why = f"{figures}, over the {show(event.limit_bytes)} that {event.library}'s pool is allowed."
+        return RuledOut(say("{figures}, within the limit of {limit}", figures=figures, limit=show(event.limit_bytes)))
+    why = say(
+        "{figures}, over the {limit} that {library}'s pool is allowed.",
+        figures=figures,
+        limit=show(event.limit_bytes),
+        library=event.library,
+    )
     return Finding(weight=0.9, why=why, evidence=(event,))
 
 
@@ -60,17 +76,40 @@ def _fraction(event: DeviceOutOfMemory, it: Card) -> Judgement | None:
     if it.allowed_bytes is None or it.reserved_bytes is None or it.tried_bytes is None:
         return None
     sum_ = it.reserved_bytes + it.tried_bytes
-    figures = f"{show(it.reserved_bytes)} reserved + {show(it.tried_bytes)} asked for = {show(sum_)}"
+    figures = say(
+        "{reserved} reserved + {tried} asked for = {sum}",
+        reserved=show(it.reserved_bytes),
+        tried=show(it.tried_bytes),
+        sum=show(sum_),
+    )
     beside = it.free_bytes is not None and it.free_bytes >= it.tried_bytes
     if sum_ + (ROUNDING if beside else 0) <= it.allowed_bytes:
-        return RuledOut(f"{figures}, within the {show(it.allowed_bytes)} allowed")
+        return RuledOut(say("{figures}, within the {allowed} allowed", figures=figures, allowed=show(it.allowed_bytes)))
     return Finding(
         weight=0.94 if beside else 0.6,
-        why=f"{figures}, {'over' if sum_ > it.allowed_bytes else 'up to'} the {show(it.allowed_bytes)} that this "
-        "process is allowed"
-        + (f", while {show(it.free_bytes)} of the card are free." if beside and it.free_bytes is not None else "."),
+        why=_against_the_allowed(figures, sum_, it.allowed_bytes, it.free_bytes if beside else None),
         evidence=(event,),
-        against=() if beside else ("the card itself had no room either",),
+        against=() if beside else (say("the card itself had no room either"),),
+    )
+
+
+def _against_the_allowed(figures: str, sum_: int, allowed: int, free: int | None) -> str:
+    if free is None:
+        return say(
+            "{figures}, over the {allowed} that this process is allowed.", figures=figures, allowed=show(allowed)
+        )
+    if sum_ > allowed:
+        return say(
+            "{figures}, over the {allowed} that this process is allowed, while {free} of the card are free.",
+            figures=figures,
+            allowed=show(allowed),
+            free=show(free),
+        )
+    return say(
+        "{figures}, up to the {allowed} that this process is allowed, while {free} of the card are free.",
+        figures=figures,
+        allowed=show(allowed),
+        free=show(free),
     )
 
 
@@ -85,8 +124,13 @@ def _part_of_the_card(event: DeviceOutOfMemory, it: Card) -> Finding | None:
         return None
     return Finding(
         weight=0.8,
-        why=f"The driver tells of {show(there)} of device memory, and the framework sees {show(it.total_bytes)} of it: "
-        f"{_tried(it)} were refused by what hides the rest from it.",
+        why=say(
+            "The driver tells of {there} of device memory, and the framework sees {total} of it: "
+            "{tried} were refused by what hides the rest from it.",
+            there=show(there),
+            total=show(it.total_bytes),
+            tried=_tried(it),
+        ),
         evidence=(event,),
         knobs=("fix-environment", "raise-allocator-cap", "pin-version"),
     )
@@ -99,13 +143,17 @@ def _watermark(event: DeviceOutOfMemory, it: Card) -> Judgement | None:
     foreign = others >= it.allocated_bytes
     return Finding(
         weight=0.82 if foreign else 0.5,
-        why=(
-            f"PyTorch's {show(it.allocated_bytes)}, other {show(others)} and the {_tried(it)} asked for pass the "
-            f"{show(it.allowed_bytes)} that macOS recommends as the most for the GPU; the memory is the machine's own."
+        why=say(
+            "PyTorch's {allocated}, other {others} and the {tried} asked for pass the {allowed} "
+            "that macOS recommends as the most for the GPU; the memory is the machine's own.",
+            allocated=show(it.allocated_bytes),
+            others=show(others),
+            tried=_tried(it),
+            allowed=show(it.allowed_bytes),
         ),
         evidence=(event,),
         knobs=("raise-allocator-cap", "smaller-microbatch", "smaller-model", "shorter-sequences"),
-        against=() if foreign else ("most of what counts against the limit is this process's own",),
+        against=() if foreign else (say("most of what counts against the limit is this process's own"),),
     )
 
 
@@ -117,12 +165,12 @@ def _too_large_at_once(event: DeviceOutOfMemory, it: Card) -> bool:
 
 
 def _tried(it: Card) -> str:
-    return show(it.tried_bytes) if it.tried_bytes is not None else "the size asked for"
+    return show(it.tried_bytes) if it.tried_bytes is not None else say("the size asked for")
 
 
 CAUSE = Cause(
     id="allocator-cap",
-    title="A limit below the hardware was hit",
+    title=mark("A limit below the hardware was hit"),
     pools=("gpu",),
     knobs=("raise-allocator-cap", "smaller-microbatch", "shorter-sequences"),
     judge=judge,

@@ -8,6 +8,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.units import percent, show
 
 # Less than this part of the live tensors is what every allocator keeps for the next request.
@@ -34,23 +35,50 @@ def judge(crash: Crash) -> Judgement | None:
     if idle is None and summary is not None:
         idle = summary.idle_bytes
     if idle is None or it.tried_bytes is None:
-        return NotEnough("the rest of the allocator's message: how much is reserved but unallocated")
+        return NotEnough(say("the rest of the allocator's message: how much is reserved but unallocated"))
     tried = it.tried_bytes
-    figures = f"{show(idle)} reserved but unallocated is {percent(it.share(idle))} of the card"
+    share = percent(it.share(idle))
     if it.free_bytes is not None and it.free_bytes >= tried and (it.share(it.free_bytes) or 0) >= CACHE_SHARE:
-        return RuledOut(f"{show(it.free_bytes)} are free beside it: the request did not need one of its pieces")
+        return RuledOut(
+            say("{free} are free beside it: the request did not need one of its pieces", free=show(it.free_bytes))
+        )
     if idle < tried:
-        return RuledOut(f"{figures}, and less than the {show(tried)} asked for: whole it would not do either")
+        return RuledOut(
+            say(
+                "{idle} reserved but unallocated is {share} of the card, and less than the {tried} "
+                "asked for: whole it would not do either",
+                idle=show(idle),
+                share=share,
+                tried=show(tried),
+            )
+        )
     if it.allocated_bytes and idle < CACHE_SHARE * it.allocated_bytes:
-        return RuledOut(f"{figures} and {percent(idle / it.allocated_bytes)} of what is in use: an ordinary cache")
+        return RuledOut(
+            say(
+                "{idle} reserved but unallocated is {share} of the card and {used} of what is in use: "
+                "an ordinary cache",
+                idle=show(idle),
+                share=share,
+                used=percent(idle / it.allocated_bytes),
+            )
+        )
     if str(_segments(crash)).lower().find("expandable_segments:true") >= 0:
-        return RuledOut(f"{figures}, but expandable segments, which cure it, are set already")
+        return RuledOut(
+            say(
+                "{idle} reserved but unallocated is {share} of the card, but expandable segments, "
+                "which cure it, are set already",
+                idle=show(idle),
+                share=share,
+            )
+        )
     against = _against(crash, it)
     return Finding(
         weight=0.45 if against else 0.8 if tried <= STRAW else 0.93,
-        why=(
-            f"PyTorch holds {show(idle)} that no tensor uses, more than the {show(tried)} that were asked for, and "
-            f"cannot hand them out in one piece: they are spread over blocks of other sizes."
+        why=say(
+            "PyTorch holds {idle} that no tensor uses, more than the {tried} that were asked for, "
+            "and cannot hand them out in one piece: they are spread over blocks of other sizes.",
+            idle=show(idle),
+            tried=show(tried),
         ),
         evidence=(event,) if summary is None else (event, summary),
         against=against,
@@ -71,12 +99,34 @@ def _pool(root: ArrayOutOfMemory) -> Judgement | None:
     if tried is None or region is None or used is None:
         return None
     idle = region - used
-    figures = f"The pool has {show(region)} of the driver and {show(used)} of it in use: {show(idle)} are idle"
     if tried <= idle < POOL_SHARE * region:
-        return RuledOut(f"{figures}: an ordinary rest")
+        return RuledOut(
+            say(
+                "The pool has {region} of the driver and {used} of it in use: {idle} are idle: an ordinary rest",
+                region=show(region),
+                used=show(used),
+                idle=show(idle),
+            )
+        )
     if idle < tried:
-        return RuledOut(f"{figures}, less than what was asked for ({root.array_words})")
-    why = f"{figures}, more than what was asked for ({root.array_words}), and not in one piece."
+        return RuledOut(
+            say(
+                "The pool has {region} of the driver and {used} of it in use: {idle} are idle, less "
+                "than what was asked for ({asked})",
+                region=show(region),
+                used=show(used),
+                idle=show(idle),
+                asked=root.array_words,
+            )
+        )
+    why = say(
+        "The pool has {region} of the driver and {used} of it in use: {idle} are idle, more "
+        "than what was asked for ({asked}), and not in one piece.",
+        region=show(region),
+        used=show(used),
+        idle=show(idle),
+        asked=root.array_words,
+    )
     return Finding(weight=0.85, why=why, evidence=(root,))
 
 
@@ -90,16 +140,16 @@ def _against(crash: Crash, it: Card) -> tuple[str, ...]:
     event = refusal(crash)
     others = it.others_bytes or 0
     if others > OTHERS * (it.unallocated_bytes or 0):
-        return (f"other processes hold {show(others)} of the card, much more than lies idle here",)
+        return (say("other processes hold {others} of the card, much more than lies idle here", others=show(others)),)
     graphs = crash.stage == "cuda_graph_capture" or crash.in_trace(GRAPHS) is not None
     if graphs and event is not None and event.private_pools_bytes is None and it.own_bytes is not None:
-        return ("CUDA graphs were captured: before PyTorch 2.5 their pools are counted as unallocated",)
+        return (say("CUDA graphs were captured: before PyTorch 2.5 their pools are counted as unallocated"),)
     return ()
 
 
 CAUSE = Cause(
     id="allocator-fragmentation",
-    title="The memory is there, but not in one piece",
+    title=mark("The memory is there, but not in one piece"),
     pools=("gpu",),
     knobs=("allocator-config", "smaller-microbatch", "shorter-sequences", "token-budget-batching"),
     judge=judge,

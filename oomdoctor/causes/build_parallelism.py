@@ -8,6 +8,7 @@ from oomdoctor.families.host_alloc import CompilerKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.patterns import late
 
 COMPILER = late(r"^(?:cc1(?:plus)?|cicc|ptxas|nvcc|cudafe\+\+|ld(?:\.\w{2,5})?|collect2|clang\S{0,6}|rustc|g\+\+)$")
@@ -20,13 +21,24 @@ _BUILDS = (
 def judge(crash: Crash) -> Judgement | None:
     killed = crash.every(CompilerKill)
     if killed:
-        program = killed[0].program or "A compiler"
+        program = killed[0].program or say("A compiler")
         refused = killed[0].tried_bytes is not None
-        end = "found no memory" if refused else "was killed"
+        ended = (
+            say("{program} found no memory while building.", program=program)
+            if refused
+            else say("{program} was killed while building.", program=program)
+        )
         return Finding(
             weight=0.85,
-            why=f"{program} {end} while building. Compilers of CUDA and C++ templates take gigabytes each, and as "
-            f"many run at once as the build was allowed.",
+            why=joined(
+                (
+                    ended,
+                    say(
+                        "Compilers of CUDA and C++ templates take gigabytes each, and as many run at once as "
+                        "the build was allowed."
+                    ),
+                )
+            ),
             evidence=tuple(killed[:3]),
             stage="launch",
         )
@@ -38,10 +50,17 @@ def _by_name(crash: Crash) -> Judgement | None:
     for kill in crash.every(KernelKill):
         compilers = [task for task in kill.tasks if COMPILER.match(task.name)]
         if COMPILER.match(kill.process.name or ""):
-            many = f"; {len(compilers)} compilers ran at once" if len(compilers) > 1 else ""
+            name, pid, count = kill.process.name, kill.process.pid, len(compilers)
             return Finding(
                 weight=0.88,
-                why=f"The kernel killed the compiler {kill.process.name} (PID {kill.process.pid}){many}.",
+                why=say(
+                    "The kernel killed the compiler {name} (PID {pid}); {count} compilers ran at once.",
+                    name=name,
+                    pid=pid,
+                    count=count,
+                )
+                if count > 1
+                else say("The kernel killed the compiler {name} (PID {pid}).", name=name, pid=pid),
                 evidence=(kill,),
                 stage="launch",
             )
@@ -54,9 +73,9 @@ def _while_building(crash: Crash) -> Judgement | None:
         return None
     return Finding(
         weight=0.45,
-        why="A process was killed while something was being compiled; parallel compilers are the usual reason.",
+        why=say("A process was killed while something was being compiled; parallel compilers are the usual reason."),
         evidence=(root,),
-        against=("no line names a compiler as the one that was killed",),
+        against=(say("no line names a compiler as the one that was killed"),),
         stage="launch",
         next_evidence=("dmesg -T | grep -i -E 'killed process|oom'",),
     )
@@ -64,7 +83,7 @@ def _while_building(crash: Crash) -> Judgement | None:
 
 CAUSE = Cause(
     id="build-parallelism",
-    title="Parallel compile jobs ran out of memory",
+    title=mark("Parallel compile jobs ran out of memory"),
     pools=("host_ram", "cgroup"),
     knobs=("fewer-build-jobs", "raise-container-limit", "more-host-memory"),
     judge=judge,

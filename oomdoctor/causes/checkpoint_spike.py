@@ -7,6 +7,7 @@ from typing import Final
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.host import asked_for
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 
 STAGES: Final = ("checkpoint_save", "checkpoint_load")
 # Frames that build or move a whole state, the innermost names first looked for.
@@ -30,8 +31,10 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(
             weight=0.85,
             shows_memory=True,
-            why="A full state was gathered on one device to be saved, and cloning a tensor of it was refused"
-            f"{asked_for(crash)}.",
+            why=say(
+                "A full state was gathered on one device to be saved, and cloning a tensor of it was refused{asked}.",
+                asked=asked_for(crash),
+            ),
             evidence=(crash.root,),
             stage="checkpoint_save",
             pool="gpu" if crash.pool == "gpu" else None,
@@ -39,12 +42,22 @@ def judge(crash: Crash) -> Judgement | None:
     frame = crash.in_trace(_SAVING) or crash.in_trace(_LOADING)
     if frame is not None:
         loading = crash.in_trace(_SAVING) is None
-        verb = "loading" if loading else "saving"
         return Finding(
             weight=0.8,
             shows_memory=True,
-            why=f"The job was {verb} its state ({frame.function}) when memory ran out{asked_for(crash)}: gathering a "
-            "full state needs the weights once more, with the optimizer several times as much.",
+            why=say(
+                "The job was loading its state ({function}) when memory ran out{asked}: gathering a "
+                "full state needs the weights once more, with the optimizer several times as much.",
+                function=frame.function,
+                asked=asked_for(crash),
+            )
+            if loading
+            else say(
+                "The job was saving its state ({function}) when memory ran out{asked}: gathering a "
+                "full state needs the weights once more, with the optimizer several times as much.",
+                function=frame.function,
+                asked=asked_for(crash),
+            ),
             evidence=(crash.root,),
             stage=STAGES[1] if loading else STAGES[0],
         )
@@ -52,24 +65,25 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(
             weight=0.7,
             shows_memory=True,
-            why=f"Memory ran out while a checkpoint was {'loaded' if crash.stage == STAGES[1] else 'saved'}"
-            f"{asked_for(crash)}.",
+            why=say("Memory ran out while a checkpoint was loaded{asked}.", asked=asked_for(crash))
+            if crash.stage == STAGES[1]
+            else say("Memory ran out while a checkpoint was saved{asked}.", asked=asked_for(crash)),
             evidence=(crash.root,),
         )
     said = crash.mentions(_SAID)
     if said is not None and crash.root.strength >= 1:
         return Finding(
             weight=0.35,
-            why="The last lines before the failure speak of a checkpoint.",
+            why=say("The last lines before the failure speak of a checkpoint."),
             evidence=(crash.root,),
-            against=("no frame shows that the job was in it when memory ran out",),
+            against=(say("no frame shows that the job was in it when memory ran out"),),
         )
     return None
 
 
 CAUSE = Cause(
     id="checkpoint-spike",
-    title="Saving or loading a full state needs the memory",
+    title=mark("Saving or loading a full state needs the memory"),
     pools=("host_ram", "cgroup", "gpu", "shm"),
     knobs=("sharded-checkpoint", "less-offload", "offload-parameters", "low-memory-loading", "more-host-memory"),
     judge=judge,

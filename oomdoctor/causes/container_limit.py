@@ -10,6 +10,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import show
 
 _OF_NUMA_NODES = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
@@ -39,36 +40,74 @@ def judge(crash: Crash) -> Judgement | None:
     if told is not None:
         return _by_the_manager(crash, told)
     if any(kill.constraint in _OF_NUMA_NODES for kill in kills):
-        return RuledOut("the kernel says that the NUMA nodes the process may use were full; no limit on memory was hit")
+        return RuledOut(
+            say("the kernel says that the NUMA nodes the process may use were full; no limit on memory was hit")
+        )
     if any(kill.global_oom or kill.constraint == "CONSTRAINT_NONE" for kill in kills):
-        return RuledOut("the kernel says that the whole machine was out of memory, not a limited part of it")
+        return RuledOut(say("the kernel says that the whole machine was out of memory, not a limited part of it"))
     if crash.first(NodePressure) is not None:
-        return RuledOut("Kubernetes says that the node was out of memory, not the container")
+        return RuledOut(say("Kubernetes says that the node was out of memory, not the container"))
     return _exit_code_beside_a_limit(crash)
 
 
 def _by_the_kernel(crash: Crash, kill: KernelKill) -> Finding:
-    where = f"the memory limit of {kill.cgroup}" if kill.cgroup else "the memory limit of a control group"
-    figures = ""
-    if kill.used_bytes is not None and kill.limit_bytes is not None:
-        figures = f": {show(kill.used_bytes)} in use, {show(kill.limit_bytes)} allowed"
-    held = f", which held {show(kill.anon_rss_bytes)} (anon-rss)" if kill.anon_rss_bytes else ""
-    figures += _shared(kill)
-    victim = f" It killed {kill.process.name} (PID {kill.process.pid} of the host){held}." if kill.process.name else ""
+    printed = kill.used_bytes is not None and (kill.limit_bytes is not None or _shared(kill) is not None)
     return Finding(
-        weight=0.94 if figures else 0.9,
-        why=f"The kernel hit {where}{figures}; the machine itself may have memory left.{victim}",
+        weight=0.94 if printed else 0.9,
+        why=joined((_limit_hit(kill), _killed(kill))),
         evidence=(kill, *_others(crash, kill)),
         pool="cgroup",
     )
 
 
-def _shared(kill: KernelKill) -> str:
+def _limit_hit(kill: KernelKill) -> str:
+    group = kill.cgroup or say("a control group")
+    used, limit, shared = kill.used_bytes, kill.limit_bytes, _shared(kill)
+    if used is None or limit is None:
+        if shared is None:
+            return say(
+                "The kernel hit the memory limit of {group}; the machine itself may have memory left.", group=group
+            )
+        return say(
+            "The kernel hit the memory limit of {group}; {shared} of it are shared memory "
+            "(/dev/shm, tmpfs, Ray's object store); the machine itself may have memory left.",
+            group=group,
+            shared=show(shared),
+        )
+    if shared is None:
+        return say(
+            "The kernel hit the memory limit of {group}: {used} in use, {limit} allowed; the "
+            "machine itself may have memory left.",
+            group=group,
+            used=show(used),
+            limit=show(limit),
+        )
+    return say(
+        "The kernel hit the memory limit of {group}: {used} in use, {limit} allowed; {shared} "
+        "of it are shared memory (/dev/shm, tmpfs, Ray's object store); the machine itself "
+        "may have memory left.",
+        group=group,
+        used=show(used),
+        limit=show(limit),
+        shared=show(shared),
+    )
+
+
+def _killed(kill: KernelKill) -> str:
+    name, pid, held = kill.process.name, kill.process.pid, kill.anon_rss_bytes
+    if not name:
+        return ""
+    if not held:
+        return say("It killed {name} (PID {pid} of the host).", name=name, pid=pid)
+    return say(
+        "It killed {name} (PID {pid} of the host), which held {held} (anon-rss).", name=name, pid=pid, held=show(held)
+    )
+
+
+def _shared(kill: KernelKill) -> int | None:
     """Shared memory counts against the limit and belongs to no process: killing one frees none of it."""
     shared, used = kill.group_shmem_bytes, kill.used_bytes
-    if not shared or not used or shared < MUCH_SHARED * used:
-        return ""
-    return f"; {show(shared)} of it are shared memory (/dev/shm, tmpfs, Ray's object store)"
+    return shared if shared and used and shared >= MUCH_SHARED * used else None
 
 
 def _over_the_limit(crash: Crash) -> Iterator[LimitKill]:
@@ -79,30 +118,39 @@ def _over_the_limit(crash: Crash) -> Iterator[LimitKill]:
 
 def _by_the_manager(crash: Crash, kill: LimitKill) -> Finding:
     who = _WHO[kill.manager]
-    job = f" of job {kill.job}" if kill.job else ""
-    limit = kill.limit_bytes or kill.requested_bytes or _stated(crash)
-    used = kill.used_bytes or kill.peak_bytes
-    figures = f", limit {show(limit)}" if limit else ""
-    if limit and used and used <= limit:
-        figures += f"; the {show(used)} printed as in use were measured at another moment"
-    elif used:
-        figures += f", {show(used)} in use"
-    peak = max((event.anon_rss_bytes or 0 for event in crash.every(KernelKill)), default=0)
-    if peak:
-        figures += f"; the process that the kernel killed held {show(peak)} (anon-rss)"
-    many = f" {kill.kills} processes were killed." if kill.kills and kill.kills > 1 else ""
+    hit = (
+        say("{who} reports that the memory limit of job {job} was hit", who=who, job=kill.job)
+        if kill.job
+        else say("{who} reports that the memory limit was hit", who=who)
+    )
+    many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
     return Finding(
         weight=0.85 if kill.strength >= 3 else 0.75,
-        why=f"{who} reports that the memory limit{job} was hit{figures}.{many}",
+        why=joined((say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many)),
         evidence=(kill, *_others(crash, kill)),
         against=_may_be_harmless(kill),
         pool="cgroup",
     )
 
 
+def _figures(crash: Crash, kill: LimitKill) -> str:
+    """What is printed of it, each figure behind a comma or a semicolon of its own."""
+    limit = kill.limit_bytes or kill.requested_bytes or _stated(crash)
+    used = kill.used_bytes or kill.peak_bytes
+    figures = say(", limit {limit}", limit=show(limit)) if limit else ""
+    if limit and used and used <= limit:
+        figures += say("; the {used} printed as in use were measured at another moment", used=show(used))
+    elif used:
+        figures += say(", {used} in use", used=show(used))
+    peak = max((event.anon_rss_bytes or 0 for event in crash.every(KernelKill)), default=0)
+    if peak:
+        figures += say("; the process that the kernel killed held {peak} (anon-rss)", peak=show(peak))
+    return figures
+
+
 def _may_be_harmless(kill: LimitKill) -> tuple[str, ...]:
     if kill.manager == "slurm" and kill.kills is not None:
-        return ("Slurm counts every killed process of the step, a helper's too; the job may have gone on",)
+        return (say("Slurm counts every killed process of the step, a helper's too; the job may have gone on"),)
     return ()
 
 
@@ -122,14 +170,14 @@ def _exit_code_beside_a_limit(crash: Crash) -> NotEnough | None:
     if limit is None or not isinstance(crash.root, Kill):
         return None
     return NotEnough(
-        f"the kernel's or the engine's record of a kill at the limit of {show(limit)}",
+        say("the kernel's or the engine's record of a kill at the limit of {limit}", limit=show(limit)),
         ("kubectl describe pod | grep -A8 -E 'Last State|Limits'", "cat /sys/fs/cgroup/memory.events"),
     )
 
 
 CAUSE = Cause(
     id="container-limit",
-    title="A memory limit of the container or job is hit while the machine may have memory left",
+    title=mark("A memory limit of the container or job is hit while the machine may have memory left"),
     pools=("cgroup", "host_ram", "shm", "none"),
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),
     judge=judge,

@@ -16,6 +16,7 @@ from oomdoctor.families.sglang import EngineStep, HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
 from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, percent, show
 
@@ -26,12 +27,12 @@ MUCH = 0.5
 SOME = 0.25
 
 _PER_GPU = {
-    "swap_space": "swap space",
-    "vllm_swap_space": "swap space",
-    "cpu_offload_gb": "offloaded weights",
+    "swap_space": mark("swap space"),
+    "vllm_swap_space": mark("swap space"),
+    "cpu_offload_gb": mark("offloaded weights"),
 }
 # Of all ranks of an engine together.
-_PER_ENGINE = {"kv_offloading_size": "offloaded KV cache"}
+_PER_ENGINE = {"kv_offloading_size": mark("offloaded KV cache")}
 _SWITCHES = (
     "adam_offload",
     "optimizer_offload",
@@ -63,11 +64,14 @@ _FRAMES = (
 def _host_cache(root: Event) -> Finding | None:
     """KV cache that is kept in host memory."""
     if isinstance(root, EngineShort) and root.what == "host-kv-cache":
-        why = "The engine wants host memory for the KV cache of sequences that have to wait, and there is not enough."
+        why = say(
+            "The engine wants host memory for the KV cache of sequences that have to wait, and there is not enough."
+        )
         return Finding(weight=0.8, why=why, evidence=(root,))
     if isinstance(root, BufferFull):
-        why = "KV blocks are offloaded to a host buffer, which was full."
-        return Finding(weight=0.4, why=why, evidence=(root,), against=("the buffer's size is a setting, not the RAM",))
+        why = say("KV blocks are offloaded to a host buffer, which was full.")
+        against = (say("the buffer's size is a setting, not the RAM"),)
+        return Finding(weight=0.4, why=why, evidence=(root,), against=against)
     return None
 
 
@@ -95,12 +99,23 @@ def judge(crash: Crash) -> Judgement | None:
         if need >= SOME * total:
             return _computed(crash, reserved, need, total)
         if not switches:
-            return RuledOut(f"{_list(reserved)}: {percent(need / total)} of the node's {show(total)}")
+            return RuledOut(
+                say(
+                    "{settings}: {share} of the node's {total}",
+                    settings=_list(reserved),
+                    share=percent(need / total),
+                    total=show(total),
+                )
+            )
     frame = crash.in_trace(_FRAMES)
     if crash.first(HostAllocation) is not None and frame is not None:
         return Finding(
             weight=0.75,
-            why=f"The refused allocation is for states kept in host memory ({frame.function} in {frame.file}).",
+            why=say(
+                "The refused allocation is for states kept in host memory ({function} in {file}).",
+                function=frame.function,
+                file=frame.file,
+            ),
             evidence=(crash.root,),
         )
     if switches:
@@ -120,21 +135,34 @@ def _refusal(crash: Crash) -> Finding | None:
 
 
 def _refused_store(event: StoreTooLarge) -> Finding:
-    asked = f" of {show(event.requested_bytes)}" if event.requested_bytes else ""
     return Finding(
         weight=0.9,
-        why=f"The object store{asked} that Ray is to keep in host memory is larger than what is available of it.",
+        why=say(
+            "The object store of {requested} that Ray is to keep in host memory is larger than "
+            "what is available of it.",
+            requested=show(event.requested_bytes),
+        )
+        if event.requested_bytes
+        else say("The object store that Ray is to keep in host memory is larger than what is available of it."),
         evidence=(event,),
         knobs=("smaller-object-store", "more-host-memory"),
     )
 
 
 def _refused(event: SwapSpaceTooLarge) -> Finding:
-    swap, total = event.swap_bytes, event.host_total_bytes
-    of = f" of the node's {show(total)}" if total else ""
+    swap, total = event.swap_bytes or 0, event.host_total_bytes
     return Finding(
         weight=0.95,
-        why=f"The engine asks for {show(swap or 0)} of swap space{of}; more than 70 % of a node's memory is refused.",
+        why=say(
+            "The engine asks for {swap} of swap space of the node's {total}; more than 70 % of a "
+            "node's memory is refused.",
+            swap=show(swap),
+            total=show(total),
+        )
+        if total
+        else say(
+            "The engine asks for {swap} of swap space; more than 70 % of a node's memory is refused.", swap=show(swap)
+        ),
         evidence=(event,),
         knobs=("less-swap-space", "more-host-memory"),
     )
@@ -142,10 +170,16 @@ def _refused(event: SwapSpaceTooLarge) -> Finding:
 
 def _refused_cache(event: HostCacheTooLarge) -> Finding:
     """SGLang keeps a second level of its KV cache in host memory."""
-    free = f", and {show(event.free_bytes)} is free" if event.free_bytes is not None else ""
+    tried, free = event.tried_bytes or 0, event.free_bytes
     return Finding(
         weight=0.95,
-        why=f"The engine asks for {show(event.tried_bytes or 0)} of host memory for its KV cache{free}.",
+        why=say(
+            "The engine asks for {tried} of host memory for its KV cache, and {free} is free.",
+            tried=show(tried),
+            free=show(free),
+        )
+        if free is not None
+        else say("The engine asks for {tried} of host memory for its KV cache.", tried=show(tried)),
         evidence=(event,),
         knobs=("less-offload", "more-host-memory"),
     )
@@ -167,15 +201,25 @@ def _kept_by_engines(crash: Crash) -> Finding | None:
     summands = (
         f" ({' + '.join(show(size) for size in sizes[:MOST_SUMMANDS])})" if 1 < len(sizes) <= MOST_SUMMANDS else ""
     )
-    words = f"Engines keep {show(need)}{summands} of weights and KV cache in host memory"
     evidence = (*_evidence(crash), next(event for _, event in taken.values()))
     if total and need >= SOME * total:
-        why = f"{words}: {percent(need / total)} of the node's {show(total)}."
+        why = say(
+            "Engines keep {need}{summands} of weights and KV cache in host memory: {share} of the node's {total}.",
+            need=show(need),
+            summands=summands,
+            share=percent(need / total),
+            total=show(total),
+        )
         return Finding(weight=0.88 if need >= MUCH * total else 0.7, shows_memory=True, why=why, evidence=evidence)
     if crash.proven or total:
         return None
     return Finding(
-        weight=0.3, why=f"{words}.", evidence=evidence, against=("the log does not say how much the node has",)
+        weight=0.3,
+        why=say(
+            "Engines keep {need}{summands} of weights and KV cache in host memory.", need=show(need), summands=summands
+        ),
+        evidence=evidence,
+        against=(say("the log does not say how much the node has"),),
     )
 
 
@@ -187,7 +231,7 @@ def _host_bytes(event: EngineStep | Sleep | WeightsLoaded) -> int | None:
 
 def _reserved(crash: Crash) -> Iterator[Reserved]:
     gpus = gpus_per_node(crash)
-    for name, words in (*_PER_GPU.items(), *_PER_ENGINE.items()):
+    for name, what in (*_PER_GPU.items(), *_PER_ENGINE.items()):
         setting = crash.setting(name)
         if setting is None or isinstance(setting.value, (bool, str)) or not setting.value:
             continue
@@ -195,10 +239,22 @@ def _reserved(crash: Crash) -> Iterator[Reserved]:
         if gib <= DEFAULT_SWAP_GIB and "swap" in name:
             continue
         if name in _PER_ENGINE:
-            yield Reserved(setting, round(gib * GIB), f"{words} {setting.name} {gib:g} GiB for each engine")
-            continue
-        times = f" x {gpus} GPUs = {show(gib * GIB * gpus)}" if gpus else " for each GPU"
-        yield Reserved(setting, round(gib * GIB * (gpus or 1)), f"{words} {setting.name} {gib:g} GiB{times}")
+            each = say("{what} {name} {gib:g} GiB for each engine", what=translated(what), name=setting.name, gib=gib)
+            yield Reserved(setting, round(gib * GIB), each)
+        elif gpus:
+            size = gib * GIB * gpus
+            all_ = say(
+                "{what} {name} {gib:g} GiB x {gpus} GPUs = {sum}",
+                what=translated(what),
+                name=setting.name,
+                gib=gib,
+                gpus=gpus,
+                sum=show(size),
+            )
+            yield Reserved(setting, round(size), all_)
+        else:
+            each = say("{what} {name} {gib:g} GiB for each GPU", what=translated(what), name=setting.name, gib=gib)
+            yield Reserved(setting, round(gib * GIB), each)
 
 
 def gpus_per_node(crash: Crash) -> int | None:
@@ -216,21 +272,31 @@ def _several_ranks(crash: Crash) -> bool:
 
 
 def _list(reserved: list[Reserved]) -> str:
-    return ", ".join(one.words for one in reserved)
+    return listed(one.words for one in reserved)
 
 
 def _computed(crash: Crash, reserved: list[Reserved], need: int, total: int) -> Finding:
     again = ""
     cache = crash.setting("free_cache_engine")
     if cache is not None and cache.value is True:
-        again = (
-            " With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout."
+        again = say(
+            "With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout."
         )
     return Finding(
         weight=0.88 if need >= MUCH * total else 0.78,
         shows_memory=True,
-        why=f"{_list(reserved)}: {percent(need / total)} of the node's {show(total)}, page-locked from the start; "
-        f"page-locked buffers are rounded up to powers of two, so it can be more.{again}",
+        why=joined(
+            (
+                say(
+                    "{settings}: {share} of the node's {total}, page-locked from the start; page-locked "
+                    "buffers are rounded up to powers of two, so it can be more.",
+                    settings=_list(reserved),
+                    share=percent(need / total),
+                    total=show(total),
+                ),
+                again,
+            )
+        ),
         evidence=_evidence(crash),
         knobs=("less-swap-space", "less-offload", "engine-sleep", "unpin-memory", "more-host-memory", "add-nodes"),
     )
@@ -244,20 +310,23 @@ def _switched_on(crash: Crash, switches: list[Setting]) -> Finding:
         trainers = [h for h in memory.holders if h.role not in ("reward", None) or "Worker" in h.name]
         held = sum(h.bytes for h in trainers)
         if memory.share(held) >= TOGETHER:
-            weight, words = 0.91, f" The job's own workers hold {show(held)} of {memory.whole}."
+            weight, words = (
+                0.91,
+                say("The job's own workers hold {held} of {whole}.", held=show(held), whole=memory.whole),
+            )
         else:
             return Finding(
                 weight=0.3,
-                why=f"{names}: states live in host memory.",
+                why=say("{names}: states live in host memory.", names=names),
                 evidence=_evidence(crash),
-                against=(f"the job's workers hold {show(held)} of {memory.whole}",),
+                against=(say("the job's workers hold {held} of {whole}", held=show(held), whole=memory.whole),),
             )
     elif crash.first(KernelKill) is not None and _several_ranks(crash):
         # Each rank keeps its part of the states: the killed one has sisters of its size.
-        weight, words = 0.6, " Every rank on the node keeps its part there, the killed one too."
+        weight, words = 0.6, say("Every rank on the node keeps its part there, the killed one too.")
     elif crash.stage in ("optimizer_step", "weight_sync", "model_load", "engine_init") or crash.in_trace(_FRAMES):
         weight = 0.65
-    why = f"{names}: these keep states in host memory.{words}"
+    why = joined((say("{names}: these keep states in host memory.", names=names), words))
     return Finding(weight=weight, shows_memory=True, why=why, evidence=_evidence(crash))
 
 
@@ -268,7 +337,7 @@ def _evidence(crash: Crash) -> tuple[Event, ...]:
 
 CAUSE = Cause(
     id="cpu-offload-overcommit",
-    title="Offloaded states, engine sleep or swap space are larger than the node's memory",
+    title=mark("Offloaded states, engine sleep or swap space are larger than the node's memory"),
     pools=("host_ram", "cgroup", "pinned"),
     knobs=("less-offload", "less-swap-space", "unpin-memory", "shard-states", "add-nodes", "more-host-memory"),
     judge=judge,

@@ -8,6 +8,7 @@ from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_figures import GraphCapture
 from oomdoctor.incident.engine_facts import facts, phase
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import show
 
 
@@ -15,14 +16,16 @@ def judge(crash: Crash) -> Judgement | None:
     captured = _captured_before(crash)
     if phase(crash) != "capturing":
         if captured is not None and captured.graph_bytes is not None:
-            return RuledOut(f"the graphs were captured before that; they took {show(captured.graph_bytes)}")
+            return RuledOut(
+                say("the graphs were captured before that; they took {graph}", graph=show(captured.graph_bytes))
+            )
         return None
     eager = crash.setting("enforce_eager")
     if eager is not None and eager.value is True:
-        return RuledOut("enforce_eager is set: no graphs are captured")
+        return RuledOut(say("enforce_eager is set: no graphs are captured"))
     return Finding(
         weight=0.85 if crash.first(CaptureFailed) or crash.in_trace(r"captur|cuda/graphs\.py|cuda_?graph") else 0.65,
-        why=f"The card ran out while CUDA graphs were captured. {_where_they_count(crash)} {_asked(crash)}".strip(),
+        why=joined((say("The card ran out while CUDA graphs were captured."), _where_they_count(crash), _asked(crash))),
         evidence=(crash.root,),
         stage="cuda_graph_capture",
     )
@@ -43,22 +46,22 @@ def _captured_before(crash: Crash) -> GraphCapture | None:
 def _where_they_count(crash: Crash) -> str:
     era = facts(crash).era
     if era is None:
-        return "Graphs and their private pools come on top of the KV cache, which is full-sized by then."
+        return say("Graphs and their private pools come on top of the KV cache, which is full-sized by then.")
     if era.graphs_inside:
-        return "This version estimates their size and takes it off the KV cache; the estimate was too small."
-    return "In this version they come on top of the engine's share of the card."
+        return say("This version estimates their size and takes it off the KV cache; the estimate was too small.")
+    return say("In this version they come on top of the engine's share of the card.")
 
 
 def _asked(crash: Crash) -> str:
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None or root.free_bytes is None:
         return ""
-    return f"{show(root.tried_bytes)} was asked for, {show(root.free_bytes)} was free."
+    return say("{tried} was asked for, {free} was free.", tried=show(root.tried_bytes), free=show(root.free_bytes))
 
 
 CAUSE = Cause(
     id="cuda-graph-capture",
-    title="Capturing CUDA graphs ran out of device memory",
+    title=mark("Capturing CUDA graphs ran out of device memory"),
     pools=("gpu",),
     knobs=("lower-engine-reservation", "eager-mode", "fewer-sequences", "shorter-context"),
     judge=judge,

@@ -9,6 +9,7 @@ from oomdoctor.causes.host import LARGE, asked_for
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 from oomdoctor.units import show, size
 
@@ -37,17 +38,16 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(
             weight=0.88,
             shows_memory=True,
-            why=f"Data is cached in memory, {show(held or 0)} of it when the next allocation failed.",
+            why=say("Data is cached in memory, {held} of it when the next allocation failed.", held=show(held or 0)),
             evidence=(crash.root,),
             stage="data_load",
         )
     frame = crash.in_trace(_FRAMES)
     if said is not None or crash.stage == "data_load":
-        worker = " in one of several worker processes" if crash.first(Kill) is not None else ""
         return Finding(
             weight=_weight(crash, said),
             shows_memory=_many(crash, said),
-            why=f"{_ended(crash)} while data was loaded or tokenised{worker}{asked_for(crash)}.",
+            why=_while_loading(crash),
             evidence=(crash.root,),
             stage="data_load",
         )
@@ -55,15 +55,23 @@ def judge(crash: Crash) -> Judgement | None:
     if table is not None:
         return Finding(
             weight=0.62,
-            why=f"A table of {table.shape} numbers was to be held in memory in one piece{asked_for(crash)}: data of "
-            "this shape is mostly empty, or need not be there all at once.",
+            why=say(
+                "A table of {shape} numbers was to be held in memory in one piece{asked}: data of "
+                "this shape is mostly empty, or need not be there all at once.",
+                shape=table.shape,
+                asked=asked_for(crash),
+            ),
             evidence=(table,),
             stage="data_load" if crash.stage == "unknown" else None,
         )
     if frame is not None and crash.first(HostAllocation) is not None:
         return Finding(
             weight=0.55,
-            why=f"The refused allocation was made while reading data ({frame.function}){asked_for(crash)}.",
+            why=say(
+                "The refused allocation was made while reading data ({function}){asked}.",
+                function=frame.function,
+                asked=asked_for(crash),
+            ),
             evidence=(crash.root,),
             stage="data_load",
         )
@@ -79,8 +87,21 @@ def _is_table(event: HostAllocation) -> bool:
     return min(rows, columns) >= FEATURES and max(rows, columns) >= 2 * min(rows, columns)
 
 
-def _ended(crash: Crash) -> str:
-    return "Memory ran out" if crash.proven else "A process was killed or vanished"
+def _while_loading(crash: Crash) -> str:
+    asked, in_a_worker = asked_for(crash), crash.first(Kill) is not None
+    if crash.proven and in_a_worker:
+        return say(
+            "Memory ran out while data was loaded or tokenised in one of several worker processes{asked}.", asked=asked
+        )
+    if crash.proven:
+        return say("Memory ran out while data was loaded or tokenised{asked}.", asked=asked)
+    if in_a_worker:
+        return say(
+            "A process was killed or vanished while data was loaded or tokenised in one of "
+            "several worker processes{asked}.",
+            asked=asked,
+        )
+    return say("A process was killed or vanished while data was loaded or tokenised{asked}.", asked=asked)
 
 
 def _weight(crash: Crash, said: str | None) -> float:
@@ -99,7 +120,7 @@ def _many(crash: Crash, said: str | None) -> bool:
 
 CAUSE = Cause(
     id="dataset-in-ram",
-    title="Loading, tokenising or caching data fills the memory",
+    title=mark("Loading, tokenising or caching data fills the memory"),
     pools=("host_ram", "cgroup", "shm"),
     knobs=("stream-data", "fewer-workers", "smaller-buffers", "smaller-microbatch", "more-host-memory"),
     judge=judge,

@@ -9,6 +9,7 @@ from oomdoctor.causes.gpu import card, innermost, refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.units import GIB, show
 
 MUCH = 0.25  # of the card in other hands: the other ranks' tensors are there already
@@ -26,16 +27,16 @@ def judge(crash: Crash) -> Judgement | None:
         pids = ", ".join(str(process.pid) for process in own)
         return Finding(
             weight=0.94,
-            why=f"Processes of this very job (pid {pids}) are on the card of the rank that was refused.",
+            why=say("Processes of this very job (pid {pids}) are on the card of the rank that was refused.", pids=pids),
             evidence=(event, *[e for e in crash.every(DeviceOutOfMemory) if e is not event][:3]),
         )
     if innermost(crash, _RESTORING, 6) and crash.in_trace(_LOADING):
         others = card(crash).share(card(crash).others_bytes or card(crash).beyond_bytes) or 0
         return Finding(
             weight=0.95 if others >= MUCH else 0.8 if event is not None or _ranks(crash) else 0.5,
-            why=(
-                "It failed in torch.load, which puts tensors on the card that they were saved from: every rank "
-                "loads onto the same one."
+            why=say(
+                "It failed in torch.load, which puts tensors on the card that they were saved from: "
+                "every rank loads onto the same one."
             ),
             evidence=(event or crash.root,),
             stage="checkpoint_load",
@@ -44,9 +45,13 @@ def judge(crash: Crash) -> Judgement | None:
         sizes = ", ".join(show(process.bytes or 0) for process in alike[:4])
         return Finding(
             weight=0.6,
-            why=f"{len(alike)} other processes of nearly the same size ({sizes}) are on this card, like ranks.",
+            why=say(
+                "{count} other processes of nearly the same size ({sizes}) are on this card, like ranks.",
+                count=len(alike),
+                sizes=sizes,
+            ),
             evidence=(event,),
-            against=("their pids appear nowhere else in the log",),
+            against=(say("their pids appear nowhere else in the log"),),
         )
     return _table(crash)
 
@@ -82,7 +87,11 @@ def _table(crash: Crash) -> Finding | None:
         if twice:
             return Finding(
                 weight=0.7,
-                why=f"Process {twice[0].pid} has memory on {cards_of[twice[0].pid]} cards, beside others on one.",
+                why=say(
+                    "Process {pid} has memory on {cards} cards, beside others on one.",
+                    pid=twice[0].pid,
+                    cards=cards_of[twice[0].pid],
+                ),
                 evidence=(table, crash.root),
             )
     return None
@@ -90,7 +99,7 @@ def _table(crash: Crash) -> Finding | None:
 
 CAUSE = Cause(
     id="device-misplacement",
-    title="Several ranks or models ended up on one card",
+    title=mark("Several ranks or models ended up on one card"),
     pools=("gpu",),
     knobs=("fix-placement", "low-memory-loading", "free-the-gpu"),
     judge=judge,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import asked, card, in_engine, innermost, phase, refusal
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
@@ -23,9 +24,11 @@ def judge(crash: Crash) -> Judgement | None:
     if gathering is not None and evaluating:
         return Finding(
             weight=0.86,
-            why=(
-                f"It failed where the evaluation joins what it has predicted so far ({gathering}): "
-                f"{asked(card(crash))}. All of it is kept on the device until the end."
+            why=say(
+                "It failed where the evaluation joins what it has predicted so far ({gathering}): "
+                "{asked}. All of it is kept on the device until the end.",
+                gathering=gathering,
+                asked=asked(card(crash)),
             ),
             evidence=(event,),
             stage="eval",
@@ -33,9 +36,10 @@ def judge(crash: Crash) -> Judgement | None:
     if evaluating and crash.root.around.trace and phase(crash) is None and not in_engine(crash):
         return Finding(
             weight=0.6,
-            why=(
-                f"It failed in the evaluation's own code, not in the model: {asked(card(crash))}. What it works on are "
-                f"the predictions of many batches, kept on the device."
+            why=say(
+                "It failed in the evaluation's own code, not in the model: {asked}. What it works on "
+                "are the predictions of many batches, kept on the device.",
+                asked=asked(card(crash)),
             ),
             evidence=(event,),
             stage="eval",
@@ -43,19 +47,22 @@ def judge(crash: Crash) -> Judgement | None:
     if evaluating:
         return Finding(
             weight=0.35,
-            why=f"It failed during an evaluation: {asked(card(crash))}. Predictions kept on the device add up.",
+            why=say(
+                "It failed during an evaluation: {asked}. Predictions kept on the device add up.",
+                asked=asked(card(crash)),
+            ),
             evidence=(event,),
-            against=("no frame joins or keeps predictions",),
+            against=(say("no frame joins or keeps predictions"),),
             stage="eval",
         )
     if crash.stage in ("backward", "optimizer_step"):
-        return RuledOut(f"it failed in {crash.stage}, not in an evaluation")
+        return RuledOut(say("it failed in {stage}, not in an evaluation", stage=crash.stage))
     return None
 
 
 CAUSE = Cause(
     id="eval-accumulation",
-    title="The evaluation keeps its predictions on the device",
+    title=mark("The evaluation keeps its predictions on the device"),
     pools=("gpu",),
     knobs=("smaller-buffers", "clear-references", "smaller-microbatch"),
     judge=judge,

@@ -7,6 +7,7 @@ from oomdoctor.causes.gpu import card, refusal
 from oomdoctor.families.gpu_library import LibraryTrouble
 from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.units import percent, show
 
 # JAX takes three quarters of a card, TensorFlow nearly all of it.
@@ -25,9 +26,12 @@ def judge(crash: Crash) -> Judgement | None:
             return Finding(
                 weight=0.8,
                 shows_memory=True,
-                why=(
-                    f"{show(probe.free_bytes)} of {show(probe.total_bytes)} were left when a library asked for its "
-                    f"own memory: {percent(taken)} of the card were taken, as JAX does in advance by default."
+                why=say(
+                    "{free} of {total} were left when a library asked for its own memory: {taken} of the "
+                    "card were taken, as JAX does in advance by default.",
+                    free=show(probe.free_bytes),
+                    total=show(probe.total_bytes),
+                    taken=percent(taken),
                 ),
                 evidence=(probe, *([handle] if handle else [])),
             )
@@ -40,10 +44,14 @@ def _bare_handle(crash: Crash, handle: LibraryTrouble | None) -> Finding | None:
         return None
     return Finding(
         weight=0.55,
-        why=f"{handle.library} could not set itself up in a program of JAX, which reserves three quarters of the card "
-        "in advance by default and leaves the rest to its libraries and to others.",
+        why=say(
+            "{library} could not set itself up in a program of JAX, which reserves three quarters "
+            "of the card in advance by default and leaves the rest to its libraries and to "
+            "others.",
+            library=handle.library,
+        ),
         evidence=(handle,),
-        against=("no figure shows how much was free", "a mismatch of versions gives the same words"),
+        against=(say("no figure shows how much was free"), say("a mismatch of versions gives the same words")),
     )
 
 
@@ -64,14 +72,19 @@ def _beside_torch(crash: Crash) -> Finding | None:
         return None
     return Finding(
         weight=0.9,
-        why=f"{show(outside)} of the card ({percent(share)}) are not PyTorch's, and {taker} runs in the same job.",
+        why=say(
+            "{outside} of the card ({share}) are not PyTorch's, and {taker} runs in the same job.",
+            outside=show(outside),
+            share=percent(share),
+            taker=taker,
+        ),
         evidence=(event,),
     )
 
 
 CAUSE = Cause(
     id="framework-preallocation",
-    title="JAX or TensorFlow reserved the card in advance",
+    title=mark("JAX or TensorFlow reserved the card in advance"),
     pools=("gpu",),
     knobs=("cap-preallocation", "separate-placement", "fix-environment"),
     judge=judge,

@@ -9,7 +9,9 @@ from typing import Final, Literal
 
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
 from oomdoctor.causes.gpu import card, innermost
+from oomdoctor.causes.host import per
 from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
 from oomdoctor.versions import Versions, version_of, versions
@@ -38,6 +40,7 @@ class Match:
     score: float  # of the symptoms alone
     told: Told  # by what the version is known
     version: str | None = None  # as printed
+    around: str | None = None  # the release of a framework that works around it
     carrier: Carrier | None = None
     tell_tale: bool = False
 
@@ -81,35 +84,70 @@ def likely(crash: Crash) -> Match | None:
 
 def _finding(crash: Crash, match: Match) -> Finding:
     known = match.known
+    signs = say("Here: {signs}.", signs=listed(match.signs))
+    cure = say("What ends it: {cure}.", cure=known.cures)
     return Finding(
         weight=match.weight,
         shows_memory=match.score > ONE_SIGN,
-        why=f"{_whose(match)} ({known.affected}): {known.what}. Here: {', '.join(match.signs)}. "
-        f"What ends it: {known.cures}.",
+        why=joined((_what(match), signs, cure)),
         evidence=(crash.root,),
-        against=() if crash.proven else ("the log shows a kill, not what it was for",),
+        against=() if crash.proven else (say("the log shows a kill, not what it was for"),),
         next_evidence=() if match.told == "printed" else (_ask(known),),
     )
 
 
-def _whose(match: Match) -> str:
-    package = match.known.affected.package
+def _what(match: Match) -> str:
+    affected, what = match.known.affected, translated(match.known.what)
+    package = affected.package
     if match.told == "printed":
-        return f"{package} {match.version} is one of the affected"
+        return say(
+            "{package} {version} is one of the affected ({affected}): {what}.",
+            package=package,
+            version=match.version,
+            affected=affected,
+            what=what,
+        )
     if match.carrier is not None:
-        return f"{match.version} pins an affected {package}"
-    return f"The version of {package} is not printed, but the log shows what is known of some"
+        return say(
+            "{carrier} pins an affected {package} ({affected}): {what}.",
+            carrier=match.version,
+            package=package,
+            affected=affected,
+            what=what,
+        )
+    return say(
+        "The version of {package} is not printed, but the log shows what is known of some ({affected}): {what}.",
+        package=package,
+        affected=affected,
+        what=what,
+    )
 
 
 def _other(crash: Crash, match: Match) -> Judgement | None:
     """The symptoms of a version that the job does not have, or may have."""
     affected = match.known.affected
     if match.told == "other":
-        beyond = ", as far as is known" if match.known.dated else ""
-        return RuledOut(f"{match.version} is not affected ({affected} is{beyond})")
+        return RuledOut(_not_affected(match))
     if affected.package in _named(crash):
-        return NotEnough(f"the version of {affected.package}", (_ask(match.known),))
+        return NotEnough(say("the version of {package}", package=affected.package), (_ask(match.known),))
     return None
+
+
+def _not_affected(match: Match) -> str:
+    version, affected, dated = match.version, match.known.affected, match.known.dated
+    if match.around is not None and dated:
+        return say(
+            "{around} works around it: it is not affected ({affected} is, as far as is known)",
+            around=match.around,
+            affected=affected,
+        )
+    if match.around is not None:
+        return say(
+            "{around} works around it: it is not affected ({affected} is)", around=match.around, affected=affected
+        )
+    if dated:
+        return say("{version} is not affected ({affected} is, as far as is known)", version=version, affected=affected)
+    return say("{version} is not affected ({affected} is)", version=version, affected=affected)
 
 
 def _ask(known: Regression) -> str:
@@ -129,13 +167,15 @@ def _match(crash: Crash, known: Regression) -> Match | None:
             seen[symptom] = sign
         elif symptom.needed:
             return None
+    around = _works_around(crash, known)
     told, version, carrier = _version(crash, known, by_source=any(symptom.kind == "code" for symptom in seen))
     return Match(
         known=known,
         signs=tuple(seen.values()),
         score=round(sum(symptom.weight for symptom in seen), 3),
-        told=told,
+        told="other" if around is not None else told,
         version=version,
+        around=around,
         carrier=carrier,
         tell_tale=any(symptom.kind in _TELL_TALES for symptom in seen),
     )
@@ -144,8 +184,6 @@ def _match(crash: Crash, known: Regression) -> Match | None:
 def _version(crash: Crash, known: Regression, by_source: bool) -> tuple[Told, str | None, Carrier | None]:
     """By what the version is known, whose it is, and the framework that pins it."""
     packages = crash.context.frameworks
-    if known.around is not None and known.around.holds(version_of(packages.get(known.around.package))):
-        return "other", f"{known.around.package} {packages[known.around.package]} works around it: it", None
     printed = packages.get(known.affected.package)
     exact = Versions.exactly(printed)
     carrier = next(_carriers(crash, known), None)
@@ -158,6 +196,14 @@ def _version(crash: Crash, known: Regression, by_source: bool) -> tuple[Told, st
         name = carrier.releases.package
         return "pinned", f"{name} {packages[name]}", carrier
     return ("source" if by_source else "nowhere"), None, None
+
+
+def _works_around(crash: Crash, known: Regression) -> str | None:
+    """The framework whose release does, where the job has it."""
+    if known.around is None:
+        return None
+    printed = crash.context.frameworks.get(known.around.package)
+    return f"{known.around.package} {printed}" if known.around.holds(version_of(printed)) else None
 
 
 def _carriers(crash: Crash, known: Regression) -> Iterator[Carrier]:
@@ -176,7 +222,7 @@ def _named(crash: Crash) -> frozenset[str]:
 
 
 def _stage(crash: Crash, symptom: Symptom) -> str | None:
-    return f"it failed in {crash.stage}" if crash.stage in symptom.words else None
+    return say("it failed in {stage}", stage=crash.stage) if crash.stage in symptom.words else None
 
 
 def _zero(crash: Crash, symptom: Symptom) -> str | None:
@@ -192,7 +238,9 @@ def _on(crash: Crash, symptom: Symptom) -> str | None:
 
 
 def _off(crash: Crash, symptom: Symptom) -> str | None:
-    return next((f"{setting.name} is off" for setting in _stated(crash, symptom.words) if _is_off(setting)), None)
+    return next(
+        (say("{name} is off", name=setting.name) for setting in _stated(crash, symptom.words) if _is_off(setting)), None
+    )
 
 
 def _has(crash: Crash, symptom: Symptom) -> str | None:
@@ -202,7 +250,7 @@ def _has(crash: Crash, symptom: Symptom) -> str | None:
 
 
 def _unset(crash: Crash, symptom: Symptom) -> str | None:
-    return f"nobody sets {symptom.words[0]}" if crash.setting(*symptom.words) is None else None
+    return say("nobody sets {name}", name=symptom.words[0]) if crash.setting(*symptom.words) is None else None
 
 
 def _above(crash: Crash, symptom: Symptom) -> str | None:
@@ -222,34 +270,38 @@ def _with(crash: Crash, symptom: Symptom) -> str | None:
 
 def _model(crash: Crash, symptom: Symptom) -> str | None:
     found = next((name for name in crash.context.models if re.search(symptom.text, name[:200])), None)
-    return f"the model is {found}" if found is not None else None
+    return say("the model is {model}", model=found) if found is not None else None
 
 
 def _frame(crash: Crash, symptom: Symptom) -> str | None:
     frame = crash.in_trace(symptom.text)
     if frame is None:
         return None
-    return f"in {frame.function}" if frame.function.isidentifier() else "in a frame that belongs to it"
+    return (
+        say("in {function}", function=frame.function)
+        if frame.function.isidentifier()
+        else say("in a frame that belongs to it")
+    )
 
 
 def _code(crash: Crash, symptom: Symptom) -> str | None:
-    return "its own source is what failed" if innermost(crash, symptom.text, 1) else None
+    return say("its own source is what failed") if innermost(crash, symptom.text, 1) else None
 
 
 def _line(crash: Crash, symptom: Symptom) -> str | None:
-    return "a line that belongs to it" if crash.mentions(symptom.text) else None
+    return say("a line that belongs to it") if crash.mentions(symptom.text) else None
 
 
 def _growth(crash: Crash, symptom: Symptom) -> str | None:
     del symptom
     grows = crash.trajectory is not None and crash.trajectory.growth_bytes
-    return f"the memory grows with every {crash.trajectory.per}" if crash.trajectory and grows else None
+    return say("the memory grows with every {step}", step=per(crash.trajectory)) if crash.trajectory and grows else None
 
 
 def _first_step(crash: Crash, symptom: Symptom) -> str | None:
     del symptom
     done = crash.context.progress.get("done", crash.context.progress.get("step"))
-    return "in the first step" if done is not None and done <= FIRST else None
+    return say("in the first step") if done is not None and done <= FIRST else None
 
 
 def _fragmented(crash: Crash, symptom: Symptom) -> str | None:
@@ -258,7 +310,7 @@ def _fragmented(crash: Crash, symptom: Symptom) -> str | None:
     idle, tried = it.unallocated_bytes, it.tried_bytes
     if idle is None or tried is None or idle < tried or (it.share(idle) or 0) < FRAGMENTS:
         return None
-    return "what is reserved and not allocated would do"
+    return say("what is reserved and not allocated would do")
 
 
 def _stated(crash: Crash, names: Sequence[str]) -> Iterator[Setting]:
@@ -282,7 +334,7 @@ KINDS: Final = frozenset(_KINDS)
 
 CAUSE = Cause(
     id="framework-regression",
-    title="A version of a package needs more memory than it should",
+    title=mark("A version of a package needs more memory than it should"),
     pools=("gpu", "kv_cache", "host_ram", "cgroup", "pinned"),
     knobs=("pin-version",),
     judge=judge,

@@ -10,6 +10,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import ENGINES
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.units import MIB, show
 
@@ -137,9 +138,16 @@ def beyond_share(share: float | None) -> float:
 
 
 def asked(it: Card) -> str:
-    """The refused request in words."""
+    """The refused request: a clause, to stand behind a colon or a semicolon."""
     if it.tried_bytes is None:
-        return "an allocation was refused"
-    free = f" with {show(it.free_bytes)} free" if it.free_bytes is not None else ""
-    total = f" of {show(it.total_bytes)}" if it.total_bytes and it.free_bytes is not None else ""
-    return f"{show(it.tried_bytes)} were refused{free}{total}"
+        return say("an allocation was refused")
+    if it.free_bytes is None:
+        return say("{tried} were refused", tried=show(it.tried_bytes))
+    if not it.total_bytes:
+        return say("{tried} were refused with {free} free", tried=show(it.tried_bytes), free=show(it.free_bytes))
+    return say(
+        "{tried} were refused with {free} free of {total}",
+        tried=show(it.tried_bytes),
+        free=show(it.free_bytes),
+        total=show(it.total_bytes),
+    )

@@ -8,6 +8,7 @@ from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
 
 COMMANDS = (
@@ -22,7 +23,7 @@ def judge(crash: Crash) -> Judgement | None:
     """Always the last resort, so its weight is the lowest there is where a stage or a frame tells more."""
     if isinstance(crash.root, CutTraining):
         where = (WHOLE_LOG, WORKERS) if crash.root.step == "wait" else (WHOLE_LOG,)
-        return NotEnough("the error's own words: the log is cut before them", where)
+        return NotEnough(say("the error's own words: the log is cut before them"), where)
     if isinstance(crash.root, MemorySummary):
         return _counted(crash.root)
     if not crash.proven or isinstance(crash.root, ProfilingDisturbed):  # there nothing was short
@@ -30,29 +31,36 @@ def judge(crash: Crash) -> Judgement | None:
     it = card(crash)
     share = it.share(it.own_bytes or it.reserved_bytes)
     tells = crash.stage != "unknown" or bool(crash.root.around.trace)
-    mine = f" This process held {percent(share)} of the card." if share is not None else ""
+    mine = say("This process held {share} of the card.", share=percent(share)) if share is not None else ""
     return Finding(
         weight=0.1 if tells else 0.25,
-        why=f"The card is full: {asked(it)}.{mine} The log does not say what for.",
+        why=joined((say("The card is full: {asked}.", asked=asked(it)), mine, say("The log does not say what for."))),
         evidence=(crash.root,),
     )
 
 
 def _counted(table: MemorySummary) -> Finding:
-    held = f", with {show(table.allocated_bytes)} in tensors" if table.allocated_bytes else ""
+    counted = (
+        say(
+            "The log ends with the allocator's table, which counts {count} refused request(s), with {held} in tensors.",
+            count=table.ooms,
+            held=show(table.allocated_bytes),
+        )
+        if table.allocated_bytes
+        else say("The log ends with the allocator's table, which counts {count} refused request(s).", count=table.ooms)
+    )
     return Finding(
         weight=0.3,
-        why=f"The log ends with the allocator's table, which counts {table.ooms} refused request(s){held}. "
-        "Which request it was, the log does not say.",
+        why=joined((counted, say("Which request it was, the log does not say."))),
         evidence=(table,),
-        against=("the table also counts refusals that the program caught",),
+        against=(say("the table also counts refusals that the program caught"),),
         next_evidence=(WHOLE_LOG,),
     )
 
 
 CAUSE = Cause(
     id="gpu-memory-exhausted",
-    title="The card is full, and the log does not say with what",
+    title=mark("The card is full, and the log does not say with what"),
     pools=("gpu",),
     knobs=("collect-evidence", "smaller-microbatch", "shorter-sequences", "free-the-gpu"),
     judge=judge,

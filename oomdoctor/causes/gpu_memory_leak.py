@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.gpu import refusal
+from oomdoctor.causes.host import figure_name
 from oomdoctor.incident.model import Crash, Trajectory
+from oomdoctor.language import mark, say
 from oomdoctor.units import MIB, show
 
 POINTS = 4  # fewer prints may be a warm-up
@@ -22,12 +24,17 @@ def judge(crash: Crash) -> Judgement | None:
     return Finding(
         shows_memory=steady,
         weight=0.85 if steady and len(grown.points) >= 2 * POINTS else 0.65 if steady else 0.4,
-        why=(
-            f"{grown.what} grew from {show(first.bytes)} to {show(last.bytes)} over {len(grown.points)} prints, "
-            f"{show(grown.growth_bytes)} each: something keeps what every step makes."
+        why=say(
+            "{figure} grew from {first} to {last} over {count} prints, {growth} each: something "
+            "keeps what every step makes.",
+            figure=figure_name(grown),
+            first=show(first.bytes),
+            last=show(last.bytes),
+            count=len(grown.points),
+            growth=show(grown.growth_bytes),
         ),
         evidence=(refusal(crash) or crash.root,),
-        against=() if steady else ("it does not grow at every print",),
+        against=() if steady else (say("it does not grow at every print"),),
     )
 
 
@@ -38,7 +45,7 @@ def _steady(grown: Trajectory) -> bool:
 
 CAUSE = Cause(
     id="gpu-memory-leak",
-    title="Device memory grows with every step",
+    title=mark("Device memory grows with every step"),
     pools=("gpu",),
     knobs=("clear-references", "smaller-buffers", "pin-version", "restart-periodically"),
     judge=judge,

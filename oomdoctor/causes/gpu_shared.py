@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine, innermost, refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory
@@ -12,6 +14,7 @@ from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.units import GIB, percent, show
 
 MUCH = 0.25  # of the card, held by processes that the message lists
@@ -28,6 +31,8 @@ BESIDE_AN_ENGINE = (
     "start-in-sequence",
     "fix-placement",
 )
+
+Whose = Literal["hidden", "listed", "not split"]
 
 _FIRST_TOUCH = rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
 
@@ -47,21 +52,22 @@ def judge(crash: Crash) -> Judgement | None:
     held = _held(it)
     if held is None:
         return None
-    bytes_, who, needed = held
+    bytes_, whose, needed = held
     share = bytes_ / it.total_bytes
-    words = f"{who} hold {show(bytes_)} of the card's {show(it.total_bytes)} ({percent(share)})"
+    words = _hold(it, whose, bytes_, it.total_bytes)
     if share < LITTLE:
         return RuledOut(words)
     if share < needed:
         weak = 0.4 if share >= HIDDEN else 0.2
         knobs = BESIDE_AN_ENGINE if beside_an_engine(crash) else ()
-        return Finding(weight=weak, why=f"{words}; {asked(it)}.", evidence=(event,), knobs=knobs) if it.others else None
+        why = say("{held}; {asked}.", held=words, asked=asked(it))
+        return Finding(weight=weak, why=why, evidence=(event,), knobs=knobs) if it.others else None
     mine = it.own_bytes or it.reserved_bytes or 0
     # Where this process itself fills most of the card, the neighbours take only what would have been left.
     weight = 0.93 if bytes_ >= mine else 0.85 if share >= 2 * needed else 0.7
     return Finding(
         weight=weight,
-        why=f"{words}; {asked(it)}.",
+        why=say("{held}; {asked}.", held=words, asked=asked(it)),
         evidence=(event, *crash.every(GpuTable)[:1]),
         knobs=BESIDE_AN_ENGINE if beside_an_engine(crash) else (),
     )
@@ -74,21 +80,28 @@ def _too_much_alone(it: Card) -> str | None:
     mine = it.allocated_bytes or 0
     if it.tried_bytes + mine <= it.total_bytes:
         return None
-    beside = f" beside {show(mine)} of its own" if mine else ""
-    return f"{show(it.tried_bytes)} were asked for{beside}, more than the whole card's {show(it.total_bytes)}"
+    tried, total = show(it.tried_bytes), show(it.total_bytes)
+    if not mine:
+        return say("{tried} were asked for, more than the whole card's {total}", tried=tried, total=total)
+    return say(
+        "{tried} were asked for beside {mine} of its own, more than the whole card's {total}",
+        tried=tried,
+        mine=show(mine),
+        total=total,
+    )
 
 
-def _held(it: Card) -> tuple[int, str, float] | None:
+def _held(it: Card) -> tuple[int, Whose, float] | None:
     """What is not this process's: how much, whose, and how much of the card it has to be to count."""
     hidden, listed = it.unaccounted_bytes, it.others_bytes
     if hidden is not None and listed is not None and hidden > max(listed, LITTLE * (it.total_bytes or 0)):
-        return hidden + listed, "Processes that the driver does not list here", HIDDEN
+        return hidden + listed, "hidden", HIDDEN
     if listed is not None:
-        return listed, _names(it), MUCH
+        return listed, "listed", MUCH
     if it.beyond_bytes is not None:
         # Older messages do not split it; what is not PyTorch's in this process itself is taken off.
         others = max(it.beyond_bytes - OUTSIDE_PYTORCH // 4, 0)
-        return others, "Others, beside PyTorch's memory in this process and its context,", MUCH
+        return others, "not split", MUCH
     return None
 
 
@@ -104,18 +117,48 @@ def _shown_by_a_table(crash: Crash, it: Card, refused: DeviceOutOfMemory) -> Fin
             if MUCH * it.total_bytes <= held <= room:
                 return Finding(
                     weight=0.85,
-                    why=f"nvidia-smi lists a process (pid {process.pid}) that holds {show(held)} of the card, and the "
-                    f"message does not; {asked(it)}.",
+                    why=say(
+                        "nvidia-smi lists a process (pid {pid}) that holds {held} of the card, and the "
+                        "message does not; {asked}.",
+                        pid=process.pid,
+                        held=show(held),
+                        asked=asked(it),
+                    ),
                     evidence=(refused, table),
-                    against=("the table was printed at another moment",),
+                    against=(say("the table was printed at another moment"),),
                     knobs=BESIDE_AN_ENGINE if beside_an_engine(crash) else (),
                 )
     return None
 
 
-def _names(it: Card) -> str:
+def _hold(it: Card, whose: Whose, held_bytes: int, total_bytes: int) -> str:
+    """Who holds how much: a clause."""
+    held, total, share = show(held_bytes), show(total_bytes), percent(held_bytes / total_bytes)
     pids = ", ".join(str(process.pid) for process in it.others[:3])
-    return f"Other processes (pid {pids})" if pids else "Other processes"
+    if whose == "hidden":
+        return say(
+            "Processes that the driver does not list here hold {held} of the card's {total} ({share})",
+            held=held,
+            total=total,
+            share=share,
+        )
+    if whose == "not split":
+        return say(
+            "Others, beside PyTorch's memory in this process and its context, hold {held} of the "
+            "card's {total} ({share})",
+            held=held,
+            total=total,
+            share=share,
+        )
+    if pids:
+        return say(
+            "Other processes (pid {pids}) hold {held} of the card's {total} ({share})",
+            pids=pids,
+            held=held,
+            total=total,
+            share=share,
+        )
+    return say("Other processes hold {held} of the card's {total} ({share})", held=held, total=total, share=share)
 
 
 def _without_figures(crash: Crash) -> Judgement | None:
@@ -130,7 +173,10 @@ def _without_figures(crash: Crash) -> Judgement | None:
         return Finding(
             weight=0.5,
             shows_memory=True,
-            why=f"TensorFlow asked for {show(crash.root.tried_bytes)}, which it had counted as free, and was refused.",
+            why=say(
+                "TensorFlow asked for {tried}, which it had counted as free, and was refused.",
+                tried=show(crash.root.tried_bytes),
+            ),
             evidence=(crash.root,),
         )
     if not isinstance(crash.root, DeviceRefusal):
@@ -140,7 +186,9 @@ def _without_figures(crash: Crash) -> Judgement | None:
         pids = ", ".join(str(process.pid) for process in tables[0].processes[:4])
         return Finding(
             weight=0.6,
-            why=f"The device refused without figures, and nvidia-smi lists processes on it (pid {pids}).",
+            why=say(
+                "The device refused without figures, and nvidia-smi lists processes on it (pid {pids}).", pids=pids
+            ),
             evidence=(crash.root, tables[0]),
         )
     if (full := _full_afterwards(crash)) is not None:
@@ -148,13 +196,15 @@ def _without_figures(crash: Crash) -> Judgement | None:
     if crash.root.layer == "cumem":
         return Finding(
             weight=0.5,
-            why="The allocator with which an engine sleeps and wakes asked for memory that somebody else held by then.",
+            why=say(
+                "The allocator with which an engine sleeps and wakes asked for memory that somebody else held by then."
+            ),
             evidence=(crash.root,),
         )
     if crash.root.layer != "nvml" and innermost(crash, _FIRST_TOUCH):
         return Finding(
             weight=0.5 if in_engine(crash) else 0.6,
-            why="The device refused when this process first touched it: it was full already.",
+            why=say("The device refused when this process first touched it: it was full already."),
             evidence=(crash.root,),
         )
     return _while_meeting(crash)
@@ -164,8 +214,10 @@ def _while_meeting(crash: Crash) -> Finding | None:
     if crash.stage in ("launch", "unknown") and not crash.context.progress and innermost(crash, _MEETING, 2):
         return Finding(
             weight=0.55,
-            why="The device refused when the ranks first met, before any of them had computed: it was full already, or "
-            "several of them have opened the same card.",
+            why=say(
+                "The device refused when the ranks first met, before any of them had computed: it was "
+                "full already, or several of them have opened the same card."
+            ),
             evidence=(crash.root,),
             knobs=("free-the-gpu", "fix-placement", "start-in-sequence"),
         )
@@ -181,10 +233,14 @@ def _full_afterwards(crash: Crash) -> Finding | None:
             used, total = full[0].used_bytes or 0, full[0].total_bytes or 0
             return Finding(
                 weight=0.55,
-                why=f"The device refused without figures. nvidia-smi shows {show(used)} of {show(total)} in use behind "
-                "it and cannot see whose: processes of another container, or what a dead one left.",
+                why=say(
+                    "The device refused without figures. nvidia-smi shows {used} of {total} in use behind "
+                    "it and cannot see whose: processes of another container, or what a dead one left.",
+                    used=show(used),
+                    total=show(total),
+                ),
                 evidence=(crash.root, table),
-                against=("the refused process may have been alive still, and hidden as the others are",),
+                against=(say("the refused process may have been alive still, and hidden as the others are"),),
             )
     return None
 
@@ -196,33 +252,53 @@ def _leftover(root: ArrayOutOfMemory) -> Finding | None:
         return None
     return Finding(
         weight=0.6,
-        why=f"TensorFlow may take {show(limit)} in all, which is what it found free at its start (or was told to "
-        "take): the card was full already.",
+        why=say(
+            "TensorFlow may take {limit} in all, which is what it found free at its start (or was "
+            "told to take): the card was full already.",
+            limit=show(limit),
+        ),
         evidence=(root,),
-        against=("the program may have set the limit itself",),
+        against=(say("the program may have set the limit itself"),),
     )
 
 
 def _unbalanced(root: UnbalancedCards) -> Finding:
     """SGLang compares the cards of a group before it loads anything."""
-    words = "One card of the group has much less free memory than the others"
     if root.least_bytes is not None and root.own_bytes is not None:
-        words = f"One card of the group has {show(root.least_bytes)} free where another one has {show(root.own_bytes)}"
-    return Finding(weight=0.88, why=f"{words}, before the engine loaded anything.", evidence=(root,))
+        why = say(
+            "One card of the group has {least} free where another one has {own}, before the engine loaded anything.",
+            least=show(root.least_bytes),
+            own=show(root.own_bytes),
+        )
+    else:
+        why = say("One card of the group has much less free memory than the others, before the engine loaded anything.")
+    return Finding(weight=0.88, why=why, evidence=(root,))
 
 
 def _at_start(root: NotEnoughFree) -> Judgement | None:
     """An engine that has not begun to load finds this much of the card taken."""
     if root.free_bytes is None or not root.total_bytes:
         return None
-    taken = root.total_bytes - root.free_bytes
-    share = taken / root.total_bytes
-    words = f"{show(taken)} of {show(root.total_bytes)} ({percent(share)}) were taken before the engine loaded anything"
+    taken_bytes = root.total_bytes - root.free_bytes
+    share = taken_bytes / root.total_bytes
+    taken, total, part = show(taken_bytes), show(root.total_bytes), percent(share)
     if share < LITTLE:
-        return RuledOut(words)
+        return RuledOut(
+            say(
+                "{taken} of {total} ({share}) were taken before the engine loaded anything",
+                taken=taken,
+                total=total,
+                share=part,
+            )
+        )
     return Finding(
         weight=0.8 if share >= MUCH else 0.55 if share >= HIDDEN else 0.4,
-        why=f"{words}.",
+        why=say(
+            "{taken} of {total} ({share}) were taken before the engine loaded anything.",
+            taken=taken,
+            total=total,
+            share=part,
+        ),
         evidence=(root,),
         knobs=("free-the-gpu", "lower-engine-reservation", "start-in-sequence", "separate-placement"),
     )
@@ -230,7 +306,7 @@ def _at_start(root: NotEnoughFree) -> Judgement | None:
 
 CAUSE = Cause(
     id="gpu-shared",
-    title="Other processes hold the card",
+    title=mark("Other processes hold the card"),
     pools=("gpu",),
     knobs=("free-the-gpu", "separate-placement", "lower-engine-reservation", "fix-placement", "start-in-sequence"),
     judge=judge,

@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -16,20 +17,34 @@ def judge(crash: Crash) -> Judgement | None:
 
 
 def _why(crash: Crash, event: GpuVisibility) -> str:
-    mask = f" CUDA_VISIBLE_DEVICES is {event.mask or 'empty'}." if event.mask is not None else ""
     if event.problem == "more-than-visible":
-        return (
-            f"Ray was told of {event.asked} GPUs, but CUDA_VISIBLE_DEVICES lets {event.visible} through ({event.mask})."
+        return say(
+            "Ray was told of {asked} GPUs, but CUDA_VISIBLE_DEVICES lets {visible} through ({mask}).",
+            asked=event.asked,
+            visible=event.visible,
+            mask=event.mask,
         )
     if event.problem == "invalid-ordinal":
-        number = f" {event.ordinal}" if event.ordinal is not None else ""
-        return f"The process asks for device{number}, which is not among those it may see.{mask}"
+        asks = (
+            say("The process asks for device {number}, which is not among those it may see.", number=event.ordinal)
+            if event.ordinal is not None
+            else say("The process asks for device, which is not among those it may see.")
+        )
+        return joined((asks, _mask(event)))
     worker = ""
     if "ray::" in " ".join(crash.root.around.before) or "ray" in crash.context.frameworks:
-        worker = (
-            " A Ray worker sees only the GPUs it asked for: without num_gpus (or resources per trial) it sees none."
+        worker = say(
+            "A Ray worker sees only the GPUs it asked for: without num_gpus (or resources per trial) it sees none."
         )
-    return f"The process finds no GPU at all.{mask}{worker}"
+    return joined((say("The process finds no GPU at all."), _mask(event), worker))
+
+
+def _mask(event: GpuVisibility) -> str:
+    if event.mask is None:
+        return ""
+    if not event.mask:
+        return say("CUDA_VISIBLE_DEVICES is empty.")
+    return say("CUDA_VISIBLE_DEVICES is {mask}.", mask=event.mask)
 
 
 def _fewer_than_asked(crash: Crash) -> Judgement | None:
@@ -45,25 +60,29 @@ def _fewer_than_asked(crash: Crash) -> Judgement | None:
         if seen < told:
             return Finding(
                 weight=0.6,
-                why=f"Ray was started with {told:g} GPUs and counts {seen:g}.",
+                why=say("Ray was started with {told:g} GPUs and counts {seen:g}.", told=told, seen=seen),
                 evidence=(requests[0],),
             )
-        return RuledOut(f"Ray counts the {told:g} GPUs it was started with")
+        return RuledOut(say("Ray counts the {told:g} GPUs it was started with", told=told))
     wanted = max((r.requested or {}).get("GPU", 0.0) * (r.count or 1) for r in requests)
     if seen is not None and seen < wanted:
         return Finding(
             weight=0.4,
-            why=f"{wanted:g} GPUs are asked for and Ray counts {seen:g}: if the machine has more, Ray was not told of "
-            "them or may not see them.",
+            why=say(
+                "{wanted:g} GPUs are asked for and Ray counts {seen:g}: if the machine has more, Ray "
+                "was not told of them or may not see them.",
+                wanted=wanted,
+                seen=seen,
+            ),
             evidence=(requests[0],),
-            against=("how many GPUs the machine has is not in the log",),
+            against=(say("how many GPUs the machine has is not in the log"),),
         )
     return None
 
 
 CAUSE = Cause(
     id="gpu-visibility",
-    title="The GPUs asked for and the GPUs a process may see do not agree",
+    title=mark("The GPUs asked for and the GPUs a process may see do not agree"),
     pools=("scheduling",),
     knobs=("fix-environment", "fix-resource-request", "add-nodes", "more-gpus"),
     judge=judge,

@@ -15,8 +15,9 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
-from oomdoctor.incident.model import Crash
+from oomdoctor.incident.model import Crash, Trajectory
 from oomdoctor.incident.roles import is_outside_ray, role_of, short_name
+from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, show
@@ -83,11 +84,12 @@ class NodeMemory:
 
     @property
     def whole(self) -> str:
-        """The base in words."""
+        """The base in words, as a thing that parts are parts of."""
         if self.used_bytes is None:
-            return f"the {show(self.listed_bytes)} that the table lists"
-        total = f" (of {show(self.total_bytes)})" if self.total_bytes else ""
-        return f"the {show(self.used_bytes)} in use{total}"
+            return say("the {listed} that the table lists", listed=show(self.listed_bytes))
+        if self.total_bytes:
+            return say("the {used} in use (of {total})", used=show(self.used_bytes), total=show(self.total_bytes))
+        return say("the {used} in use", used=show(self.used_bytes))
 
     @property
     def heaviest(self) -> Holder | None:
@@ -181,7 +183,8 @@ def victim(crash: Crash) -> str:
         for one in event.victims:
             if one.pid is not None:
                 size = f", {show(one.bytes)}" if one.bytes is not None else ""
-                return f"{one.name or 'a worker'} (PID {one.pid}{size})"
+                name = one.name or say("a worker")
+                return f"{name} (PID {one.pid}{size})"
     return ""
 
 
@@ -190,7 +193,7 @@ def killed_another(crash: Crash, holder: Holder) -> str:
     pids = {one.pid for event in crash.every(NodeOutOfMemory) for one in event.victims if one.pid is not None}
     if not pids or pids & set(holder.pids):
         return ""
-    return f" Ray killed {victim(crash)}, which is not what filled the node."
+    return say("Ray killed {victim}, which is not what filled the node.", victim=victim(crash))
 
 
 def low_limit(usage: Mapping[str, Any], threshold: Mapping[str, Any]) -> tuple[float, int] | None:
@@ -207,9 +210,11 @@ def of_low_limit(crash: Crash) -> str:
     for kill in crash.events:
         if kill.family == "ray_kill" and (low := low_limit(kill.figures("usage"), kill.figures("threshold"))):
             share, limit = low
-            return (
-                f" Ray's limit is at {share:.1%} of the memory ({show(limit)}), not at the usual 95%: "
-                "RAY_memory_usage_threshold or a container sets it."
+            return say(
+                "Ray's limit is at {share} of the memory ({limit}), not at the usual 95%: "
+                "RAY_memory_usage_threshold or a container sets it.",
+                share=f"{share:.1%}",
+                limit=show(limit),
             )
     return ""
 
@@ -243,6 +248,32 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
 
 
 def asked_for(crash: Crash) -> str:
-    """The refused request in brackets, where it is printed."""
+    """The refused request in brackets, to stand behind any sentence, where it is printed."""
     tried = crash.root.figures("usage").get("tried_bytes")
-    return f" ({show(tried)} asked for)" if isinstance(tried, int) else ""
+    return say(" ({tried} asked for)", tried=show(tried)) if isinstance(tried, int) else ""
+
+
+# Names of figures that are no metric's own.
+_FIGURES: Final = (
+    mark("memory used on the node"),
+    mark("memory allocated"),
+    mark("memory reserved"),
+    mark("peak memory reserved"),
+    mark("still in use after the engine slept"),
+)
+_AT_EACH_KILL = late(rf"{_FIGURES[0]} (\S{{1,60}}) at each kill")
+
+
+_PER: Final = {"step": mark("step"), "print": mark("print")}
+
+
+def per(figure: Trajectory) -> str:
+    """What its growth is for, in words."""
+    return translated(_PER[figure.per])
+
+
+def figure_name(figure: Trajectory) -> str:
+    """What is printed again and again, in words."""
+    if match := _AT_EACH_KILL.fullmatch(figure.what):
+        return say("memory used on the node {address} at each kill", address=match[1])
+    return translated(figure.what) if figure.what in _FIGURES else figure.what

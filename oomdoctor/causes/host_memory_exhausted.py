@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
-from oomdoctor.causes.host import EXPLAINED, TOGETHER, NodeMemory, node_memory, raylet_log, used_bytes, victim
+from oomdoctor.causes.host import EXPLAINED, TOGETHER, Holder, NodeMemory, node_memory, raylet_log, used_bytes, victim
 from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -14,6 +14,7 @@ from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
 
 # The killed worker's own share from which it says something about who held the memory.
@@ -31,11 +32,15 @@ def judge(crash: Crash) -> Judgement | None:
             return _nobody_stands_out(memory)
         return Finding(
             weight=0.6,
-            why=f"{show(memory.used_bytes)} were in use, and the processes in the table hold "
-            f"{show(memory.listed_bytes)} of it ({percent(memory.listed_bytes / memory.used_bytes)}): the rest is "
-            "shared memory, the object store, or processes that the table cannot see.",
+            why=say(
+                "{used} were in use, and the processes in the table hold {listed} of it ({share}): "
+                "the rest is shared memory, the object store, or processes that the table cannot see.",
+                used=show(memory.used_bytes),
+                listed=show(memory.listed_bytes),
+                share=percent(memory.listed_bytes / memory.used_bytes),
+            ),
             evidence=(memory.event,),
-            against=("the table's first rows are missing",) if memory.cut else (),
+            against=(say("the table's first rows are missing"),) if memory.cut else (),
             next_evidence=("ray memory --stats-only", "df -h /dev/shm"),
         )
     kill = crash.first(NodeOutOfMemory)
@@ -50,19 +55,23 @@ def judge(crash: Crash) -> Judgement | None:
         return Finding(
             weight=0.55,
             shows_memory=True,
-            why=f"The job's last report before the kill shows {show(report.host_used_bytes or 0)} in use on the node, "
-            f"{percent(report.host_used_fraction)} of its memory; who held it, it does not say.",
+            why=say(
+                "The job's last report before the kill shows {host_used} in use on the node, "
+                "{host_used_fraction} of its memory; who held it, it does not say.",
+                host_used=show(report.host_used_bytes or 0),
+                host_used_fraction=percent(report.host_used_fraction),
+            ),
             evidence=(report, crash.root),
-            against=("the kill itself is not explained",),
+            against=(say("the kill itself is not explained"),),
             next_evidence=OF_THE_MACHINE,
         )
     if (computing := _while_computing(crash)) is not None:
         return computing
     if isinstance(crash.root, Shortage) and crash.pool == "host_ram":
-        why = "Host memory was refused, in words that we do not know; they do not say who held the rest."
+        why = say("Host memory was refused, in words that we do not know; they do not say who held the rest.")
         return Finding(weight=0.2, why=why, evidence=(crash.root,), next_evidence=OF_THE_MACHINE)
     if isinstance(crash.root, ArrayOutOfMemory):
-        why = "Host memory was refused for an array; the log does not say who held the rest."
+        why = say("Host memory was refused for an array; the log does not say who held the rest.")
         return Finding(weight=0.2, why=why, evidence=(crash.root,), next_evidence=OF_THE_MACHINE[1:])
     return None
 
@@ -76,9 +85,12 @@ def _while_computing(crash: Crash) -> Finding | None:
         return None
     return Finding(
         weight=0.45,
-        why=f"The model is computed on the CPU, and in its {crash.stage} pass the host had no more memory to give.",
+        why=say(
+            "The model is computed on the CPU, and in its {stage} pass the host had no more memory to give.",
+            stage=crash.stage,
+        ),
         evidence=(root,),
-        against=("a limit on address space answers the same way",),
+        against=(say("a limit on address space answers the same way"),),
         knobs=("smaller-microbatch", "more-host-memory", "collect-evidence"),
         next_evidence=OF_THE_MACHINE[1:],
     )
@@ -98,22 +110,48 @@ def _nobody_stands_out(memory: NodeMemory) -> Finding | None:
         return None
     return Finding(
         weight=0.3,
-        why=f"{memory.whole[0].upper()}{memory.whole[1:]} is spread over many: the largest, {heaviest.who}, holds "
-        f"{show(heaviest.largest)}.",
+        why=_spread(memory, heaviest),
         evidence=(memory.event,),
+    )
+
+
+def _spread(memory: NodeMemory, heaviest: Holder) -> str:
+    who, held = heaviest.who, show(heaviest.largest)
+    if memory.used_bytes is None:
+        return say(
+            "The {listed} that the table lists is spread over many: the largest, {who}, holds {held}.",
+            listed=show(memory.listed_bytes),
+            who=who,
+            held=held,
+        )
+    if memory.total_bytes:
+        return say(
+            "The {used} in use (of {total}) is spread over many: the largest, {who}, holds {held}.",
+            used=show(memory.used_bytes),
+            total=show(memory.total_bytes),
+            who=who,
+            held=held,
+        )
+    return say(
+        "The {used} in use is spread over many: the largest, {who}, holds {held}.",
+        used=show(memory.used_bytes),
+        who=who,
+        held=held,
     )
 
 
 def _without_table(crash: Crash, kill: NodeOutOfMemory) -> Finding:
     used = used_bytes(crash)
     whom = victim(crash)
-    named = f" It killed {whom}; who held the memory only its table says." if whom else ""
+    named = say("It killed {whom}; who held the memory only its table says.", whom=whom) if whom else ""
     share = max((one.bytes or 0 for one in kill.victims), default=0) / used if used else 0.0
     return Finding(
         weight=0.25 if share >= TELLING else 0.4,
-        why=f"{_words(crash)}{named}",
+        why=joined((_words(crash), named)),
         evidence=(kill,),
-        against=(f"the killed worker itself held {percent(share)} of what was in use",) if share >= TELLING else (),
+        against=(say("the killed worker itself held {share} of what was in use", share=percent(share)),)
+        if share >= TELLING
+        else (),
         next_evidence=raylet_log(crash),
     )
 
@@ -121,19 +159,30 @@ def _without_table(crash: Crash, kill: NodeOutOfMemory) -> Finding:
 def _words(crash: Crash) -> str:
     kill = crash.first(NodeOutOfMemory)
     if kill is not None and kill.used_bytes and kill.total_bytes:
-        return f"Ray found {show(kill.used_bytes)} of {show(kill.total_bytes)} in use and killed for it."
+        return say(
+            "Ray found {used} of {total} in use and killed for it.",
+            used=show(kill.used_bytes),
+            total=show(kill.total_bytes),
+        )
     count = crash.first(KillCount)
     if count is not None and count.killed:
-        return f"Ray killed {count.killed} worker(s) because the node ran low on memory; the table is in raylet.out."
+        return say(
+            "Ray killed {count} worker(s) because the node ran low on memory; the table is in raylet.out.",
+            count=count.killed,
+        )
     reading = crash.first(UsageAboveThreshold)
     if reading is not None and reading.used_bytes and reading.total_bytes:
-        return f"Ray's monitor found {show(reading.used_bytes)} of {show(reading.total_bytes)} in use."
-    return "Something was killed because the node's memory ran out; the log does not say who held it."
+        return say(
+            "Ray's monitor found {used} of {total} in use.",
+            used=show(reading.used_bytes),
+            total=show(reading.total_bytes),
+        )
+    return say("Something was killed because the node's memory ran out; the log does not say who held it.")
 
 
 CAUSE = Cause(
     id="host-memory-exhausted",
-    title="The node's memory ran out; the log does not say who held it",
+    title=mark("The node's memory ran out; the log does not say who held it"),
     pools=("host_ram",),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory", "smaller-object-store", "tune-ray-monitor"),
     judge=judge,

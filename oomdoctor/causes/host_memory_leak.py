@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.host import node_memory, total_bytes, used_bytes
+from oomdoctor.causes.host import figure_name, node_memory, per, total_bytes, used_bytes
 from oomdoctor.incident.model import Crash, Trajectory
+from oomdoctor.language import mark, say
 from oomdoctor.units import percent, show
 
 # Growth that explains the kill: this share of what was in use came during the log.
@@ -21,17 +22,20 @@ def judge(crash: Crash) -> Judgement | None:
     grown = last.bytes - first.bytes
     if trajectory.growth_bytes is None or grown <= 0:
         return RuledOut(
-            f"{trajectory.what} is printed {len(trajectory.points)} times and does not grow: "
-            f"{show(first.bytes)} at first, {show(last.bytes)} at the end"
+            say(
+                "{figure} is printed {count} times and does not grow: {first} at first, {last} at the end",
+                figure=figure_name(trajectory),
+                count=len(trajectory.points),
+                first=show(first.bytes),
+                last=show(last.bytes),
+            )
         )
     base = used_bytes(crash) or total_bytes(crash) or last.bytes
     share = grown / base
     return Finding(
         weight=_weight(trajectory, share),
         shows_memory=True,
-        why=f"{trajectory.what} grew from {show(first.bytes)} (line {first.line}) to {show(last.bytes)} "
-        f"(line {last.line}){_rate(trajectory)}: {percent(share)} of {_of(crash, base, last.bytes)} "
-        f"came while the job ran.",
+        why=_grew(crash, trajectory, base),
         evidence=(crash.root,),
         against=_against(crash, share),
         knobs=_engine_knobs(crash) + CAUSE.knobs,
@@ -57,23 +61,57 @@ def _weight(trajectory: Trajectory, share: float) -> float:
     return 0.92 if share >= MUCH else 0.6
 
 
-def _rate(trajectory: Trajectory) -> str:
-    return f", about {show(trajectory.growth_bytes)} per {trajectory.per}" if trajectory.growth_bytes else ""
+def _grew(crash: Crash, trajectory: Trajectory, base: int) -> str:
+    start, end = trajectory.points[0], trajectory.points[-1]
+    figure, first, last = figure_name(trajectory), show(start.bytes), show(end.bytes)
+    share = percent((end.bytes - start.bytes) / base)
+    whole = _of(crash, base, end.bytes)
+    if not trajectory.growth_bytes:
+        return say(
+            "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}): {share} "
+            "of {whole} came while the job ran.",
+            figure=figure,
+            first=first,
+            first_line=start.line,
+            last=last,
+            last_line=end.line,
+            share=share,
+            whole=whole,
+        )
+    return say(
+        "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
+        "{rate} per {step}: {share} of {whole} came while the job ran.",
+        figure=figure,
+        first=first,
+        first_line=start.line,
+        last=last,
+        last_line=end.line,
+        rate=show(trajectory.growth_bytes),
+        step=per(trajectory),
+        share=share,
+        whole=whole,
+    )
 
 
 def _of(crash: Crash, base: int, last: int) -> str:
     if used_bytes(crash):
-        return f"the {show(base)} in use at the kill"
-    return f"the machine's {show(base)}" if base != last else f"the last {show(base)}"
+        return say("the {used} in use at the kill", used=show(base))
+    return say("the machine's {total}", total=show(base)) if base != last else say("the last {last}", last=show(base))
 
 
 def _against(crash: Crash, share: float) -> tuple[str, ...]:
     found = []
     if share < MUCH:
-        found.append("most of the memory was in use before it grew")
+        found.append(say("most of the memory was in use before it grew"))
     memory = node_memory(crash)
     if memory is not None and memory.heaviest is not None and memory.heaviest.role == "reward":
-        found.append(f"{memory.heaviest.who} holds {show(memory.heaviest.largest)}: where it grows matters more")
+        found.append(
+            say(
+                "{who} holds {largest}: where it grows matters more",
+                who=memory.heaviest.who,
+                largest=show(memory.heaviest.largest),
+            )
+        )
     return tuple(found)
 
 
@@ -84,15 +122,15 @@ def _mentioned(crash: Crash) -> Judgement | None:
         return None
     return Finding(
         weight=0.35,
-        why="The log itself speaks of a memory leak; no figure in it shows the growth.",
+        why=say("The log itself speaks of a memory leak; no figure in it shows the growth."),
         evidence=(crash.root,),
-        against=("no memory figure is printed more than once",),
+        against=(say("no memory figure is printed more than once"),),
     )
 
 
 CAUSE = Cause(
     id="host-memory-leak",
-    title="Host memory grows step after step until something is killed",
+    title=mark("Host memory grows step after step until something is killed"),
     pools=("host_ram", "cgroup"),
     knobs=(
         "restart-periodically",

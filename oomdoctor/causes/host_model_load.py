@@ -10,6 +10,7 @@ from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.ollama import Short
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say, translated
 from oomdoctor.units import show
 
 # Where one process serves one model, there are no workers to take away.
@@ -22,6 +23,9 @@ _LINES = (
     r"Loading (?:\w{1,20} )?checkpoint shards|Loading safetensors|Loading model weights|Starting to load model"
     r"|from_pretrained\(|Loading weights|llama_model_load|load_tensors:|Loading model\b|Loading pipeline components"
 )
+
+
+_PARTS = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("compute")}
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -38,19 +42,35 @@ def judge(crash: Crash) -> Judgement | None:
     if refused is not None and refused.pool == "host_ram" and frame is not None:
         return Finding(
             weight=0.72,
-            why=f"Loading weights ({frame.function}) asked for {_size(refused)} of host memory and was refused.",
+            why=say(
+                "Loading weights ({function}) asked for {tried} of host memory and was refused.",
+                function=frame.function,
+                tried=show(refused.tried_bytes),
+            )
+            if refused.tried_bytes
+            else say(
+                "Loading weights ({function}) asked for a piece of host memory and was refused.",
+                function=frame.function,
+            ),
             evidence=(refused,),
             stage="model_load",
         )
     if isinstance(crash.root, Kill) and line is not None and _is_last(crash, crash.root):
         bar = _under_way(crash, crash.root)
-        how_far = f" ({bar.replace('/', ' of ')} pieces were in)" if bar else ""
+        done, _, whole = (bar or "").partition("/")
         return Finding(
             weight=0.52 if bar else 0.42,
             shows_memory=bar is not None,
-            why=f"The process was killed while it loaded model weights{how_far}, which passes through host memory.",
+            why=say(
+                "The process was killed while it loaded model weights ({done} of {whole} pieces were "
+                "in), which passes through host memory.",
+                done=done,
+                whole=whole,
+            )
+            if bar
+            else say("The process was killed while it loaded model weights, which passes through host memory."),
             evidence=(crash.root,),
-            against=("nothing printed shows how much memory there was",),
+            against=(say("nothing printed shows how much memory there was"),),
             stage="model_load",
             next_evidence=("free -h",),
         )
@@ -65,19 +85,26 @@ def _reckoned(short: Short) -> Finding | None:
         return _not_allocated(short)
     return Finding(
         weight=0.94,
-        why=f"The part of the model that stays in host memory needs {show(short.needed_bytes)}, and "
-        f"{show(short.free_bytes)} are available.",
+        why=say(
+            "The part of the model that stays in host memory needs {needed}, and {free} are available.",
+            needed=show(short.needed_bytes),
+            free=show(short.free_bytes),
+        ),
         evidence=(short,),
         knobs=_ENGINE_KNOBS,
     )
 
 
 def _not_allocated(short: Short) -> Finding | None:
-    if short.what is None or not short.tried_bytes:
+    if short.what not in _PARTS or not short.tried_bytes:
         return None
     return Finding(
         weight=0.85,
-        why=f"Host memory of {show(short.tried_bytes)} was refused for the {short.what} that stay with the processor.",
+        why=say(
+            "Host memory of {tried} was refused for the {part} that stay with the processor.",
+            tried=show(short.tried_bytes),
+            part=translated(_PARTS[short.what]),
+        ),
         evidence=(short,),
         knobs=_ENGINE_KNOBS,
     )
@@ -89,8 +116,9 @@ def _buffer(refused: BufferRefused) -> Finding | None:
     tried = refused.tried_bytes or refused.buffer_bytes
     return Finding(
         weight=0.85 if refused.what else 0.55,
-        why=f"Host memory{f' of {show(tried)}' if tried else ''} was refused for the weights that stay with the "
-        "processor.",
+        why=say("Host memory of {tried} was refused for the weights that stay with the processor.", tried=show(tried))
+        if tried
+        else say("Host memory was refused for the weights that stay with the processor."),
         evidence=(refused,),
         knobs=_ENGINE_KNOBS,
     )
@@ -98,14 +126,24 @@ def _buffer(refused: BufferRefused) -> Finding | None:
 
 def _killed(crash: Crash, kill: KernelKill, line: str | None) -> Judgement | None:
     loading = line is not None or crash.stage == "model_load"
-    held = kill.anon_rss_bytes
-    words = f"{kill.process.name or 'The process'} (PID {kill.process.pid})"
-    size = f" with {show(held)} of its own" if held is not None else ""
+    name, pid, held = kill.process.name or say("The process"), kill.process.pid, kill.anon_rss_bytes
     if loading:
         return Finding(
             weight=0.86,
-            why=f"The kernel killed {words}{size} while model weights were being loaded: they pass through host "
-            f"memory, once per process that loads them.",
+            why=say(
+                "The kernel killed {name} (PID {pid}) with {held} of its own while model weights were "
+                "being loaded: they pass through host memory, once per process that loads them.",
+                name=name,
+                pid=pid,
+                held=show(held),
+            )
+            if held is not None
+            else say(
+                "The kernel killed {name} (PID {pid}) while model weights were being loaded: they "
+                "pass through host memory, once per process that loads them.",
+                name=name,
+                pid=pid,
+            ),
             evidence=(kill,),
             stage="model_load",
         )
@@ -127,13 +165,9 @@ def _is_last(crash: Crash, root: Event) -> bool:
     )
 
 
-def _size(refused: HostAllocation) -> str:
-    return show(refused.tried_bytes) if refused.tried_bytes else "a piece"
-
-
 CAUSE = Cause(
     id="host-model-load",
-    title="Model weights do not fit into host memory while they are loaded",
+    title=mark("Model weights do not fit into host memory while they are loaded"),
     pools=("host_ram", "cgroup"),
     knobs=("low-memory-loading", "fewer-workers", "quantize-weights", "smaller-model", "more-host-memory"),
     judge=judge,

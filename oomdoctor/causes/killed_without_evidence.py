@@ -7,6 +7,7 @@ from oomdoctor.families.container import MemoryLimit
 from oomdoctor.families.data_loader import WorkerDeath
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -29,13 +30,19 @@ def judge(crash: Crash) -> Judgement | None:
     if crash.proven or root.strength < 1 or root.pool not in {"host_ram", "cgroup", "none", "shm"}:
         return None
     limit = next((event for event in crash.every(MemoryLimit) if event.limit_bytes), None)
-    near = f" Its memory limit is {show(limit.limit_bytes)}." if limit is not None and limit.limit_bytes else ""
+    near = (
+        say("Its memory limit is {limit}.", limit=show(limit.limit_bytes))
+        if limit is not None and limit.limit_bytes
+        else ""
+    )
     evidence = (root,) if limit is None else (root, limit)
     return Finding(
         weight=0.32,
-        why=f"{_what(crash)} Memory is the usual reason for such an end, but nothing printed here proves it.{near}",
+        why=joined(
+            (_what(crash), say("Memory is the usual reason for such an end, but nothing printed here proves it."), near)
+        ),
         evidence=evidence,
-        against=("a scheduler, an operator, a time limit or another program can send the same signal",),
+        against=(say("a scheduler, an operator, a time limit or another program can send the same signal"),),
         pool="cgroup" if limit is not None else None,
         knobs=_IN_A_CONTAINER if limit is not None or crash.mentions(_CONTAINERS) is not None else (),
         next_evidence=_next(crash),
@@ -45,20 +52,20 @@ def judge(crash: Crash) -> Judgement | None:
 def _what(crash: Crash) -> str:
     root = crash.root
     if isinstance(root, Kill) and root.signal == SIGBUS:
-        return "A process died of a bus error."
+        return say("A process died of a bus error.")
     if isinstance(root, Kill) and root.signal is None:
-        return "A process vanished from its pool."
+        return say("A process vanished from its pool.")
     if isinstance(root, Kill):
-        return f"{_who(root)} was killed (SIGKILL)."
+        return say("{who} was killed (SIGKILL).", who=_who(root))
     if isinstance(root, WorkerDeath):
-        return "A data loader's worker was killed." if root.signal else "A data loader's worker vanished."
-    return "A process died without a word of its own."
+        return say("A data loader's worker was killed.") if root.signal else say("A data loader's worker vanished.")
+    return say("A process died without a word of its own.")
 
 
 def _who(kill: Kill) -> str:
     """The process by all that its launcher or its shell says of it."""
     command = _COMMAND.search(kill.at.text) if kill.reporter == "shell" else None
-    who = f"`{sanitize(command[1].strip(), COMMAND_SHOWN)}`" if command else "A process"
+    who = f"`{sanitize(command[1].strip(), COMMAND_SHOWN)}`" if command else say("A process")
     rank = f"rank {kill.process.rank}" if kill.process.rank is not None else ""
     pid = f"PID {kill.process.pid}" if kill.process.pid is not None else ""
     told = ", ".join(part for part in (rank, pid) if part)
@@ -85,7 +92,7 @@ def _next(crash: Crash) -> tuple[str, ...]:
 
 CAUSE = Cause(
     id="killed-without-evidence",
-    title="Something was killed; nothing here says why",
+    title=mark("Something was killed; nothing here says why"),
     pools=("host_ram", "cgroup", "shm", "none"),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory"),
     judge=judge,

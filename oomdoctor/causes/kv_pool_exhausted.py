@@ -12,6 +12,7 @@ from oomdoctor.families.tensorrt_llm import CacheTooSmall
 from oomdoctor.families.vllm_error import SwapSpaceExhausted
 from oomdoctor.families.vllm_pressure import Preemption
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import show
 
 # Places and states go by the number of requests; a shorter prompt or a smaller cache entry frees none.
@@ -30,8 +31,10 @@ def judge(crash: Crash) -> Judgement | None:
     if full is not None:
         return Finding(
             weight=0.88,
-            why="The KV cache is as long as the context (-c), for all sequences together, and it was full: not one "
-            "token more could be decoded.",
+            why=say(
+                "The KV cache is as long as the context (-c), for all sequences together, and it was "
+                "full: not one token more could be decoded."
+            ),
             evidence=(full,),
             knobs=("fewer-sequences", "quantize-kv-cache", "shorter-context"),
         )
@@ -39,19 +42,24 @@ def judge(crash: Crash) -> Judgement | None:
     if blocks is not None:
         return Finding(
             weight=0.88,
-            why="The KV cache had no free block left, and none of the running requests could give one back.",
+            why=say("The KV cache had no free block left, and none of the running requests could give one back."),
             evidence=(blocks,),
         )
     swapped = crash.first(SwapSpaceExhausted)
     if swapped is None:
         return None
     preemptions = max((event.preemptions or 0 for event in crash.every(Preemption)), default=0)
-    pressed = f" {preemptions} sequences had been preempted before." if preemptions else ""
+    pressed = say("{count} sequences had been preempted before.", count=preemptions) if preemptions else ""
     return Finding(
         weight=0.9,
-        why=(
-            "The KV cache on the card is full, and so is the host memory to which this engine moves the cache of "
-            f"sequences that have to wait. It aborts requests then.{pressed}"
+        why=joined(
+            (
+                say(
+                    "The KV cache on the card is full, and so is the host memory to which this engine "
+                    "moves the cache of sequences that have to wait. It aborts requests then."
+                ),
+                pressed,
+            )
         ),
         evidence=(swapped,),
     )
@@ -63,11 +71,18 @@ def _no_blocks(event: Event) -> bool:
 
 
 def _of_host_buffer(full: BufferFull) -> Finding:
-    size = f" for a block of {show(full.tried_bytes)}" if full.tried_bytes else ""
     return Finding(
         weight=0.78,
-        why=f"LMCache keeps KV blocks in a host buffer of fixed size (max_local_cpu_size), and it had no room{size}; "
-        "the engine failed behind it.",
+        why=say(
+            "LMCache keeps KV blocks in a host buffer of fixed size (max_local_cpu_size), and it "
+            "had no room for a block of {tried}; the engine failed behind it.",
+            tried=show(full.tried_bytes),
+        )
+        if full.tried_bytes
+        else say(
+            "LMCache keeps KV blocks in a host buffer of fixed size (max_local_cpu_size), and it "
+            "had no room; the engine failed behind it."
+        ),
         evidence=(full,),
         knobs=("more-host-memory", "less-offload", "pin-version"),
     )
@@ -75,28 +90,50 @@ def _of_host_buffer(full: BufferFull) -> Finding:
 
 def _of_pool(pool: PoolExhausted) -> Finding:
     """SGLang takes requests back as long as it can; what it cannot take back kills its scheduler."""
-    batch = f"A {pool.batch} batch" if pool.batch else "A batch"
+    batch = say("A {kind} batch", kind=pool.batch) if pool.batch else say("A batch")
     if pool.of == "requests":
         return _of_requests(pool)
     if pool.of == "states":
         return _of_states(pool)
     if pool.tried_tokens is None or pool.free_tokens is None:
-        why = f"{batch} found no tokens in the KV pool, and none could be taken back."
+        why = say("{batch} found no tokens in the KV pool, and none could be taken back.", batch=batch)
         return Finding(weight=0.88, why=why, evidence=(pool,))
-    words = f"{batch} needed {pool.tried_tokens:,} tokens of the KV pool and {pool.free_tokens:,} were there"
+    tried, free = f"{pool.tried_tokens:,}", f"{pool.free_tokens:,}"
     if pool.free_tokens < pool.tried_tokens:
-        return Finding(weight=0.95, why=f"{words}.", evidence=(pool,))
+        why = say(
+            "{batch} needed {tried} tokens of the KV pool and {free} were there.", batch=batch, tried=tried, free=free
+        )
+        return Finding(weight=0.95, why=why, evidence=(pool,))
     window = pool.window_free_tokens
     if window is not None and window < pool.tried_tokens:
-        why = f"{words}, but only {window:,} in the pool of the layers with a sliding window: that one ran out."
+        why = say(
+            "{batch} needed {tried} tokens of the KV pool and {free} were there, but only "
+            "{window:,} in the pool of the layers with a sliding window: that one ran out.",
+            batch=batch,
+            tried=tried,
+            free=free,
+            window=window,
+        )
         return Finding(weight=0.95, why=why, evidence=(pool,))
     if pool.free_states == 0:
-        why = f"{words}, but no place for the state of the Mamba layers: these ran out."
+        why = say(
+            "{batch} needed {tried} tokens of the KV pool and {free} were there, but no place for "
+            "the state of the Mamba layers: these ran out.",
+            batch=batch,
+            tried=tried,
+            free=free,
+        )
         return Finding(weight=0.93, why=why, evidence=(pool,), knobs=_FEWER_FIRST)
     # Tokens that can be evicted are counted as available; the engine failed to evict them.
     return Finding(
         weight=0.92,
-        why=f"{words}: enough by the engine's own count, so the count is wrong or they could not be evicted.",
+        why=say(
+            "{batch} needed {tried} tokens of the KV pool and {free} were there: enough by the "
+            "engine's own count, so the count is wrong or they could not be evicted.",
+            batch=batch,
+            tried=tried,
+            free=free,
+        ),
         evidence=(pool,),
         knobs=("pin-version", *(knob for knob in CAUSE.knobs if knob != "pin-version")),
     )
@@ -107,12 +144,14 @@ def _of_requests(pool: PoolExhausted) -> Finding:
     figures = ""
     against: tuple[str, ...] = ()
     if pool.tried_requests is not None and pool.free_requests is not None:
-        figures = f" {pool.tried_requests} were to be added and {pool.free_requests} places were free."
+        figures = say(
+            "{tried} were to be added and {free} places were free.", tried=pool.tried_requests, free=pool.free_requests
+        )
         if pool.free_requests >= pool.tried_requests:
-            against = ("places for requests were left: on a hybrid model it is the Mamba states that ran out",)
+            against = (say("places for requests were left: on a hybrid model it is the Mamba states that ran out"),)
     return Finding(
         weight=0.88,
-        why=f"The engine took in more requests than it keeps places for.{figures}",
+        why=joined((say("The engine took in more requests than it keeps places for."), figures)),
         evidence=(pool,),
         against=against,
         knobs=_FEWER_FIRST,
@@ -120,10 +159,10 @@ def _of_requests(pool: PoolExhausted) -> Finding:
 
 
 def _of_states(pool: PoolExhausted) -> Finding:
-    left = f" {pool.available_states} were left." if pool.available_states is not None else ""
+    left = say("{count} were left.", count=pool.available_states) if pool.available_states is not None else ""
     return Finding(
         weight=0.9,
-        why=f"Each running request needs a state of the Mamba layers, and their pool ran out.{left}",
+        why=joined((say("Each running request needs a state of the Mamba layers, and their pool ran out."), left)),
         evidence=(pool,),
         knobs=_FEWER_FIRST,
     )
@@ -131,7 +170,7 @@ def _of_states(pool: PoolExhausted) -> Finding:
 
 CAUSE = Cause(
     id="kv-pool-exhausted",
-    title="The engine's KV pool ran out while serving",
+    title=mark("The engine's KV pool ran out while serving"),
     pools=("kv_cache", "gpu", "host_ram"),
     knobs=(
         "fewer-sequences",

@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import ATTENTION, LOGITS, SAMPLER, asked, card, in_engine, innermost, refusal
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 from oomdoctor.units import GIB, MIB, show
 
@@ -31,14 +32,18 @@ def judge(crash: Crash) -> Judgement | None:
     if sizes := _over_vocabulary(crash, it):
         return Finding(
             weight=0.93,
-            why=f"{sizes} is what was asked for: the logits of the whole batch, in one piece.",
+            why=say("{product} is what was asked for: the logits of the whole batch, in one piece.", product=sizes),
             evidence=(event,),
         )
     if words := _in_generated_code(crash, it):
         return Finding(
             weight=0.86,
-            why=f"The refused tensor is a float32 one with {words:,} values per token, which is a vocabulary (or one "
-            f"rank's part of it): {asked(it)}.",
+            why=say(
+                "The refused tensor is a float32 one with {words:,} values per token, which is a "
+                "vocabulary (or one rank's part of it): {asked}.",
+                words=words,
+                asked=asked(it),
+            ),
             evidence=(event,),
             stage="forward" if crash.stage == "unknown" else None,
         )
@@ -46,14 +51,18 @@ def judge(crash: Crash) -> Judgement | None:
     if function is None and _while_scoring(crash, it):
         return Finding(
             weight=0.74,
-            why=f"It failed while log-probabilities were computed: {asked(it)}. Nothing is kept for a backward pass "
-            "there, and the largest tensor has one value per token and word of the vocabulary.",
+            why=say(
+                "It failed while log-probabilities were computed: {asked}. Nothing is kept for a "
+                "backward pass there, and the largest tensor has one value per token and word of the "
+                "vocabulary.",
+                asked=asked(it),
+            ),
             evidence=(event,),
-            against=("no frame that works on the logits is shown",),
+            against=(say("no frame that works on the logits is shown"),),
         )
     if function is None or innermost(crash, _JOINED):
         if it.tried_bytes is not None and it.tried_bytes < 64 * MIB:
-            return RuledOut(f"{show(it.tried_bytes)} were asked for: no tensor over a vocabulary")
+            return RuledOut(say("{tried} were asked for: no tensor over a vocabulary", tried=show(it.tried_bytes)))
         return None
     large = it.tried_bytes is None or it.tried_bytes >= SPIKE
     weight = 0.84 if large else 0.55
@@ -61,12 +70,14 @@ def judge(crash: Crash) -> Judgement | None:
         weight = 0.45 if innermost(crash, SAMPLER, 4) else 0.6
     return Finding(
         weight=weight,
-        why=(
-            f"The innermost frames ({function}) work on a tensor with one value per token and word of the "
-            f"vocabulary: {asked(it)}."
+        why=say(
+            "The innermost frames ({function}) work on a tensor with one value per token and word "
+            "of the vocabulary: {asked}.",
+            function=function,
+            asked=asked(it),
         ),
         evidence=(event,),
-        against=() if large else (f"{show(it.tried_bytes or 0)} is small for such a tensor",),
+        against=() if large else (say("{tried} is small for such a tensor", tried=show(it.tried_bytes or 0)),),
         stage="forward" if crash.stage == "unknown" and not in_engine(crash) else None,
         knobs=ENGINE_KNOBS if in_engine(crash) else (),
     )
@@ -96,7 +107,14 @@ def _over_vocabulary(crash: Crash, it: Card) -> str | None:
         wanted = vocabulary * batch * length * width
         # The allocator rounds up to 2 MiB, and the message prints two decimals.
         if wanted >= SPIKE and abs(wanted - it.tried_bytes) <= max(2 * MIB, it.tried_bytes // 150):
-            return f"{batch} x {length} tokens x {vocabulary} words x {width} bytes = {show(wanted)}"
+            return say(
+                "{batch} x {length} tokens x {vocabulary} words x {width} bytes = {sum}",
+                batch=batch,
+                length=length,
+                vocabulary=vocabulary,
+                width=width,
+                sum=show(wanted),
+            )
     return None
 
 
@@ -108,7 +126,7 @@ def _number(crash: Crash, names: tuple[str, ...]) -> int | None:
 
 CAUSE = Cause(
     id="logits-spike",
-    title="One tensor over the whole vocabulary is too large",
+    title=mark("One tensor over the whole vocabulary is too large"),
     pools=("gpu",),
     knobs=(
         "chunked-logits",

@@ -7,6 +7,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.tensorrt_llm import CacheTooSmall
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import show
 
 
@@ -16,20 +17,22 @@ def judge(crash: Crash) -> Judgement | None:
     if small is not None and small.said == "one-sequence":
         return Finding(
             weight=0.75,
-            why="The KV cache has fewer blocks than one sequence of the length that the engine was built for needs.",
+            why=say(
+                "The KV cache has fewer blocks than one sequence of the length that the engine was built for needs."
+            ),
             evidence=(small,),
         )
     if not refused:
         if crash.first(NoCacheBlocks):
-            return RuledOut("not one block of KV cache fits, so a shorter context alone gains nothing")
+            return RuledOut(say("not one block of KV cache fits, so a shorter context alone gains nothing"))
         return None
     tightest = min(refused, key=_room)
     longest = longest_of(tightest)
     if longest is None:
-        return RuledOut("there is no KV cache at all, so no context is short enough")
+        return RuledOut(say("there is no KV cache at all, so no context is short enough"))
     return Finding(
         weight=0.95,
-        why=f"{_compared(tightest)} A context of up to {longest:,} tokens fits.",
+        why=joined((_compared(tightest), say("A context of up to {longest:,} tokens fits.", longest=longest))),
         evidence=(tightest,),
     )
 
@@ -48,20 +51,30 @@ def longest_of(refused: ContextDoesNotFit) -> int | None:
 
 
 def _compared(refused: ContextDoesNotFit) -> str:
-    length = f"{refused.max_model_len:,} tokens" if refused.max_model_len is not None else "the full length"
+    length = (
+        say("{max_model_len:,} tokens", max_model_len=refused.max_model_len)
+        if refused.max_model_len is not None
+        else say("the full length")
+    )
     if refused.kv_tokens is not None:
-        return f"The KV cache holds {refused.kv_tokens:,} tokens, and one request may have {length}."
+        return say(
+            "The KV cache holds {kv_tokens:,} tokens, and one request may have {length}.",
+            kv_tokens=refused.kv_tokens,
+            length=length,
+        )
     if refused.needed_bytes is None or refused.kv_bytes is None:
-        return f"One request of {length} needs more KV cache than there is."
-    return (
-        f"One request of {length} needs {show(refused.needed_bytes)} of KV cache, and there is "
-        f"{show(refused.kv_bytes)}."
+        return say("One request of {length} needs more KV cache than there is.", length=length)
+    return say(
+        "One request of {length} needs {needed} of KV cache, and there is {kv}.",
+        length=length,
+        needed=show(refused.needed_bytes),
+        kv=show(refused.kv_bytes),
     )
 
 
 CAUSE = Cause(
     id="max-model-len-too-long",
-    title="The configured context is longer than the KV cache there is",
+    title=mark("The configured context is longer than the KV cache there is"),
     pools=("kv_cache", "gpu"),
     knobs=("shorter-context", "raise-engine-reservation", "quantize-kv-cache", "tensor-parallel", "quantize-weights"),
     judge=judge,

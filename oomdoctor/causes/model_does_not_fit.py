@@ -32,6 +32,7 @@ from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import TRAINERS
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
 
 # Where nothing is trained there are no states to shard.
@@ -60,19 +61,19 @@ def judge(crash: Crash) -> Judgement | None:
     if (told := _told_by_engine(crash)) is not None:
         return told
     if isinstance(root, DeviceRefusal) and root.layer == "dispatch":
-        why = "The loader's plan left a part of the weights off the card: they do not fit, even as they are."
+        why = say("The loader's plan left a part of the weights off the card: they do not fit, even as they are.")
         return Finding(weight=0.9, why=why, evidence=(root,), stage="model_load")
     event = refusal(crash)
     if event is None:
         return _refused_by_driver(crash) or _laid_out(crash)
-    loading = _loading(crash)
-    if loading is None:
+    filled = _filled(crash)
+    if filled is None:
         if brimful := _brimful(crash, event):
             return brimful
         if larger := _larger_than_the_card(crash, event) or _full_of_live(crash, event):
             return larger
         went_on = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
-        return RuledOut("the weights were on the card: the job had got beyond loading") if went_on else None
+        return RuledOut(say("the weights were on the card: the job had got beyond loading")) if went_on else None
     it = card(crash)
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     share = it.share(mine)
@@ -81,10 +82,14 @@ def judge(crash: Crash) -> Judgement | None:
     more = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
     decided = more or (share is not None and share >= FULL)
     sharded = crash.context.frameworks.keys() & TRAINERS or crash.in_trace(STATES)
-    holds = f" This process held {show(mine)} of it ({percent(share)})." if mine is not None and share else ""
+    holds = (
+        say("This process held {mine} of it ({share}).", mine=show(mine), share=percent(share))
+        if mine is not None and share
+        else ""
+    )
     return Finding(
         weight=0.9 if decided else 0.6,
-        why=f"The card filled up {loading}: {asked(it)}.{holds}",
+        why=joined((filled, holds)),
         evidence=(event,),
         stage="model_load" if crash.stage == "unknown" else None,
         knobs=() if sharded else INFERENCE_KNOBS,
@@ -100,9 +105,11 @@ def _refused_by_driver(crash: Crash) -> Finding | None:
         return None
     return Finding(
         weight=0.6,
-        why="The card was full while the engine laid out the model's weights, before anything else of it is there.",
+        why=say(
+            "The card was full while the engine laid out the model's weights, before anything else of it is there."
+        ),
         evidence=(root,),
-        against=("how much was free before, the message does not say",),
+        against=(say("how much was free before, the message does not say"),),
         knobs=INFERENCE_KNOBS,
     )
 
@@ -112,13 +119,20 @@ def _laid_out(crash: Crash) -> Finding | None:
     if not isinstance(crash.root, LibraryOutOfMemory) or crash.root.library != "TensorRT":
         return None
     sizes = [event.tried_bytes for event in crash.every(LibraryOutOfMemory) if event.tried_bytes]
-    size = f" {show(max(sizes))} in one piece" if sizes else " more memory than there was"
     return Finding(
         weight=0.45,
-        why=f"TensorRT asked for{size} while it built or loaded an engine: its weights, and the workspace of the "
-        "largest batch that it is built for.",
+        why=say(
+            "TensorRT asked for {tried} in one piece while it built or loaded an engine: its "
+            "weights, and the workspace of the largest batch that it is built for.",
+            tried=show(max(sizes)),
+        )
+        if sizes
+        else say(
+            "TensorRT asked for more memory than there was while it built or loaded an engine: "
+            "its weights, and the workspace of the largest batch that it is built for."
+        ),
         evidence=(crash.root,),
-        against=("which of the two it was, the message does not say",),
+        against=(say("which of the two it was, the message does not say"),),
         stage="engine_init" if crash.stage == "unknown" else None,
         knobs=("fewer-sequences", "tensor-parallel", "quantize-weights", "smaller-model", "shorter-context"),
     )
@@ -134,10 +148,14 @@ def _brimful(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
         return None
     return Finding(
         weight=0.55,
-        why=f"Live tensors of {show(it.live_bytes or 0)} fill the card to {percent(share)}: a KV cache that is cut to "
-        "a share of it leaves more free, so it was still being loaded or measured.",
+        why=say(
+            "Live tensors of {live} fill the card to {share}: a KV cache that is cut to a share "
+            "of it leaves more free, so it was still being loaded or measured.",
+            live=show(it.live_bytes or 0),
+            share=percent(share),
+        ),
         evidence=(event,),
-        against=("the traceback does not show what it was doing",),
+        against=(say("the traceback does not show what it was doing"),),
         stage="engine_init" if crash.stage == "unknown" else None,
         knobs=INFERENCE_KNOBS,
     )
@@ -152,10 +170,14 @@ def _full_of_live(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
         return None
     return Finding(
         weight=0.28,
-        why=f"Live tensors of {show(it.live_bytes or 0)} fill the card to {percent(share)}, and no step of the job is "
-        "in the log: models (and what training keeps beside them) come first.",
+        why=say(
+            "Live tensors of {live} fill the card to {share}, and no step of the job is in the "
+            "log: models (and what training keeps beside them) come first.",
+            live=show(it.live_bytes or 0),
+            share=percent(share),
+        ),
         evidence=(event,),
-        against=("the log does not show what the job was doing",),
+        against=(say("the log does not show what the job was doing"),),
         knobs=() if crash.context.frameworks.keys() & TRAINERS else INFERENCE_KNOBS,
     )
 
@@ -171,22 +193,30 @@ def _larger_than_the_card(crash: Crash, event: DeviceOutOfMemory) -> Finding | N
         return None
     return Finding(
         weight=0.45,
-        why=f"{show(it.tried_bytes)} were asked for in one piece, more than the {show(it.total_bytes)} of the whole "
-        f"card, with {show(held)} of this process on it.",
+        why=say(
+            "{tried} were asked for in one piece, more than the {total} of the whole card, with "
+            "{held} of this process on it.",
+            tried=show(it.tried_bytes),
+            total=show(it.total_bytes),
+            held=show(held),
+        ),
         evidence=(event,),
-        against=("one tensor of a wrong shape can be as large",),
+        against=(say("one tensor of a wrong shape can be as large"),),
     )
 
 
-def _loading(crash: Crash) -> str | None:
-    """What of the model was being put on the card."""
-    busy = phase(crash)
+def _filled(crash: Crash) -> str | None:
+    """What of the model was being put on the card when it was full."""
+    busy, refused = phase(crash), asked(card(crash))
     if busy == "load" or (crash.stage == "model_load" and busy is None):
-        return "while the weights were loaded"
+        return say("The card filled up while the weights were loaded: {asked}.", asked=refused)
     if busy is None and crash.in_trace(STATES):
-        return "while the trainer laid out weights, gradients and optimizer states"
+        return say(
+            "The card filled up while the trainer laid out weights, gradients and optimizer states: {asked}.",
+            asked=refused,
+        )
     if busy is None and innermost(crash, MOVE, 2) and not crash.in_trace(ENGINE):
-        return "while the model was moved to it"
+        return say("The card filled up while the model was moved to it: {asked}.", asked=refused)
     return None
 
 
@@ -194,47 +224,102 @@ def _program(root: ArrayOutOfMemory) -> Judgement | None:
     """A compiled program states what it needs; its arguments are the weights and states."""
     if root.used_bytes is None or root.total_bytes is None:
         return None
-    words = f"The program needs {show(root.used_bytes)} of the {show(root.total_bytes)} there are"
-    arguments = root.arguments_bytes
+    used, total, arguments = show(root.used_bytes), show(root.total_bytes), root.arguments_bytes
+    if arguments and arguments > root.total_bytes:
+        why = say(
+            "The program needs {used} of the {total} there are; its arguments (weights and "
+            "states) are {arguments}, more than the device alone.",
+            used=used,
+            total=total,
+            arguments=show(arguments),
+        )
+        return Finding(weight=0.93, why=why, evidence=(root,))
     if arguments and arguments >= OWN_PART * root.total_bytes:
-        fits = "more than the device alone" if arguments > root.total_bytes else "most of the device"
-        why = f"{words}; its arguments (weights and states) are {show(arguments)}, {fits}."
-        return Finding(weight=0.93 if arguments > root.total_bytes else 0.7, why=why, evidence=(root,))
-    return Finding(weight=0.5, why=f"{words}, before anything runs.", evidence=(root,))
+        why = say(
+            "The program needs {used} of the {total} there are; its arguments (weights and "
+            "states) are {arguments}, most of the device.",
+            used=used,
+            total=total,
+            arguments=show(arguments),
+        )
+        return Finding(weight=0.7, why=why, evidence=(root,))
+    why = say("The program needs {used} of the {total} there are, before anything runs.", used=used, total=total)
+    return Finding(weight=0.5, why=why, evidence=(root,))
 
 
 def _buffer(crash: Crash, root: BufferRefused) -> Judgement:
     """ggml puts the weights of a device into few large buffers, before the KV cache and the compute buffers."""
     tried = root.tried_bytes or root.buffer_bytes
-    size = f" of {show(tried)}" if tried else ""
     free = _free_of(crash, root.process.gpu)
-    there = f", with {show(free)} free when it started" if free is not None else ""
     if root.what != "weights":
         return Finding(
             weight=0.45 if root.what else 0.6,
-            why=f"A buffer{size} was refused{there}: the model and what it needs beside the weights do not fit.",
+            why=_some_buffer(tried, free),
             evidence=(root,),
-            against=() if root.what is None else ("the weights themselves were not what was refused",),
+            against=() if root.what is None else (say("the weights themselves were not what was refused"),),
             knobs=_BUFFER_KNOBS,
         )
     decided = tried is not None and free is not None and tried > free
     return Finding(
         weight=0.92 if decided else 0.8,
-        why=f"The model's weights are put into a buffer{size}, which the card refused{there}.{_planned(crash, tried)}",
+        why=joined((_buffer_of_weights(tried, free), _planned(crash, tried))),
         evidence=(root,),
         knobs=_BUFFER_KNOBS,
     )
+
+
+def _some_buffer(tried: int | None, free: int | None) -> str:
+    if tried and free is not None:
+        return say(
+            "A buffer of {tried} was refused, with {free} free when it started: the model and "
+            "what it needs beside the weights do not fit.",
+            tried=show(tried),
+            free=show(free),
+        )
+    if tried:
+        return say(
+            "A buffer of {tried} was refused: the model and what it needs beside the weights do not fit.",
+            tried=show(tried),
+        )
+    if free is not None:
+        return say(
+            "A buffer was refused, with {free} free when it started: the model and what it needs "
+            "beside the weights do not fit.",
+            free=show(free),
+        )
+    return say("A buffer was refused: the model and what it needs beside the weights do not fit.")
+
+
+def _buffer_of_weights(tried: int | None, free: int | None) -> str:
+    if tried and free is not None:
+        return say(
+            "The model's weights are put into a buffer of {tried}, which the card refused, with "
+            "{free} free when it started.",
+            tried=show(tried),
+            free=show(free),
+        )
+    if tried:
+        return say("The model's weights are put into a buffer of {tried}, which the card refused.", tried=show(tried))
+    if free is not None:
+        return say(
+            "The model's weights are put into a buffer, which the card refused, with {free} free when it started.",
+            free=show(free),
+        )
+    return say("The model's weights are put into a buffer, which the card refused.")
 
 
 def _short(crash: Crash, root: Short) -> Judgement | None:
     """Ollama or its runner refused."""
     if root.what in ("kv", "compute"):
         return None
-    size = f" of {show(root.tried_bytes)}" if root.tried_bytes else ""
     if root.said == "layout":
-        why = "The layers that were asked for do not fit on the cards, in whatever order they are laid out."
+        why = say("The layers that were asked for do not fit on the cards, in whatever order they are laid out.")
+    elif root.tried_bytes:
+        refused = say("The runner's allocation of {tried} for the model was refused.", tried=show(root.tried_bytes))
+        why = joined((refused, _planned(crash, root.tried_bytes)))
     else:
-        why = f"The runner's allocation{size} for the model was refused.{_planned(crash, root.tried_bytes)}"
+        refused = say("The runner's allocation for the model was refused.")
+        why = joined((refused, _planned(crash, None)))
     return Finding(weight=0.8 if root.what else 0.66, why=why, evidence=(root,), knobs=_BUFFER_KNOBS)
 
 
@@ -247,16 +332,26 @@ def _told_by_engine(crash: Crash) -> Judgement | None:
         return _short(crash, root)
     failed = crash.first(CreationFailed)
     if failed is not None and failed.stage == "model_load":
-        free = f" with {show(failed.free_bytes)} free before it" if failed.free_bytes is not None else ""
-        why = f"The weights of the model could not be put on the card{free}."
+        why = (
+            say(
+                "The weights of the model could not be put on the card with {free} free before it.",
+                free=show(failed.free_bytes),
+            )
+            if failed.free_bytes is not None
+            else say("The weights of the model could not be put on the card.")
+        )
         return Finding(weight=0.85, why=why, evidence=(failed,), stage="model_load", knobs=INFERENCE_KNOBS)
     if isinstance(root, EngineShort) and root.what == "runtime":
-        why = "Once the weights are on the card, not even the smallest step of the engine fits beside them."
+        why = say("Once the weights are on the card, not even the smallest step of the engine fits beside them.")
         return Finding(weight=0.72, why=why, evidence=(root,), knobs=INFERENCE_KNOBS)
     if isinstance(root, NoRoom) and root.weights_bytes and root.available_bytes:
         if root.weights_bytes <= root.available_bytes:
             return None
-        why = f"The weights take {show(root.weights_bytes)}, and the engine may use {show(root.available_bytes)}."
+        why = say(
+            "The weights take {weights}, and the engine may use {available}.",
+            weights=show(root.weights_bytes),
+            available=show(root.available_bytes),
+        )
         return Finding(weight=0.85, why=why, evidence=(root,), knobs=INFERENCE_KNOBS)
     warmup = crash.first(WarmupShort)
     return _warm_up(crash, warmup) if warmup is not None else None
@@ -268,11 +363,15 @@ def _warm_up(crash: Crash, warmup: WarmupShort) -> Finding:
     share = it.share(it.allocated_bytes)
     if share is not None and share >= WEIGHTS_FILL:
         weight = 0.72
-        why = f"Tensors of {show(it.allocated_bytes or 0)} ({percent(share)} of the card) were there in the warm-up, "
-        why += "before any KV cache: that is the weights, whatever the message advises."
+        why = say(
+            "Tensors of {allocated} ({share} of the card) were there in the warm-up, before any "
+            "KV cache: that is the weights, whatever the message advises.",
+            allocated=show(it.allocated_bytes or 0),
+            share=percent(share),
+        )
     else:
         weight = 0.5 if share is None else 0.3
-        why = "The warm-up runs once the weights are loaded; where they fill the card, any batch is too large."
+        why = say("The warm-up runs once the weights are loaded; where they fill the card, any batch is too large.")
     return Finding(weight=weight, why=why, evidence=(warmup,), knobs=INFERENCE_KNOBS)
 
 
@@ -287,15 +386,21 @@ def _planned(crash: Crash, tried: int | None) -> str:
     plan = crash.first(OffloadPlan)
     if plan is None or plan.offloaded_layers is None or plan.layers is None:
         return ""
-    words = f" Ollama had planned {plan.offloaded_layers} of {plan.layers} layers for the card"
+    planned, layers = plan.offloaded_layers, plan.layers
     if plan.partial_bytes is None or tried is None or tried <= plan.partial_bytes:
-        return f"{words}."
-    return f"{words} and reckoned with {show(plan.partial_bytes)}: its estimate is too low for this model."
+        return say("Ollama had planned {planned} of {layers} layers for the card.", planned=planned, layers=layers)
+    return say(
+        "Ollama had planned {planned} of {layers} layers for the card and reckoned with "
+        "{estimate}: its estimate is too low for this model.",
+        planned=planned,
+        layers=layers,
+        estimate=show(plan.partial_bytes),
+    )
 
 
 CAUSE = Cause(
     id="model-does-not-fit",
-    title="The model is larger than the card",
+    title=mark("The model is larger than the card"),
     pools=("gpu",),
     knobs=(
         "shard-states",

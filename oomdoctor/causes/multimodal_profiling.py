@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.engine_facts import in_engine, phase
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 
 _ENCODER = (
     r"(?i)\b(?:embed_multimodal|get_multimodal_embeddings|_execute_mm_encoder|_process_(?:image|video|audio)_\w{1,20}"
@@ -26,7 +27,7 @@ def judge(crash: Crash) -> Judgement | None:
     if frame is not None and doing == "serving":
         return Finding(
             weight=0.75,
-            why="The vision or audio encoder ran out of device memory while it served a request.",
+            why=say("The vision or audio encoder ran out of device memory while it served a request."),
             evidence=(crash.root,),
             stage="serving",
         )
@@ -36,23 +37,34 @@ def judge(crash: Crash) -> Judgement | None:
         if crash.mentions(_SAID):
             return _finding(crash, 0.6, None)
     if profile is not None and doing not in (None, "profiling"):
-        return RuledOut("the encoder had been profiled before that")
+        return RuledOut(say("the encoder had been profiled before that"))
     return None
 
 
 def _finding(crash: Crash, weight: float, profile: EncoderProfile | None) -> Finding:
     items = ""
     if profile is not None and profile.items is not None:
-        items = f" It is profiled with {profile.items} {profile.modality or ''} items of the largest size.".replace(
-            "  ", " "
+        items = (
+            say(
+                "It is profiled with {count} {modality} items of the largest size.",
+                count=profile.items,
+                modality=profile.modality,
+            )
+            if profile.modality
+            else say("It is profiled with {count} items of the largest size.", count=profile.items)
         )
     elif profile is not None and profile.embedding_tokens is not None:
-        items = f" In the worst case they make {profile.embedding_tokens:,} tokens."
+        items = say("In the worst case they make {tokens:,} tokens.", tokens=profile.embedding_tokens)
     return Finding(
         weight=weight,
-        why=(
-            "The engine ran its vision or audio encoder to measure what it needs and ran out of device memory. "
-            f"The items are as large as the model allows, not as large as yours.{items}"
+        why=joined(
+            (
+                say(
+                    "The engine ran its vision or audio encoder to measure what it needs and ran out of device memory."
+                ),
+                say("The items are as large as the model allows, not as large as yours."),
+                items,
+            )
         ),
         evidence=(crash.root,) if profile is None else (crash.root, profile),
         stage="memory_profiling",
@@ -68,7 +80,7 @@ def _profiled(crash: Crash) -> EncoderProfile | None:
 
 CAUSE = Cause(
     id="multimodal-profiling",
-    title="Profiling the vision or audio encoder ran out of device memory",
+    title=mark("Profiling the vision or audio encoder ran out of device memory"),
     pools=("gpu",),
     knobs=("limit-multimodal", "smaller-prefill", "fewer-sequences", "shorter-context", "tensor-parallel"),
     judge=judge,

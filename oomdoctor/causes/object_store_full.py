@@ -7,6 +7,7 @@ from oomdoctor.causes.host import node_memory, store_bytes
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreUsage
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.units import percent, show
 
 # Of what is in use on the node when Ray kills: from here on the store is what fills it.
@@ -28,12 +29,29 @@ def judge(crash: Crash) -> Judgement | None:
 
 
 def _refused(event: StoreFull) -> Finding:
-    size = f" of {show(event.object_bytes)}" if event.object_bytes else ""
-    why = f"An object{size} did not fit into Ray's object store"
-    if event.capacity_bytes:
-        larger = event.object_bytes is not None and event.object_bytes > event.capacity_bytes
-        why += f" of {show(event.capacity_bytes)}" + (": it alone is larger than the store" if larger else "")
-    return Finding(weight=0.95, why=why + ".", evidence=(event,), pool="object_store")
+    return Finding(
+        weight=0.95, why=_did_not_fit(event.object_bytes, event.capacity_bytes), evidence=(event,), pool="object_store"
+    )
+
+
+def _did_not_fit(size: int | None, capacity: int | None) -> str:
+    if size and capacity and size > capacity:
+        return say(
+            "An object of {size} did not fit into Ray's object store of {capacity}: it alone is larger than the store.",
+            size=show(size),
+            capacity=show(capacity),
+        )
+    if size and capacity:
+        return say(
+            "An object of {size} did not fit into Ray's object store of {capacity}.",
+            size=show(size),
+            capacity=show(capacity),
+        )
+    if size:
+        return say("An object of {size} did not fit into Ray's object store.", size=show(size))
+    if capacity:
+        return say("An object did not fit into Ray's object store of {capacity}.", capacity=show(capacity))
+    return say("An object did not fit into Ray's object store.")
 
 
 def _behind_the_disk(crash: Crash) -> Finding:
@@ -41,9 +59,11 @@ def _behind_the_disk(crash: Crash) -> Finding:
     event = next(event for event in crash.every(DiskFull) if not event.warning)
     return Finding(
         weight=0.55,
-        why="The object store was full when the object came; what could have been spilled had no room on the disk.",
+        why=say(
+            "The object store was full when the object came; what could have been spilled had no room on the disk."
+        ),
         evidence=(event,),
-        against=("the disk behind the store is full, and a larger store only delays that",),
+        against=(say("the disk behind the store is full, and a larger store only delays that"),),
         pool="object_store",
     )
 
@@ -52,8 +72,14 @@ def _stuck(event: StoreUsage) -> Finding:
     used, capacity = event.used_bytes or 0, event.capacity_bytes or 0
     return Finding(
         weight=0.9,
-        why=f"The store holds {show(used)} with room for {show(capacity)}, nothing in it can be spilled, and "
-        f"{event.pending_objects} object(s) of {show(event.pending_bytes or 0)} wait.",
+        why=say(
+            "The store holds {used} with room for {capacity}, nothing in it can be spilled, and "
+            "{count} object(s) of {pending} wait.",
+            used=show(used),
+            capacity=show(capacity),
+            count=event.pending_objects,
+            pending=show(event.pending_bytes or 0),
+        ),
         evidence=(event,),
         pool="object_store",
     )
@@ -67,24 +93,39 @@ def _share_of_the_node(crash: Crash) -> Judgement | None:
     if held is None:
         return _unseen(crash, kill)
     share = held / kill.used_bytes
-    words = f"Ray's object store holds {show(held)} of the {show(kill.used_bytes)} in use ({percent(share)})"
     if share < LITTLE:
-        return RuledOut(words)
+        return RuledOut(
+            say(
+                "Ray's object store holds {held} of the {used} in use ({share})",
+                held=show(held),
+                used=show(kill.used_bytes),
+                share=percent(share),
+            )
+        )
     if share < MUCH:
         return None
     memory = node_memory(crash)
     # Its pages count for the process that wrote them as long as nobody else has touched them.
-    rows = (
-        "; its pages stand in the rows of those who wrote them"
-        if memory and memory.listed_bytes > kill.used_bytes - held
-        else ""
-    )
+    in_rows = memory is not None and memory.listed_bytes > kill.used_bytes - held
     return Finding(
         weight=0.92 if share >= MOST else 0.55,
         against=()
         if _printed(kill)
-        else ("how full it was at the kill itself is not printed: this is the most it held",),
-        why=f"{words}{rows}.",
+        else (say("how full it was at the kill itself is not printed: this is the most it held"),),
+        why=say(
+            "Ray's object store holds {held} of the {used} in use ({share}); its pages stand in "
+            "the rows of those who wrote them.",
+            held=show(held),
+            used=show(kill.used_bytes),
+            share=percent(share),
+        )
+        if in_rows
+        else say(
+            "Ray's object store holds {held} of the {used} in use ({share}).",
+            held=show(held),
+            used=show(kill.used_bytes),
+            share=percent(share),
+        ),
         evidence=(kill, *crash.every(StoreUsage)[:1]),
         pool="object_store",
         knobs=("stream-data", "smaller-object-store", "clear-references", "fewer-workers", "more-host-memory"),
@@ -105,10 +146,14 @@ def _unseen(crash: Crash, kill: NodeOutOfMemory) -> Judgement | None:
         return None
     return Finding(
         weight=0.35,
-        why=f"{show(missing)} of the {show(kill.used_bytes)} in use stand in no row of the table: shared memory, of "
-        "which Ray's object store is the most usual, or processes that the table cannot see.",
+        why=say(
+            "{missing} of the {used} in use stand in no row of the table: shared memory, of which "
+            "Ray's object store is the most usual, or processes that the table cannot see.",
+            missing=show(missing),
+            used=show(kill.used_bytes),
+        ),
         evidence=(kill,),
-        against=("how full the object store was is not in the log",),
+        against=(say("how full the object store was is not in the log"),),
         pool="object_store",
         knobs=("collect-evidence", "smaller-object-store", "clear-references", "more-host-memory"),
     )
@@ -116,7 +161,7 @@ def _unseen(crash: Crash, kill: NodeOutOfMemory) -> Judgement | None:
 
 CAUSE = Cause(
     id="object-store-full",
-    title="Ray's object store is full",
+    title=mark("Ray's object store is full"),
     pools=("object_store", "host_ram", "cgroup"),
     knobs=("bigger-object-store", "stream-data", "clear-references", "fewer-workers", "free-disk", "more-host-memory"),
     judge=judge,

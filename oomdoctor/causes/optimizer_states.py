@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import asked, card, phase, refusal
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
 
@@ -12,12 +13,19 @@ _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_sta
 def judge(crash: Crash) -> Judgement | None:
     if phase(crash) == "optimizer":
         first = crash.in_trace(_FIRST_STEP) is not None
-        when = "made its states, which it does at its first step" if first else "took its step"
+        refused = asked(card(crash))
+        failed = (
+            say(
+                "It failed while the optimizer made its states, which it does at its first step: {asked}.",
+                asked=refused,
+            )
+            if first
+            else say("It failed while the optimizer took its step: {asked}.", asked=refused)
+        )
         return Finding(
             weight=0.85 if first else 0.78,
-            why=(
-                f"It failed while the optimizer {when}: {asked(card(crash))}. Adam keeps two more values per "
-                f"parameter, and they stay for the rest of the run."
+            why=joined(
+                (failed, say("Adam keeps two more values per parameter, and they stay for the rest of the run."))
             ),
             evidence=(refusal(crash) or crash.root,),
             stage="optimizer_step" if crash.stage == "unknown" else None,
@@ -25,17 +33,17 @@ def judge(crash: Crash) -> Judgement | None:
     if crash.stage == "optimizer_step":
         return Finding(
             weight=0.7,
-            why=f"It failed in the optimizer's step: {asked(card(crash))}.",
+            why=say("It failed in the optimizer's step: {asked}.", asked=asked(card(crash))),
             evidence=(refusal(crash) or crash.root,),
         )
     if crash.stage in ("forward", "backward", "logprob", "eval", "serving"):
-        return RuledOut(f"it failed in {crash.stage}, not in the optimizer's step")
+        return RuledOut(say("it failed in {stage}, not in the optimizer's step", stage=crash.stage))
     return None
 
 
 CAUSE = Cause(
     id="optimizer-states",
-    title="The optimizer's states do not fit beside the weights",
+    title=mark("The optimizer's states do not fit beside the weights"),
     pools=("gpu",),
     knobs=("shard-states", "offload-optimizer", "low-memory-optimizer", "lora", "mixed-precision", "more-gpus"),
     judge=judge,

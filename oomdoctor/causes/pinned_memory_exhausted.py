@@ -9,6 +9,7 @@ from oomdoctor.families.forge import MovePlan
 from oomdoctor.families.host_alloc import PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import show
 
 _LOCKING = ("rdma", "mlock")
@@ -29,8 +30,10 @@ def _named(crash: Crash, refused: Event) -> Finding:
     if isinstance(refused, PinnedAllocation) and refused.allocator in _LOCKING:
         return Finding(
             weight=0.85,
-            why="Registering memory for RDMA or locking it was refused with errno 12: the limit on locked memory "
-            "(ulimit -l), not the amount of RAM.",
+            why=say(
+                "Registering memory for RDMA or locking it was refused with errno 12: the limit on "
+                "locked memory (ulimit -l), not the amount of RAM."
+            ),
             evidence=(refused,),
             pool="pinned",
             knobs=("raise-memlock", "fix-environment"),
@@ -39,10 +42,17 @@ def _named(crash: Crash, refused: Event) -> Finding:
     if isinstance(refused, BufferRefused):
         return Finding(
             weight=0.7,
-            why="No layer was put on the card, so what was refused is the page-locked host buffer through which the "
-            f"weights are copied: the driver uses the same words for it.{_platform(crash)}",
+            why=joined(
+                (
+                    say(
+                        "No layer was put on the card, so what was refused is the page-locked host buffer "
+                        "through which the weights are copied: the driver uses the same words for it."
+                    ),
+                    _platform(crash),
+                )
+            ),
             evidence=(refused,),
-            against=("the message does not say which memory it was",),
+            against=(say("the message does not say which memory it was"),),
             pool="pinned",
             knobs=("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory"),
         )
@@ -50,17 +60,29 @@ def _named(crash: Crash, refused: Event) -> Finding:
         return Finding(
             weight=0.5,
             shows_memory=True,
-            why="A traceback ends in a call that pins host memory; the message itself is not in the log.",
+            why=say("A traceback ends in a call that pins host memory; the message itself is not in the log."),
             evidence=(refused,),
-            against=("the call may have failed for another reason",),
+            against=(say("the call may have failed for another reason"),),
             pool="pinned",
         )
     size = refused.figures("usage").get("tried_bytes")
-    asked = f" of {show(size)}" if size else ""
+    told = (
+        say("Page-locked host memory of {size} was refused.", size=show(size))
+        if size
+        else say("Page-locked host memory was refused.")
+    )
     return Finding(
         weight=0.85 if size else 0.78,
-        why=f'Page-locked host memory{asked} was refused. The driver says "out of memory" for host memory as for '
-        f"the card's; the traceback or the message shows that it was the host's.{_platform(crash)}",
+        why=joined(
+            (
+                told,
+                say(
+                    'The driver says "out of memory" for host memory as for the card\'s; the traceback or '
+                    "the message shows that it was the host's."
+                ),
+                _platform(crash),
+            )
+        ),
         evidence=(refused,),
         pool="pinned",
     )
@@ -77,16 +99,25 @@ def _bare_refusal(crash: Crash) -> Judgement | None:
     if frame is None and line is None and under is None:
         return None
     if frame is None and _card_was_full(crash):
-        return RuledOut("the card was full, its own figures say so")
+        return RuledOut(say("the card was full, its own figures say so"))
     swapped = _swapped(crash)
+    told = (
+        say(
+            "The driver refused memory without a figure of the card's, in code that pins host "
+            "memory: page-locked host memory gives the same words."
+        )
+        if frame is not None
+        else say(
+            "The driver refused memory without a figure of the card's, and the log speaks of "
+            "pinned host memory: page-locked host memory gives the same words."
+        )
+    )
     weight = 0.62 if frame is not None or swapped else 0.5 if line is not None else 0.3
     return Finding(
         weight=weight,
-        why="The driver refused memory without a figure of the card's, "
-        + ("in code that pins host memory" if frame is not None else "and the log speaks of pinned host memory")
-        + f": page-locked host memory gives the same words.{swapped}{_platform(crash)}",
+        why=joined((told, swapped, _platform(crash))),
         evidence=(root,),
-        against=("nothing printed says for sure that it was the host's memory",),
+        against=(say("nothing printed says for sure that it was the host's memory"),),
         pool="pinned",
     )
 
@@ -99,23 +130,28 @@ def _card_was_full(crash: Crash) -> bool:
 def _swapped(crash: Crash) -> str:
     """A program that moves a part of the model to page-locked memory, with room on the card for the rest."""
     plans = [plan for plan in crash.every(MovePlan) if plan.swap == "shared" and plan.swapped_bytes]
-    if not plans or plans[-1].on_card_bytes is None or (plans[-1].free_bytes or 0) < plans[-1].on_card_bytes:
+    if not plans:
         return ""
-    return (
-        f" {show(plans[-1].swapped_bytes or 0)} of the model went there, and for the {show(plans[-1].on_card_bytes)} "
-        f"that went to the card {show(plans[-1].free_bytes or 0)} were free."
+    swapped, on_card, free = plans[-1].swapped_bytes or 0, plans[-1].on_card_bytes, plans[-1].free_bytes or 0
+    if on_card is None or free < on_card:
+        return ""
+    return say(
+        "{swapped} of the model went there, and for the {on_card} that went to the card {free} were free.",
+        swapped=show(swapped),
+        on_card=show(on_card),
+        free=show(free),
     )
 
 
 def _platform(crash: Crash) -> str:
     if crash.mentions(_WINDOWS_UNDER_LINUX) is None:
         return ""
-    return " Under WSL only a part of the machine's memory can be pinned."
+    return say("Under WSL only a part of the machine's memory can be pinned.")
 
 
 CAUSE = Cause(
     id="pinned-memory-exhausted",
-    title="Page-locked (pinned) host memory is refused",
+    title=mark("Page-locked (pinned) host memory is refused"),
     pools=("pinned", "gpu", "host_ram"),
     knobs=("unpin-memory", "raise-memlock", "less-offload", "less-swap-space", "more-host-memory"),
     judge=judge,

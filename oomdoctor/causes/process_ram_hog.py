@@ -19,6 +19,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import GIB, percent, show
 
 # The kernel takes the process with the most memory (unless told otherwise): with this share of the machine it is it.
@@ -43,28 +44,47 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
         return None
     share = memory.share(top.largest)
     shared = _shared_of_group(memory)
-    words = f"{top.who} holds {show(top.largest)} of {memory.whole}"
     if not memory.dominates(top):
-        return RuledOut(f"the largest process, {top.who}, has {show(top.largest)}: {percent(share)} of {memory.whole}")
+        return RuledOut(
+            say(
+                "the largest process, {who}, has {largest}: {share} of {whole}",
+                who=top.who,
+                largest=show(top.largest),
+                share=percent(share),
+                whole=memory.whole,
+            )
+        )
     against = []
     weight = 0.9
     if memory.store_bytes and memory.store_bytes >= STORE_IN_ROW * top.largest:
-        against.append(f"the object store holds {show(memory.store_bytes)}, whose pages count for who touched them")
+        against.append(
+            say(
+                "the object store holds {store}, whose pages count for who touched them", store=show(memory.store_bytes)
+            )
+        )
         weight = 0.6
     if shared > top.largest:
-        against.append(f"{show(shared)} of it are shared memory, which belongs to no process")
+        against.append(say("{shared} of it are shared memory, which belongs to no process", shared=show(shared)))
         weight = 0.5
     if memory.cut:
-        against.append("the table's first rows are missing")
+        against.append(say("the table's first rows are missing"))
         weight = 0.6
     if crash.trajectory is not None:
         weight = min(weight, 0.85)  # it grew: the growth is the cause, the process is where
     if memory.used_bytes is None:
         weight = min(weight, 0.8)
-    outside = " It is no worker of Ray, which can therefore never end it." if top.outside_ray and _ray(memory) else ""
+    stranger = top.outside_ray and _ray(memory)
+    outside = say("It is no worker of Ray, which can therefore never end it.") if stranger else ""
+    held = say(
+        "{who} holds {largest} of {whole}: {share}.",
+        who=top.who,
+        largest=show(top.largest),
+        whole=memory.whole,
+        share=percent(share),
+    )
     return Finding(
         weight=weight,
-        why=f"{words}: {percent(share)}.{outside}{killed_another(crash, top)}",
+        why=joined((held, outside, killed_another(crash, top))),
         evidence=(memory.event,),
         against=tuple(against),
         knobs=TRAINER_KNOBS if is_rank(top.name) else () if _ray(memory) else _of_training(crash),
@@ -86,24 +106,34 @@ def _killed_by_kernel(crash: Crash) -> Judgement | None:
         return _killed_early(crash)
     own = kill.anon_rss_bytes + (kill.shmem_rss_bytes or 0)
     total = kill.limit_bytes or total_bytes(crash)
-    who = f"{kill.process.name or 'A process'} (PID {kill.process.pid})"
-    words = f"{who} held {show(own)} when the kernel killed it{_on_numa_nodes(kill)}"
+    words = _held(kill, own)
     if total is None:
         if own < LARGE:
             return None
-        why = f"{words}; how much the machine has is not in the log."
+        why = say("{held}; how much the machine has is not in the log.", held=words)
         return Finding(weight=0.55, why=why, evidence=(kill,), knobs=_of_training(crash))
     share = own / total
     if share < OF_THE_MACHINE:
-        return RuledOut(f"{words}: {percent(share)} of {show(total)}")
-    why = f"{words}: {percent(share)} of {show(total)}."
+        return RuledOut(say("{held}: {share} of {total}", held=words, share=percent(share), total=show(total)))
+    why = say("{held}: {share} of {total}.", held=words, share=percent(share), total=show(total))
     return Finding(weight=0.85, why=why, evidence=(kill,), knobs=_of_training(crash))
 
 
-def _on_numa_nodes(kill: KernelKill) -> str:
-    if kill.constraint not in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
-        return ""
-    return " because the NUMA nodes it may use were full"
+def _held(kill: KernelKill, own: int) -> str:
+    """What the killed process held: a clause."""
+    who = _who(kill)
+    if kill.constraint in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
+        return say(
+            "{who} held {own} when the kernel killed it because the NUMA nodes it may use were full",
+            who=who,
+            own=show(own),
+        )
+    return say("{who} held {own} when the kernel killed it", who=who, own=show(own))
+
+
+def _who(kill: KernelKill | UserspaceKill) -> str:
+    name = kill.process.name or say("A process")
+    return f"{name} (PID {kill.process.pid})"
 
 
 def _killed_early(crash: Crash) -> Judgement | None:
@@ -111,15 +141,16 @@ def _killed_early(crash: Crash) -> Judgement | None:
     kill = next((event for event in crash.every(UserspaceKill) if (event.rss_bytes or 0) >= LARGE), None)
     if kill is None or kill.rss_bytes is None:
         return None
-    who = f"{kill.process.name or 'A process'} (PID {kill.process.pid})"
-    words = f"{who} held {show(kill.rss_bytes)} when {kill.killer} ended it"
+    words = say("{who} held {rss} when {killer} ended it", who=_who(kill), rss=show(kill.rss_bytes), killer=kill.killer)
     if kill.total_bytes:
         share = kill.rss_bytes / kill.total_bytes
         if share < OF_THE_MACHINE:
-            return RuledOut(f"{words}: {percent(share)} of {show(kill.total_bytes)}")
-        why = f"{words}: {percent(share)} of {show(kill.total_bytes)}."
+            return RuledOut(
+                say("{held}: {share} of {total}", held=words, share=percent(share), total=show(kill.total_bytes))
+            )
+        why = say("{held}: {share} of {total}.", held=words, share=percent(share), total=show(kill.total_bytes))
         return Finding(weight=0.85, why=why, evidence=(kill,), knobs=_of_training(crash))
-    why = f"{words}; how much the machine has is not in the log."
+    why = say("{held}; how much the machine has is not in the log.", held=words)
     return Finding(weight=0.55, why=why, evidence=(kill,), knobs=_of_training(crash))
 
 
@@ -136,10 +167,15 @@ def _one_allocation(crash: Crash) -> Judgement | None:
     for event, tried, words in [*refused, *arrays]:
         if event.pool == "host_ram" and tried and tried >= LARGE:
             total = total_bytes(crash)
-            of = f" on a machine with {show(total)}" if total else ""
             return Finding(
                 weight=_of_one_piece(tried, total),
-                why=f"One process asked for {words} in one piece{of} and was refused.",
+                why=say(
+                    "One process asked for {tried} in one piece on a machine with {total} and was refused.",
+                    tried=words,
+                    total=show(total),
+                )
+                if total
+                else say("One process asked for {tried} in one piece and was refused.", tried=words),
                 evidence=(event,),
                 knobs=("smaller-microbatch", "stream-data", "more-host-memory", "smaller-buffers"),
             )
@@ -159,18 +195,24 @@ def _without_table(crash: Crash) -> Judgement | None:
         return None
     for one in kill.victims:
         if one.bytes is not None and used and one.bytes >= OF_THE_MACHINE * used:
+            name = one.name or say("The killed worker")
             return Finding(
                 weight=0.7,
-                why=f"{one.name or 'The killed worker'} (PID {one.pid}) itself held {show(one.bytes)} of the "
-                f"{show(used)} in use.",
+                why=say(
+                    "{name} (PID {pid}) itself held {size} of the {used} in use.",
+                    name=name,
+                    pid=one.pid,
+                    size=show(one.bytes),
+                    used=show(used),
+                ),
                 evidence=(kill,),
             )
-    return NotEnough("Ray's table of memory users, which names who held the memory", raylet_log(crash))
+    return NotEnough(say("Ray's table of memory users, which names who held the memory"), raylet_log(crash))
 
 
 CAUSE = Cause(
     id="process-ram-hog",
-    title="One process holds most of the node's memory",
+    title=mark("One process holds most of the node's memory"),
     pools=("host_ram", "cgroup"),
     knobs=(
         "clear-references",

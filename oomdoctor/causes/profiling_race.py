@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import show
 
 
@@ -17,15 +18,20 @@ def judge(crash: Crash) -> Judgement | None:
     against = []
     weight = 0.9 if freed else 0.75
     if freed == 0:
-        against.append("free memory did not change at all: some versions take equal figures for a disturbance")
+        against.append(say("free memory did not change at all: some versions take equal figures for a disturbance"))
     if any(loaded.weights_bytes == 0 for loaded in crash.every(WeightsLoaded)):
-        against.append("the weights took nothing on this card: the model may sit on another one")
+        against.append(say("the weights took nothing on this card: the model may sit on another one"))
         weight = 0.5
     return Finding(
         weight=weight,
-        why=(
-            f"While the engine measured what it needs, {_grew(disturbed, freed)}. Another process on the card gave "
-            "memory back in the meantime, so the measurement is worth nothing. No memory was short."
+        why=joined(
+            (
+                _grew(disturbed, freed),
+                say(
+                    "Another process on the card gave memory back in the meantime, so the measurement is "
+                    "worth nothing. No memory was short."
+                ),
+            )
         ),
         evidence=(disturbed,),
         against=tuple(against),
@@ -43,19 +49,26 @@ def freed_bytes(disturbed: ProfilingDisturbed) -> int | None:
 
 def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
     if freed is None:
-        return "more memory became free instead of less"
+        return say("While the engine measured what it needs, more memory became free instead of less.")
     if disturbed.current_free_bytes is not None and disturbed.initial_free_bytes is not None:
-        return (
-            f"free memory went from {show(disturbed.initial_free_bytes)} to {show(disturbed.current_free_bytes)} "
-            "instead of down"
+        return say(
+            "While the engine measured what it needs, free memory went from {before} to {after} instead of down.",
+            before=show(disturbed.initial_free_bytes),
+            after=show(disturbed.current_free_bytes),
         )
     before, after = disturbed.initial_used_bytes or 0, disturbed.current_used_bytes or 0
-    return f"the memory in use went down by {show(freed)}, from {show(before)} to {show(after)}, instead of up"
+    return say(
+        "While the engine measured what it needs, the memory in use went down by {freed}, "
+        "from {before} to {after}, instead of up.",
+        freed=show(freed),
+        before=show(before),
+        after=show(after),
+    )
 
 
 CAUSE = Cause(
     id="profiling-race",
-    title="Another process freed memory while the engine measured; nothing is short",
+    title=mark("Another process freed memory while the engine measured; nothing is short"),
     pools=("gpu",),
     knobs=("start-in-sequence", "free-the-gpu", "pin-version"),
     judge=judge,

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.records import dataclass
 from oomdoctor.units import show
 
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered")
-UNNAMED = "what was asked for"
 _ROLES = ("actor", "ref", "critic", "reward")
 
 
@@ -37,19 +37,24 @@ def judge(crash: Crash) -> Judgement | None:
     lacking = _lacking(request, have)
     parts = [_request(request)]
     if have:
-        parts.append(f"The cluster has {_amounts(have)}")
+        parts.append(say("The cluster has {amounts}.", amounts=_amounts(have)))
     asked = asked_gpus(crash)
     too_much = _compared(asked, have) if asked is not None else []
     if asked is not None:
-        parts.append(f"The launch line asks for {asked.sum} GPUs, and every one of these bundles takes a CPU as well")
+        parts.append(
+            say(
+                "The launch line asks for {sum} GPUs, and every one of these bundles takes a CPU as well.",
+                sum=asked.sum,
+            )
+        )
         parts.extend(too_much)
     return Finding(
         weight=0.95 if lacking or too_much else 0.9 if request.state in _FINAL or request.repeats > 1 else 0.8,
-        why=". ".join([*parts, *lacking]) + ".",
+        why=joined([*parts, *lacking]),
         evidence=tuple(requests[:3]),
         against=()
         if request.state in _FINAL or lacking or too_much
-        else ("it may still have been served after the log's end",),
+        else (say("it may still have been served after the log's end"),),
     )
 
 
@@ -74,7 +79,7 @@ def asked_gpus(crash: Crash) -> Asked | None:
         crash, "actor_num_gpus_per_node"
     ):
         per_role = _of_role(crash, "actor")
-        return Asked(per_role, (f"{per_role} (all models share the actor's)",)) if per_role else None
+        return Asked(per_role, (say("{gpus} (all models share the actor's)", gpus=per_role),)) if per_role else None
     counts = {role: _of_role(crash, role) for role in _ROLES}
     if crash.setting("colocate_actor_ref", "train.colocate_actor_ref") is not None:
         counts["actor"], counts["ref"] = max(counts["actor"], counts["ref"]), 0
@@ -88,7 +93,7 @@ def asked_gpus(crash: Crash) -> Asked | None:
     total = sum(counts.values())
     if engines:
         total += engines * (parallel or 1)
-        terms.append(f"{engines} x {parallel or 1} (engines)")
+        terms.append(say("{engines} x {parallel} (engines)", engines=engines, parallel=parallel or 1))
     if terms and counts["actor"]:
         return Asked(total, tuple(terms))
     nodes, per_node = _number(crash, "trainer.nnodes"), _number(crash, "trainer.n_gpus_per_node")
@@ -114,9 +119,15 @@ def _compared(asked: Asked, have: Mapping[str, float]) -> list[str]:
     found = []
     gpus, cpus = have.get("GPU"), have.get("CPU")
     if gpus is not None and asked.gpus > gpus:
-        found.append(f"That is {asked.gpus - gpus:g} GPU(s) more than there are")
+        found.append(say("That is {gpus:g} GPU(s) more than there are.", gpus=asked.gpus - gpus))
     if cpus is not None and asked.gpus >= cpus:
-        found.append(f"{cpus:g} CPUs are used up by {asked.gpus} bundles: nothing is left for the driver's own tasks")
+        found.append(
+            say(
+                "{cpus:g} CPUs are used up by {bundles} bundles: nothing is left for the driver's own tasks.",
+                cpus=cpus,
+                bundles=asked.gpus,
+            )
+        )
     return found
 
 
@@ -129,26 +140,57 @@ def _lacking(request: Unschedulable, have: Mapping[str, float]) -> list[str]:
         wanted = amount * (request.count or 1)
         there = have.get(name, 0.0)
         if wanted > there and (name in have or name in ("GPU", "CPU")):
-            found.append(f"{name}: {_amount(name, wanted)} asked, {_amount(name, there)} there")
+            found.append(
+                say(
+                    "{name}: {wanted} asked, {there} there.",
+                    name=name,
+                    wanted=_amount(name, wanted),
+                    there=_amount(name, there),
+                )
+            )
     return found
 
 
 def _request(request: Unschedulable) -> str:
-    what = _amounts(request.requested) if request.requested else _bundles(request)
-    times = f" {request.count} times" if request.count and request.count > 1 else ""
-    kind = "a placement group with " if request.placement_group and what != UNNAMED else ""
-    ends = {
-        "infeasible": "no node can serve it",
-        "timeout": "it was given up" + (f" after {request.seconds:g} s" if request.seconds else ""),
-        "scattered": "as much is free, but on no node alone",
-        "supervisor": "not even the job's supervisor could be placed",
-    }
-    still = f"asked for {request.repeats} times" if request.repeats > 1 else "still waits at the end of the log"
-    return f"Ray does not place {kind}{what}{times}: {ends.get(request.state, still)}"
+    what, end, count = _what(request), _end(request), request.count or 1
+    if request.placement_group and (request.requested or request.bundles):
+        if count > 1:
+            return say(
+                "Ray does not place a placement group with {what} {count} times: {end}.",
+                what=what,
+                count=count,
+                end=end,
+            )
+        return say("Ray does not place a placement group with {what}: {end}.", what=what, end=end)
+    if count > 1:
+        return say("Ray does not place {what} {count} times: {end}.", what=what, count=count, end=end)
+    return say("Ray does not place {what}: {end}.", what=what, end=end)
 
 
-def _bundles(request: Unschedulable) -> str:
-    return f"{request.bundles} bundles" if request.bundles else UNNAMED
+def _end(request: Unschedulable) -> str:
+    """What became of it: a clause."""
+    match request.state:
+        case "infeasible":
+            return say("no node can serve it")
+        case "timeout":
+            return (
+                say("it was given up after {seconds:g} s", seconds=request.seconds)
+                if request.seconds
+                else say("it was given up")
+            )
+        case "scattered":
+            return say("as much is free, but on no node alone")
+        case "supervisor":
+            return say("not even the job's supervisor could be placed")
+    if request.repeats > 1:
+        return say("asked for {count} times", count=request.repeats)
+    return say("still waits at the end of the log")
+
+
+def _what(request: Unschedulable) -> str:
+    if request.requested:
+        return _amounts(request.requested)
+    return say("{count} bundles", count=request.bundles) if request.bundles else say("what was asked for")
 
 
 def _amounts(amounts: Mapping[str, float] | None) -> str:
@@ -166,7 +208,7 @@ def _amount(name: str, amount: float) -> str:
 
 CAUSE = Cause(
     id="ray-unschedulable",
-    title="Ray does not place what was requested",
+    title=mark("Ray does not place what was requested"),
     pools=("scheduling",),
     knobs=("fix-resource-request", "add-nodes", "fix-environment", "separate-placement"),
     judge=judge,

@@ -14,6 +14,7 @@ from oomdoctor.causes.host import (
 )
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
 
 _REWARD_SETTINGS = ("remote_rm_url", "remote_url", "reward_pretrain", "reward_model.path", "rm_path")
@@ -27,15 +28,15 @@ def judge(crash: Crash) -> Judgement | None:
     if reward is None:
         return None
     share = memory.share(reward.bytes)
-    words = f"{_whom(reward)} {'hold' if len(reward.sizes) > 1 else 'holds'} {show(reward.bytes)} of {memory.whole}"
+    held = _held(memory, reward)
     if share < HOG_OF_FEW or not _leads(memory, reward):
-        return RuledOut(f"{words}: {percent(share)}")
-    outside = " It runs outside Ray, which can neither count nor end it." if reward.outside_ray else ""
+        return RuledOut(say("{held}: {share}", held=held, share=percent(share)))
+    outside = say("It runs outside Ray, which can neither count nor end it.") if reward.outside_ray else ""
     return Finding(
         weight=0.94 if memory.dominates(reward) and not memory.cut else 0.8,
-        why=f"{words}: {percent(share)}.{outside}{killed_another(crash, reward)}",
+        why=joined((say("{held}: {share}.", held=held, share=percent(share)), outside, killed_another(crash, reward))),
         evidence=(memory.event,),
-        against=("the table's first rows are missing",) if memory.cut else (),
+        against=(say("the table's first rows are missing"),) if memory.cut else (),
         knobs=("move-process", "restart-periodically", "raise-container-limit") if crash.pool == "cgroup" else (),
     )
 
@@ -45,10 +46,14 @@ def _leads(memory: NodeMemory, reward: Holder) -> bool:
     return memory.dominates(reward) or memory.holders[0] is reward
 
 
-def _whom(reward: Holder) -> str:
-    return (
-        f"{len(reward.sizes)} processes {reward.name}" if len(reward.sizes) > 1 else f"The reward model, {reward.who},"
-    )
+def _held(memory: NodeMemory, reward: Holder) -> str:
+    """What it held, or its processes did: a clause."""
+    size, whole, count = show(reward.bytes), memory.whole, len(reward.sizes)
+    if count > 1:
+        return say(
+            "{count} processes {name} hold {size} of {whole}", count=count, name=reward.name, size=size, whole=whole
+        )
+    return say("The reward model, {who}, holds {size} of {whole}", who=reward.who, size=size, whole=whole)
 
 
 def _without_table(crash: Crash) -> Judgement | None:
@@ -56,13 +61,17 @@ def _without_table(crash: Crash) -> Judgement | None:
     if setting is None or crash.first(NodeOutOfMemory) is None:
         return None
     whom = victim(crash)
-    killed = f"Ray names only whom it killed, {whom}" if whom else "Ray's table of memory users is not in the log"
-    return NotEnough(f"a reward model is set ({setting.name}), but {killed}", raylet_log(crash))
+    missing = (
+        say("a reward model is set ({name}), but Ray names only whom it killed, {whom}", name=setting.name, whom=whom)
+        if whom
+        else say("a reward model is set ({name}), but Ray's table of memory users is not in the log", name=setting.name)
+    )
+    return NotEnough(missing, raylet_log(crash))
 
 
 CAUSE = Cause(
     id="reward-model-ram-hog",
-    title="The reward model's process holds most of the node's memory",
+    title=mark("The reward model's process holds most of the node's memory"),
     pools=("host_ram", "cgroup"),
     knobs=("move-process", "restart-periodically", "more-host-memory", "less-offload", "smaller-object-store"),
     judge=judge,

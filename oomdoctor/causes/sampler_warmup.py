@@ -7,6 +7,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.vllm_error import WarmupOutOfMemory
 from oomdoctor.incident.engine_facts import in_engine, phase
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import show
 
 # The sampler's arguments in the warm-up's source: what a traceback that is cut above shows of it
@@ -19,14 +20,28 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     requests = warmup.requests if warmup is not None else None
     oom = next((event for event in crash.every(DeviceOutOfMemory) if event.tried_bytes is not None), None)
-    asked = f" {show(oom.tried_bytes)} was asked for." if oom is not None and oom.tried_bytes is not None else ""
-    many = f"with {requests} dummy requests" if requests is not None else "with its largest number of dummy requests"
+    asked = (
+        say("{tried} was asked for.", tried=show(oom.tried_bytes))
+        if oom is not None and oom.tried_bytes is not None
+        else ""
+    )
+    what = warmup.what if warmup is not None else "sampler"
+    warmed = (
+        say(
+            "The engine had taken its share and warmed up the {what} with {requests} dummy requests.",
+            what=what,
+            requests=requests,
+        )
+        if requests is not None
+        else say(
+            "The engine had taken its share and warmed up the {what} with its largest number of dummy requests.",
+            what=what,
+        )
+    )
+    rows = say("Each needs its row of logits over the whole vocabulary, several times over, beside that share.")
     return Finding(
         weight=0.92 if warmup is not None else 0.85,
-        why=(
-            f"The engine had taken its share and warmed up the {warmup.what if warmup else 'sampler'} {many}. "
-            f"Each needs its row of logits over the whole vocabulary, several times over, beside that share.{asked}"
-        ),
+        why=joined((warmed, rows, asked)),
         evidence=(warmup if warmup is not None else crash.root,),
         stage="engine_init",
     )
@@ -34,7 +49,7 @@ def judge(crash: Crash) -> Judgement | None:
 
 CAUSE = Cause(
     id="sampler-warmup",
-    title="Warming up the engine's sampler ran out of device memory",
+    title=mark("Warming up the engine's sampler ran out of device memory"),
     pools=("gpu",),
     knobs=("fewer-sequences", "lower-engine-reservation", "eager-mode"),
     judge=judge,

@@ -8,6 +8,7 @@ from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.ray_death import FatalSignal
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.units import MIB, show
 
 DOCKERS_DEFAULT = 64 * MIB
@@ -15,9 +16,9 @@ FULL = 0.9
 ROOM = 0.5
 
 _USERS = {
-    "torch": "PyTorch's loader workers",
-    "nccl": "NCCL",
-    "python": "Python's shared memory",
+    "torch": mark("PyTorch's loader workers"),
+    "nccl": mark("NCCL"),
+    "python": mark("Python's shared memory"),
 }
 
 
@@ -35,20 +36,34 @@ def judge(crash: Crash) -> Judgement | None:
 
 def _store(event: StoreTooLarge) -> Finding:
     """Ray's object store lives in /dev/shm: a larger one is refused, or put on a disk where it may not come up."""
-    asked = f" of {show(event.requested_bytes)}" if event.requested_bytes else ""
-    room = f" of {show(event.shm_bytes)}" if event.shm_bytes else ""
     return Finding(
         weight=0.93 if event.refused else 0.7,
-        why=f"Ray's object store{asked} is larger than /dev/shm{room}.",
+        why=_larger(event.requested_bytes, event.shm_bytes),
         evidence=(event,),
         pool="shm",
         knobs=("bigger-shm", "smaller-object-store"),
     )
 
 
+def _larger(store: int | None, room: int | None) -> str:
+    if store and room:
+        return say(
+            "Ray's object store of {store} is larger than /dev/shm of {room}.", store=show(store), room=show(room)
+        )
+    if store:
+        return say("Ray's object store of {store} is larger than /dev/shm.", store=show(store))
+    if room:
+        return say("Ray's object store is larger than /dev/shm of {room}.", room=show(room))
+    return say("Ray's object store is larger than /dev/shm.")
+
+
 def _refused(crash: Crash, full: SharedMemoryFull, size: int | None) -> Judgement:
-    what = f" asked for {show(full.tried_bytes)} and" if full.tried_bytes else ""
-    holds = _holds(crash, size)
+    who = translated(_USERS[full.user])
+    refused = (
+        say("{who} asked for {tried} and found no room in /dev/shm.", who=who, tried=show(full.tried_bytes))
+        if full.tried_bytes
+        else say("{who} found no room in /dev/shm.", who=who)
+    )
     weight = 0.85
     if full.errno is not None or (size is not None and size <= DOCKERS_DEFAULT):
         weight = 0.92
@@ -56,7 +71,7 @@ def _refused(crash: Crash, full: SharedMemoryFull, size: int | None) -> Judgemen
         weight = 0.95
     return Finding(
         weight=weight,
-        why=f"{_USERS[full.user]}{what} found no room in /dev/shm.{holds}",
+        why=joined((refused, _holds(crash, size))),
         evidence=(full, *crash.every(ShmUsage)[-2:]),
         pool="shm",
         next_evidence=() if size is not None else ("df -h /dev/shm",),
@@ -68,12 +83,14 @@ def _bus_error(crash: Crash, crashed: Kill | FatalSignal, size: int | None) -> J
     share = _highest_share(crash)
     spoken_of = isinstance(crashed, FatalSignal) and crashed.shared_memory
     if size is not None and 0 < share < ROOM:
-        return RuledOut(f"shared memory was at most {share:.0%} full")
+        return RuledOut(say("shared memory was at most {share} full", share=f"{share:.0%}"))
     return Finding(
         weight=0.85 if share >= FULL else 0.7 if spoken_of else 0.45,
-        why=f"A process died of a bus error, which is what a full /dev/shm looks like.{_holds(crash, size)}",
+        why=joined(
+            (say("A process died of a bus error, which is what a full /dev/shm looks like."), _holds(crash, size))
+        ),
         evidence=(crashed, *crash.every(ShmUsage)[-2:]),
-        against=() if share >= FULL else ("a truncated mapped file or a failing disk gives a bus error too",),
+        against=() if share >= FULL else (say("a truncated mapped file or a failing disk gives a bus error too"),),
         pool="shm",
         next_evidence=("df -h /dev/shm",),
     )
@@ -94,14 +111,18 @@ def _holds(crash: Crash, size: int | None) -> str:
     if size is None:
         return ""
     share = _highest_share(crash)
-    filled = f" and was {share:.0%} full" if share else ""
-    default = ", docker's default" if size == DOCKERS_DEFAULT else ""
-    return f" It holds {show(size)}{default}{filled}."
+    if size == DOCKERS_DEFAULT and share:
+        return say("It holds {size}, docker's default and was {share} full.", size=show(size), share=f"{share:.0%}")
+    if size == DOCKERS_DEFAULT:
+        return say("It holds {size}, docker's default.", size=show(size))
+    if share:
+        return say("It holds {size} and was {share} full.", size=show(size), share=f"{share:.0%}")
+    return say("It holds {size}.", size=show(size))
 
 
 CAUSE = Cause(
     id="shm-too-small",
-    title="Shared memory (/dev/shm) is full",
+    title=mark("Shared memory (/dev/shm) is full"),
     pools=("shm", "host_ram", "cgroup"),
     knobs=("bigger-shm", "fewer-workers", "smaller-microbatch", "clear-references"),
     judge=judge,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.families.ray_store import DiskFull, Spilled
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
 
 NO_QUOTA = 122
@@ -17,10 +18,17 @@ def judge(crash: Crash) -> Judgement | None:
     refused = next((event for event in events if not event.warning), None)
     warned = next((event for event in events if event.warning), None)
     if refused is not None and refused.io_worker:
-        full = "its quota is used up" if refused.errno == NO_QUOTA else "there is no space left"
         return Finding(
             weight=0.92,
-            why=f"Ray moves objects from the full store to disk, and the process that writes them reports that {full}.",
+            why=say(
+                "Ray moves objects from the full store to disk, and the process that writes them "
+                "reports that its quota is used up."
+            )
+            if refused.errno == NO_QUOTA
+            else say(
+                "Ray moves objects from the full store to disk, and the process that writes them "
+                "reports that there is no space left."
+            ),
             evidence=(refused,),
             pool="object_store",
         )
@@ -28,16 +36,18 @@ def judge(crash: Crash) -> Judgement | None:
         spilled = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
         return Finding(
             weight=0.8,
-            why=f"Ray spilled {show(spilled)} of objects to disk, and then a write found no space left.",
+            why=say(
+                "Ray spilled {spilled} of objects to disk, and then a write found no space left.", spilled=show(spilled)
+            ),
             evidence=(refused, *crash.every(Spilled)[-1:]),
-            against=("the write that failed may have been another program's",),
+            against=(say("the write that failed may have been another program's"),),
             pool="object_store",
         )
     if refused is not None:
-        room = f" {_room(warned)}" if warned is not None else ""
+        told = say("An object could not be created: the object store is full and so is the disk it spills to.")
         return Finding(
             weight=0.93,
-            why=f"An object could not be created: the object store is full and so is the disk it spills to.{room}",
+            why=joined((told, _room(warned) if warned is not None else "")),
             evidence=tuple(event for event in (refused, warned) if event is not None),
             pool="object_store",
         )
@@ -46,23 +56,34 @@ def judge(crash: Crash) -> Judgement | None:
     return Finding(
         weight=0.6,
         shows_memory=True,
-        why=f"{_room(warned)} Objects are refused as soon as one has to be spilled.",
+        why=joined((_room(warned), say("Objects are refused as soon as one has to be spilled."))),
         evidence=(warned,),
-        against=("no object was refused in this log",),
+        against=(say("no object was refused in this log"),),
         pool="object_store",
     )
 
 
 def _room(event: DiskFull) -> str:
-    limit = f"over {percent(event.fraction)} full" if event.fraction is not None else "nearly full"
-    if event.available_bytes is None or event.total_bytes is None:
-        return f"The disk is {limit}."
-    return f"The disk is {limit}: {show(event.available_bytes)} left of {show(event.total_bytes)}."
+    left, total, share = event.available_bytes, event.total_bytes, event.fraction
+    if left is None or total is None:
+        return (
+            say("The disk is over {share} full.", share=percent(share))
+            if share is not None
+            else say("The disk is nearly full.")
+        )
+    if share is not None:
+        return say(
+            "The disk is over {share} full: {left} left of {total}.",
+            share=percent(share),
+            left=show(left),
+            total=show(total),
+        )
+    return say("The disk is nearly full: {left} left of {total}.", left=show(left), total=show(total))
 
 
 CAUSE = Cause(
     id="spill-disk-full",
-    title="The disk that Ray's object store spills to is full",
+    title=mark("The disk that Ray's object store spills to is full"),
     pools=("object_store", "host_ram", "cgroup"),
     knobs=("free-disk", "bigger-object-store", "stream-data", "clear-references"),
     judge=judge,

@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import card, refusal
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.units import GIB, percent, show
 
 PLENTY = 0.10  # of the card free: no rounding or late print explains it
@@ -21,23 +22,33 @@ def judge(crash: Crash) -> Judgement | None:
     if it.free_bytes is None or it.tried_bytes is None or event.device == "MPS":
         return None
     share = it.share(it.free_bytes)
-    figures = f"{show(it.free_bytes)} were free and {show(it.tried_bytes)} asked for"
+    free, tried = show(it.free_bytes), show(it.tried_bytes)
     if it.free_bytes < it.tried_bytes:
-        return RuledOut(figures)
+        return RuledOut(say("{free} were free and {tried} asked for", free=free, tried=tried))
     if it.allowed_bytes is not None:
-        return RuledOut(f"{figures}, but the process is allowed only {show(it.allowed_bytes)}")
+        return RuledOut(
+            say(
+                "{free} were free and {tried} asked for, but the process is allowed only {allowed}",
+                free=free,
+                tried=tried,
+                allowed=show(it.allowed_bytes),
+            )
+        )
     to_the_digit = it.free_bytes - it.tried_bytes < NARROW * it.tried_bytes
     plenty = share is not None and share >= PLENTY and not to_the_digit
     # The figure is read a moment later: a little more free than asked for is what somebody gave back.
     some = it.free_bytes >= 2 * it.tried_bytes and it.free_bytes >= GIB
     return Finding(
         weight=0.93 if plenty else 0.45 if some else 0.08,  # the last resort is likelier than this
-        why=(
-            f"{figures} ({percent(share)} of the card free): it is not the card that is full. A memory pool, the "
-            f"driver or the platform refused."
+        why=say(
+            "{free} were free and {tried} asked for ({share} of the card free): it is not the "
+            "card that is full. A memory pool, the driver or the platform refused.",
+            free=free,
+            tried=tried,
+            share=percent(share),
         ),
         evidence=(event,),
-        against=() if plenty else ("the free figure is read after the refusal, when others may have freed some",),
+        against=() if plenty else (say("the free figure is read after the refusal, when others may have freed some"),),
     )
 
 
@@ -50,15 +61,15 @@ def _quirk(crash: Crash) -> Judgement | None:
         return None
     return Finding(
         weight=0.4,
-        why="The log names a platform (WSL or an embedded GPU) that refuses such requests with memory free.",
+        why=say("The log names a platform (WSL or an embedded GPU) that refuses such requests with memory free."),
         evidence=(crash.root,),
-        against=("no figure shows how much was free",),
+        against=(say("no figure shows how much was free"),),
     )
 
 
 CAUSE = Cause(
     id="spurious-device-oom",
-    title="The device refused although the memory is free",
+    title=mark("The device refused although the memory is free"),
     pools=("gpu",),
     knobs=("fix-environment", "allocator-config", "pin-version", "collect-evidence"),
     judge=judge,

@@ -16,6 +16,7 @@ from oomdoctor.causes.host import (
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 from oomdoctor.units import percent, show
 
@@ -47,30 +48,56 @@ def judge(crash: Crash) -> Judgement | None:
 def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
     groups = [h for h in memory.holders if len(h.sizes) >= LEAST]
     if not groups:
-        return RuledOut("no two processes of one name are among the largest")
+        return RuledOut(say("no two processes of one name are among the largest"))
     group = groups[0]
     if memory.share(group.bytes) < TOGETHER and (together := _all_workers(memory)) is not None:
         return together
     share = memory.share(group.bytes)
-    words = f"{len(group.sizes)} processes {group.name} hold {show(group.bytes)} of {memory.whole}"
+    count, name, held, whole = len(group.sizes), group.name, show(group.bytes), memory.whole
     if memory.dominates(group) and not _alike(group):
-        return RuledOut(f"{words}, but one of them has {show(group.largest)} of it")
+        return RuledOut(
+            say(
+                "{count} processes {name} hold {held} of {whole}, but one of them has {largest} of it",
+                count=count,
+                name=name,
+                held=held,
+                whole=whole,
+                largest=show(group.largest),
+            )
+        )
     if share < TOGETHER:
-        return RuledOut(f"{words}: {percent(share)}")
+        return RuledOut(
+            say(
+                "{count} processes {name} hold {held} of {whole}: {share}",
+                count=count,
+                name=name,
+                held=held,
+                whole=whole,
+                share=percent(share),
+            )
+        )
     weight = _weight(group, memory, share)
     against = []
     heaviest = memory.heaviest
     if heaviest is not None and heaviest is not group and memory.dominates(heaviest):
-        against.append(f"{heaviest.who} alone holds {show(heaviest.largest)}")
+        against.append(say("{who} alone holds {largest}", who=heaviest.who, largest=show(heaviest.largest)))
         weight = 0.5
     if is_rank(group.name):
-        against.append("there is one of them for each GPU: fewer of them means fewer GPUs")
+        against.append(say("there is one of them for each GPU: fewer of them means fewer GPUs"))
         weight = min(weight, 0.75)
         if crash.trajectory is not None:
             weight = 0.6
     return Finding(
         weight=weight,
-        why=f"{words}: {percent(share)}, {_each(group)}; none of them alone fills the node.",
+        why=say(
+            "{count} processes {name} hold {held} of {whole}: {share}, {each}; none of them alone fills the node.",
+            count=count,
+            name=name,
+            held=held,
+            whole=whole,
+            share=percent(share),
+            each=_each(group),
+        ),
         evidence=(memory.event,),
         against=tuple(against),
         knobs=TRAINER_KNOBS if is_rank(group.name) else (),
@@ -87,8 +114,14 @@ def _all_workers(memory: NodeMemory) -> Finding | None:
         return None
     return Finding(
         weight=0.6,
-        why=f"{count} workers of Ray hold {show(held)} of {memory.whole}: {percent(memory.share(held))}, the largest "
-        f"{show(heaviest.largest)}.",
+        why=say(
+            "{count} workers of Ray hold {held} of {whole}: {share}, the largest {largest}.",
+            count=count,
+            held=show(held),
+            whole=memory.whole,
+            share=percent(memory.share(held)),
+            largest=show(heaviest.largest),
+        ),
         evidence=(memory.event,),
     )
 
@@ -108,8 +141,8 @@ def _weight(group: Holder, memory: NodeMemory, share: float) -> float:
 
 def _each(group: Holder) -> str:
     if group.sizes[-1] == group.largest:
-        return f"{show(group.largest)} each"
-    return f"{show(group.sizes[-1])} to {show(group.largest)} each"
+        return say("{largest} each", largest=show(group.largest))
+    return say("{least} to {largest} each", least=show(group.sizes[-1]), largest=show(group.largest))
 
 
 def _ranks(crash: Crash) -> Judgement | None:
@@ -120,10 +153,17 @@ def _ranks(crash: Crash) -> Judgement | None:
             if one.bytes and used and one.bytes >= OF_A_RANK * used and _RANKED.search(one.name or ""):
                 return Finding(
                     weight=0.45,
-                    why=f"The killed worker, {one.name} (PID {one.pid}), is one rank of several and held "
-                    f"{show(one.bytes)} of the {show(used)} in use: {int(used // one.bytes)} like it fill the node.",
+                    why=say(
+                        "The killed worker, {name} (PID {pid}), is one rank of several and held {held} of the "
+                        "{used} in use: {count} like it fill the node.",
+                        name=one.name,
+                        pid=one.pid,
+                        held=show(one.bytes),
+                        used=show(used),
+                        count=int(used // one.bytes),
+                    ),
                     evidence=(event,),
-                    against=("the table of memory users is not in the log",),
+                    against=(say("the table of memory users is not in the log"),),
                     knobs=TRAINER_KNOBS,
                 )
     return None
@@ -137,9 +177,11 @@ def _many_set(crash: Crash) -> Judgement | None:
         return None
     return Finding(
         weight=0.45 if setting.value >= 4 * MANY else 0.35,
-        why=f"{setting.name} starts {setting.value:g} processes, and one of them was killed.",
+        why=say(
+            "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+        ),
         evidence=kills[:1],
-        against=("how much each of them held is not in the log",),
+        against=(say("how much each of them held is not in the log"),),
     )
 
 
@@ -149,15 +191,15 @@ def _many_killed(crash: Crash) -> Judgement | None:
         return None
     return Finding(
         weight=0.3,
-        why=f"Ray killed {count.killed} workers for memory within a minute: several run at a time.",
+        why=say("Ray killed {killed} workers for memory within a minute: several run at a time.", killed=count.killed),
         evidence=(count,),
-        against=("who held the memory is not in the log",),
+        against=(say("who held the memory is not in the log"),),
     )
 
 
 CAUSE = Cause(
     id="too-many-workers",
-    title="Many similar processes fill the memory together",
+    title=mark("Many similar processes fill the memory together"),
     pools=("host_ram", "cgroup"),
     knobs=("fewer-workers", "stream-data", "smaller-microbatch", "add-nodes", "more-host-memory"),
     judge=judge,

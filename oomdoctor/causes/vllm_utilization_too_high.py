@@ -27,6 +27,7 @@ from oomdoctor.incident.engine_facts import (
 )
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, TRAINERS
+from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.units import GIB, show
 
 # What a desktop, a driver or a forgotten notebook takes: a share that ignores it is simply too large.
@@ -36,12 +37,12 @@ FULL = 0.85  # of the card in the asking process: nothing but a reservation fill
 
 _WEIGHTS = {"allocating": 0.82, "waking": 0.75, "serving": 0.7, "capturing": 0.6, "warming": 0.55, "syncing": 0.4}
 _DOING = {
-    "allocating": "while it allocated its KV cache",
-    "waking": "when it woke up and asked for its memory back",
-    "serving": "while it ran requests beside its share",
-    "capturing": "while it captured CUDA graphs beside its share",
-    "warming": "in the sampler's warm-up, after its share was taken",
-    "syncing": "while it took new weights",
+    "allocating": mark("while it allocated its KV cache"),
+    "waking": mark("when it woke up and asked for its memory back"),
+    "serving": mark("while it ran requests beside its share"),
+    "capturing": mark("while it captured CUDA graphs beside its share"),
+    "warming": mark("in the sampler's warm-up, after its share was taken"),
+    "syncing": mark("while it took new weights"),
 }
 # Where a trainer shares the card, what the engine does with its requests changes nothing for it.
 _SHARED_CARD_KNOBS = (
@@ -55,11 +56,14 @@ _SHARED_CARD_KNOBS = (
 )
 # Where the share is no share of the card.
 _MEANINGS = {
-    "lmdeploy": "LMDeploy gives its KV cache a share (cache_max_entry_count) of what is free after the weights.",
-    "tensorrt-llm": "TensorRT-LLM gives its KV cache a share (free_gpu_memory_fraction) of what is free after the "
-    "engine is loaded.",
-    "text-generation-inference": "TGI caps the whole process at a share of the card (cuda-memory-fraction) and fills "
-    "what the warm-up leaves with KV cache.",
+    "lmdeploy": mark("LMDeploy gives its KV cache a share (cache_max_entry_count) of what is free after the weights."),
+    "tensorrt-llm": mark(
+        "TensorRT-LLM gives its KV cache a share (free_gpu_memory_fraction) of what is free after the engine is loaded."
+    ),
+    "text-generation-inference": mark(
+        "TGI caps the whole process at a share of the card (cuda-memory-fraction) and fills what the warm-up leaves "
+        "with KV cache."
+    ),
 }
 _AT_START_KNOBS = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
 _STARTING = ("model_load", "engine_init", "launch", "unknown")
@@ -73,9 +77,9 @@ def judge(crash: Crash) -> Judgement | None:
     if failed is not None:
         return _cache_of_what_is_free(crash, failed)
     if crash.first(WarmupShort) is not None:
-        return RuledOut("the engine was still measuring what it needs; it takes its KV cache only afterwards")
+        return RuledOut(say("the engine was still measuring what it needs; it takes its KV cache only afterwards"))
     if isinstance(crash.root, LibraryOutOfMemory) and crash.root.library == "TensorRT":
-        return RuledOut("TensorRT was laying out the engine; what is left becomes KV cache only afterwards")
+        return RuledOut(say("TensorRT was laying out the engine; what is left becomes KV cache only afterwards"))
     if in_engine(crash):
         return _in_engine(crash)
     if not isinstance(crash.root, DeviceOutOfMemory):
@@ -92,10 +96,14 @@ def _captured(crash: Crash, root: DeviceOutOfMemory) -> Finding | None:
         return None
     return Finding(
         weight=0.3,
-        why=f"{show(root.private_pools_bytes)} lie in private pools, those of CUDA graphs. Programs that serve "
-        "a model capture them once its KV cache has its share of the card, and ask for more beside it afterwards.",
+        why=say(
+            "{private_pools} lie in private pools, those of CUDA graphs. Programs that serve a "
+            "model capture them once its KV cache has its share of the card, and ask for more "
+            "beside it afterwards.",
+            private_pools=show(root.private_pools_bytes),
+        ),
         evidence=(root,),
-        against=("nothing else shows an inference engine; compiled training captures graphs too",),
+        against=(say("nothing else shows an inference engine; compiled training captures graphs too"),),
     )
 
 
@@ -105,15 +113,26 @@ def _at_start(crash: Crash, start: NotEnoughFree) -> Judgement | None:
         return None
     others = total - free
     fits = shares.largest(free, total)
-    why = (
-        f"The engine's share of {start.utilization} comes to {show(wanted)} of {show(total)}, but only {show(free)} "
-        f"was free when it started. The largest share that this leaves is {fits:.2f}."
+    why = say(
+        "The engine's share of {utilization} comes to {wanted} of {total}, but only {free} "
+        "was free when it started. The largest share that this leaves is {share}.",
+        utilization=start.utilization,
+        wanted=show(wanted),
+        total=show(total),
+        free=show(free),
+        share=f"{fits:.2f}",
     )
     against = []
     weight = 0.9 if others < SMALL_NEIGHBOUR else 0.7 if others < 0.15 * total else 0.5
     weights = facts(crash).weights_bytes
     if fits <= 0.05 or (weights is not None and fits * total < weights):
-        against.append(f"no share helps: {show(free)} does not hold the model, {show(others)} is in use already")
+        against.append(
+            say(
+                "no share helps: {free} does not hold the model, {others} is in use already",
+                free=show(free),
+                others=show(others),
+            )
+        )
         weight = 0.35
     return Finding(weight=weight, why=why, evidence=(start,), against=tuple(against), knobs=_AT_START_KNOBS)
 
@@ -121,14 +140,26 @@ def _at_start(crash: Crash, start: NotEnoughFree) -> Judgement | None:
 def _cache_of_what_is_free(crash: Crash, failed: CreationFailed) -> Judgement | None:
     """TensorRT-LLM's fraction is one of what is free once the model is loaded, and for the KV cache alone."""
     if failed.stage != "kv_cache_init":
-        return RuledOut(f"it was no KV cache that found no room: {failed.component or 'another part of the engine'}")
+        component = failed.component or say("another part of the engine")
+        return RuledOut(say("it was no KV cache that found no room: {component}", component=component))
     fractions = [event.fraction for event in crash.every(EngineFigures) if event.fraction is not None]
-    fraction = f"{fractions[-1]:g}" if fractions else "a fraction"
-    free = f" ({show(failed.free_bytes)})" if failed.free_bytes is not None else ""
+    fraction = f"{fractions[-1]:g}" if fractions else say("a fraction")
     return Finding(
         weight=0.85,
-        why=f"The engine takes {fraction} of what is free once the model is loaded{free} for its KV cache, and that "
-        "was refused: what is measured before leaves out what comes with the cache.",
+        why=say(
+            "The engine takes {fraction} of what is free once the model is loaded ({free}) for "
+            "its KV cache, and that was refused: what is measured before leaves out what comes "
+            "with the cache.",
+            fraction=fraction,
+            free=show(failed.free_bytes),
+        )
+        if failed.free_bytes is not None
+        else say(
+            "The engine takes {fraction} of what is free once the model is loaded for its KV "
+            "cache, and that was refused: what is measured before leaves out what comes with the "
+            "cache.",
+            fraction=fraction,
+        ),
         evidence=(failed,),
         knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "eager-mode", "free-the-gpu"),
     )
@@ -137,9 +168,9 @@ def _cache_of_what_is_free(crash: Crash, failed: CreationFailed) -> Judgement | 
 def _in_engine(crash: Crash) -> Judgement | None:
     doing = phase(crash)
     if doing == "loading":
-        return RuledOut("the engine was still loading its weights; it takes its share only afterwards")
+        return RuledOut(say("the engine was still loading its weights; it takes its share only afterwards"))
     if doing == "profiling":
-        return RuledOut("the engine was still measuring what it needs; it takes its share only afterwards")
+        return RuledOut(say("the engine was still measuring what it needs; it takes its share only afterwards"))
     known = facts(crash)
     root = crash.root
     weight = _WEIGHTS.get(doing or "", 0.55)
@@ -151,7 +182,13 @@ def _in_engine(crash: Crash) -> Judgement | None:
         weight = 0.35
     return Finding(
         weight=weight,
-        why=f"{_taken(crash, known)} {_ran_out(root, doing)} Smaller batches do not make the share smaller.",
+        why=joined(
+            (
+                _taken(crash, known),
+                _ran_out(root, doing),
+                say("Smaller batches do not make the share smaller."),
+            )
+        ),
         evidence=(root,),
         against=tuple(against),
         knobs=_SHARED_CARD_KNOBS if crash.context.frameworks.keys() & TRAINERS else (),
@@ -165,18 +202,22 @@ def _taken(crash: Crash, known: EngineFacts) -> str:
 def _share(known: EngineFacts) -> str:
     reserved, total = known.reserved_bytes, known.total_bytes
     if known.share is None:
-        return "An inference engine fills its share of the card with KV cache, whatever the requests need."
+        return say("An inference engine fills its share of the card with KV cache, whatever the requests need.")
     if reserved is None or total is None:
-        return f"The engine takes {known.share:g} of the card for itself and fills it with KV cache."
-    return (
-        f"The engine takes {known.share:g} of the card, {show(reserved)} of {show(total)}, and fills it with KV cache; "
-        f"{show(total - reserved)} is left for all the rest."
+        return say("The engine takes {share:g} of the card for itself and fills it with KV cache.", share=known.share)
+    return say(
+        "The engine takes {share:g} of the card, {reserved} of {total}, and fills it with KV "
+        "cache; {rest} is left for all the rest.",
+        share=known.share,
+        reserved=show(reserved),
+        total=show(total),
+        rest=show(total - reserved),
     )
 
 
 def _meaning(crash: Crash) -> str | None:
     """What the share is one of, where it is not vLLM's."""
-    return next((words for name, words in _MEANINGS.items() if name in crash.context.frameworks), None)
+    return next((translated(words) for name, words in _MEANINGS.items() if name in crash.context.frameworks), None)
 
 
 def _fraction(crash: Crash) -> str | None:
@@ -185,19 +226,31 @@ def _fraction(crash: Crash) -> str | None:
     if fraction is None or loaded is None:
         return None
     left = ready_bytes(crash)
-    rest = f" {show(left)} were left once it was ready." if left is not None else ""
-    return (
-        f"The engine takes {fraction:g} of the {show(loaded.free_before_bytes)} that were free before it loaded its "
-        f"weights, and fills it with KV cache.{rest}"
+    rest = say("{left} were left once it was ready.", left=show(left)) if left is not None else ""
+    taken = say(
+        "The engine takes {fraction:g} of the {free} that were free before it loaded its "
+        "weights, and fills it with KV cache.",
+        fraction=fraction,
+        free=show(loaded.free_before_bytes),
     )
+    return joined((taken, rest))
 
 
 def _ran_out(root: object, doing: str | None) -> str:
-    when = _DOING.get(doing or "", "")
+    """What it asked for, and when, as a clause of time that every language puts where it likes."""
+    when = translated(_DOING.get(doing or "", ""))
     if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
-        return f"It got no more memory {when}.".replace(" .", ".")
-    rest = f" with {show(root.free_bytes)} free" if root.free_bytes is not None else ""
-    return f"It asked for {show(root.tried_bytes)}{rest} {when}".rstrip() + "."
+        return say("It got no more memory {when}.", when=when) if when else say("It got no more memory.")
+    tried, free = show(root.tried_bytes), root.free_bytes
+    if free is None:
+        return (
+            say("It asked for {tried} {when}.", tried=tried, when=when)
+            if when
+            else say("It asked for {tried}.", tried=tried)
+        )
+    if when:
+        return say("It asked for {tried} with {free} free {when}.", tried=tried, free=show(free), when=when)
+    return say("It asked for {tried} with {free} free.", tried=tried, free=show(free))
 
 
 def _certain(card: Card, doing: str | None) -> bool:
@@ -213,16 +266,19 @@ def _doubt(card: Card, doing: str | None, against: list[str], share: float | Non
     held = card.own_bytes or card.allocated_bytes
     if held is not None and held < FULL * total and doing in (None, "serving"):
         doubt += 0.25
-        against.append(f"the engine's process holds {show(held)} of {show(total)}")
+        against.append(say("the engine's process holds {held} of {total}", held=show(held), total=show(total)))
     if (card.allocated_bytes or 0) > beyond_share(share) * total:
         doubt += 0.2
         against.append(
-            f"tensors of this process alone fill {show(card.allocated_bytes or 0)}, more than a share allows"
+            say(
+                "tensors of this process alone fill {allocated}, more than a share allows",
+                allocated=show(card.allocated_bytes or 0),
+            )
         )
     others = (card.others_bytes or 0) + (card.unaccounted_bytes or 0)
     if others > LARGE_NEIGHBOUR * total:
         doubt += 0.2
-        against.append(f"others hold {show(others)} of the card")
+        against.append(say("others hold {others} of the card", others=show(others)))
     return doubt
 
 
@@ -237,16 +293,24 @@ def _beside_engine(crash: Crash, root: DeviceOutOfMemory) -> Judgement | None:
     wanted = (card.own_bytes or card.allocated_bytes or 0) + (card.tried_bytes or 0)
     if neighbour and abs(neighbour - reserved) < 0.1 * reserved:
         weight = 0.75
-        seen = f"another process on the card holds {show(neighbour)}, which is the engine's share"
+        seen = say(
+            "another process on the card holds {neighbour}, which is the engine's share", neighbour=show(neighbour)
+        )
     elif not _shares_cards(crash) or wanted + reserved <= total:
         return None
     elif crash.stage in _STARTING and not crash.every(Sleep):
         weight = 0.6
-        seen = f"the trainer on the same card holds or asks for {show(wanted)}"
+        seen = say("the trainer on the same card holds or asks for {wanted}", wanted=show(wanted))
     else:
         weight = 0.3
-        seen = f"the trainer on the same card holds or asks for {show(wanted)}; the engine may be asleep by then"
-    why = f"{_share(known)} The models of this job share their cards: {seen}, and together that is more than there is."
+        seen = say(
+            "the trainer on the same card holds or asks for {wanted}; the engine may be asleep by then",
+            wanted=show(wanted),
+        )
+    shared = say(
+        "The models of this job share their cards: {seen}, and together that is more than there is.", seen=seen
+    )
+    why = joined((_share(known), shared))
     return Finding(weight=weight, why=why, evidence=(root,), knobs=_SHARED_CARD_KNOBS)
 
 
@@ -259,7 +323,7 @@ def _shares_cards(crash: Crash) -> bool:
 
 CAUSE = Cause(
     id="vllm-utilization-too-high",
-    title="The inference engine's share of the card leaves too little for the rest",
+    title=mark("The inference engine's share of the card leaves too little for the rest"),
     pools=("gpu",),
     knobs=(
         "lower-engine-reservation",

@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.engine_facts import beside_engine, phase
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say
 from oomdoctor.units import show
 
 # Functions in which RL frameworks hand weights to their engine.
@@ -28,7 +29,7 @@ _FOR_GENERATION = (
 
 def judge(crash: Crash) -> Judgement | None:
     if phase(crash) == "waking":
-        return RuledOut("the engine was only waking up: no weights had been gathered or sent")
+        return RuledOut(say("the engine was only waking up: no weights had been gathered or sent"))
     sync = crash.in_trace(_SYNC) or crash.in_trace(_FOR_GENERATION)
     gather = crash.in_trace(_GATHER)
     if sync is None and crash.stage != "weight_sync":
@@ -37,10 +38,15 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     return Finding(
         weight=0.82 if sync and gather else 0.75 if sync else 0.55,
-        why=(
-            "The trainer's weights were on their way to the engine. Whole parameters are put together for that, beside "
-            f"the trainer's shards and the engine's own copy. {_asked(crash)}"
-        ).strip(),
+        why=joined(
+            (
+                say(
+                    "The trainer's weights were on their way to the engine. Whole parameters are put "
+                    "together for that, beside the trainer's shards and the engine's own copy."
+                ),
+                _asked(crash),
+            )
+        ),
         evidence=(crash.root,),
         stage="weight_sync",
     )
@@ -50,13 +56,14 @@ def _asked(crash: Crash) -> str:
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
         return ""
-    free = f", {show(root.free_bytes)} was free" if root.free_bytes is not None else ""
-    return f"{show(root.tried_bytes)} was asked for{free}."
+    if root.free_bytes is None:
+        return say("{tried} was asked for.", tried=show(root.tried_bytes))
+    return say("{tried} was asked for, {free} was free.", tried=show(root.tried_bytes), free=show(root.free_bytes))
 
 
 CAUSE = Cause(
     id="weight-sync-spike",
-    title="Handing the trainer's weights to the engine needs more than is free",
+    title=mark("Handing the trainer's weights to the engine needs more than is free"),
     pools=("gpu",),
     knobs=(
         "sync-in-parts",

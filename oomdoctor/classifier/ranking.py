@@ -21,6 +21,7 @@ from oomdoctor.classifier.features import features
 from oomdoctor.classifier.model import Model, grounds, used
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
@@ -113,13 +114,20 @@ def _added(
     if any(finding.weight >= NAMED for _, finding in findings):
         return []
     known = {cause.id for cause, _ in findings} | ruled_out
-    best = max(likely, key=lambda cause: likely[cause])
-    cause = next((cause for cause in causes() if cause.id == best), None)
-    if cause is None or cause.id in known or crash.pool not in (*cause.pools, "none") or likely[best] < model.add_from:
+    fitting = [cause for cause in causes() if crash.pool in (*cause.pools, "none") and cause.id not in known]
+    best = max(fitting, key=lambda cause: likely.get(cause.id, 0.0), default=None)
+    # What shows that memory failed is owed an answer; otherwise only a sure one is worth giving.
+    least = 0.0 if crash.proven and not findings else model.add_from
+    if best is None or likely.get(best.id, 0.0) < least:
         return []
-    why = "No figure decides it. The message, and what stands around it, are most like those of this cause."
-    against = ("no rule has found a sign of it that it could show",)
-    return [(cause, Finding(weight=0.0, why=why, evidence=(crash.root,), against=against, next_evidence=(WHOLE_LOG,)))]
+    finding = Finding(
+        weight=0.0,
+        why=say("No figure decides it. The message, and what stands around it, are most like those of this cause."),
+        evidence=(crash.root,),
+        against=(say("no rule has found a sign of it that it could show"),),
+        next_evidence=(WHOLE_LOG,),
+    )
+    return [(best, finding)]
 
 
 __all__ = ["Ranked", "Ranking", "closing", "ranked", "standing"]

@@ -33,14 +33,17 @@ def main() -> NoReturn:
 
 def _failed(error: Exception) -> int:
     from oomdoctor.cli import out  # noqa: PLC0415
+    from oomdoctor.language import say, spoken, use  # noqa: PLC0415
+
+    use(spoken())  # what the command line asked for is gone with it
 
     if isinstance(error, out.CannotWriteError):
-        out.say(f"cannot write to {error}")
+        out.tell(say("cannot write to {place}", place=error))
         return UNUSABLE
     from oomdoctor.classifier.model import ModelError  # noqa: PLC0415
 
     if isinstance(error, ModelError):
-        out.say(f"OOMDOCTOR_MODEL: {error}")
+        out.tell(f"OOMDOCTOR_MODEL: {error}")
         return UNUSABLE
     if os.environ.get("OOMDOCTOR_DEBUG"):
         raise error
@@ -49,8 +52,11 @@ def _failed(error: Exception) -> int:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f" at {trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else ""
-    out.say(
-        f"an error of our own: {type(error).__name__}{where}. "
-        "Please report it (CONTRIBUTING.md says how) with what the same command prints under OOMDOCTOR_DEBUG=1"
+    out.tell(
+        say(
+            "an error of our own: {error}. Please report it (CONTRIBUTING.md says how) with what the same command "
+            "prints under OOMDOCTOR_DEBUG=1",
+            error=type(error).__name__ + where,
+        )
     )
     return OUR_OWN_ERROR

@@ -22,7 +22,7 @@ from oomdoctor.cli import (
     train,
     whatif,
 )
-from oomdoctor.cli.quick import Command, Group
+from oomdoctor.cli.quick import Command, Group, Lang
 
 app = typer.Typer(
     cls=Group,
@@ -58,6 +58,7 @@ app = typer.Typer(
 def _root(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    _lang: Lang = None,
 ) -> None:
     if version:
         out.write(f"oomdoctor {__version__}\n")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.quick import one_of
+from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.language import say
 
 if TYPE_CHECKING:  # the types of a report take a moment to build, which --help has no use for
     from oomdoctor.incident.outside import Outside
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # the types of a report take a moment to build, which --help 
     from oomdoctor.street import Facts
 
 FORMATS = ("text", "json", "jsonl", "markdown", "html", "github")
+FOR_PROGRAMS = ("json", "jsonl", "github")
 SHARED = ("markdown", "html", "github")  # what others will read: redacted unless told otherwise
 COLORS = ("auto", "always", "never")
 STDIN = "-"
@@ -92,6 +94,7 @@ def diagnose(
     launch: Launch = None,
     config: Config = None,
     assume: Assume = None,
+    _lang: Lang = None,
 ) -> None:
     """Say what ran out, who held it, why, and what to change.
 
@@ -109,6 +112,8 @@ def diagnose(
     Exits with 0 (no memory failure), 1 (a memory failure), 3 (the log does not show which), 2 (nothing could be
     read) or 70 (an error of oomdoctor itself).
     """
+    if form in FOR_PROGRAMS:
+        for_others()
     report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
     redacted = form in SHARED if redact is None else redact
     if form == "github":
@@ -135,7 +140,9 @@ def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: 
 
     out.check_folder(output)
     if not paths and out.stdin_is_terminal():
-        raise typer.BadParameter("name a log, or pipe one in: oomdoctor diagnose train.log", param_hint="PATH")
+        raise typer.BadParameter(
+            say("name a log, or pipe one in: {command}", command="oomdoctor diagnose train.log"), param_hint="PATH"
+        )
     sources, troubles = street.gather(paths or [STDIN], absolute=absolute)
     out.check_spares(output, (source.path for source in sources))
     progress = out.progress()
@@ -145,7 +152,7 @@ def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: 
         if progress is not None:
             progress.done()
     for trouble in found.errors:
-        out.say(f"{trouble.file}: {trouble.why}")
+        out.tell(f"{trouble.file}: {trouble.why}")
     return found
 
 

@@ -6,6 +6,7 @@ import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import Absolute, ExitZero, Output, Paths, exit_code, read
+from oomdoctor.cli.quick import Lang, for_others
 
 
 def events(
@@ -13,6 +14,7 @@ def events(
     output: Output = None,
     exit_zero: ExitZero = False,
     absolute_paths: Absolute = False,
+    _lang: Lang = None,
 ) -> None:
     """Print the structured events alone, one JSON object per line.
 
@@ -22,6 +24,7 @@ def events(
     """
     from oomdoctor.report import as_json  # noqa: PLC0415
 
+    for_others()
     report = read(paths, output, absolute=absolute_paths)
     out.write(as_json.event_lines(report), output)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import textwrap
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.knobs import checked
-from oomdoctor.cli.near import unknown
+from oomdoctor.cli.near import hint
+from oomdoctor.cli.quick import Lang
+from oomdoctor.columns import wrapped
+from oomdoctor.language import ENGLISH, in_use, listed, say
 
 if TYPE_CHECKING:
     from oomdoctor.remedies.settings import Spelling
@@ -23,6 +26,7 @@ def explain(
         str | None,
         typer.Option("--framework", metavar="NAME", show_default=False, help="Spell what to change for this one."),
     ] = None,
+    _lang: Lang = None,
 ) -> None:
     """Print a cause's page: what happens, how to recognise it, what to change.
 
@@ -35,10 +39,25 @@ def explain(
 
     by_id = {known.id: known for known in causes()}
     if cause not in by_id:
-        raise typer.BadParameter(unknown("cause", cause, by_id, "`oomdoctor causes` lists them"), param_hint="CAUSE")
+        listed_by = say("`{command}` lists them", command="oomdoctor causes")
+        raise typer.BadParameter(
+            say("there is no cause {word}; {hint}", word=repr(cause), hint=hint(cause, by_id, listed_by)),
+            param_hint="CAUSE",
+        )
     spelled = list(_options(by_id[cause].knobs, checked(framework)))
-    page = by_id[cause].page.read_text(encoding="utf-8")
+    page = _in_words(by_id[cause].page)
     out.write(_page("\n".join([page.rstrip("\n"), *spelled, ""])))
+
+
+def _in_words(page: Path) -> str:
+    """The page in the language in use; where it is not translated, in English, and with a line that says so."""
+    if in_use() == ENGLISH:
+        return page.read_text(encoding="utf-8")
+    other = page.with_suffix(f".{in_use()}.md")
+    if other.is_file():
+        return other.read_text(encoding="utf-8")
+    missing = say("This page is not translated yet; it follows in English.")
+    return f"{missing}\n\n{page.read_text(encoding='utf-8')}"
 
 
 def _options(knobs: Iterable[str], framework: str | None) -> Iterator[str]:
@@ -47,20 +66,21 @@ def _options(knobs: Iterable[str], framework: str | None) -> Iterator[str]:
 
     yield ""
     if framework is None:
-        yield "## In your framework"
-        yield f"`--framework NAME` spells what to change, for {', '.join(settings.frameworks())}."
+        yield say("## In your framework")
+        names = listed(settings.frameworks())
+        yield say("`--framework NAME` spells what to change, for {names}.", names=names)
         return
-    yield f"## In {settings.title(framework)}"
+    yield say("## In {framework}", framework=settings.title(framework))
     rows = [row for knob in knobs for row in settings.of_knob(knob, framework)]
     yield from (f"- {row.knob}: `{row.shown}`{_known(row)}" for row in rows)
     if not rows:
-        yield "It has no option of its own for any of these."
+        yield say("It has no option of its own for any of these.")
 
 
 def _known(row: Spelling) -> str:
     since = f", {row.versions}" if row.versions.text else ""
     default = "; ".join(f"{value} {where}".strip() for value, where in row.defaults)
-    return since + (f" (default {default})" if default else "")
+    return since + (say(" (default {value})", value=default) if default else "")
 
 
 def _page(markdown: str) -> str:
@@ -79,12 +99,10 @@ def _wrapped(markdown: str, width: int) -> Iterator[str]:
     """Markdown as it is, its paragraphs set in that width."""
     for plain, lines in itertools.groupby(markdown.splitlines(), key=_is_prose):
         if plain:
-            yield from textwrap.wrap(" ".join(lines), width, break_long_words=False, break_on_hyphens=False)
+            yield from wrapped(" ".join(lines), width, break_long_words=False)
             continue
         for line in lines:
-            yield from textwrap.wrap(
-                line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-            ) or [""]
+            yield from wrapped(line, width, rest="  ", break_long_words=False) or [""]
 
 
 def _is_prose(line: str) -> bool:

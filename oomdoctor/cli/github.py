@@ -8,6 +8,7 @@ from pathlib import Path
 
 from oomdoctor import street
 from oomdoctor.cli import out
+from oomdoctor.language import say
 from oomdoctor.redaction import Redactor
 from oomdoctor.report import as_github, as_markdown
 from oomdoctor.report.contract import Report
@@ -28,7 +29,7 @@ def write(report: Report, paths: Sequence[str], output: str | None, *, absolute:
         try:
             add_to_summary(Path(summary), shown, redacted=redacted)
         except OSError as error:
-            out.say(f"the step's summary, {summary}: {error.strerror}")
+            out.tell(say("the step's summary, {file}: {why}", file=summary, why=error.strerror))
 
 
 def in_workspace(paths: Sequence[str], environ: Mapping[str, str], *, absolute: bool = False) -> dict[str, str]:
@@ -47,7 +48,7 @@ def add_to_summary(summary: Path, report: Report, *, redacted: bool) -> None:
     there = summary.stat().st_size if summary.exists() else 0
     room = SUMMARY_LIMIT - there - 2
     if room < SHORTEST:
-        out.say(f"the step's summary, {summary}: it is full, and the report is not added")
+        out.tell(say("the step's summary, {file}: it is full, and the report is not added", file=summary))
         return
     text = as_markdown.document(report, limit=min(room, as_markdown.LIMIT), redacted=redacted)
     with summary.open("ab") as file:

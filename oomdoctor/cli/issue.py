@@ -10,6 +10,8 @@ import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import STDIN, Assume, Config, Launch, Output, Paths, beside
+from oomdoctor.cli.quick import Lang, for_others
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def issue(
     launch: Launch = None,
     config: Config = None,
     assume: Assume = None,
+    _lang: Lang = None,
 ) -> None:
     """Draft an issue: the repository's own form, filled with what the log tells.
 
@@ -63,10 +66,15 @@ def issue(
     Exits with 0 (a draft), 2 (wrong usage, or no memory failure to report) or 70
     (an error of oomdoctor itself).
     """
+    for_others()
     if url != (repo is not None):
-        raise typer.BadParameter("--url and --repo go together: the link needs to know where to", param_hint="--url")
+        raise typer.BadParameter(
+            say("--url and --repo go together: the link needs to know where to"), param_hint="--url"
+        )
     if repo is not None and not _REPOSITORY.match(repo):
-        raise typer.BadParameter(f"{repo!r} is no OWNER/NAME, like vllm-project/vllm", param_hint="--repo")
+        raise typer.BadParameter(
+            say("{word} is no OWNER/NAME, like vllm-project/vllm", word=repr(repo)), param_hint="--repo"
+        )
     wanted = _form(form)
     ask = _asked(paths, output, no_redact, beside(launch, config, assume))
     from oomdoctor.helpers import draft  # noqa: PLC0415  (not for --help)
@@ -74,7 +82,7 @@ def issue(
     if repo is None:
         text = draft.document(wanted, ask)
         if not draft.fits(text):
-            out.say("the draft is longer than GitHub takes, because the form is; shorten it")
+            out.tell(say("the draft is longer than GitHub takes, because the form is; shorten it"))
     else:
         link = draft.link(wanted, repo, ask, is_theirs=form is not None)
         text = link.url + "\n"
@@ -89,7 +97,9 @@ def _form(given: str | None) -> Form:
     if given is None:
         return our_form.form()
     if given.startswith(("https://", "http://")):
-        raise typer.BadParameter("that is a link, and nothing is fetched: download the form first", param_hint="--form")
+        raise typer.BadParameter(
+            say("that is a link, and nothing is fetched: download the form first"), param_hint="--form"
+        )
     path = Path(given).expanduser()
     try:
         if not path.is_dir():
@@ -98,8 +108,8 @@ def _form(given: str | None) -> Form:
     except forms.UnusableFormError as error:
         raise typer.BadParameter(str(error), param_hint="--form") from error
     for trouble in troubles:
-        out.say(f"left out: {trouble}")
-    out.say(f"the form is {form.file} ({form.name})")
+        out.tell(say("left out: {what}", what=trouble))
+    out.tell(say("the form is {file} ({name})", file=form.file, name=form.name))
     return form
 
 
@@ -115,12 +125,12 @@ def _asked(
     found = facts(paths, output, absolute=False, told=told)
     report = street.report_of(found)
     if not report.incidents:
-        out.say("there is no memory failure in what was read: nothing to report")
+        out.tell(say("there is no memory failure in what was read: nothing to report"))
         raise typer.Exit(NOTHING_TO_REPORT)
     for note in report.notes:
-        out.say(note)
+        out.tell(note)
     if len(report.incidents) > 1:
-        out.say(f"the logs hold {len(report.incidents)} crashes; the draft is about the first")
+        out.tell(say("the logs hold {count} crashes; the draft is about the first", count=len(report.incidents)))
     sources, _ = street.gather(paths or [STDIN])
     lines = excerpt.lines(report, report.incidents[0], sources)
     redactor = None if no_redact else Redactor()
@@ -130,11 +140,14 @@ def _asked(
 
 def _say_what_is_missing(link: Link) -> None:
     if link.is_cut:
-        out.say("a link holds 8,192 characters: the log and the settings in it are cut; without --url they are whole")
+        out.tell(
+            say("a link holds 8,192 characters: the log and the settings in it are cut; without --url they are whole")
+        )
     if link.nameless:
-        out.say(f"the form gives these fields no id, so GitHub may leave them empty: {'; '.join(link.nameless)}")
+        labels = "; ".join(link.nameless)
+        out.tell(say("the form gives these fields no id, so GitHub may leave them empty: {labels}", labels=labels))
     if link.left_to_fill:
-        out.say(f"left to fill in there: {'; '.join(link.left_to_fill)}")
+        out.tell(say("left to fill in there: {labels}", labels="; ".join(link.left_to_fill)))
 
 
 def issue_form(
@@ -144,6 +157,7 @@ def issue_form(
             "--keep", metavar="FILE", show_default=False, help="Bring this file up to date; exit with 1 if it was not."
         ),
     ] = None,
+    _lang: Lang = None,
 ) -> None:
     """Print an issue form for memory crashes, for a repository's maintainers.
 
@@ -166,13 +180,14 @@ def issue_form(
     except OSError as error:
         raise out.CannotWriteError(f"{keep}: {error.strerror}") from error
     out.write(text, keep)
-    out.say(f"{keep}: brought up to date; look at it and add it to the commit")
+    out.tell(say("{file}: brought up to date; look at it and add it to the commit", file=keep))
     raise typer.Exit(CHANGED)
 
 
 def draft(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Markdown files that may hold a log.")],
     no_redact: NoRedact = False,
+    _lang: Lang = None,
 ) -> None:
     """Put the diagnosis into issue drafts, behind the log that they quote.
 
@@ -182,6 +197,7 @@ def draft(
     Exits with 0 (all is up to date), 1 (a file was changed) or 2 (a file cannot
     be read, written or understood), as a pre-commit hook should.
     """
+    for_others()
     raise typer.Exit(max(_refreshed(file, redact=not no_redact) for file in files))
 
 
@@ -192,7 +208,7 @@ def _refreshed(file: str, *, redact: bool) -> int:
         if not block.refresh(Path(file), redact=redact):
             return 0
     except (OSError, block.BrokenMarkersError) as error:
-        out.say(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
+        out.tell(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
         return NOTHING_TO_REPORT
-    out.say(f"{file}: its diagnosis was brought up to date; look at it and add it to the commit")
+    out.tell(say("{file}: its diagnosis was brought up to date; look at it and add it to the commit", file=file))
     return CHANGED

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.near import unknown
+from oomdoctor.cli.near import hint
+from oomdoctor.cli.quick import Lang
+from oomdoctor.columns import cells, filled
+from oomdoctor.language import all_of, listed, say, translated
 
 if TYPE_CHECKING:
     from oomdoctor.remedies.knobs import Knob
@@ -21,6 +24,7 @@ def knobs(
         str | None,
         typer.Option("--framework", metavar="NAME", show_default=False, help="One framework: all its knobs."),
     ] = None,
+    _lang: Lang = None,
 ) -> None:
     """List what can be changed, and how each framework spells it.
 
@@ -37,8 +41,8 @@ def knobs(
         raise typer.BadParameter(_not_a_knob(knob, KNOBS), param_hint="KNOB")
     framework = checked(framework)
     if knob is None and framework is None:
-        rows = [(one.id, _pools(one.relieves), _pools(one.spends), one.action) for one in KNOBS.values()]
-        out.write(_table([("knob", "relieves", "spends", "what to do"), *rows]))
+        rows = [(one.id, _pools(one.relieves), _pools(one.spends), translated(one.action)) for one in KNOBS.values()]
+        out.write(_table([(say("knob"), say("relieves"), say("spends"), say("what to do")), *rows]))
         return
     wanted = [knob] if knob is not None else list(KNOBS)
     named = [framework] if framework is not None else settings.frameworks()
@@ -46,11 +50,17 @@ def knobs(
     chosen = list(dict.fromkeys(row for name in named for one in wanted for row in settings.of_knob(one, name)))
     if knob is not None:
         about = KNOBS[knob]
-        out.write(
-            f"{about.id}: {about.action}.\nRelieves: {_pools(about.relieves)}. Spends: {_pools(about.spends)}. "
-            f"Costs: {about.cost}.\n\n"
+        told = say(
+            "{knob}: {action}.\nRelieves: {relieves}. Spends: {spends}. Costs: {cost}.",
+            knob=about.id,
+            action=translated(about.action),
+            relieves=_pools(about.relieves),
+            spends=_pools(about.spends),
+            cost=translated(about.cost),
         )
-    out.write(_table(list(_spelled(chosen, named=framework is None))) if chosen else "no framework's file has it\n")
+        out.write(f"{told}\n\n")
+    nothing = say("no framework's file has it") + "\n"
+    out.write(_table(list(_spelled(chosen, named=framework is None))) if chosen else nothing)
 
 
 def _not_a_knob(word: str, knobs: Mapping[str, Knob]) -> str:
@@ -58,8 +68,9 @@ def _not_a_knob(word: str, knobs: Mapping[str, Knob]) -> str:
     option = word.strip("-").replace("-", "_")
     turned = [knob.id for knob in knobs.values() if option in knob.settings]
     if turned:
-        return f"there is no knob {word!r}; that is an option of {' and '.join(turned)}"
-    return unknown("knob", word, knobs, "`oomdoctor knobs` lists them")
+        return say("there is no knob {word}; that is an option of {knobs}", word=repr(word), knobs=all_of(turned))
+    listed_by = say("`{command}` lists them", command="oomdoctor knobs")
+    return say("there is no knob {word}; {hint}", word=repr(word), hint=hint(word, knobs, listed_by))
 
 
 def checked(framework: str | None) -> str | None:
@@ -68,30 +79,35 @@ def checked(framework: str | None) -> str | None:
 
     known = settings.frameworks()
     if framework is not None and framework not in known:
-        otherwise = f"there are {', '.join(known)}"
-        raise typer.BadParameter(unknown("framework", framework, known, otherwise), param_hint="--framework")
+        otherwise = say("there are {names}", names=listed(known))
+        raise typer.BadParameter(
+            say("there is no framework {word}; {hint}", word=repr(framework), hint=hint(framework, known, otherwise)),
+            param_hint="--framework",
+        )
     return framework
 
 
 def _spelled(rows: Iterable[Spelling], *, named: bool) -> Iterator[tuple[str, ...]]:
     """Each row as a person reads it: where, what to write, what holds by default, since when, and what it asks for."""
-    yield ("framework" if named else "knob", "write", "default", "versions", "mind")
+    first = say("framework") if named else say("knob")
+    yield (first, say("write"), say("default"), say("versions"), say("mind"))
     for row in rows:
         default = "; ".join(f"{value} {where}".strip() for value, where in row.defaults)
-        needs = [f"needs {need}" for need in row.needs]
-        mind = ", ".join([*needs, *(f"not with {one}" for one in row.excludes), *_other_pools(row)])
+        needs = [say("needs {setting}", setting=need) for need in row.needs]
+        not_with = [say("not with {setting}", setting=one) for one in row.excludes]
+        mind = listed([*needs, *not_with, *_other_pools(row)])
         yield (row.framework if named else row.knob, row.shown, default, str(row.versions), mind)
 
 
 def _other_pools(row: Spelling) -> list[str]:
-    return [] if row.spends is None else [f"spends {_pools(row.spends)}"]
+    return [] if row.spends is None else [say("spends {pools}", pools=_pools(row.spends))]
 
 
 def _pools(pools: tuple[str, ...]) -> str:
-    return ", ".join(pools) or "nothing"
+    return ", ".join(pools) or say("nothing")
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(filled(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
     return "".join(f"{line}\n" for line in lines)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from oomdoctor.language import listed, say
+
 NEAREST = 3  # suggestions
 SHORTEST_PART = 3  # of an id that says which is meant
 
@@ -19,8 +21,7 @@ def near(wanted: str, ids: Iterable[str]) -> list[str]:
     return (parts or difflib.get_close_matches(folded, known, n=NEAREST, cutoff=0.5))[:NEAREST]
 
 
-def unknown(what: str, wanted: str, ids: Iterable[str], otherwise: str) -> str:
-    """The sentence that says so, with what was meant or where they are listed."""
+def hint(wanted: str, ids: Iterable[str], otherwise: str) -> str:
+    """What was meant, or where they are listed."""
     meant = near(wanted, ids)
-    hint = f"did you mean {', '.join(meant)}?" if meant else otherwise
-    return f"there is no {what} {wanted!r}; {hint}"
+    return say("did you mean {names}?", names=listed(meant)) if meant else otherwise

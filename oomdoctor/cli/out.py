@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -82,16 +83,18 @@ def write(text: str, to: str | None = None) -> None:
     except OSError as error:
         # Or Python tries once more when it ends, and complains in its own words.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise CannotWriteError(f"standard output: {error.strerror}") from error
+        raise CannotWriteError(say("standard output: {why}", why=error.strerror)) from error
 
 
 def check_folder(to: str | None) -> None:
     """Before the work, not after it: is there a folder for the output?"""
     if to is not None and to != "-":
         if Path(to).is_dir():
-            raise CannotWriteError(f"{to}: it is a folder; name a file in it")
+            raise CannotWriteError(say("{file}: it is a folder; name a file in it", file=to))
         if not Path(to).parent.is_dir():
-            raise CannotWriteError(f"{to}: there is no folder {Path(to).parent}; make it first")
+            raise CannotWriteError(
+                say("{file}: there is no folder {folder}; make it first", file=to, folder=Path(to).parent)
+            )
 
 
 def check_spares(to: str | None, inputs: Iterable[Path | None]) -> None:
@@ -101,7 +104,7 @@ def check_spares(to: str | None, inputs: Iterable[Path | None]) -> None:
     for log in inputs:
         with suppress(OSError, ValueError, AttributeError):  # gone since, or no standard input
             if os.path.samefile(to, sys.stdin.fileno() if log is None else log):  # noqa: PTH121  (a number, too)
-                raise CannotWriteError(f"{to}: it is one of the logs to read; name another file")
+                raise CannotWriteError(say("{file}: it is one of the logs to read; name another file", file=to))
 
 
 def _write_file(target: Path, data: bytes) -> None:
@@ -120,7 +123,7 @@ def _write_file(target: Path, data: bytes) -> None:
         raise CannotWriteError(f"{target}: {error.strerror}") from error
 
 
-def say(message: str) -> None:
+def tell(message: str) -> None:
     """One line on standard error, whatever a file's name has in it."""
     if sys.stderr is not None:
         encoding = sys.stderr.encoding or "utf-8"
@@ -145,7 +148,7 @@ class Progress:
         if now >= self._next:
             self._next = now + self.PAUSE_S
             self._shown = True
-            sys.stderr.write(f"\rread {show(read_bytes):<12}")
+            sys.stderr.write("\r" + say("read {size}", size=f"{show(read_bytes):<12}"))
             sys.stderr.flush()
 
     def done(self) -> None:

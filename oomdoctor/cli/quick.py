@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import sys
+from collections.abc import Sequence
+from contextvars import ContextVar, copy_context
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from oomdoctor.language import ENGLISH, LANGUAGES, in_use, listed, say, spoken, use
 
 # The versions that are known to convert values with pydantic, whose import takes longer than reading a small log.
 # Others are left as they are: a slower start is better than none.
@@ -32,28 +37,116 @@ def _lighten(params: list[Any]) -> list[Any]:
     return params
 
 
-class Command(TyperCommand):
+class _Spoken:
+    """Help in the language in use; in English, as Typer makes it."""
+
+    help: str | None
+
+    def get_help(self, ctx: Any) -> Any:
+        return super().get_help(_in_words(ctx))  # type: ignore[misc]
+
+    def get_usage(self, ctx: Any) -> Any:
+        return super().get_usage(_in_words(ctx))  # type: ignore[misc]
+
+    def get_short_help_str(self, limit: int = 45) -> Any:
+        if in_use() == ENGLISH:
+            return super().get_short_help_str(limit)  # type: ignore[misc]
+        from oomdoctor.cli.help import short  # noqa: PLC0415
+
+        return short(self.help or "")
+
+
+def _in_words(ctx: Any) -> Any:
+    """The context, whose pages are laid out in the language in use."""
+    if in_use() != ENGLISH:
+        from oomdoctor.cli.help import Formatter  # noqa: PLC0415
+
+        ctx.formatter_class = Formatter
+    return ctx
+
+
+class Command(_Spoken, TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _lighten(super().get_params(ctx))
 
 
-class Group(TyperGroup):
+class Group(_Spoken, TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _lighten(super().get_params(ctx))
+
+    def main(self, args: Sequence[str] | None = None, *others: Any, **named: Any) -> Any:
+        """In the language that the command line or the locale asks for, which holds until it ends."""
+        return copy_context().run(self._main, args, *others, **named)
+
+    def _main(self, args: Sequence[str] | None, *others: Any, **named: Any) -> Any:
+        asked = _asked_for(sys.argv[1:] if args is None else args)
+        _is_asked.set(asked is not None)
+        use(spoken(asked))
+        if in_use() == ENGLISH:
+            return super().main(args, *others, **named)
+        try:
+            code = super().main(args, *others, **named | {"standalone_mode": False})
+        except UsageError as error:
+            from oomdoctor.cli.help import wrong  # noqa: PLC0415
+
+            typer.echo(wrong(error), err=True, nl=False)
+            sys.exit(error.exit_code)  # type: ignore[attr-defined]
+        sys.exit(code or 0)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A path where the command should stand is the commonest slip: say what to type."""
         if args[0] not in self.commands and os.path.exists(args[0]):  # noqa: PTH110  (Path's fails on a long name)
-            ctx.fail(f"there is no command {args[0]!r}; to read that file: oomdoctor diagnose {args[0]}")
+            ctx.fail(
+                say(
+                    "there is no command {word}; to read that file: {command}",
+                    word=repr(args[0]), command=f"oomdoctor diagnose {args[0]}",
+                )
+            )  # fmt: skip
         return super().resolve_command(ctx, args)
+
+
+# Typer brings click along, or imports it, and names no more of its errors than this one's child.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+_is_asked: ContextVar[bool] = ContextVar("is_asked", default=False)
+
+
+def for_others() -> None:
+    """What programs and other people's trackers read is English where nobody asks for more than a locale does."""
+    if not _is_asked.get():
+        use(ENGLISH)
+
+
+def _asked_for(words: Sequence[str]) -> str | None:
+    """The language that `--lang` names, wherever it stands: help and errors are printed before it is parsed."""
+    for word, after in zip(words, [*words, ""][1:], strict=True):
+        if word == "--":
+            return None
+        name, has_value, value = word.partition("=")
+        if name == "--lang":
+            return value if has_value else after
+    return None
 
 
 def one_of(*allowed: str) -> Any:
     """A callback that turns away every other value."""
 
-    def check(value: str) -> str:
-        if value not in allowed:
-            raise typer.BadParameter(f"{value!r} is none of {', '.join(allowed)}")
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in allowed:
+            raise typer.BadParameter(say("{value} is none of {allowed}", value=repr(value), allowed=listed(allowed)))
         return value
 
     return check
+
+
+Lang = Annotated[
+    str | None,
+    typer.Option(
+        "--lang",
+        metavar="|".join(LANGUAGES),
+        callback=one_of(*LANGUAGES),
+        show_default=False,
+        help="English or Chinese; without it, as OOMDOCTOR_LANG or the locale says.",
+    ),
+]

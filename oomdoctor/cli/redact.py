@@ -9,6 +9,8 @@ import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import STDIN, Output
+from oomdoctor.cli.quick import Lang
+from oomdoctor.language import listed, say
 from oomdoctor.text import disarm
 from oomdoctor.units import show
 
@@ -33,6 +35,7 @@ def redact(
     strict: Annotated[
         bool, typer.Option("--strict", help="With --check: hosts, users, addresses and buckets as well.")
     ] = False,
+    _lang: Lang = None,
 ) -> None:
     """Take secrets and names out of logs before you share them.
 
@@ -50,16 +53,18 @@ def redact(
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
 
     if strict and not check:
-        raise typer.BadParameter("it goes with --check", param_hint="--strict")
+        raise typer.BadParameter(say("it goes with --check"), param_hint="--strict")
     out.check_folder(output)
     if not files and out.stdin_is_terminal():
-        raise typer.BadParameter("name a file, or pipe one in: oomdoctor redact train.log", param_hint="FILE")
+        raise typer.BadParameter(
+            say("name a file, or pipe one in: {command}", command="oomdoctor redact train.log"), param_hint="FILE"
+        )
     sources, troubles = street.gather(files or [STDIN])
     out.check_spares(output, (source.path for source in sources))
     texts = [(source, text_of(source)) for source in sources]
     met = [*troubles, *(trouble for source in sources for trouble in _troubles(source))]
     for trouble in met:
-        out.say(f"{trouble.file}: {trouble.why}")
+        out.tell(f"{trouble.file}: {trouble.why}")
     if check:
         found = _checked(texts, output, strict=strict)
         raise typer.Exit(UNREADABLE if met else FOUND if found else CLEAN)
@@ -81,7 +86,10 @@ def text_of(source: Source) -> str:
     for block in source.blocks():
         blocks.append(block)
         if source.size > LARGEST:
-            raise typer.BadParameter(f"{source.name} is larger than {show(LARGEST)}; cut it first", param_hint="FILE")
+            raise typer.BadParameter(
+                say("{file} is larger than {size}; cut it first", file=source.name, size=show(LARGEST)),
+                param_hint="FILE",
+            )
     return decode(b"".join(blocks))
 
 
@@ -106,9 +114,9 @@ def _redacted(texts: Sequence[str], output: str | None) -> None:
     for text in texts[1:]:
         redactor.learn(text)  # a name that the second file tells may stand in the first
     out.write("".join([redactor.text(text) for text in texts]), output)
-    out.say(f"replaced: {told(redactor.replaced)}")
+    out.tell(say("replaced: {kinds}", kinds=told(redactor.replaced)))
 
 
 def told(replaced: Mapping[str, int]) -> str:
     """What was replaced, and how often."""
-    return ", ".join(f"{kind} {count}" for kind, count in sorted(replaced.items())) or "nothing"
+    return listed(f"{kind} {count}" for kind, count in sorted(replaced.items())) or say("nothing")

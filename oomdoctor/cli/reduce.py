@@ -9,7 +9,9 @@ import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import STDIN, Output, Paths
+from oomdoctor.cli.quick import Lang
 from oomdoctor.cli.redact import text_of
+from oomdoctor.language import say
 
 REDUCED, NOTHING = 0, 2
 
@@ -20,6 +22,7 @@ def reduce(
     redact: Annotated[
         bool, typer.Option("--redact/--no-redact", help="Take secrets and names out of the excerpt.")
     ] = True,
+    _lang: Lang = None,
 ) -> None:
     """Print the smallest excerpt of a log that still gets the same diagnosis.
 
@@ -37,14 +40,18 @@ def reduce(
 
     out.check_folder(output)
     if not paths and out.stdin_is_terminal():
-        raise typer.BadParameter("name a log, or pipe one in: oomdoctor reduce train.log", param_hint="PATH")
+        raise typer.BadParameter(
+            say("name a log, or pipe one in: {command}", command="oomdoctor reduce train.log"), param_hint="PATH"
+        )
     if not paths or STDIN in paths:
-        raise typer.BadParameter("it reads its logs several times: name a file instead of a pipe", param_hint="PATH")
+        raise typer.BadParameter(
+            say("it reads its logs several times: name a file instead of a pipe"), param_hint="PATH"
+        )
     sources, troubles = street.gather(paths)
     out.check_spares(output, (source.path for source in sources))
     facts = street.facts_of(sources, troubles, out.progress())
     for trouble in facts.errors:
-        out.say(f"{trouble.file}: {trouble.why}")
+        out.tell(f"{trouble.file}: {trouble.why}")
     redactor = Redactor()
     logs = []
     for source in sources:
@@ -53,12 +60,19 @@ def reduce(
     try:
         excerpt = reduced(logs, facts, _told)
     except ReduceError as error:
-        out.say(str(error))
+        out.tell(str(error))
         raise typer.Exit(NOTHING) from error
     out.write(excerpt.text, output)
-    out.say(f"kept {excerpt.kept:,} of {excerpt.of:,} lines; the diagnosis is the same ({excerpt.diagnoses} tries)")
+    out.tell(
+        say(
+            "kept {kept:,} of {lines:,} lines; the diagnosis is the same ({tries} tries)",
+            kept=excerpt.kept,
+            lines=excerpt.of,
+            tries=excerpt.diagnoses,
+        )
+    )
     if not excerpt.is_smallest:
-        out.say("it may become smaller still: reduce the excerpt again")
+        out.tell(say("it may become smaller still: reduce the excerpt again"))
 
 
 def _lines(text: str) -> list[str]:
@@ -67,5 +81,5 @@ def _lines(text: str) -> list[str]:
 
 def _told(made: int, left: int) -> None:
     if sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write(f"\r{made} tries, {left:,} lines left   \r")
+        sys.stderr.write("\r" + say("{tries} tries, {lines:,} lines left", tries=made, lines=left) + "   \r")
         sys.stderr.flush()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from oomdoctor.cli import out
+from oomdoctor.cli.quick import Lang
 
 
-def schema() -> None:
+def schema(_lang: Lang = None) -> None:
     """Print the JSON Schema of `diagnose --format json`."""
     import json  # noqa: PLC0415
 

@@ -8,7 +8,8 @@ import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import Absolute, Assume, Config, ExitZero, Launch, Output, Paths, beside, facts
-from oomdoctor.cli.quick import one_of
+from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.language import mark, say, translated
 
 if TYPE_CHECKING:
     from oomdoctor.incident.model import Value
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json")
 EXIT_CODES = {"fits": 0, "does not fit": 1, "cannot tell": 3}
 NOTHING_TO_COMPARE = 2
-_FORM = "write --set gpu_memory_utilization=0.5"
+_FORM = mark("write --set gpu_memory_utilization=0.5")
 
 
 def whatif(
@@ -35,6 +36,7 @@ def whatif(
     launch: Launch = None,
     config: Config = None,
     assume: Assume = None,
+    _lang: Lang = None,
 ) -> None:
     """Say whether the crash would have fitted with other settings.
 
@@ -51,10 +53,12 @@ def whatif(
     Exits with 0 (it fits), 1 (it does not), 3 (cannot tell), 2 (wrong usage, or
     no memory failure to compare with) or 70 (an error of oomdoctor itself).
     """
+    if form == "json":
+        for_others()
     wanted = _settings(settings)
     read = facts(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
     if not read.crashes:
-        out.say("there is no memory failure in what was read: nothing to compare with")
+        out.tell(say("there is no memory failure in what was read: nothing to compare with"))
         raise typer.Exit(NOTHING_TO_COMPARE)
     from oomdoctor.remedies.whatif.compare import as_diagnosed  # noqa: PLC0415  (not for --help)
     from oomdoctor.remedies.whatif.compare import whatif as compared  # noqa: PLC0415
@@ -66,7 +70,7 @@ def whatif(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--set") from error
     for note in read.notes:
-        out.say(note)
+        out.tell(note)
     if form == "json":
         out.write(report.as_json(crash, found), output)
     else:
@@ -81,8 +85,8 @@ def _settings(given: list[str] | None) -> dict[str, Value]:
     from oomdoctor.incident.literals import typed  # noqa: PLC0415
 
     if not given:
-        raise typer.BadParameter(f"name at least one setting: {_FORM}", param_hint="--set")
+        raise typer.BadParameter(say("name at least one setting: {form}", form=translated(_FORM)), param_hint="--set")
     try:
-        return {name: typed(value) for name, value in (outside.parted(one, "set", _FORM) for one in given)}
+        return {name: typed(value) for name, value in (outside.parted(one, "set", translated(_FORM)) for one in given)}
     except outside.OutsideError as error:
         raise typer.BadParameter(str(error), param_hint="--set") from error

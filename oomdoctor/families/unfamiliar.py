@@ -137,7 +137,7 @@ def _ends_a_program(page: Page, index: int) -> bool:
 def _alike(page: Page, index: int) -> Iterator[Read]:
     """What the known message says that the line is but for a word."""
     line = page.lines[index]
-    found = likeness(line.text)
+    found = None if echo(line.text[:CHARACTERS]) else likeness(line.text)
     if found is None:
         return
     corrected = [*page.lines[:index], replace(line, text=found.text), *page.lines[index + 1 :]]

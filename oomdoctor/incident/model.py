@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from oomdoctor.families.event import Event, Frame, Lookalike
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 
 Value = str | int | float | bool | None
@@ -31,7 +32,9 @@ class Setting:
     @property
     def place(self) -> str:
         """Where it stands, in words."""
-        return f"line {self.line}" if self.outside is None else f"{self.outside}, not the log"
+        if self.outside is None:
+            return say("line {line}", line=self.line)
+        return say("{source}, not the log", source=self.outside)
 
 
 @dataclass(frozen=True, slots=True)

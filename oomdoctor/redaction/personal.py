@@ -341,7 +341,7 @@ _ADDRESSES = (
         "EMAIL",
         "a person's",
         ("@",),
-        r"(?<![\w.%+-])(?!git@)[A-Za-z0-9][\w.%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,6}"
+        r"(?<![\w.%+\\-])(?!git@)[A-Za-z0-9][\w.%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,6}"
         r"(?!(?:service|slice|scope|socket|mount|so|py|timer|target)\b)[A-Za-z]{2,24}(?![\w-]|\.\w|:[~/])",
         _is_email,
     ),

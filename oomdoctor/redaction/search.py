@@ -12,7 +12,7 @@ from oomdoctor.redaction import names, pem, views
 from oomdoctor.redaction.kinds import KINDS, Kind, matches, span
 from oomdoctor.redaction.names import Known
 from oomdoctor.redaction.stretch import Stretch
-from oomdoctor.redaction.views import View
+from oomdoctor.redaction.views import LEAD, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def look(text: str, known: Known) -> list[Found]:
         stretches += names.told(view, known)
     for view in ways:
         stretches += _in_view(view)
-        stretches += _over_wraps(text, views.joined(view, _STARTS))
+        stretches += _over_wraps(views.joined(view, _STARTS))
         stretches += names.told_elsewhere(view, known)
         stretches += _cut(view)
     return _in_order(text, stretches)
@@ -90,13 +90,13 @@ def _cut(view: View) -> Iterator[Stretch]:
                 yield Stretch(view.start(match.start()), view.end(place), len(KINDS), "cut", "<SECRET>")
 
 
-def _over_wraps(text: str, view: View) -> Iterator[Stretch]:
+def _over_wraps(view: View) -> Iterator[Stretch]:
     for rank, kind in enumerate(KINDS):
         for match in matches(kind, view.text):
             start, end = span(match)
-            if not all(_is_full(text, view.end(border)) for border in view.breaks(match.start(), start)):
+            if not all(_is_full(view, border) for border in view.breaks(match.start(), start)):
                 continue
-            parts = _parts(text, view, kind, start, end)
+            parts = _parts(view, kind, start, end)
             if len(parts) == 1 and parts[0][1] < end:
                 continue  # it ends with its line, where it is found without the next
             for number, (part_start, part_end) in enumerate(parts):
@@ -104,20 +104,20 @@ def _over_wraps(text: str, view: View) -> Iterator[Stretch]:
                 yield Stretch(view.start(part_start), view.end(part_end), rank, kind.name, put)
 
 
-def _parts(text: str, view: View, kind: Kind, start: int, end: int) -> list[tuple[int, int]]:
+def _parts(view: View, kind: Kind, start: int, end: int) -> list[tuple[int, int]]:
     """The stretches of a match between its wraps, as far as it goes on over them."""
     parts: list[tuple[int, int]] = []
     at = start
     for border in view.breaks(start, end):
         if border > at:
             parts.append((at, border))
-        if not _goes_on(text, view, kind, start, border, end):
+        if not _goes_on(view, kind, start, border, end):
             return parts
         at = border
     return [*parts, (at, end)]
 
 
-def _goes_on(text: str, view: View, kind: Kind, start: int, border: int, end: int) -> bool:
+def _goes_on(view: View, kind: Kind, start: int, border: int, end: int) -> bool:
     """Whether what ends a line goes on at the beginning of the next."""
     if kind.full is not None and border - start >= kind.full:
         return False
@@ -126,20 +126,17 @@ def _goes_on(text: str, view: View, kind: Kind, start: int, border: int, end: in
         return True
     if _NEW_LINE.match(head):
         return False
-    return _is_full(text, view.end(border)) or _DRAWN.fullmatch(head) is not None
+    return _is_full(view, border) or _DRAWN.fullmatch(head) is not None
 
 
-def _is_full(text: str, end: int) -> bool:
-    """Whether the line that ends there is as wide as a terminal, or as the line before it."""
-    end = text.find("\n", end)
-    width = end - (text.rfind("\n", 0, end) + 1)
-    return width in _USUAL_WIDTHS or (width >= 40 and width == _width_before(text, end))
-
-
-def _width_before(text: str, at: int) -> int:
-    """How wide the line before the one that holds the position is."""
-    here = text.rfind("\n", 0, at)
-    return here - (text.rfind("\n", 0, max(here, 0)) + 1)
+def _is_full(view: View, border: int) -> bool:
+    """Whether the line that was cut there is as wide as a terminal, or as the line before it."""
+    line = view.line_before(border)
+    width = len(line)
+    lead = LEAD.match(line)
+    if width in _USUAL_WIDTHS or (lead is not None and width - lead.end() in _USUAL_WIDTHS):
+        return True
+    return width >= 40 and width == len(view.line_before(border, 1))
 
 
 def _in_order(text: str, stretches: Iterable[Stretch]) -> list[Found]:

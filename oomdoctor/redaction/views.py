@@ -38,8 +38,8 @@ _PREFIXES = (
     r"\[pod/[^\]\n]{1,200}\] ?",  # kubectl
     r"[A-Za-z][\w.-]{0,60} {0,20}\| ",  # docker compose
     r"\d{1,5}: ",  # srun -l
-    r"\[?(?:" + _STAMP + r")[^\]\n]{0,60}\] ?",
-    r"(?:" + _STAMP + r") ?",
+    r"\[(?:" + _STAMP + r")[^\]\n]{0,60}\] ?",
+    r"(?:" + _STAMP + r") ?(?:std(?:out|err) [FP] )?",  # containerd
     r"(?:TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)[: ] ?",
     r"\[[\w./-]{1,60}:\d{1,6}\] ?",
     r"(?=[A-Za-z.-]{1,60}\d)[A-Za-z][\w.-]{0,62}: ",  # pdsh
@@ -47,9 +47,15 @@ _PREFIXES = (
 )
 PREFIX = "(?:" + "|".join(_PREFIXES) + "){0,5}"
 _SEAM = (
-    r"(?<=[A-Za-z0-9_\-+/=.%:@~ \"'])(?P<dot>(?<=\.))?(?: {0,200}[│┃|])?\r?\n" + PREFIX + r"(?: {2,40})?"
+    r"(?<=[A-Za-z0-9_\-+/=.%:@~ \"'])(?P<dot>(?<=\.))?(?: {0,200}[│┃|])?\r?\n(?=(?P<front>"
+    + PREFIX
+    + r"))(?P=front)(?: {2,40})?"
     r"(?= ?[A-Za-z0-9_\-+/=.%:@~\"'])(?(dot)|(?!eyJ))"
 )
+
+
+LONGEST = 1000  # characters of a line that a terminal may have cut
+LEAD = re.compile(PREFIX + r"[ │┃]{0,40}(?:[{\[ ]{0,8}\"[^\"\n]{0,60}\": ?\")?")  # what is in front of what was cut
 
 
 class View:
@@ -105,6 +111,18 @@ class View:
         piece = bisect_right(self._at, position - 1) - 1
         origin, width = self._from[piece], self._width[piece]
         return self._parent.end(origin + (width or position - self._at[piece]))
+
+    def line_before(self, position: int, back: int = 0) -> str:
+        """The line that ends before the position in the view that this one was made of, or one so many lines back."""
+        if self._parent is None or position == 0:
+            return ""
+        piece = bisect_right(self._at, position - 1) - 1
+        end = self._from[piece] + (self._width[piece] or position - self._at[piece])
+        text = self._parent.text
+        end = max(end, text.find("\n", end, end + LONGEST))  # behind the border of a box
+        for _ in range(back):
+            end = max(0, text.rfind("\n", max(0, end - LONGEST), end))
+        return text[text.rfind("\n", max(0, end - LONGEST), end) + 1 : end].rstrip("\r")
 
     def breaks(self, start: int, end: int) -> list[int]:
         """The positions between the two where something was taken out."""

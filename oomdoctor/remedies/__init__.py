@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from oomdoctor.language import mark
 from oomdoctor.records import dataclass
 
 Number = int | float | str | bool | None
 
 
-NOTHING_TO_COMPUTE = "nothing to compute"  # the derivation of a switch and of a word
+# The derivations of a switch and of a word
+A_SWITCH = mark("a switch: nothing to compute")
+A_WORD = mark("one of its values: nothing to compute")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine
-from oomdoctor.remedies.advise import remedies
-from oomdoctor.remedies.device import no_fragmentation
+from oomdoctor.remedies.advise import ONLY_A_DELAY, remedies
+from oomdoctor.remedies.device import NOT_WITH_SLEEP, no_fragmentation
 
 _THRESHOLD: Final = late(r"adjust the kill threshold")
 
@@ -41,9 +42,9 @@ def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
 def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfMemory | None) -> str | None:
     stated = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     if stated is not None and advice.advises.split(":")[0] in str(stated.value):
-        return f"it is set already: {stated.name} at {stated.place}"
+        return say("it is set already: {name} at {place}", name=stated.name, place=stated.place)
     if "expandable" in advice.advises and engine.sleeps(crash):
-        return "the engine's sleep mode needs memory pools, which expandable segments do not support"
+        return translated(NOT_WITH_SLEEP)
     return no_fragmentation(refusal) if refusal is not None else None
 
 
@@ -54,7 +55,7 @@ def _of_the_engine(crash: Crash) -> Iterator[tuple[Event, str]]:
             continue
         refused = next((r for r in remedies("", ("raise-engine-reservation",), crash)[1]), None)
         if refused is not None and refused.knob == "raise-engine-reservation":
-            yield event, f"raising gpu_memory_utilization: {refused.why}"
+            yield event, say("raising gpu_memory_utilization: {why}", why=refused.why)
             return
 
 
@@ -62,5 +63,5 @@ def _of_ray(crash: Crash) -> Iterator[tuple[Event, str]]:
     """ "To adjust the kill threshold, set `RAY_memory_usage_threshold`" stands under every kill."""
     for event in crash.every(NodeOutOfMemory):
         if event.generation is not None and any(_THRESHOLD.search(text) for text in event.around.after):
-            yield event, "raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel"
+            yield event, translated(ONLY_A_DELAY)
             return

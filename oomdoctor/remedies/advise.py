@@ -9,8 +9,10 @@ from oomdoctor.causes import framework_regression
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash, Setting, Value
 from oomdoctor.incident.recognition import TRAINERS
+from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import (
-    NOTHING_TO_COMPUTE,
+    A_SWITCH,
+    A_WORD,
     Rejected,
     Remedy,
     device,
@@ -22,7 +24,7 @@ from oomdoctor.remedies import (
     training,
 )
 from oomdoctor.remedies.knobs import KNOBS, Knob
-from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, assumptions, current, excluded_by, missing, spelling
 from oomdoctor.versions import version_of
 
@@ -38,6 +40,8 @@ _HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"}
 _CARD: Final = frozenset({"gpu", "kv_cache"})
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
+FREE: Final = "none"  # a cost
+ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel")
 
 # What people reach for when host memory runs out, although it is meant for the card.
 _MEANT_FOR_THE_CARD: Final = ("offload-optimizer", "engine-sleep", "shard-states")
@@ -80,7 +84,13 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
         return None
     hindrance = excluded_by(row, crash.context) if row is not None else None
     if row is not None and hindrance is not None:
-        return Rejected(knob.id, f"{row.setting} and {hindrance.name} ({hindrance.place}) do not go together")
+        why = say(
+            "{setting} and {other} ({place}) do not go together",
+            setting=row.setting,
+            other=hindrance.name,
+            place=hindrance.place,
+        )
+        return Rejected(knob.id, why)
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
@@ -118,11 +128,11 @@ def _wrong_sign(knob: Knob, crash: Crash, row: Spelling | None = None) -> str | 
     spent = _RAM if pool in _RAM else {pool}
     spends = _spends(knob, row)
     if pool == "scheduling" and pool in spends:
-        return "it asks the cluster for more, which it does not have"
+        return say("it asks the cluster for more, which it does not have")
     if spent & set(spends):
-        return f"it spends {_words(pool)}, which is what ran out"
+        return say("it spends {pool}, which is what ran out", pool=_words(pool))
     if pool in _HOST and not _relieves(knob, pool):
-        return f"it relieves {_words(knob.relieves[0])}, and {_words(pool)} ran out"
+        return say("it relieves {relieved}, and {pool} ran out", relieved=_words(knob.relieves[0]), pool=_words(pool))
     return None
 
 
@@ -131,13 +141,20 @@ def _relieves(knob: Knob, pool: str) -> bool:
     return side is None or not knob.relieves or bool(side & set(knob.relieves))
 
 
+_POOLS: Final[Mapping[str, str]] = {
+    "host_ram": mark("host RAM"),
+    "cgroup": mark("the memory of the container"),
+    "gpu": mark("GPU memory"),
+    "kv_cache": mark("the KV cache"),
+    "pinned": mark("page-locked host memory"),
+    "object_store": mark("the object store"),
+    "shm": mark("shared memory"),
+    "scheduling": mark("cluster resources"),
+}
+
+
 def _words(pool: str) -> str:
-    return {
-        "host_ram": "host RAM", "cgroup": "the memory of the container", "gpu": "GPU memory",
-        "kv_cache": "the KV cache",
-        "pinned": "page-locked host memory", "object_store": "the object store", "shm": "shared memory",
-        "scheduling": "cluster resources",
-    }.get(pool, pool)  # fmt: skip
+    return translated(_POOLS.get(pool, pool))
 
 
 def _plain(case: Case) -> Proposal | Refusal:
@@ -146,13 +163,14 @@ def _plain(case: Case) -> Proposal | Refusal:
     if row is None:
         return Proposal()
     if now is not None and (now.value is True if row.is_switch else _same(now.value, row.value)):
-        return Refusal(f"{now.name} is {now.value} already ({now.place})")
+        return already(now, now.value)
     value: Value = True if row.is_switch else row.value
     default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
     if now is None and _same(default, value):
-        return Refusal(f"{row.setting} is {default} already where nobody sets it")
+        return Refusal(say("{name} is {value} already where nobody sets it", name=row.setting, value=default))
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return Proposal(suggested=value, derivation=f"{value} is a usual value to begin with, not computed")
+        told = say("{value} is a usual value to begin with, not computed", value=value)
+        return Proposal(suggested=value, derivation=told)
     return Proposal(suggested=value)
 
 
@@ -175,7 +193,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         snippet = case.as_launched(answer.suggested)
     return Remedy(
         knob=knob.id,
-        action=answer.action or knob.action,
+        action=answer.action or translated(knob.action),
         setting=answer.setting or _setting(row, inner),
         current=answer.current if answer.current is not None else stated,
         suggested=answer.suggested,
@@ -185,16 +203,20 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         assumes=(*answer.assumes, *_assumed(row, inner, case.crash)),
         relieves=knob.relieves,
         spends=_spends(knob, row),
-        cost=answer.cost if answer.cost is not None else knob.cost,
+        cost=answer.cost if answer.cost is not None else _cost(knob),
         reference=answer.reference,
     )
+
+
+def _cost(knob: Knob) -> str:
+    return knob.cost if knob.cost == FREE else translated(knob.cost)
 
 
 def _not_computed(suggested: Value) -> str | None:
     """What stands for the formula where there is none."""
     if suggested is None:
         return None
-    return f"{'a switch' if isinstance(suggested, bool) else 'one of its values'}: {NOTHING_TO_COMPUTE}"
+    return translated(A_SWITCH if isinstance(suggested, bool) else A_WORD)
 
 
 def _setting(row: Spelling | None, inner: bool) -> str | None:
@@ -207,8 +229,11 @@ def _assumed(row: Spelling | None, inner: bool, crash: Crash) -> tuple[str, ...]
     if row is None:
         return ()
     if inner:
-        return (f"{row.key} is passed on as an argument of the engine, where the framework has no option for it",)
-    needed = (f"it needs {need}, which the log does not show" for need in missing(row, crash.context))
+        told = say(
+            "{name} is passed on as an argument of the engine, where the framework has no option for it", name=row.key
+        )
+        return (told,)
+    needed = (say("it needs {need}, which the log does not show", need=need) for need in missing(row, crash.context))
     return (*assumptions(row, crash.context), *needed)
 
 
@@ -221,20 +246,17 @@ def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
             if why is not None:
                 yield Rejected(name, why)
         if crash.first(NodeOutOfMemory) is not None:
-            yield Rejected(
-                "tune-ray-monitor",
-                "raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel",
-            )
+            yield Rejected("tune-ray-monitor", translated(ONLY_A_DELAY))
     if cause == "kv-cache-no-room":
         larger = _one(cause, KNOBS["raise-engine-reservation"], crash)
         if isinstance(larger, Rejected):
             yield larger
     if cause == "vllm-utilization-too-high" and crash.stage in training.NO_ACTIVATIONS:
-        yield Rejected("smaller-microbatch", training.SMALLER_BATCHES)
+        yield Rejected("smaller-microbatch", translated(training.SMALLER_BATCHES))
 
 
 def _other_versions(cause: str, crash: Crash) -> Iterator[Rejected]:
     """What was advised once against this regression and is the worse answer now."""
     match = framework_regression.likely(crash) if cause == framework_regression.CAUSE.id else None
     if match is not None and match.known.worse is not None:
-        yield Rejected("pin-version", match.known.worse)
+        yield Rejected("pin-version", translated(match.known.worse))

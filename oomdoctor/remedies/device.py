@@ -18,10 +18,11 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.units import show
 from oomdoctor.versions import version_of
@@ -31,19 +32,27 @@ _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
+NOT_WITH_SLEEP: Final = mark("the engine's sleep mode needs memory pools, which expandable segments do not support")
 
 
 def free_the_gpu(case: Case) -> Answer:
     pids = dict(_others(case.crash))
     if not pids:
         return Proposal(snippet=_WHO)
-    held = ", ".join(f"PID {pid} holds {show(size)}" if size else f"PID {pid}" for pid, size in list(pids.items())[:4])
+    held = listed(_holding(pid, size) for pid, size in list(pids.items())[:4])
     numbers = ",".join(str(pid) for pid in list(pids)[:8])
     return Proposal(
-        action=f"See who the others on the card are ({held}) and end what is yours and left over; in a container "
-        "these numbers may be the host's",
+        action=say(
+            "See who the others on the card are ({processes}) and end what is yours and left over; in a container "
+            "these numbers may be the host's",
+            processes=held,
+        ),
         snippet=f"ps -o pid,user,etime,args -p {numbers}",
     )
+
+
+def _holding(pid: int, size: int | None) -> str:
+    return say("PID {pid} holds {amount}", pid=pid, amount=show(size)) if size else f"PID {pid}"
 
 
 def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
@@ -55,9 +64,15 @@ def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
 
 def fix_placement(case: Case) -> Answer:
     masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
-    seen = f" (CUDA_VISIBLE_DEVICES is {masks.value} at {masks.place})" if masks is not None else ""
     return Proposal(
-        action=f"Give every rank its own card{seen}: set the device from LOCAL_RANK before the first CUDA call",
+        action=say(
+            "Give every rank its own card (CUDA_VISIBLE_DEVICES is {value} at {place}): set the device from LOCAL_RANK "
+            "before the first CUDA call",
+            value=masks.value,
+            place=masks.place,
+        )
+        if masks is not None
+        else say("Give every rank its own card: set the device from LOCAL_RANK before the first CUDA call"),
         snippet='torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))',
     )
 
@@ -65,9 +80,9 @@ def fix_placement(case: Case) -> Answer:
 def allocator_config(case: Case) -> Answer:
     crash = case.crash
     if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
-        return Refusal(f"expandable_segments is set already ({case.now.place})")
+        return Refusal(say("expandable_segments is set already ({place})", place=case.now.place))
     if engine.sleeps(crash):
-        return Refusal("the engine's sleep mode needs memory pools, which expandable segments do not support")
+        return Refusal(translated(NOT_WITH_SLEEP))
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory):
         return None
@@ -76,12 +91,14 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     unused, tried = card_of(root).unallocated_bytes, root.tried_bytes
     torch = version_of(crash.context.frameworks.get("torch"))
-    assumes = ["no engine sleep mode in this process"]
+    assumes = [say("no engine sleep mode in this process")]
     if torch is None or torch[:2] == (2, 9):
-        assumes.append("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one")
+        assumes.append(say("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one"))
     return Proposal(
         suggested="expandable_segments:True",
-        derivation=f"{show(unused)} reserved and unused against {show(tried)} asked for" if unused and tried else None,
+        derivation=say("{unused} reserved and unused against {tried} asked for", unused=show(unused), tried=show(tried))
+        if unused and tried
+        else None,
         assumes=tuple(assumes),
     )
 
@@ -92,13 +109,21 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
     if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
         return None
-    of = f", {unused / total:.1%} of the card" if total else ""
-    return f"only {show(unused)} is reserved but unused{of}, and {show(tried)} were asked for"
+    if not total:
+        return say(
+            "only {unused} is reserved but unused, and {tried} were asked for", unused=show(unused), tried=show(tried)
+        )
+    return say(
+        "only {unused} is reserved but unused, {share} of the card, and {tried} were asked for",
+        unused=show(unused),
+        share=f"{unused / total:.1%}",
+        tried=show(tried),
+    )
 
 
 def cap_preallocation(case: Case) -> Answer:
     if case.row is not None and case.now is not None and str(case.now.value).lower() == str(case.row.value):
-        return Refusal(f"{case.now.name} is {case.now.value} already ({case.now.place})")
+        return already(case.now, case.now.value)
     return Proposal(suggested=case.row.value if case.row is not None else None)
 
 
@@ -106,18 +131,18 @@ def raise_cap(case: Case) -> Answer:
     root = case.crash.root
     if isinstance(root, DeviceOutOfMemory) and root.limit == "watermark":
         if case.now is not None and case.number() == 0:
-            return Refusal(f"{case.now.name} is 0.0 already ({case.now.place})")
+            return already(case.now, 0.0)
         return Proposal(
-            action="Lift the limit on the Mac's unified memory; what then runs out is the system",
+            action=say("Lift the limit on the Mac's unified memory; what then runs out is the system"),
             setting="PYTORCH_MPS_HIGH_WATERMARK_RATIO",
             snippet="export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
             suggested=0.0,
-            derivation="0.0 means no limit",
+            derivation=say("0.0 means no limit"),
         )
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:
         return Proposal(
-            action=f"Raise the process's memory fraction: it may use {show(allowed)}",
+            action=say("Raise the process's memory fraction: it may use {allowed}", allowed=show(allowed)),
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
@@ -134,11 +159,13 @@ def more_gpus(case: Case) -> Answer:
     if cards is not None and needed <= cards:
         return None  # the states fit; what else is missing cannot be computed
     return Proposal(
-        action=f"Train on at least {needed} cards",
+        action=say("Train on at least {count} cards", count=needed),
         current=cards,
         suggested=needed,
-        derivation=f"ceil(18 bytes x {size.billions} / 80 % of {show(total)}) = {needed}",
-        assumes=(size.source, "all states are sharded", "a fifth of the card is for activations"),
+        derivation=say(
+            "ceil(18 bytes x {size} / 80 % of {total}) = {count}", size=size.billions, total=show(total), count=needed
+        ),
+        assumes=(size.source, say("all states are sharded"), say("a fifth of the card is for activations")),
     )
 
 
@@ -152,7 +179,7 @@ def pin_version(case: Case) -> Answer:
     known = match.known
     package = known.affected.package
     return Proposal(
-        action=f"{_upgrade(case.crash, match)}: {known.what}",
+        action=say("{action}: {what}", action=_upgrade(case.crash, match), what=translated(known.what)),
         setting=package if known.install else None,
         current=case.crash.context.frameworks.get(package) if known.install else None,
         suggested=_bound(known),
@@ -169,7 +196,10 @@ def _no_known_regression(crash: Crash) -> Answer:
     if not used:
         return None
     return Proposal(
-        action=f"Try a later release of what runs here ({', '.join(used[:4])}): no regression that we know fits"
+        action=say(
+            "Try a later release of what runs here ({releases}): no regression that we know fits",
+            releases=listed(used[:4]),
+        )
     )
 
 
@@ -179,9 +209,14 @@ def _upgrade(crash: Crash, match: Match) -> str:
     carrier = match.carrier or next(_may_pin(crash, known), None)
     if carrier is None:
         return known.cures[0].upper() + known.cures[1:]
-    return (
-        f"Upgrade {carrier.releases.package} to {carrier.sound} or later, which pins {known.affected.package} "
-        f"{carrier.pins}, or install {known.install} with the one that is there"
+    return say(
+        "Upgrade {carrier} to {sound} or later, which pins {package} {pinned}, or install {install} with the one that "
+        "is there",
+        carrier=carrier.releases.package,
+        sound=carrier.sound,
+        package=known.affected.package,
+        pinned=carrier.pins,
+        install=known.install,
     )
 
 
@@ -208,22 +243,29 @@ def _bound(known: Regression) -> str | None:
 def _affected(crash: Crash, match: Match) -> str:
     """The range, what is printed, and where it was read."""
     known = match.known
-    parts = [f"affected: {known.affected}"]
-    if known.install:
-        parts[0] += f", {_bound(known)} is not"
+    parts = [
+        say("affected: {releases}, {sound} is not", releases=known.affected, sound=_bound(known))
+        if known.install
+        else say("affected: {releases}", releases=known.affected)
+    ]
     if match.told == "printed":
         package = known.affected.package
-        parts.append(f"{package} {match.version} is {'given' if package in crash.context.outside else 'printed'}")
+        release = f"{package} {match.version}"
+        given = package in crash.context.outside
+        parts.append(
+            say("{release} is given", release=release) if given else say("{release} is printed", release=release)
+        )
     if match.told == "pinned":
-        parts.append(f"{match.version} pins one")
+        parts.append(say("{release} pins one", release=match.version))
     if known.dated:
-        parts.append(f"repaired on {known.dated.replace(' ', ' by ')}, whose release is not known")
+        day, _, change = known.dated.partition(" ")
+        parts.append(say("repaired on {day} by {change}, whose release is not known", day=day, change=change))
     return f"{'; '.join(parts)} ({', '.join(known.seen[:2])})"
 
 
 def _assumed(known: Regression) -> str:
     package = known.affected.package
-    return f"{package} is an affected release: it is not printed, `pip show {package}` says it"
+    return say("{package} is an affected release: it is not printed, `pip show {package}` says it", package=package)
 
 
 def _address(reference: str) -> str | None:
@@ -239,11 +281,15 @@ def fix_request(case: Case) -> Answer:
     visible = crash.first(GpuVisibility)
     if visible is not None and visible.asked is not None and visible.visible is not None:
         return Proposal(
-            action=f"Tell Ray of the {visible.visible} GPUs that CUDA_VISIBLE_DEVICES shows, not {visible.asked}",
+            action=say(
+                "Tell Ray of the {visible} GPUs that CUDA_VISIBLE_DEVICES shows, not {asked}",
+                visible=visible.visible,
+                asked=visible.asked,
+            ),
             setting="--num-gpus",
             current=visible.asked,
             suggested=visible.visible,
-            derivation=f"{visible.visible} in the mask {visible.mask or ''}".strip(),
+            derivation=say("{visible} in the mask {mask}", visible=visible.visible, mask=visible.mask or "").strip(),
             snippet=f"ray start --head --num-gpus={visible.visible}",
         )
     have, asked = _cluster(crash), asked_gpus(crash)
@@ -253,14 +299,15 @@ def fix_request(case: Case) -> Answer:
     if request is None or not request.requested or not have:
         return None
     short = [
-        f"{name} {amount:g} against {have.get(name, 0):g}"
+        say("{kind} {asked} against {have}", kind=name, asked=f"{amount:g}", have=f"{have.get(name, 0):g}")
         for name, amount in request.requested.items()
         if name in ("CPU", "GPU")
     ]
     return Proposal(
-        action="Ask for what the cluster has, or free what other jobs hold; CUDA_VISIBLE_DEVICES and --num-gpus must "
-        "agree",
-        derivation=f"one request wants {', '.join(short)} in the cluster" if short else None,
+        action=say(
+            "Ask for what the cluster has, or free what other jobs hold; CUDA_VISIBLE_DEVICES and --num-gpus must agree"
+        ),
+        derivation=say("one request wants {wanted} in the cluster", wanted=listed(short)) if short else None,
         snippet="ray status -v",
     )
 
@@ -278,35 +325,67 @@ def _cluster(crash: Crash) -> Mapping[str, float]:
 def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
     """Every bundle of a GPU takes a CPU too, and the driver one more."""
     cpus = gpus + DRIVER_CPUS
-    said = f"{terms} GPUs and as many CPUs for their bundles + {DRIVER_CPUS} for the driver = {cpus} CPUs"
+    said = say(
+        "{terms} GPUs and as many CPUs for their bundles + {driver} for the driver = {cpus} CPUs",
+        terms=terms,
+        driver=DRIVER_CPUS,
+        cpus=cpus,
+    )
     cluster_gpus, cluster_cpus = have.get("GPU"), have.get("CPU")
     if cluster_gpus is not None and cluster_gpus < gpus:
         enough = cluster_gpus + DRIVER_CPUS
         short = cluster_cpus is not None and cluster_cpus < enough
-        told = f"; and give Ray at least {enough:g} CPUs, it was told of {cluster_cpus:g}" if short else ""
+        figures = {"there": f"{cluster_gpus:g}", "asked": gpus}
+        has = say("{asked}; the cluster has {there} GPUs", asked=said, there=f"{cluster_gpus:g}")
         return Proposal(
-            action=f"Make the launch ask for at most the {cluster_gpus:g} GPUs there are (fewer GPUs per role, fewer "
-            f"engines, or colocated roles): it asks for {gpus}{told}",
+            action=say(
+                "Make the launch ask for at most the {there} GPUs there are (fewer GPUs per role, fewer engines, or "
+                "colocated roles): it asks for {asked}; and give Ray at least {cpus} CPUs, it was told of {told}",
+                cpus=f"{enough:g}",
+                told=f"{cluster_cpus:g}",
+                **figures,
+            )
+            if short
+            else say(
+                "Make the launch ask for at most the {there} GPUs there are (fewer GPUs per role, fewer engines, or "
+                "colocated roles): it asks for {asked}",
+                **figures,
+            ),
             snippet=f"ray start --head --num-cpus={enough:g} --num-gpus={cluster_gpus:g}" if short else None,
             current=gpus,
             suggested=int(cluster_gpus),
-            derivation=f"{said}; the cluster has {cluster_gpus:g} GPUs"
-            + (f"; {cluster_gpus:g} + {DRIVER_CPUS} for the driver = {enough:g} CPUs" if short else ""),
-            setting="the sum of the launch flags",
+            derivation=say(
+                "{formula}; {gpus} + {driver} for the driver = {cpus} CPUs",
+                formula=has,
+                gpus=f"{cluster_gpus:g}",
+                driver=DRIVER_CPUS,
+                cpus=f"{enough:g}",
+            )
+            if short
+            else has,
+            setting=say("the sum of the launch flags"),
         )
     if cluster_cpus is not None and cluster_cpus < cpus:
         return Proposal(
-            action=f"Give Ray at least {cpus} CPUs: it was told of {cluster_cpus:g}, which the bundles alone use up; "
-            "CUDA_VISIBLE_DEVICES and --num-gpus must agree as well",
+            action=say(
+                "Give Ray at least {cpus} CPUs: it was told of {told}, which the bundles alone use up; "
+                "CUDA_VISIBLE_DEVICES and --num-gpus must agree as well",
+                cpus=cpus,
+                told=f"{cluster_cpus:g}",
+            ),
             setting="--num-cpus",
             current=cluster_cpus,
             suggested=cpus,
-            derivation=f"{said}; the cluster has {cluster_cpus:g}",
+            derivation=say("{formula}; the cluster has {cpus}", formula=said, cpus=f"{cluster_cpus:g}"),
             snippet=f"ray start --head --num-cpus={cpus}" + (f" --num-gpus={cluster_gpus:g}" if cluster_gpus else ""),
         )
     return Proposal(
-        action=f"See what holds the cluster: the launch asks for {gpus} GPUs and {cpus} CPUs; jobs or actors of an "
-        "earlier run may still have theirs, and CUDA_VISIBLE_DEVICES and --num-gpus must agree",
+        action=say(
+            "See what holds the cluster: the launch asks for {gpus} GPUs and {cpus} CPUs; jobs or actors of an "
+            "earlier run may still have theirs, and CUDA_VISIBLE_DEVICES and --num-gpus must agree",
+            gpus=gpus,
+            cpus=cpus,
+        ),
         derivation=said,
         setting="--num-gpus",
         snippet="ray status -v",
@@ -319,8 +398,15 @@ def add_nodes(case: Case) -> Answer:
     if asked is None or not have or asked.gpus <= have:
         return None
     return Proposal(
-        action=f"Add GPUs to the cluster: {asked.gpus} are asked for and {have:g} are there",
-        derivation=f"{asked.sum} GPUs - {have:g} = {asked.gpus - have:g} missing",
+        action=say(
+            "Add GPUs to the cluster: {asked} are asked for and {have} are there", asked=asked.gpus, have=f"{have:g}"
+        ),
+        derivation=say(
+            "{terms} GPUs - {have} = {missing} missing",
+            terms=asked.sum,
+            have=f"{have:g}",
+            missing=f"{asked.gpus - have:g}",
+        ),
     )
 
 
@@ -331,19 +417,19 @@ def collect(case: Case) -> Answer:
     crash = case.crash
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
-            action="Record what holds the card just before it fails",
+            action=say("Record what holds the card just before it fails"),
             snippet="torch.cuda.memory._record_memory_history() ... torch.cuda.memory._dump_snapshot('oom.pickle')",
         )
     node = next((e.process.node for e in crash.every(NodeOutOfMemory) if e.process.node), None)
     if "ray" in crash.context.frameworks:
         address = f" -ip {node}" if node and _ADDRESS.fullmatch(node) else ""
         return Proposal(
-            action="Look at what the node's raylet and kernel logged",
+            action=say("Look at what the node's raylet and kernel logged"),
             snippet=f"ray logs raylet.out{address} --tail -1 | grep -i -A 15 -E 'memory|killed'; "
             "dmesg -T | grep -i -E 'killed process|oom'",
         )
     return Proposal(
-        action="Ask the node's kernel whether it killed for memory",
+        action=say("Ask the node's kernel whether it killed for memory"),
         snippet="dmesg -T | grep -i -E 'killed process|oom'",
     )
 
@@ -351,9 +437,14 @@ def collect(case: Case) -> Answer:
 def fix_environment(case: Case) -> Answer:
     masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
     if case.crash.pool == "scheduling":
-        seen = f" (it is {masks.value} at {masks.place})" if masks is not None else ""
         return Proposal(
-            action=f"Let CUDA_VISIBLE_DEVICES{seen}, Ray's --num-gpus and the cards of the node agree",
+            action=say(
+                "Let CUDA_VISIBLE_DEVICES (it is {value} at {place}), Ray's --num-gpus and the cards of the node agree",
+                value=masks.value,
+                place=masks.place,
+            )
+            if masks is not None
+            else say("Let CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the cards of the node agree"),
             snippet='echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status',
         )
     return None
@@ -362,14 +453,14 @@ def fix_environment(case: Case) -> Answer:
 def fewer_jobs(case: Case) -> Answer:
     return (
         Proposal(
-            action="Compile with one job, then go up as far as the memory allows",
+            action=say("Compile with one job, then go up as far as the memory allows"),
             suggested=1,
-            derivation="1 is the least",
+            derivation=say("1 is the least"),
             snippet="export MAX_JOBS=1",
             setting="MAX_JOBS",
         )
         if case.number() != 1
-        else Refusal("MAX_JOBS is 1 already")
+        else Refusal(say("MAX_JOBS is 1 already"))
     )
 
 
@@ -377,7 +468,7 @@ def fix_shape(case: Case) -> Answer:
     shape = getattr(case.crash.root, "shape", None)
     if not shape:
         return None
-    return Proposal(action=f"Look at the shape that was asked for, {shape}: a dimension is wrong")
+    return Proposal(action=say("Look at the shape that was asked for, {shape}: a dimension is wrong", shape=shape))
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {

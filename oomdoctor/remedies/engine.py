@@ -28,9 +28,10 @@ from oomdoctor.families.vllm_figures import (
 from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, Framework
+from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.units import show
@@ -72,14 +73,16 @@ def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
 
 def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
     for trainer in _with_engine(crash):
-        default = trainer.share
-        return (default, (f"{default} is {trainer.share_source}: the log does not say",)) if default else None
+        default, source = trainer.share, translated(trainer.share_source)
+        told = say("{share} is {source}: the log does not say", share=default, source=source)
+        return (default, (told,)) if default else None
     version = engine_version(crash)
     default = vllm.default_share(version)
     if default is None:
         return None
     number = crash.context.frameworks["vllm"]
-    return default, (f"{default} is the default of vLLM {number}: the log does not say",)
+    told = say("{share} is the default of vLLM {version}: the log does not say", share=default, version=number)
+    return default, (told,)
 
 
 def card_total(crash: Crash) -> int | None:
@@ -117,13 +120,13 @@ def token_bytes(crash: Crash) -> tuple[float, str] | None:
     """KV-cache bytes per token on one card, and where they come from."""
     for error in crash.every(ContextDoesNotFit):
         if error.needed_bytes and error.max_model_len:
-            return kv_cache.of_need(error.needed_bytes, error.max_model_len), "needed / length"
+            return kv_cache.of_need(error.needed_bytes, error.max_model_len), say("needed / length")
     for cache in crash.every(KvCacheSize):
         if cache.cpu_blocks:
-            return kv_cache.of_cpu_blocks(cache.cpu_blocks), "4 GiB of swap space / CPU blocks"
+            return kv_cache.of_cpu_blocks(cache.cpu_blocks), say("4 GiB of swap space / CPU blocks")
     model = models.known(crash.context.models)
     if model is not None:
-        return model.kv_bytes_per_token(tensor_parallel(crash)), f"{model.name}'s layers and heads"
+        return model.kv_bytes_per_token(tensor_parallel(crash)), say("{model}'s layers and heads", model=model.name)
     return None
 
 
@@ -172,28 +175,45 @@ def _fixed_cache(crash: Crash) -> Refusal | None:
     stated = crash.setting("kv_cache_memory_bytes", "kv_cache_memory")
     if stated is None or not stated.value:
         return None
-    return Refusal(f"{stated.name} is set ({stated.place}): the share means nothing beside it")
+    return Refusal(
+        say("{name} is set ({place}): the share means nothing beside it", name=stated.name, place=stated.place)
+    )
 
 
 def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer:
     fits = shares.largest(free, total)
     weights = weights_bytes(crash)
     if fits < shares.LEAST:
-        return Refusal(f"only {show(free)} of {show(total)} is free: no share fits, the card has to be freed first")
+        return Refusal(
+            say(
+                "only {free} of {total} is free: no share fits, the card has to be freed first",
+                free=show(free), total=show(total),
+            )
+        )  # fmt: skip
     if weights is not None and weights[0] > fits * total:
         return Refusal(
-            f"the weights take {show(weights[0])}, and {fits:.2f} of the card (what is free) is {show(fits * total)}: "
-            "the card has to be freed first"
-        )
+            say(
+                "the weights take {weights}, and {share} of the card (what is free) is {free}: the card has to be "
+                "freed first",
+                weights=show(weights[0]), share=f"{fits:.2f}", free=show(fits * total),
+            )
+        )  # fmt: skip
     reckoning = facts(crash).era
     assumes: tuple[str, ...] = ()
     if reckoning is None or not reckoning.graphs_inside:
-        assumes = ("before vLLM 0.20 CUDA graphs (0.1 to 3 GiB) come on top of the share: go lower if capturing fails",)
+        assumes = (
+            say("before vLLM 0.20 CUDA graphs (0.1 to 3 GiB) come on top of the share: go lower if capturing fails"),
+        )
     return Proposal(
-        action=_from_to("Lower", "the engine's share of the card", now, fits),
+        action=_lowered(now, fits),
         current=now,
         suggested=fits,
-        derivation=f"floor({show(free)} free at start / {show(total)} total, 2 digits) = {fits:.2f}",
+        derivation=say(
+            "floor({free} free at start / {total} total, 2 digits) = {share}",
+            free=show(free),
+            total=show(total),
+            share=f"{fits:.2f}",
+        ),
         assumes=assumes,
     )
 
@@ -205,23 +225,38 @@ def _from_refusal(
     free = min(oom.free_bytes or 0, tried)
     slack = 0 if colocated(crash) else vllm.CAPTURE_SLACK_BYTES
     fits = shares.lowered(now, tried - free + slack, total)
-    spare = f" + {show(slack)} to spare" if slack else ""
+    figures = {
+        "now": f"{now:.2f}", "tried": show(tried), "free": show(free), "total": show(total), "share": f"{fits:.2f}",
+    }  # fmt: skip
     derivation = (
-        f"{now:.2f} - ({show(tried)} asked for - {show(free)} free{spare}) / {show(total)} = {fits:.2f} at most"
-    )
-    assumes = [*assumed, *([fractions.SPARE_ASSUMED] if slack else [])]
+        say(
+            "{now} - ({tried} asked for - {free} free + {spare} to spare) / {total} = {share} at most",
+            spare=show(slack), **figures,
+        )
+        if slack
+        else say("{now} - ({tried} asked for - {free} free) / {total} = {share} at most", **figures)
+    )  # fmt: skip
+    assumes = [*assumed, *([fractions.spare_assumed()] if slack else [])]
     states = _trainer_states(crash)
     if states is not None:
         amount, source = states
         with_trainer = shares.lowered(fits, amount, total)
         if with_trainer >= shares.LEAST:
-            derivation += f"; - {show(amount)} of model states still to come / {show(total)} = {with_trainer:.2f}"
-            assumes += [source, "none of the trainer's states were on the card yet"]
+            derivation += "; " + say(
+                "- {states} of model states still to come / {total} = {share}",
+                states=show(amount), total=show(total), share=f"{with_trainer:.2f}",
+            )  # fmt: skip
+            assumes += [source, say("none of the trainer's states were on the card yet")]
             fits = with_trainer
     if not shares.LEAST <= fits < now:
-        return Refusal(f"{show(tried)} were asked for: no lower share makes that room ({derivation})")
+        return Refusal(
+            say(
+                "{tried} were asked for: no lower share makes that room ({formula})",
+                tried=show(tried), formula=derivation,
+            )
+        )  # fmt: skip
     return Proposal(
-        action=_from_to("Lower", "the engine's share of the card", now, fits),
+        action=_lowered(now, fits),
         current=None if assumed else now,
         suggested=fits,
         derivation=derivation,
@@ -241,10 +276,13 @@ def _trainer_states(crash: Crash) -> tuple[int, str] | None:
     count = trained(crash)
     amount = count * arithmetic.states_on_gpu(size.parameters, cards, level, optimizer_offloaded=offloaded)
     rate = arithmetic.WEIGHT_BYTES if offloaded else arithmetic.STATES_BYTES
-    return amount, (
-        f"{count} trained model{'s' * (count > 1)} of {size.billions} at {rate} bytes over {cards} cards "
-        f"(ZeRO-{level}); {size.source}"
+    figures = {"count": count, "size": size.billions, "bytes": rate, "cards": cards, "level": level}
+    told = (
+        say("{count} trained models of {size} at {bytes} bytes over {cards} cards (ZeRO-{level})", **figures)
+        if count > 1
+        else say("{count} trained model of {size} at {bytes} bytes over {cards} cards (ZeRO-{level})", **figures)
     )
+    return amount, f"{told}; {size.source}"
 
 
 def trained(crash: Crash) -> int:
@@ -275,20 +313,26 @@ def is_update(crash: Crash) -> bool:
 def _by_so_much(total: int, tried: int, free: int) -> Answer:
     step = shares.ceil(max(tried - free + vllm.CAPTURE_SLACK_BYTES, 0) / total)
     return Proposal(
-        action=f"Lower the engine's share of the card by at least {step:.2f} (the log does not say what it is)",
-        derivation=f"({show(tried)} asked for - {show(free)} free + {show(vllm.CAPTURE_SLACK_BYTES)} to spare) / "
-        f"{show(total)} = {step:.2f}",
-        assumes=(fractions.SPARE_ASSUMED,),
-    )
+        action=say(
+            "Lower the engine's share of the card by at least {step} (the log does not say what it is)",
+            step=f"{step:.2f}",
+        ),
+        derivation=say(
+            "({tried} asked for - {free} free + {spare} to spare) / {total} = {step}",
+            tried=show(tried), free=show(free), spare=show(vllm.CAPTURE_SLACK_BYTES), total=show(total),
+            step=f"{step:.2f}",
+        ),
+        assumes=(fractions.spare_assumed(),),
+    )  # fmt: skip
 
 
 def sleep(case: Case) -> Answer:
     """Only where a trainer shares the cards has an engine somebody to sleep for."""
     crash = case.crash
     if "open-reasoner-zero" in crash.context.frameworks:
-        return Refusal("Open-Reasoner-Zero's engines give their memory back by themselves where all is colocated")
+        return Refusal(say("Open-Reasoner-Zero's engines give their memory back by themselves where all is colocated"))
     if sleeps(crash):
-        return Refusal("the engine sleeps already")
+        return Refusal(say("the engine sleeps already"))
     if not colocated(crash):
         return Skip()
     return None
@@ -304,17 +348,21 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
     now, assumed = known
     first = round(now - shares.STEP, 3)
     return Proposal(
-        action=f"Lower the engine's share of the card from {now:.2f} in steps of {shares.STEP} until the rest fits "
-        "beside it",
+        action=say(
+            "Lower the engine's share of the card from {now} in steps of {step} until the rest fits beside it",
+            now=f"{now:.2f}", step=shares.STEP,
+        ),
         current=None if assumed else now,
         suggested=first if first >= shares.LEAST else None,
-        derivation=f"{now:g} - {shares.STEP} = {first:g} as a first step: how much is missing is not printed",
+        derivation=fractions.first_step(f"{now:g} - {shares.STEP} = {first:g}"),
         assumes=assumed,
-    )
+    )  # fmt: skip
 
 
-def _from_to(verb: str, what: str, now: float | None, then: float) -> str:
-    return f"{verb} {what} from {now:.2f} to {then:.2f}" if now is not None else f"{verb} {what} to {then:.2f}"
+def _lowered(now: float | None, then: float) -> str:
+    if now is None:
+        return say("Lower the engine's share of the card to {then}", then=f"{then:.2f}")
+    return say("Lower the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}")
 
 
 # raise
@@ -334,7 +382,12 @@ def raise_share(case: Case) -> Answer:
         return None
     now, assumed = known
     at_the_limit = (
-        Refusal(f"it is {now:g} already: above that the driver, graphs and the sampler lack room beside the share")
+        Refusal(
+            say(
+                "it is {now} already: above that the driver, graphs and the sampler lack room beside the share",
+                now=f"{now:g}",
+            )
+        )
         if now >= shares.AT_THE_LIMIT
         else None
     )
@@ -345,18 +398,26 @@ def raise_share(case: Case) -> Answer:
     most = _most(crash, total)
     if wanted > most:
         return _without_a_block(case, known, total) or Refusal(
-            f"{show(amount)} more would take {wanted:.2f} of the card, and at most {most:.2f} can be given: "
-            "the rest has to come from elsewhere"
-        )
+            say(
+                "{amount} more would take {wanted} of the card, and at most {most} can be given: the rest has to come "
+                "from elsewhere",
+                amount=show(amount), wanted=f"{wanted:.2f}", most=f"{most:.2f}",
+            )
+        )  # fmt: skip
     if at_the_limit is not None or wanted <= now:
         return at_the_limit
     return Proposal(
-        action=_from_to("Raise", "the engine's share of the card", now, wanted),
+        action=say(
+            "Raise the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{wanted:.2f}"
+        ),
         current=None if assumed else now,
         suggested=wanted,
-        derivation=f"ceil({now:.2f} + {why} / {show(total)} total, 2 digits) = {wanted:.2f}",
-        assumes=(*assumed, "nothing else on the card needs that room"),
-    )
+        derivation=say(
+            "ceil({now} + {missing} / {total} total, 2 digits) = {share}",
+            now=f"{now:.2f}", missing=why, total=show(total), share=f"{wanted:.2f}",
+        ),
+        assumes=(*assumed, say("nothing else on the card needs that room")),
+    )  # fmt: skip
 
 
 def _most(crash: Crash, total: int) -> float:
@@ -373,11 +434,21 @@ def _without_a_block(case: Case, known: tuple[float, tuple[str, ...]], total: in
     least = shares.raised(known[0], -room, total)
     if least <= most:
         return _with_shorter_context(case, known, room, total)
-    card = ", or the card has to be freed" if most < shares.LARGEST else ""
+    figures = {"least": f"{least:.2f}", "total": show(total), "most": f"{most:.2f}"}
     return Refusal(
-        f"no share works, whatever the context: what comes before the first block of cache takes {least:.2f} of the "
-        f"{show(total)}, and at most {most:.2f} can be given: the weights (8 or 4 bits, more cards) or the tokens of "
-        f"one step have to become fewer{card}"
+        say(
+            "no share works, whatever the context: what comes before the first block of cache takes {least} of the "
+            "{total}, and at most {most} can be given: the weights (8 or 4 bits, more cards) or the tokens of one "
+            "step have to become fewer, or the card has to be freed",
+            **figures,
+        )
+        if most < shares.LARGEST
+        else say(
+            "no share works, whatever the context: what comes before the first block of cache takes {least} of the "
+            "{total}, and at most {most} can be given: the weights (8 or 4 bits, more cards) or the tokens of one "
+            "step have to become fewer",
+            **figures,
+        )
     )
 
 
@@ -398,18 +469,28 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     copied = [line for line in lines if line is not None]
     inner = case.row is not None and case.row.framework in BY_TRAINERS and colocated(crash)
     return Proposal(
-        action=f"{_from_to('Raise', 'the share of the card', now, then)}, and lower the longest context from "
-        f"{length} to {tokens} tokens: neither is enough alone",
+        action=say(
+            "Raise the share of the card from {now} to {then}, and lower the longest context from {length} to {tokens} "
+            "tokens: neither is enough alone",
+            now=f"{now:.2f}", then=f"{then:.2f}", length=length, tokens=tokens,
+        ),
         current=None if assumed else now,
         suggested=then,
         beside=(Beside(name, tokens),),
         snippet="\n".join(copied) if len(copied) == 2 and not inner else None,
-        derivation=f"({then:.2f} - {now:.2f}) x {show(total)} = {show(gained)} more; - {show(-room)} that are missing "
-        f"before the first block = {show(room + gained)}; / {per_token[0]:.0f} bytes a token, down to 16 = {tokens} "
-        "tokens",
-        assumes=(*assumed, f"bytes a token: {per_token[1]}", "nothing else on the card needs that room"),
-        cost="longer requests are refused or cut; less room on the card for graphs, NCCL and colocated training",
-    )
+        derivation=say(
+            "({then} - {now}) x {total} = {gained} more; - {lacking} that are missing before the first block = {room}; "
+            "/ {each} bytes a token, down to 16 = {tokens} tokens",
+            then=f"{then:.2f}", now=f"{now:.2f}", total=show(total), gained=show(gained), lacking=show(-room),
+            room=show(room + gained), each=f"{per_token[0]:.0f}", tokens=tokens,
+        ),
+        assumes=(
+            *assumed,
+            say("bytes a token: {source}", source=per_token[1]),
+            say("nothing else on the card needs that room"),
+        ),
+        cost=say("longer requests are refused or cut; less room on the card for graphs, NCCL and colocated training"),
+    )  # fmt: skip
 
 
 def _as_the_engine_spells(knob: str, crash: Crash) -> Spelling | None:
@@ -424,13 +505,19 @@ def _missing_cache(crash: Crash) -> tuple[int, str] | None:
         per_token = token_bytes(crash)
         if error.kv_tokens and error.max_model_len and per_token:
             tokens = error.max_model_len - error.kv_tokens
-            return round(tokens * per_token[0]), f"{tokens} tokens x {per_token[0]:.0f} bytes ({per_token[1]})"
+            return round(tokens * per_token[0]), say(
+                "{tokens} tokens x {each} bytes ({source})",
+                tokens=tokens, each=f"{per_token[0]:.0f}", source=per_token[1],
+            )  # fmt: skip
     for event in crash.events:
         if isinstance(event, KvCacheSize | MemoryProfile) and event.kv_bytes is not None and event.kv_bytes < 0:
             need = one_request(crash)
             if need is None:
-                return -event.kv_bytes, f"{show(-event.kv_bytes)} that are missing before the first block"
-            return need[0] - event.kv_bytes, f"({show(-event.kv_bytes)} short + {need[1]})"
+                return -event.kv_bytes, say(
+                    "{amount} that are missing before the first block", amount=show(-event.kv_bytes)
+                )
+            short = show(-event.kv_bytes)
+            return need[0] - event.kv_bytes, say("({amount} short + {request})", amount=short, request=need[1])
     return None
 
 
@@ -441,7 +528,8 @@ def one_request(crash: Crash) -> tuple[int, str] | None:
     if per_token is None or length is None or not isinstance(length.value, int) or length.value <= 0:
         return None
     need = kv_cache.need(per_token[0], length.value)
-    return need, f"{show(need)} for {length.value} tokens ({per_token[1]})"
+    told = say("{amount} for {tokens} tokens ({source})", amount=show(need), tokens=length.value, source=per_token[1])
+    return need, told
 
 
 # the rest
@@ -450,20 +538,23 @@ def one_request(crash: Crash) -> tuple[int, str] | None:
 def shorter_context(case: Case) -> Answer:
     for error in case.crash.every(ContextDoesNotFit):
         if error.kv_tokens:
-            return _context(error, error.kv_tokens, f"the cache holds {error.kv_tokens} tokens", ())
+            return _context(error, error.kv_tokens, say("the cache holds {tokens} tokens", tokens=error.kv_tokens), ())
         if error.max_model_len and error.needed_bytes and error.kv_bytes is not None:
             longest = vllm.longest_context(
                 error.max_model_len, error.needed_bytes, error.kv_bytes, error.estimated_tokens
             )
             if longest is None:
-                return Refusal("no context fits: there is no room for a single block of KV cache")
+                return Refusal(say("no context fits: there is no room for a single block of KV cache"))
             if error.estimated_tokens:
-                return _context(error, longest, f"the engine's own estimate: {longest}", _pipeline(case.crash))
-            share = f"{show(error.kv_bytes)} / {show(error.needed_bytes)}"
-            derivation = f"floor({error.max_model_len} tokens x {share}, to 16) = {longest}"
-            return _context(error, longest, derivation, ("every layer attends to the whole context",))
+                own = say("the engine's own estimate: {tokens}", tokens=longest)
+                return _context(error, longest, own, _pipeline(case.crash))
+            derivation = say(
+                "floor({length} tokens x {room} / {needed}, to 16) = {tokens}",
+                length=error.max_model_len, room=show(error.kv_bytes), needed=show(error.needed_bytes), tokens=longest,
+            )  # fmt: skip
+            return _context(error, longest, derivation, (say("every layer attends to the whole context"),))
     if _gains_nothing(case.crash):
-        return Refusal("not one block of KV cache fits, so a shorter context alone gains nothing")
+        return Refusal(say("not one block of KV cache fits, so a shorter context alone gains nothing"))
     return half(case)
 
 
@@ -477,9 +568,11 @@ def _gains_nothing(crash: Crash) -> bool:
 
 
 def _context(error: ContextDoesNotFit, longest: int, derivation: str, assumes: tuple[str, ...]) -> Proposal:
-    was = f" from {error.max_model_len}" if error.max_model_len else ""
+    was = error.max_model_len
     return Proposal(
-        action=f"Set the engine's longest context down{was} to {longest} tokens",
+        action=say("Set the engine's longest context down from {was} to {tokens} tokens", was=was, tokens=longest)
+        if was
+        else say("Set the engine's longest context down to {tokens} tokens", tokens=longest),
         current=error.max_model_len,
         suggested=longest,
         derivation=derivation,
@@ -494,7 +587,7 @@ def _pipeline(crash: Crash) -> tuple[str, ...]:
         return ()
     if version is not None and not (0, 14) <= version < (0, 17):
         return ()
-    return ("vLLM 0.14 to 0.16 counts all layers against one pipeline stage's cache: more may fit than it says",)
+    return (say("vLLM 0.14 to 0.16 counts all layers against one pipeline stage's cache: more may fit than it says"),)
 
 
 def half(case: Case) -> Answer:
@@ -503,11 +596,11 @@ def half(case: Case) -> Answer:
     if now is None or case.now is None:
         return None
     if now <= 1:
-        return Refusal(f"{case.now.name} is {now:g} already ({case.now.place})")
+        return already(case.now, f"{now:g}")
     then = int(now) // 2
     own = case.own_name()
     return Proposal(
-        action=f"Halve {case.now.name} from {now:g} to {then}",
+        action=say("Halve {name} from {now} to {then}", name=case.now.name, now=f"{now:g}", then=then),
         suggested=then,
         derivation=f"{now:g} / 2 = {then}",
         setting=own,
@@ -519,26 +612,26 @@ def fewer_sequences(case: Case) -> Answer:
     state = case.crash.first(SequencesExceedState)
     if state is not None and state.state_blocks:
         return Proposal(
-            action=f"Serve at most {state.state_blocks} sequences at once",
+            action=say("Serve at most {count} sequences at once", count=state.state_blocks),
             current=state.max_num_seqs,
             suggested=state.state_blocks,
-            derivation=f"there are {state.state_blocks} blocks for the state of sequences",
+            derivation=say("there are {count} blocks for the state of sequences", count=state.state_blocks),
         )
     warmup = case.crash.first(WarmupOutOfMemory)
     if warmup is not None and warmup.requests and case.number() is None:
         then = warmup.requests // 2
         return Proposal(
-            action=f"Serve half as many sequences at once: {then}",
+            action=say("Serve half as many sequences at once: {count}", count=then),
             current=warmup.requests,
             suggested=then,
-            derivation=f"half of the {warmup.requests} dummy requests of the warm-up",
+            derivation=say("half of the {count} dummy requests of the warm-up", count=warmup.requests),
         )
     return half(case)
 
 
 def quantize_cache(case: Case) -> Answer:
     if case.now is not None and str(case.now.value).startswith(("fp8", "int8", "q8", "q4")):
-        return Refusal(f"the KV cache is {case.now.value} already ({case.now.place})")
+        return Refusal(say("the KV cache is {value} already ({place})", value=case.now.value, place=case.now.place))
     error = case.crash.first(ContextDoesNotFit)
     row = case.row
     if error is None or row is None or not error.needed_bytes:
@@ -546,12 +639,20 @@ def quantize_cache(case: Case) -> Answer:
     halved = error.needed_bytes // 2
     if error.kv_bytes is not None and halved > error.kv_bytes:
         longest = 2 * (error.estimated_tokens or 0)
-        note = f"; about {longest} tokens would fit" if longest else ""
+        figures = {"type": row.value, "halved": show(halved), "needed": show(error.needed_bytes)}
         return Proposal(
             suggested=row.value,
-            action=f"Keep the KV cache in {row.value}: {show(halved)} instead of {show(error.needed_bytes)}{note}",
-            derivation=f"{show(error.needed_bytes)} / 2 = {show(halved)}, and {show(error.kv_bytes)} are there",
-        )
+            action=say(
+                "Keep the KV cache in {type}: {halved} instead of {needed}; about {tokens} tokens would fit",
+                tokens=longest, **figures,
+            )
+            if longest
+            else say("Keep the KV cache in {type}: {halved} instead of {needed}", **figures),
+            derivation=say(
+                "{needed} / 2 = {halved}, and {room} are there",
+                needed=show(error.needed_bytes), halved=show(halved), room=show(error.kv_bytes),
+            ),
+        )  # fmt: skip
     return Proposal(
         suggested=row.value,
         derivation=f"{show(error.needed_bytes)} / 2 = {show(halved)}",
@@ -574,17 +675,25 @@ def fewer_graphs(case: Case) -> Answer:
     size = own or next(iter(sizes), None)
     if size is None:
         return None
-    switch = next((f" ({one.setting})" for one in rows if one.is_switch), "")
+    switch = next((one.setting for one in rows if one.is_switch), None)
     return Proposal(
-        action=f"Capture CUDA graphs for batches of up to {now // 2} instead of {now}, or run without them{switch}",
+        action=say(
+            "Capture CUDA graphs for batches of up to {half} instead of {now}, or run without them ({switch})",
+            half=now // 2, now=now, switch=switch,
+        )
+        if switch is not None
+        else say(
+            "Capture CUDA graphs for batches of up to {half} instead of {now}, or run without them",
+            half=now // 2, now=now,
+        ),
         current=now,
         suggested=now // 2,
         derivation=f"{now} / 2 = {now // 2}",
-        assumes=("half is a first step: what the graphs of each size take is not printed",),
+        assumes=(say("half is a first step: what the graphs of each size take is not printed"),),
         setting=size.setting,
         snippet=size.snippet(now // 2),
-        cost="slower decoding of the batches that are left out",
-    )
+        cost=say("slower decoding of the batches that are left out"),
+    )  # fmt: skip
 
 
 def _fixed(case: Case) -> Answer:
@@ -599,20 +708,26 @@ def split(case: Case) -> Answer:
     now = tensor_parallel(crash)
     count = crash.context.hardware.get("gpu_count")
     if isinstance(count, int) and now >= count:
-        return Refusal(f"it is split over {now} of {count} cards already")
+        return Refusal(say("it is split over {now} of {count} cards already", now=now, count=count))
     then, derivation = 2 * now, f"2 x {now} = {2 * now}"
     total = card_total(crash)
     weights = weights_bytes(crash)
     if weights is not None:
-        derivation += f": {show(weights[0])} of weights on a card become {show(weights[0] * now / then)}"
+        derivation = say(
+            "{formula}: {now} of weights on a card become {then}",
+            formula=derivation, now=show(weights[0]), then=show(weights[0] * now / then),
+        )  # fmt: skip
         if total is not None and weights[0] * now > shares.LARGEST * total * then:
             needed = weights[0] * now / (shares.LARGEST * total)
             then = 1 << math.ceil(math.log2(needed))
-            derivation = f"{show(weights[0] * now)} of weights / {show(total)} a card, up to a power of two = {then}"
-    stated = () if case.now is not None else ("it runs on one card now (no tensor parallel size is printed)",)
+            derivation = say(
+                "{weights} of weights / {total} a card, up to a power of two = {then}",
+                weights=show(weights[0] * now), total=show(total), then=then,
+            )  # fmt: skip
+    stated = () if case.now is not None else (say("it runs on one card now (no tensor parallel size is printed)"),)
     by_name = () if weights is None or weights[1] == PRINTED else (weights[1],)
     return Proposal(
-        action=f"Split the model over {then} cards instead of {now}",
+        action=say("Split the model over {then} cards instead of {now}", then=then, now=now),
         suggested=then,
         derivation=derivation,
         assumes=(*stated, *by_name),
@@ -625,33 +740,37 @@ def keep_cache(case: Case) -> Answer:
     fork = "simplerl-reason" in case.crash.context.frameworks
     if not fork and (version is None or version >= (0, 7)):
         return Refusal(
-            "free_cache_engine is sleep mode in this verl: off, the engine keeps its memory on the card for good"
+            say("free_cache_engine is sleep mode in this verl: off, the engine keeps its memory on the card for good")
         )
     if case.now is not None and case.now.value is False:
-        return Refusal(f"{case.now.name} is False already ({case.now.place})")
+        return already(case.now, False)
     return Proposal(
-        action="Keep the engine's caches between rollouts (free_cache_engine=False), as this fork's maintainers advise",
+        action=say(
+            "Keep the engine's caches between rollouts (free_cache_engine=False), as this fork's maintainers advise"
+        ),
         suggested=False,
-        assumes=("this generation of the fork (vLLM 0.6.3) builds its caches, swap space included, anew each rollout",),
+        assumes=(
+            say("this generation of the fork (vLLM 0.6.3) builds its caches, swap space included, anew each rollout"),
+        ),
     )
 
 
 def smaller_weights(case: Case) -> Answer:
     size, total, held = size_of_model(case.crash), card_total(case.crash), weights_bytes(case.crash)
-    less = "half of it in 8 bits, a quarter in 4"
+    less = say("half of it in 8 bits, a quarter in 4")
     if held is not None and held[1] == PRINTED:
-        of_card = f" of {show(total)}" if total else ""
-        return Proposal(
-            derivation=f"{show(held[0])} of weights on a card{of_card}; {less}",
-            assumes=("they take 16 bits each now",),
+        taken = (
+            say("{weights} of weights on a card of {total}", weights=show(held[0]), total=show(total))
+            if total
+            else say("{weights} of weights on a card", weights=show(held[0]))
         )
+        return Proposal(derivation=f"{taken}; {less}", assumes=(say("they take 16 bits each now"),))
     if size is None:
         return Proposal()
-    beside = f", on a card of {show(total)}" if total else ""
-    return Proposal(
-        derivation=f"{size.billions} x 2 bytes = {show(arithmetic.weights(size.parameters))}{beside}; {less}",
-        assumes=(size.source,),
-    )
+    taken = say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(arithmetic.weights(size.parameters)))
+    if total:
+        taken = say("{formula}, on a card of {total}", formula=taken, total=show(total))
+    return Proposal(derivation=f"{taken}; {less}", assumes=(size.source,))
 
 
 def _sees(crash: Crash) -> bool:
@@ -666,12 +785,15 @@ def limit_multimodal(case: Case) -> Answer:
         return Skip()
     if profiled is not None and profiled.items and profiled.items > 1 and profiled.modality:
         return Proposal(
-            action=f"Allow one {profiled.modality} per prompt: the engine profiles {profiled.items} of the largest",
+            action=say(
+                "Allow one {modality} per prompt: the engine profiles {count} of the largest",
+                modality=profiled.modality, count=profiled.items,
+            ),
             current=profiled.items,
             suggested=1,
-            derivation=f"1 is the least that still serves a {profiled.modality}",
+            derivation=say("1 is the least that still serves a {modality}", modality=profiled.modality),
             snippet=f"--limit-mm-per-prompt '{{\"{profiled.modality}\": 1}}'" if profiled.modality.isalpha() else None,
-        )
+        )  # fmt: skip
     return Proposal()
 
 

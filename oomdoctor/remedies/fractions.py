@@ -13,10 +13,10 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import NoPool
 from oomdoctor.incident.engine_facts import Loading, loading, static_fraction
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Proposal, Refusal
 from oomdoctor.units import show
 
-SPARE_ASSUMED: Final = f"{show(vllm.CAPTURE_SLACK_BYTES)} to spare is a guess, for what is allocated next"
 FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that is worth a start
 
 # Families of messages, and the id under which the engine that prints them has its settings.
@@ -29,6 +29,15 @@ ENGINES: Final = {
     "ollama": "ollama",
 }
 _OF_THE_REST: Final = ("lmdeploy", "tensorrt-llm")
+
+
+def spare_assumed() -> str:
+    return say("{spare} to spare is a guess, for what is allocated next", spare=show(vllm.CAPTURE_SLACK_BYTES))
+
+
+def first_step(formula: str) -> str:
+    """A step up or down, where nothing tells how long a way it is."""
+    return say("{formula} as a first step: how much is missing is not printed", formula=formula)
 
 
 def engine_of(crash: Crash) -> str | None:
@@ -54,12 +63,14 @@ def raised(crash: Crash) -> Answer:
         return None
     then = round(now + shares.STEP, 3)
     if then > shares.AT_THE_LIMIT:
-        return Refusal(f"it is {now:g} already: a larger one leaves nothing for activations and graphs")
+        return Refusal(
+            say("it is {now} already: a larger one leaves nothing for activations and graphs", now=f"{now:g}")
+        )
     return Proposal(
-        action=_from_to("Raise", now, then),
+        action=_raised(now, then),
         current=now,
         suggested=then,
-        derivation=f"{now:g} + {shares.STEP} = {then:g} as a first step: how much is missing is not printed",
+        derivation=first_step(f"{now:g} + {shares.STEP} = {then:g}"),
     )
 
 
@@ -67,27 +78,46 @@ def _from_loading(now: float | None, loaded: Loading) -> Answer:
     before, after = loaded.free_before_bytes, loaded.free_after_bytes
     least = sglang.smallest_fraction(after, before)
     then = shares.ceil(least + FOR_THE_CACHE)
-    formula = f"ceil(1 - {show(after)} after / {show(before)} before loading + {FOR_THE_CACHE} for the cache, 2 digits)"
-    return _unless_too_much(now, then, f"{formula} = {then:g}", f"{show(before - after)} of weights")
+    formula = say(
+        "ceil(1 - {after} after / {before} before loading + {cache} for the cache, 2 digits) = {then}",
+        after=show(after), before=show(before), cache=FOR_THE_CACHE, then=f"{then:g}",
+    )  # fmt: skip
+    if then > shares.AT_THE_LIMIT:
+        return Refusal(
+            say(
+                "{weights} of weights would need {then} of what was free ({formula}): too little is left beside it",
+                weights=show(before - after), then=f"{then:g}", formula=formula,
+            )
+        )  # fmt: skip
+    return _if_larger(now, then, formula)
 
 
 def _from_its_own(now: float | None, least: float) -> Answer:
     then = shares.ceil(least + FOR_THE_CACHE)
-    formula = f"ceil({least:g} by the engine's own account + {FOR_THE_CACHE} for the cache, 2 digits)"
-    return _unless_too_much(now, then, f"{formula} = {then:g}", f"weights that take {least:g} of it")
-
-
-def _unless_too_much(now: float | None, then: float, derivation: str, weights: str) -> Answer:
+    formula = say(
+        "ceil({least} by the engine's own account + {cache} for the cache, 2 digits) = {then}",
+        least=f"{least:g}", cache=FOR_THE_CACHE, then=f"{then:g}",
+    )  # fmt: skip
     if then > shares.AT_THE_LIMIT:
-        return Refusal(f"{weights} would need {then:g} of what was free ({derivation}): too little is left beside it")
+        return Refusal(
+            say(
+                "weights that take {least} of it would need {then} of what was free ({formula}): too little is left "
+                "beside it",
+                least=f"{least:g}", then=f"{then:g}", formula=formula,
+            )
+        )  # fmt: skip
+    return _if_larger(now, then, formula)
+
+
+def _if_larger(now: float | None, then: float, derivation: str) -> Answer:
     if now is not None and then <= now:
         return None
     return Proposal(
-        action=_from_to("Raise", now, then),
+        action=_raised(now, then),
         current=now,
         suggested=then,
         derivation=derivation,
-        assumes=(f"{FOR_THE_CACHE} for the cache is a guess: the longest request may need more",),
+        assumes=(say("{cache} for the cache is a guess: the longest request may need more", cache=FOR_THE_CACHE),),
     )
 
 
@@ -103,28 +133,34 @@ def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
     free = min(refused.free_bytes or 0, refused.tried_bytes)
     slack = vllm.CAPTURE_SLACK_BYTES
     needed = refused.tried_bytes - free + slack
+    figures = {"tried": show(refused.tried_bytes), "free": show(free), "spare": show(slack), "base": show(base)}
     formula = (
-        f"({show(refused.tried_bytes)} asked for - {show(free)} free + {show(slack)} to spare) / {show(base)} "
-        f"{'free before loading' if loaded is not None else 'of the card'}"
+        say("({tried} asked for - {free} free + {spare} to spare) / {base} free before loading", **figures)
+        if loaded is not None
+        else say("({tried} asked for - {free} free + {spare} to spare) / {base} of the card", **figures)
     )
-    assumes = [SPARE_ASSUMED]
+    assumes = [spare_assumed()]
     if loaded is None:
-        assumes.append("the card was empty when the engine started")
+        assumes.append(say("the card was empty when the engine started"))
     if now is None:
         step = shares.ceil(needed / base)
         return Proposal(
-            action=f"Lower the engine's fraction by at least {step:g} (the log does not say what it is)",
+            action=say(
+                "Lower the engine's fraction by at least {step} (the log does not say what it is)", step=f"{step:g}"
+            ),
             derivation=f"{formula} = {step:g}",
             assumes=tuple(assumes),
         )
     then = sglang.fraction_that_leaves(now, 0, needed, base)
     if then < shares.LEAST:
-        return Refusal(f"no lower fraction makes that room ({now:g} - {formula} = {then:g})")
+        return Refusal(say("no lower fraction makes that room ({formula})", formula=f"{now:g} - {formula} = {then:g}"))
     return Proposal(
-        action=_from_to("Lower", now, then),
+        action=_lowered(now, then),
         current=now,
         suggested=then,
-        derivation=f"floor({now:g} - {formula}, 3 digits) = {then:g}",
+        derivation=say(
+            "floor({now} - {formula}, 3 digits) = {then}", now=f"{now:g}", formula=formula, then=f"{then:g}"
+        ),
         assumes=tuple(assumes),
     )
 
@@ -136,10 +172,10 @@ def _step_down(now: float | None) -> Answer:
     if then < shares.LEAST:
         return None
     return Proposal(
-        action=_from_to("Lower", now, then),
+        action=_lowered(now, then),
         current=now,
         suggested=then,
-        derivation=f"{now:g} - {shares.STEP} = {then:g} as a first step: how much is missing is not printed",
+        derivation=first_step(f"{now:g} - {shares.STEP} = {then:g}"),
     )
 
 
@@ -154,5 +190,11 @@ def _now(crash: Crash) -> float | None:
     return static_fraction(crash)
 
 
-def _from_to(verb: str, now: float | None, then: float) -> str:
-    return f"{verb} the engine's fraction {f'from {now:g} ' if now is not None else ''}to {then:g}"
+def _raised(now: float | None, then: float) -> str:
+    if now is None:
+        return say("Raise the engine's fraction to {then}", then=f"{then:g}")
+    return say("Raise the engine's fraction from {now} to {then}", now=f"{now:g}", then=f"{then:g}")
+
+
+def _lowered(now: float, then: float) -> str:
+    return say("Lower the engine's fraction from {now} to {then}", now=f"{now:g}", then=f"{then:g}")

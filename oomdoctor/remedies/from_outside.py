@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from oomdoctor.incident.model import Context, Crash, Setting
+from oomdoctor.language import say
 from oomdoctor.remedies import Remedy, engine, models
 from oomdoctor.remedies.proposal import Case
 
@@ -21,9 +22,14 @@ def marked(remedy: Remedy, case: Case, heard: list[Setting]) -> Remedy:
     """The remedy with what it takes from outside the log among its assumptions."""
     context = case.crash.context
     settings = [*([case.now] if case.now is not None and case.now.outside else []), *heard]
-    said = [f"{one.name}={one.value} is from {one.outside}, not from the log" for one in settings]
-    said += [f"{what} is from {source}, not from the log" for what, source in _sources(remedy, case, context)]
+    said = [told(f"{one.name}={one.value}", one.outside or "") for one in settings]
+    said += [told(what, source) for what, source in _sources(remedy, case, context)]
     return replace(remedy, assumes=tuple(dict.fromkeys([*remedy.assumes, *said]))) if said else remedy
+
+
+def told(what: str, source: str) -> str:
+    """What is reckoned with, and who says so."""
+    return say("{what} is from {source}, not from the log", what=what, source=source)
 
 
 def _sources(remedy: Remedy, case: Case, context: Context) -> Iterator[tuple[str, str]]:
@@ -36,4 +42,4 @@ def _sources(remedy: Remedy, case: Case, context: Context) -> Iterator[tuple[str
         if spelled or computed or remedy.setting == name:
             yield f"{name} {version}" if version else name, source
         elif (model := models.known([name])) is not None and model.name in words:
-            yield f"the model {name}", source
+            yield say("the model {name}", name=name), source

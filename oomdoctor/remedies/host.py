@@ -17,6 +17,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, listed, say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
@@ -35,11 +36,6 @@ ROOM: Final = 0.8  # of a limit, to come to rest below it
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 _CONTAINER: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
-_WHERE: Final[Mapping[str, str]] = {
-    "docker": ", for the next run, or of the container while it runs",
-    "slurm": ", in the batch script",
-    "kubernetes": ", in the container's part of the pod's specification",
-}
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
@@ -74,26 +70,47 @@ def move_process(case: Case) -> Answer:
     if memory is None or holder is None:
         return None
     threshold, used = threshold_of(crash), memory.used_bytes
-    derivation = f"{holder.who} holds {show(holder.largest)} of {memory.whole}"
-    cap = ""
+    derivation = say(
+        "{process} holds {amount} of {whole}", process=holder.who, amount=show(holder.largest), whole=memory.whole
+    )
+    target: int | None = None
     assumes: tuple[str, ...] = ()
     if threshold is not None and used is not None:
         if used > threshold[0]:
-            derivation += (
-                f"; {show(used)} in use - {threshold[1]} at the threshold = {show(used - threshold[0])} to give back "
-                "at least (then the next allocation is one too many again)"
+            derivation += "; " + say(
+                "{used} in use - {threshold} at the threshold = {amount} to give back at least (then the next "
+                "allocation is one too many again)",
+                used=show(used),
+                threshold=threshold[1],
+                amount=show(used - threshold[0]),
             )
         total = memory.total_bytes or threshold[0]
         rest = round(ROOM * (total if ROOM * total < threshold[0] else threshold[0]))
-        target = holder.largest - (used - rest)
-        if rest < used and target > 0:
-            derivation += f"; to rest at {show(rest)} ({ROOM:.0%}) it gives back {show(used - rest)}"
-            cap = f", or cap it (ulimit, cgroup, smaller batches) at {show(target)}"
-            assumes = ("a fifth left free is a guess at what the others still grow by",)
-    outside = " Ray does not own it and will never kill it." if holder.outside_ray else ""
+        if rest < used and holder.largest - (used - rest) > 0:
+            target = holder.largest - (used - rest)
+            derivation += "; " + say(
+                "to rest at {rest} ({share}) it gives back {amount}",
+                rest=show(rest),
+                share=f"{ROOM:.0%}",
+                amount=show(used - rest),
+            )
+            assumes = (say("a fifth left free is a guess at what the others still grow by"),)
+    move = (
+        say(
+            "Move {process} to another node; see why it grows (cache without bound, results kept, gradients recorded).",
+            process=holder.who,
+        )
+        if target is None
+        else say(
+            "Move {process} to another node, or cap it (ulimit, cgroup, smaller batches) at {amount}; see why it grows "
+            "(cache without bound, results kept, gradients recorded).",
+            process=holder.who,
+            amount=show(target),
+        )
+    )
+    outside = say("Ray does not own it and will never kill it.") if holder.outside_ray else ""
     return Proposal(
-        action=f"Move {holder.who} to another node{cap}; see why it grows (cache without bound, results kept, "
-        f"gradients recorded).{outside}",
+        action=joined((move, outside)),
         derivation=derivation,
         assumes=assumes,
         snippet=_reward_url(case, holder),
@@ -122,17 +139,27 @@ def fewer_workers(case: Case) -> Answer:
     fit = math.floor((ROOM * limit - others) / one) if one else 0
     if fit < 1:
         return Proposal(
-            action=f"Run fewer of {group.name} at once, and look at the others too",
-            derivation=f"{len(group.sizes)} in the table hold {show(group.bytes)}, the others {show(others)}, and "
-            f"{at} is the threshold",
+            action=say("Run fewer of {name} at once, and look at the others too", name=group.name),
+            derivation=say(
+                "{count} in the table hold {amount}, the others {others}, and {threshold} is the threshold",
+                count=len(group.sizes),
+                amount=show(group.bytes),
+                others=show(others),
+                threshold=at,
+            ),
         )
     return Proposal(
-        action=f"Run at most {fit} of {group.name} on this node at once",
+        action=say("Run at most {count} of {name} on this node at once", count=fit, name=group.name),
         suggested=fit,
-        derivation=(
-            f"floor(({ROOM:.0%} of {at} at the threshold - {show(others)} of others) / {show(one)} each) = {fit}"
+        derivation=say(
+            "floor(({share} of {threshold} at the threshold - {others} of others) / {each} each) = {count}",
+            share=f"{ROOM:.0%}",
+            threshold=at,
+            others=show(others),
+            each=show(one),
+            count=fit,
         ),
-        assumes=("what stands in no row of the table (it has ten) is more of the same",),
+        assumes=(say("what stands in no row of the table (it has ten) is more of the same"),),
         snippet=None if case.row is None or case.row.framework == "ray" else case.row.snippet(fit),
     )
 
@@ -146,14 +173,14 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if stated:
-            return Refusal(f"{stated[0].name} is off already ({stated[0].place})")
+            return Refusal(say("{name} is off already ({place})", name=stated[0].name, place=stated[0].place))
         return Skip()
     one = switched_on[0]
-    names = ", ".join(s.name for s in switched_on)
+    names = listed(s.name for s in switched_on)
     row = case.row if case.row is not None and case.row.key == one.name else None
     derivation, assumes = _taken(crash, one.name)
     return Proposal(
-        action=f"Take back what puts GPU memory into host RAM: {names}",
+        action=say("Take back what puts GPU memory into host RAM: {names}", names=names),
         current=one.value,
         suggested=False if one.value is True else None,
         setting=one.name if row is None else None,
@@ -176,10 +203,13 @@ def _copies(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
     if model is None or engines is None or not isinstance(engines.value, int) or engines.value < 1:
         return None, ()
     amount = ram.sleep_copies(model.parameters, engines.value)
-    return (
-        f"{engines.value} engines x 2 bytes x {model.billions} = {show(amount)} of copies while they sleep",
-        (model.source, "sleep level 1, all engines on one node, before page-locked rounding"),
+    formula = say(
+        "{count} engines x 2 bytes x {size} = {amount} of copies while they sleep",
+        count=engines.value,
+        size=model.billions,
+        amount=show(amount),
     )
+    return formula, (model.source, say("sleep level 1, all engines on one node, before page-locked rounding"))
 
 
 def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
@@ -188,8 +218,10 @@ def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
         return None, ()
     _, formula, source = found
     total = total_bytes(crash)
-    of = f" of the node's {show(total)}" if total else ""
-    return f"{formula}{of} for each trained model", (source,)
+    if not total:
+        return say("{formula} for each trained model", formula=formula), (source,)
+    told = say("{formula} of the node's {total} for each trained model", formula=formula, total=show(total))
+    return told, (source,)
 
 
 def _adam_states(crash: Crash) -> tuple[int, str, str] | None:
@@ -198,9 +230,13 @@ def _adam_states(crash: Crash) -> tuple[int, str, str] | None:
     if model is None:
         return None
     count = nodes(crash)
-    over = f" / {count} nodes" if count > 1 else ""
     amount = ram.adam(model.parameters, count)
-    return amount, f"12 bytes x {model.billions}{over} = {show(amount)}", model.source
+    formula = (
+        say("12 bytes x {size} / {count} nodes = {amount}", size=model.billions, count=count, amount=show(amount))
+        if count > 1
+        else say("12 bytes x {size} = {amount}", size=model.billions, amount=show(amount))
+    )
+    return amount, formula, model.source
 
 
 def nodes(crash: Crash) -> int:
@@ -216,39 +252,62 @@ def less_swap_space(case: Case) -> Answer:
     refused = crash.first(SwapSpaceTooLarge)
     now = case.number()
     if now == 0:
-        return Refusal(f"{case.name} is 0 already")
+        return Refusal(say("{name} is {value} already", name=case.name, value=0))
     if refused is not None and refused.swap_bytes and refused.host_total_bytes:
         return Proposal(
             suggested=0,
-            derivation=f"{show(refused.swap_bytes)} asked for / {show(refused.host_total_bytes)} of RAM = "
-            f"{refused.swap_bytes / refused.host_total_bytes:.0%}; 70 % is refused, 40 % warned of",
+            derivation=say(
+                "{asked} asked for / {total} of RAM = {share}; 70 % is refused, 40 % warned of",
+                asked=show(refused.swap_bytes),
+                total=show(refused.host_total_bytes),
+                share=f"{refused.swap_bytes / refused.host_total_bytes:.0%}",
+            ),
         )
     if now is None:
         return _default_swap(case)
     gpus = gpus_per_node(crash)
     model = models.known(crash.context.models)
     total = total_bytes(crash) or used_bytes(crash)
-    of = f" of the node's {show(total)}" if total else ""
     if model is None:
-        nominal = now * GIB * (gpus or 1)
+        nominal = f"{now:g} GiB x {gpus or 1} GPUs = {show(now * GIB * (gpus or 1))}"
         derivation = (
-            f"{now:g} GiB x {gpus or 1} GPUs = {show(nominal)}{of}, and up to twice that by pinned rounding; 0 with 0"
+            say(
+                "{formula} of the node's {total}, and up to twice that by pinned rounding; 0 with 0",
+                formula=nominal,
+                total=show(total),
+            )
+            if total
+            else say("{formula}, and up to twice that by pinned rounding; 0 with 0", formula=nominal)
         )
         return Proposal(action=_from_swap(now, case), suggested=0, derivation=derivation)
     layer = now * GIB / model.layers
     taken = ram.swap_space(now, model.layers, gpus or 1)
-    derivation = (
-        f"{now:g} GiB / {model.layers} layers = {show(layer)} each, page-locked in {show(ram.pinned(layer))}: "
-        f"x {model.layers} layers x {gpus or 1} GPUs = {show(taken)}{of}; 0 with 0"
+    formula = say(
+        "{swap} GiB / {layers} layers = {layer} each, page-locked in {buffer}: x {layers} layers x {gpus} GPUs = "
+        "{amount}",
+        swap=f"{now:g}",
+        layers=model.layers,
+        layer=show(layer),
+        buffer=show(ram.pinned(layer)),
+        gpus=gpus or 1,
+        amount=show(taken),
     )
-    assumes = [f"the engine serves a {model.name} ({model.layers} layers)", "page-locked buffers are powers of two"]
+    derivation = (
+        say("{formula} of the node's {total}; 0 with 0", formula=formula, total=show(total))
+        if total
+        else say("{formula}; 0 with 0", formula=formula)
+    )
+    assumes = [
+        say("the engine serves a {model} ({layers} layers)", model=model.name, layers=model.layers),
+        say("page-locked buffers are powers of two"),
+    ]
     if gpus is None:
-        assumes.append("one GPU: how many a node has is not printed")
+        assumes.append(say("one GPU: how many a node has is not printed"))
     return Proposal(action=_from_swap(now, case), suggested=0, derivation=derivation, assumes=tuple(assumes))
 
 
 def _from_swap(now: float, case: Case) -> str:
-    return f"Lower {case.now.name if case.now else case.name} from {now:g} to 0"
+    return say("Lower {name} from {now} to 0", name=case.now.name if case.now else case.name, now=f"{now:g}")
 
 
 def _default_swap(case: Case) -> Answer:
@@ -259,8 +318,10 @@ def _default_swap(case: Case) -> Answer:
     gpus = gpus_per_node(case.crash) or 1
     return Proposal(
         suggested=0,
-        derivation=f"{show(SWAP_SPACE_BYTES)} x {gpus} GPUs = {show(SWAP_SPACE_BYTES * gpus)}; 0 with 0",
-        assumes=("4 GiB per GPU is vLLM's default: the log does not say",),
+        derivation=say(
+            "{formula}; 0 with 0", formula=f"{show(SWAP_SPACE_BYTES)} x {gpus} GPUs = {show(SWAP_SPACE_BYTES * gpus)}"
+        ),
+        assumes=(say("4 GiB per GPU is vLLM's default: the log does not say"),),
     )
 
 
@@ -272,19 +333,28 @@ def smaller_store(case: Case) -> Answer:
         return None
     held = store_bytes(case.crash, case.crash.first(NodeOutOfMemory))
     if held is not None and held < HARDLY * total:
-        return Refusal(f"Ray's object store holds {show(held)} of the node's {show(total)}: there is little to gain")
+        return Refusal(
+            say(
+                "Ray's object store holds {held} of the node's {total}: there is little to gain",
+                held=show(held),
+                total=show(total),
+            )
+        )
     now = case.number()
     share = 0.1
     then = int(share * total)
     if now is not None and now <= then:
-        return Refusal(f"{case.name} is {now:g} already")
+        return Refusal(say("{name} is {value} already", name=case.name, value=f"{now:g}"))
+    by_default = say("it has 30 % of the node now, Ray's default: the log does not say")
     return Proposal(
-        action=f"Cap Ray's object store at {show(then)}",
+        action=say("Cap Ray's object store at {amount}", amount=show(then)),
         suggested=then,
-        derivation=f"{share:.0%} of the node's {show(total)} = {then} bytes",
+        derivation=say(
+            "{share} of the node's {total} = {amount} bytes", share=f"{share:.0%}", total=show(total), amount=then
+        ),
         assumes=(
-            "a tenth is a guess: `ray memory` shows what is in use",
-            *(() if now is not None else ("it has 30 % of the node now, Ray's default: the log does not say",)),
+            say("a tenth is a guess: `ray memory` shows what is in use"),
+            *(() if now is not None else (by_default,)),
         ),
     )
 
@@ -298,16 +368,24 @@ def bigger_store(case: Case) -> Answer:
         then = max(capacity, full.used_bytes or 0) + full.object_bytes
         total = total_bytes(crash)
         if total and then > total:
-            return Refusal(f"an object of {show(full.object_bytes)} needs more than the node has: pass it in parts")
+            size_ = show(full.object_bytes)
+            return Refusal(say("an object of {size} needs more than the node has: pass it in parts", size=size_))
         return Proposal(
-            action=f"Give Ray's object store {show(then)}",
+            action=say("Give Ray's object store {amount}", amount=show(then)),
             current=capacity,
             suggested=then,
-            derivation=f"{show(capacity)} now + {show(full.object_bytes)} that did not fit = {then} bytes",
+            derivation=say(
+                "{now} now + {refused} that did not fit = {amount} bytes",
+                now=show(capacity),
+                refused=show(full.object_bytes),
+                amount=then,
+            ),
         )
     if capacity:
         return Proposal(
-            action=f"Give Ray's object store twice its {show(capacity)}, if /dev/shm and the node have that",
+            action=say(
+                "Give Ray's object store twice its {amount}, if /dev/shm and the node have that", amount=show(capacity)
+            ),
             current=capacity,
             suggested=2 * capacity,
             derivation=f"2 x {show(capacity)} = {2 * capacity} bytes",
@@ -322,7 +400,8 @@ def bigger_shm(case: Case) -> Answer:
     crash = case.crash
     wanted = crash.first(StoreTooLarge)
     if wanted is not None and wanted.requested_bytes:
-        return _shm(wanted.shm_bytes, wanted.requested_bytes, f"{show(wanted.requested_bytes)} asked for")
+        asked_for = say("{amount} asked for", amount=show(wanted.requested_bytes))
+        return _shm(wanted.shm_bytes, wanted.requested_bytes, asked_for)
     seen = [e.total_bytes for e in crash.every(ShmUsage) if e.total_bytes]
     known = crash.context.hardware.get("shm_bytes")
     now = seen[-1] if seen else (known if isinstance(known, int) else None)
@@ -332,18 +411,21 @@ def bigger_shm(case: Case) -> Answer:
         return Proposal(
             snippet="docker run --shm-size=SIZE   # or --ipc=host, which uses the node's",
             setting="--shm-size",
-            assumes=("in Docker /dev/shm has 64 MiB unless --shm-size or --ipc=host says otherwise",),
+            assumes=(say("in Docker /dev/shm has 64 MiB unless --shm-size or --ipc=host says otherwise"),),
         )
-    return _shm(now, 2 * now + (tried or 0), f"2 x {show(now)}" + (f" + {show(tried)} refused" if tried else ""))
+    twice = f"2 x {show(now)}"
+    if not tried:
+        return _shm(now, 2 * now, twice)
+    return _shm(now, 2 * now + tried, say("{formula} + {amount} refused", formula=twice, amount=show(tried)))
 
 
 def _shm(now: int | None, needed: int, why: str) -> Proposal:
     then = _gib_up(needed)
     return Proposal(
-        action=f"Give the container {then} GiB of /dev/shm (or --ipc=host)",
+        action=say("Give the container {amount} GiB of /dev/shm (or --ipc=host)", amount=then),
         current=now,
         suggested=f"{then}g",
-        derivation=f"{why}, up to whole GiB = {then} GiB",
+        derivation=say("{formula}, up to whole GiB = {amount} GiB", formula=why, amount=then),
         snippet=f"docker run --shm-size={then}g",
         setting="--shm-size",
     )
@@ -364,14 +446,33 @@ def raise_limit(case: Case) -> Answer:
     written = _in_units_of(manager, amount)
     snippets = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
     return Proposal(
-        action=f"Raise the limit from {show(limit)} to {written}{_WHERE.get(manager or '', '')}",
+        action=_raised(manager, show(limit), written),
         current=limit,
         suggested=written,
-        derivation=f"{show(limit)} x {MORE} = {show(MORE * limit)}, rounded up",
-        assumes=("a quarter more is a guess: the kill cut off what would have been needed",),
+        derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
+        assumes=(say("a quarter more is a guess: the kill cut off what would have been needed"),),
         snippet="\n".join(line for line in snippets if line) or None,
         setting=row.setting if row is not None else None,
     )
+
+
+def _raised(manager: str | None, now: str, then: str) -> str:
+    """What to do, and where the limit is set."""
+    if manager == "docker":
+        return say(
+            "Raise the limit from {now} to {then}, for the next run, or of the container while it runs",
+            now=now,
+            then=then,
+        )
+    if manager == "slurm":
+        return say("Raise the limit from {now} to {then}, in the batch script", now=now, then=then)
+    if manager == "kubernetes":
+        return say(
+            "Raise the limit from {now} to {then}, in the container's part of the pod's specification",
+            now=now,
+            then=then,
+        )
+    return say("Raise the limit from {now} to {then}", now=now, then=then)
 
 
 def _offloaded(crash: Crash) -> tuple[int, str, tuple[str, ...]] | None:
@@ -381,7 +482,7 @@ def _offloaded(crash: Crash) -> tuple[int, str, tuple[str, ...]] | None:
     if found is None or not any(one is not None and one.value not in OFF for one in stated):
         return None
     amount, formula, source = found
-    return amount, f"{formula} of offloaded states", (source,)
+    return amount, say("{formula} of offloaded states", formula=formula), (source,)
 
 
 def _room_for_states(
@@ -393,12 +494,19 @@ def _room_for_states(
     row = spelling("raise-container-limit", crash.context, manager) if manager else None
     lines = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
     return Proposal(
-        action=f"Raise the limit from {show(limit)} to {written}{_WHERE.get(manager or '', '')}, or take the offload "
-        "back: the offloaded states alone are larger than the limit",
+        action=say(
+            "{action}, or take the offload back: the offloaded states alone are larger than the limit",
+            action=_raised(manager, show(limit), written),
+        ),
         current=limit,
         suggested=written,
-        derivation=f"{formula}; {show(needed)} x {MORE} = {show(MORE * needed)}, rounded up = {then} GiB",
-        assumes=(*assumes, "a quarter more, for everything else of the job, is a guess"),
+        derivation=say(
+            "{states}; {formula}, rounded up = {amount} GiB",
+            states=formula,
+            formula=f"{show(needed)} x {MORE} = {show(MORE * needed)}",
+            amount=then,
+        ),
+        assumes=(*assumes, say("a quarter more, for everything else of the job, is a guess")),
         snippet="\n".join(line for line in lines if line) or None,
         setting=row.setting if row is not None else None,
     )
@@ -423,10 +531,29 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
     if manager is None or row is None:
         return None
     return Proposal(
-        action=f"Ask for more memory ({row.setting}{_WHERE[manager]}): the log does not say what the limit was, the "
-        "command does",
+        action=_asked_for(manager, row.setting),
         setting=row.setting,
         snippet="\n".join(_beside(crash, manager, None)) or None,
+    )
+
+
+def _asked_for(manager: str, option: str) -> str:
+    if manager == "docker":
+        return say(
+            "Ask for more memory ({option}, for the next run, or of the container while it runs): the log does not say "
+            "what the limit was, the command does",
+            option=option,
+        )
+    if manager == "slurm":
+        return say(
+            "Ask for more memory ({option}, in the batch script): the log does not say what the limit was, the command "
+            "does",
+            option=option,
+        )
+    return say(
+        "Ask for more memory ({option}, in the container's part of the pod's specification): the log does not say what "
+        "the limit was, the command does",
+        option=option,
     )
 
 
@@ -470,8 +597,17 @@ def more_host_memory(case: Case) -> Answer:
         return _more_than_the_victim(crash)
     if of_low_limit(crash):
         return Skip()  # the node has memory left: Ray is not to use it
-    at = f", and {show(used)} were in use" if used else ""
-    return Proposal(action=f"Use a node with more than {show(total)} of memory (this one has {show(total)}{at})")
+    if not used:
+        return Proposal(
+            action=say("Use a node with more than {total} of memory (this one has {total})", total=show(total))
+        )
+    return Proposal(
+        action=say(
+            "Use a node with more than {total} of memory (this one has {total}, and {used} were in use)",
+            total=show(total),
+            used=show(used),
+        )
+    )
 
 
 def _more_than_the_victim(crash: Crash) -> Answer:
@@ -480,7 +616,13 @@ def _more_than_the_victim(crash: Crash) -> Answer:
     if not held:
         return None
     most, pid = max(held, key=lambda one: one[0])
-    return Proposal(action=f"Use a node with more memory: the killed process (PID {pid}) alone held {show(most)}")
+    return Proposal(
+        action=say(
+            "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
+            pid=pid,
+            amount=show(most),
+        )
+    )
 
 
 def restart(case: Case) -> Answer:
@@ -489,20 +631,34 @@ def restart(case: Case) -> Answer:
     grows = crash.trajectory
     if grows is None or not grows.growth_bytes:
         return None if case.cause.endswith("-leak") else Skip()
-    first, per = grows.points[0].bytes, grows.per
+    first, by_step = grows.points[0].bytes, grows.per == "step"
     limit, at = threshold_of(crash) or _whole_node(crash)
     if limit <= first:
         return None
     steps = math.floor(ROOM * (limit - first) / grows.growth_bytes)
     if steps < 1:
-        return Refusal(f"it grows by {show(grows.growth_bytes)} a {per}: not even one fits between two restarts")
+        growth = show(grows.growth_bytes)
+        return Refusal(
+            say("it grows by {amount} a step: not even one fits between two restarts", amount=growth)
+            if by_step
+            else say("it grows by {amount} a print: not even one fits between two restarts", amount=growth)
+        )
+    figures = {
+        "share": f"{ROOM:.0%}",
+        "limit": at,
+        "first": show(first),
+        "growth": show(grows.growth_bytes),
+        "count": steps,
+    }
+    if not by_step:
+        return Proposal(
+            action=say("Save and restart every {count} prints of this figure, until the leak is found", count=steps),
+            derivation=say("floor({share} of ({limit} - {first} at first) / {growth} a print) = {count}", **figures),
+        )
     return Proposal(
-        action=f"Save and restart every {steps} {per}s{'' if per == 'step' else ' of this figure'}, until the leak is "
-        "found",
-        suggested=steps if per == "step" else None,
-        derivation=(
-            f"floor({ROOM:.0%} of ({at} - {show(first)} at first) / {show(grows.growth_bytes)} a {per}) = {steps}"
-        ),
+        action=say("Save and restart every {count} steps, until the leak is found", count=steps),
+        suggested=steps,
+        derivation=say("floor({share} of ({limit} - {first} at first) / {growth} a step) = {count}", **figures),
     )
 
 
@@ -516,10 +672,12 @@ def tune_monitor(case: Case) -> Answer:
     kill = crash.first(NodeOutOfMemory)
     if kill is None or kill.fraction is None:
         return Skip()
-    now = f"it is {kill.fraction:g} now" if kill.fraction else ""
     return Proposal(
-        action=f"Raising RAY_memory_usage_threshold ({now}) only delays the kill, or leaves it to the kernel, which "
-        "does not spare the raylet; set it before `ray start` on every node if you need the delay to look",
+        action=say(
+            "Raising RAY_memory_usage_threshold (it is {now} now) only delays the kill, or leaves it to the kernel, "
+            "which does not spare the raylet; set it before `ray start` on every node if you need the delay to look",
+            now=f"{kill.fraction:g}",
+        ),
         current=kill.fraction,
     )
 
@@ -528,13 +686,23 @@ def free_disk(case: Case) -> Answer:
     full = case.crash.first(DiskFull)
     if full is None:
         return None
-    left = f"{show(full.available_bytes)} are left" if full.available_bytes is not None else "it is full"
-    of = f" of {show(full.total_bytes)}" if full.total_bytes else ""
     return Proposal(
-        action=f"Free the disk under Ray's session folder ({left}{of}), or start Ray with --temp-dir (or "
-        "object_spilling_directory) on a larger one",
+        action=say(
+            "Free the disk under Ray's session folder ({left}), or start Ray with --temp-dir (or "
+            "object_spilling_directory) on a larger one",
+            left=_left(full),
+        ),
         snippet="ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK",
     )
+
+
+def _left(full: DiskFull) -> str:
+    if full.available_bytes is None:
+        return say("it is full")
+    left = show(full.available_bytes)
+    if not full.total_bytes:
+        return say("{amount} are left", amount=left)
+    return say("{amount} are left of {total}", amount=left, total=show(full.total_bytes))
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from oomdoctor.incident.model import Crash, Setting, Value
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Beside
@@ -86,6 +87,11 @@ class Refusal:
     """The knob does not help here, and why."""
 
     why: str
+
+
+def already(now: Setting, value: Value) -> Refusal:
+    """It is set to this, and the log says where."""
+    return Refusal(say("{name} is {value} already ({place})", name=now.name, value=value, place=now.place))
 
 
 @dataclass(frozen=True, slots=True)

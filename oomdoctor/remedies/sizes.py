@@ -8,6 +8,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.engine_facts import loading
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import models
@@ -24,23 +25,32 @@ class Size:
 
     @property
     def billions(self) -> str:
-        return f"{self.parameters / 1e9:.2f} B parameters"
+        return say("{billions} B parameters", billions=f"{self.parameters / 1e9:.2f}")
 
 
 def size_of_model(crash: Crash) -> Size | None:
     """The parameters of the model that the job trains or serves."""
     model = models.known(crash.context.models)
     if model is not None:
-        return Size(model.parameters, f"the model is a {model.name}: {model.parameters / 1e9:.2f} B parameters")
+        billions = f"{model.parameters / 1e9:.2f}"
+        told = say("the model is a {model}: {billions} B parameters", model=model.name, billions=billions)
+        return Size(model.parameters, told)
     loaded = _loaded(crash)
     if loaded:
         ranks = tensor_parallel(crash)
         parameters = loaded * ranks // arithmetic.WEIGHT_BYTES
-        over = f" on each of {ranks} cards" if ranks > 1 else ""
-        return Size(
-            parameters,
-            f"{show(loaded)} of weights{over} at 2 bytes each are {parameters / 1e9:.2f} B parameters",
-        )
+        weights, billions = show(loaded), f"{parameters / 1e9:.2f}"
+        told = (
+            say(
+                "{weights} of weights on each of {cards} cards at 2 bytes each are {billions} B parameters",
+                weights=weights, cards=ranks, billions=billions,
+            )
+            if ranks > 1
+            else say(
+                "{weights} of weights at 2 bytes each are {billions} B parameters", weights=weights, billions=billions
+            )
+        )  # fmt: skip
+        return Size(parameters, told)
     return _named(crash)
 
 
@@ -57,7 +67,8 @@ def _named(crash: Crash) -> Size | None:
         match = _SIZE.search(name.rsplit("/", 1)[-1])
         if match is not None:
             billions = float(match[1].replace("_", "."))
-            return Size(round(billions * 1e9), f"the model's name says {billions:g} B parameters")
+            told = say("the model's name says {billions} B parameters", billions=f"{billions:g}")
+            return Size(round(billions * 1e9), told)
     return None
 
 

@@ -11,6 +11,7 @@ from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import engine, models, premises
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
@@ -19,10 +20,9 @@ from oomdoctor.units import GIB, MIB, show
 
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
 
-SMALLER_BATCHES: Final = (
+SMALLER_BATCHES: Final = mark(
     "the engine is starting, its reservation is a share of the card: smaller batches of training do not shrink it"
 )
-SMALLER_GLOBAL_BATCH: Final = "a smaller global batch, unless as many more steps are accumulated"
 ACCUMULATION: Final = "gradient_accumulation_steps"
 # Their global batch is an option of its own: they accumulate as often as it takes.
 _KEEPS_GLOBAL_BATCH: Final = frozenset({
@@ -50,7 +50,7 @@ NO_ACTIVATIONS: Final = (
 def halved(case: Case) -> Answer:
     """Batches and lengths of training matter once it trains."""
     if case.crash.stage in NO_ACTIVATIONS and engine.share(case.crash) is not None:
-        return Refusal(SMALLER_BATCHES)
+        return Refusal(translated(SMALLER_BATCHES))
     return engine.half(case)
 
 
@@ -60,18 +60,31 @@ def smaller_microbatch(case: Case) -> Answer:
     answer = halved(case)
     if case.crash.context.frameworks.keys() & _KEEPS_GLOBAL_BATCH or isinstance(answer, Refusal):
         return answer
-    proposal = answer if isinstance(answer, Proposal) else Proposal(action="Halve the batch that is computed at once")
+    proposal = (
+        answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch that is computed at once"))
+    )
     accumulation = _accumulation(case)
     if case.crash.stage in _WITHOUT_UPDATES or case.crash.in_trace(r"\bgenerate\b"):
-        return replace(proposal, cost="less throughput")
+        return replace(proposal, cost=say("less throughput"))
     if accumulation is None or proposal.suggested is None:
-        return replace(proposal, cost=SMALLER_GLOBAL_BATCH)
+        return replace(proposal, cost=say("a smaller global batch, unless as many more steps are accumulated"))
     now, assumed = accumulation
     line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case.crash, 2 * now)
     return replace(
         proposal,
-        action=f"{proposal.action}, and {ACCUMULATION} from {now} to {2 * now}",
-        derivation=f"{proposal.derivation}; {now} x 2 = {2 * now} for the same global batch",
+        action=say(
+            "{action}, and {option} from {now} to {then}",
+            action=proposal.action,
+            option=ACCUMULATION,
+            now=now,
+            then=2 * now,
+        ),
+        derivation=say(
+            "{formula}; {now} x 2 = {then} for the same global batch",
+            formula=proposal.derivation,
+            now=now,
+            then=2 * now,
+        ),
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
@@ -91,7 +104,7 @@ def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
         return (now, ()) if isinstance(now, int) and now > 0 and not isinstance(now, bool) else None
     if case.row is None or case.row.framework not in _ACCUMULATES_BY_OPTION:
         return None
-    return 1, (f"{ACCUMULATION} is 1, its default: the log does not say",)
+    return 1, (say("{option} is 1, its default: the log does not say", option=ACCUMULATION),)
 
 
 def _accumulated(line: str | None, crash: Crash, steps: int) -> str | None:
@@ -113,8 +126,8 @@ def shorter_sequences(case: Case) -> Answer:
     answer = halved(case)
     if premises.generates(case.crash) or isinstance(answer, Refusal):
         return answer
-    proposal = answer if isinstance(answer, Proposal) else Proposal(action="Shorten the sequences")
-    return replace(proposal, cost="what is cut off is lost")
+    proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Shorten the sequences"))
+    return replace(proposal, cost=say("what is cut off is lost"))
 
 
 def only_where_there_is_one(case: Case) -> Answer:
@@ -130,8 +143,10 @@ def in_training(case: Case) -> Answer:
 def shard_states(case: Case) -> Answer:
     crash = case.crash
     now = case.number()
-    if now is not None and now >= 3:
-        return Refusal(f"{case.name} is {now:g} already{_line(case)}")
+    if case.now is not None and now is not None and now >= 3:
+        return Refusal(
+            say("{name} is {value} already ({place})", name=case.name, value=f"{now:g}", place=case.now.place)
+        )
     model, cards = size_of_model(crash), engine.cards_of_trainer(crash)
     if model is None or cards is None:
         return None
@@ -142,8 +157,14 @@ def shard_states(case: Case) -> Answer:
         return None
     return Proposal(
         suggested=case.row.value if case.row is not None else None,
-        derivation=f"18 bytes x {model.billions} / {cards} cards = {show(after)} a card instead of {show(before)} "
-        f"(ZeRO-{stage})",
+        derivation=say(
+            "18 bytes x {size} / {cards} cards = {then} a card instead of {now} (ZeRO-{stage})",
+            size=model.billions,
+            cards=cards,
+            then=show(after),
+            now=show(before),
+            stage=stage,
+        ),
         assumes=(model.source,),
     )
 
@@ -157,7 +178,9 @@ def offload_optimizer(case: Case) -> Answer:
     freed = ram.ADAM_OFFLOAD_BYTES * model.parameters
     return Proposal(
         suggested=(True if case.row.is_switch else case.row.value) if case.row is not None else None,
-        derivation=f"12 bytes x {model.billions} = {show(freed)} leave the cards for host RAM",
+        derivation=say(
+            "12 bytes x {size} = {amount} leave the cards for host RAM", size=model.billions, amount=show(freed)
+        ),
         assumes=(model.source,),
     )
 
@@ -180,8 +203,14 @@ def chunk_logits(case: Case) -> Answer:
         return None
     return Proposal(
         suggested=case.row.value if case.row is not None and isinstance(case.row.value, bool | str) else None,
-        derivation=f"{show(tried)} asked for = {words}, assuming the {model.vocabulary} words of {model.name}",
-        assumes=(f"the vocabulary is that of {model.name}",),
+        derivation=say(
+            "{tried} asked for = {tokens}, assuming the {vocabulary} words of {model}",
+            tried=show(tried),
+            tokens=words,
+            vocabulary=model.vocabulary,
+            model=model.name,
+        ),
+        assumes=(say("the vocabulary is that of {model}", model=model.name),),
     )
 
 
@@ -190,12 +219,20 @@ def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> str | None:
     batches, lengths = (_stated(crash, KNOBS[knob].settings) for knob in ("smaller-microbatch", "shorter-sequences"))
     for each, batch, length in product((4, 2), batches, lengths):
         if abs(arithmetic.logits(batch * length, vocabulary, each) - tried) <= AS_PRINTED:
-            return f"{batch} x {length} = {batch * length} tokens x {vocabulary} x {each} bytes"
+            return say(
+                "{batch} x {length} = {tokens} tokens x {vocabulary} x {each} bytes",
+                batch=batch,
+                length=length,
+                tokens=batch * length,
+                vocabulary=vocabulary,
+                each=each,
+            )
     found = arithmetic.tokens_of_logits(tried, vocabulary)
     if found is None:
         return None
     tokens, each = found
-    return f"about {float(f'{tokens:.3g}'):.0f} tokens x {vocabulary} x {each} bytes"
+    about = f"{float(f'{tokens:.3g}'):.0f}"
+    return say("about {tokens} tokens x {vocabulary} x {each} bytes", tokens=about, vocabulary=vocabulary, each=each)
 
 
 def _stated(crash: Crash, names: tuple[str, ...]) -> list[int]:
@@ -209,15 +246,11 @@ def split_sequences(case: Case) -> Answer:
     now = case.number()
     then = 2 * int(now) if now else 2
     return Proposal(
-        action=f"Split each sequence over {then} cards",
+        action=say("Split each sequence over {count} cards", count=then),
         suggested=then,
-        derivation=f"2 x {now:g} = {then}" if now else "2 is the least that splits",
-        assumes=() if now else ("it is not split now (no size is printed)",),
+        derivation=f"2 x {now:g} = {then}" if now else say("2 is the least that splits"),
+        assumes=() if now else (say("it is not split now (no size is printed)"),),
     )
-
-
-def _line(case: Case) -> str:
-    return f" ({case.now.place})" if case.now is not None else ""
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {

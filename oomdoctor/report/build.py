@@ -14,6 +14,7 @@ from oomdoctor.classifier.ranking import closing, ranked
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.language import joined, say, translated
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.advise import remedies
@@ -35,7 +36,6 @@ from oomdoctor.report.contract import (
 from oomdoctor.report.fingerprint import fingerprint, place_of
 from oomdoctor.sources import Trouble
 
-OTHER_WORDS: Final = "its words are none that we know; they were read as the nearest ones that we do"
 NOT_FROM_IT: Final = ", not from the log"
 
 
@@ -88,10 +88,11 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     next_evidence += [command for _, finding in findings for command in finding.next_evidence]
     if findings and (findings[0][1].pool or crash.pool) == "host_ram":
         cause, finding = findings[0]
-        findings[0] = cause, replace(finding, why=finding.why + of_low_limit(crash))
+        findings[0] = cause, replace(finding, why=joined((finding.why, of_low_limit(crash))))
     if findings and in_other_words(crash.root):
         cause, finding = findings[0]
-        findings[0] = cause, replace(finding, against=(*finding.against, OTHER_WORDS))
+        words = say("its words are none that we know; they were read as the nearest ones that we do")
+        findings[0] = cause, replace(finding, against=(*finding.against, words))
     told = [
         remedies(cause.id, finding.knobs or cause.knobs, replace(crash, pool=finding.pool or crash.pool))
         for cause, finding in findings
@@ -149,7 +150,7 @@ def _diagnosis(
 ) -> Diagnosis:
     return Diagnosis(
         cause=cause.id,
-        title=cause.title,
+        title=translated(cause.title),
         explanation=finding.why,
         confidence=round(confidence, 2),
         pool=finding.pool or crash.pool,

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oomdoctor.causes.host import low_limit
+from oomdoctor.language import say, translated
 from oomdoctor.records import dataclass
-from oomdoctor.remedies import NOTHING_TO_COMPUTE, Remedy
+from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Report
 from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
@@ -45,7 +46,7 @@ def left_open(incident: Incident) -> str | None:
     """What is said before a cause that the log does not decide."""
     if not incident.cause_open or not incident.diagnoses or incident.verdict != "oom":
         return None
-    return "The log leaves the cause open. What fits best:"
+    return say("The log leaves the cause open. What fits best:")
 
 
 def nothing_found(report: Report) -> Told:
@@ -127,7 +128,7 @@ def action(remedy: Remedy) -> str:
 def formula(remedy: Remedy) -> str:
     """How the suggested value comes about; empty where nothing was computed."""
     text = remedy.derivation or ""
-    return "" if text.endswith(NOTHING_TO_COMPUTE) else text
+    return "" if text in (translated(A_SWITCH), translated(A_WORD)) else text
 
 
 def is_free(row: LedgerRow) -> bool:

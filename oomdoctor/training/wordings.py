@@ -31,7 +31,12 @@ def table() -> str:
             for family, text in _lines(page, near="near_miss_of" in known):
                 if told.get(text, NO_FAILURE) == NO_FAILURE:  # what tells of a failure anywhere is a message
                     told[text] = family
-    rows = sorted((family, text) for text, family in told.items())
+    said = {wording("", text).words for text, family in told.items() if family != NO_FAILURE}
+    rows = sorted(
+        (family, text)
+        for text, family in told.items()
+        if family != NO_FAILURE or wording("", text).words not in said  # source or a comment: signs tell it, not words
+    )
     return HEAD + "".join(f"{family}\t{text}\n" for family, text in rows)
 
 

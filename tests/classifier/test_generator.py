@@ -40,7 +40,7 @@ def test_every_cause_is_covered_and_so_is_none() -> None:
 @pytest.mark.parametrize("cause", sorted({cause for cause, _ in recipes()}))
 def test_the_rules_read_what_a_cause_renders(cause: str, tmp_path: Path) -> None:
     """Most of them: some are cut on purpose, and some no rule decides."""
-    drawn = [log for log in logs(6 * ROUND, 11) if log.cause == cause]
+    drawn = [log for log in logs(15 * ROUND, 11) if log.cause == cause]
     right = sum(answer(log, tmp_path) in (cause, *log.also) for log in drawn)
     assert len(drawn) >= 3
     assert right >= 0.5 * len(drawn)

@@ -49,14 +49,14 @@ def test_it_is_what_scikit_learn_says_of_the_same_weights() -> None:
 
 def test_trust_rises_with_everything_that_speaks_for_an_answer() -> None:
     trust = MODEL.trust
-    little = grounds(0.3, 0.3, first=False, proven=False, agreement=0.1)
-    for more in ({"first": 1.0}, {"weight": 0.9}, {"lead": 0.6}, {"proven": 1.0}, {"agreement": 0.9}):
+    little = grounds(0.3, 0.3, first=False, proven=False, known=False, agreement=0.1)
+    for more in ({"first": 1.0}, {"weight": 0.9}, {"lead": 0.6}, {"proven": 1.0}, {"known": 1.0}, {"agreement": 0.9}):
         assert trust.of({**little, **more}) >= trust.of(little)
-    assert trust.of(grounds(0.95, 0.1, first=True, proven=True, agreement=0.9)) > 0.95
+    assert trust.of(grounds(0.95, 0.1, first=True, proven=True, known=True, agreement=0.9)) > 0.95
 
 
 def test_trust_of_nothing_is_the_base() -> None:
-    assert Trust(0.0, 1, 1, 1, 1, 1).of(grounds(0, 0, first=False, proven=False, agreement=0)) == 0.5
+    assert Trust(0.0, 1, 1, 1, 1, 1, 1).of(grounds(0, 0, first=False, proven=False, known=False, agreement=0)) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import random
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +8,7 @@ import pytest
 from gpu_logs import FORWARD, LOADING, crash, refused, trace
 from reports import LOGS, diagnosed
 
+from benchmarks.mutated import answer, changed
 from oomdoctor import diagnose
 from oomdoctor.causes import Cause, Finding, RuledOut, causes, judge
 from oomdoctor.classifier.model import Model, Trust, used
@@ -87,11 +86,11 @@ def test_no_answer_is_surer_than_the_one_before_it() -> None:
 
 
 def test_below_the_threshold_the_cause_is_open() -> None:
-    doubtful = replace(used(), trust=Trust(0.0, 0, 0, 0, 0, 0))
-    certain = replace(used(), trust=Trust(4.0, 0, 0, 0, 0, 0))
+    doubtful = replace(used(), trust=Trust(0.0, 0, 0, 0, 0, 0, 0))
+    certain = replace(used(), trust=Trust(4.0, 0, 0, 0, 0, 0, 0))
     assert ranked(CRASH, found(activations=0.6), frozenset(), doubtful).open
     assert not ranked(CRASH, found(activations=0.6), frozenset(), certain).open
-    assert ranked(CRASH, [], frozenset(), replace(certain, add_from=1.0)).open
+    assert ranked(CRASH, [], frozenset(), doubtful).open
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
@@ -102,7 +101,7 @@ def test_an_open_cause_has_its_next_command(log: Path) -> None:
 
 def test_what_nothing_proves_is_never_sure() -> None:
     killed = crash("bash: line 1:  4955 Killed                  python train.py")
-    certain = replace(used(), trust=Trust(9.0, 0, 0, 0, 0, 0))
+    certain = replace(used(), trust=Trust(9.0, 0, 0, 0, 0, 0, 0))
     said = [(cause, j) for cause, j in judge(killed) if isinstance(j, Finding)]
     ranking = ranked(killed, said, frozenset(), certain)
     assert [answer.cause.id for answer in ranking.answers] == ["killed-without-evidence"]
@@ -131,37 +130,20 @@ def test_scoring_costs_little() -> None:
     assert (time.process_time() - begin) / 5 < 0.03
 
 
-MUTATIONS = (" once more", " (see the notes)", " in this run")
+def test_a_changed_wording_still_gets_its_cause() -> None:
+    logs = list(changed(1))
+    right = sum(answer(log) == log.label for log in logs)
+    assert len(logs) > 300
+    assert right >= 0.8 * len(logs), f"{right} of {len(logs)}"
 
 
-def mutated(text: str, line: int, dice: random.Random) -> str | None:
-    """The message with a word swapped for one that no version prints, or a clause new behind a word."""
-    lines = text.split("\n")
-    words = list(re.finditer(r"\b[a-z]{4,}\b", lines[line - 1]))
-    if not words:
-        return None
-    word = dice.choice(words)
-    new = word[0][::-1] if dice.random() < 0.5 else word[0] + dice.choice(MUTATIONS)
-    lines[line - 1] = lines[line - 1][: word.start()] + new + lines[line - 1][word.end() :]
-    return "\n".join(lines)
-
-
-def test_a_changed_wording_still_gets_its_cause(tmp_path: Path) -> None:
-    right = count = 0
-    for log in LOGS:
-        report = diagnosed(log)
-        roots = [event for event in report["events"] if event["role"] == "root"]
-        if report["verdict"] != "oom" or not roots or not report["diagnoses"]:
-            continue
-        dice = random.Random(log.stem)
-        text = mutated(log.read_bytes().decode("utf-8", "replace"), dice.choice(roots)["line"], dice)
-        if text is None:
-            continue
-        path = tmp_path / "changed.log"
-        path.write_text(text, encoding="utf-8")
-        incidents = diagnose(path).incidents
-        said = incidents[0].diagnoses[0].cause if incidents and incidents[0].diagnoses else None
-        count += 1
-        right += said == report["diagnoses"][0]["cause"]
-    assert count > 250
-    assert right >= 0.8 * count, f"{right} of {count}"
+def test_a_shortage_in_unknown_words_is_answered_by_the_classifier_where_no_rule_speaks(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("Traceback (most recent call last):\nengine.CapacityError: there's not enough memory to go on\n")
+    report = diagnose(log)
+    assert report.verdict == "oom"
+    assert report.incidents[0].cause_open
+    assert report.incidents[0].next_evidence
+    first = report.incidents[0].diagnoses[0]
+    assert "most like those of this cause" in first.explanation
+    assert first.confidence < 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_secret_is_found_in_a_percent_encoded_address(planted: Planted) -> Non
 @pytest.mark.parametrize("prefix", ["", RAY, "[rank3]: ", "3: ", "trainer-1  | ", "2026-11-20T10:00:00Z "])
 @pytest.mark.parametrize("width", [40, 60, 80, 97])
 def test_nothing_is_left_of_a_secret_that_a_wrap_splits(planted: Planted, prefix: str, width: int) -> None:
-    for lead in range(0, width, 3):
+    for lead in range(0, width, 9):
         line = "x" * lead + " " + planted.text + " and the rest of the line"
         pieces = [line[at : at + width] for at in range(0, len(line), width)]
         text = "".join(f"{prefix}{piece}\n" for piece in ["a line of the same width".ljust(width, "."), *pieces])
@@ -88,9 +89,29 @@ def test_nothing_is_left_of_a_secret_that_a_wrap_splits(planted: Planted, prefix
 
 @pytest.mark.parametrize("planted", [p for p in NAMED if "\n" not in p.line], ids=names)
 def test_nothing_is_left_of_a_named_secret_that_a_terminal_splits(planted: Planted) -> None:
-    for lead in range(0, 80, 3):
+    for lead in range(0, 80, 9):
         line = "x" * lead + " " + planted.text + " and the rest of the line"
         text = "\n".join(line[at : at + 80] for at in range(0, len(line), 80))
+        assert not left(planted.secret, redacted(text), 7), text
+
+
+FORMS: dict[str, Callable[[list[str]], str]] = {
+    "json": lambda pieces: json.dumps({"log": "\n".join(pieces)}),
+    "crlf": "\r\n".join,
+    "colours": lambda pieces: "\n".join(f"\x1b[33m{piece}\x1b[0m" for piece in pieces),
+    "containerd": lambda pieces: "".join(f"2026-11-20T10:00:00.123456789Z stdout F {piece}\n" for piece in pieces),
+    "box": lambda pieces: "\n".join(
+        ["╭" + "─" * 82 + "╮", *(f"│ {piece:<80} │" for piece in pieces), "╰" + "─" * 82 + "╯"]
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("planted", [p for p in ALL if "\n" not in p.line and p.kind != "netrc"], ids=names)
+def test_nothing_is_left_of_a_split_secret_in_other_forms(planted: Planted, form: str) -> None:
+    for lead in range(0, 80, 13):
+        line = "x" * lead + " " + planted.text + " and the rest of the line"
+        text = FORMS[form]([line[at : at + 80] for at in range(0, len(line), 80)])
         assert not left(planted.secret, redacted(text), 7), text
 
 

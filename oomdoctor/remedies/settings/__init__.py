@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
@@ -264,7 +265,8 @@ def assumptions(row: Spelling, context: Context) -> tuple[str, ...]:
     """What was taken for granted about the version when the row was picked."""
     if row.versions.covers(known_versions(row.framework, context)):
         return ()
-    return (f"{title(row.framework)} {row.versions} (the log does not say which version it is)",)
+    releases = f"{title(row.framework)} {row.versions}"
+    return (say("{releases} (the log does not say which version it is)", releases=releases),)
 
 
 def excluded_by(row: Spelling, context: Context) -> Setting | None:

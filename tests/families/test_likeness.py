@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from oomdoctor.families.likeness import NO_FAILURE, WORDINGS, likeness
+from oomdoctor.training import wordings
+from oomdoctor.training.cases import FIXTURES
+
+KNOWN = "RuntimeError: CUDA error: out of memory"
+
+
+@pytest.mark.parametrize(
+    ("line", "family", "becomes"),
+    [
+        ("RuntimeError: CUDA error: short of memory", "cuda_error", KNOWN),
+        ("RuntimeError: CUDA error: out of RAM", "cuda_error", KNOWN),
+        ("RuntimeError: CUDA error: all out of memory", "cuda_error", KNOWN),
+        (
+            "OutOfMemoryError: CUDA out of memory. Wanted to allocate 20.00 MiB. GPU 1 has a total capacity of 23.60 GiB",
+            "cuda",
+            "Tried to allocate 20.00 MiB. GPU 1 has a total capacity of 23.60 GiB",
+        ),
+    ],
+)
+def test_a_message_but_for_a_word(line: str, family: str, becomes: str) -> None:
+    found = likeness(line)
+    assert found is not None
+    assert found.family == family
+    assert becomes in found.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: out of range",  # what ran out is another thing
+        "RuntimeError: CUDA error: never out of memory",
+        "RuntimeError: CUDA error: unspecified launch failure",
+        "PID\tMEM\tCOMMAND",  # no word says what it is about
+        "ValueError: the memory of the past is out of date",
+        "out of memory",  # too few words to be like anything
+        "",
+    ],
+)
+def test_another_meaning(line: str) -> None:
+    assert likeness(line) is None
+
+
+def test_no_figure_of_another_log_is_taken_over() -> None:
+    """The changed place has one in the known message, and none here."""
+    known = next(
+        line.partition("\t")[2]
+        for line in WORDINGS.read_text(encoding="utf-8").splitlines()
+        if re.search(r"[a-z] 00 [a-z]", line) and not line.startswith((NO_FAILURE, "#"))
+    )
+    without = re.sub(r"([a-z]) 00 [a-z]+", r"\1 some", known, count=1)
+    found = likeness(without)
+    assert found is None or not re.search(r"\d", found.text.replace(without, "")) or found.text == without
+
+
+@pytest.mark.skipif(not FIXTURES.is_dir(), reason="the fixtures are not beside an installed package")
+def test_the_known_wordings_are_those_of_the_fixtures() -> None:
+    """Else: python -m oomdoctor.training.wordings"""
+    assert WORDINGS.read_text(encoding="utf-8") == wordings.table()
+
+
+def test_every_wording_names_a_family() -> None:
+    rows = [line for line in WORDINGS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    named = {row.partition("\t")[0] for row in rows}
+    modules = {path.stem for path in Path(WORDINGS).parent.glob("*.py")}
+    assert named - {NO_FAILURE} <= modules
+    assert not any(re.search(r"[1-9]", row) for row in rows)
