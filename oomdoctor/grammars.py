@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
-import lark
 from lark import Lark, Token, Tree
 from lark.exceptions import LarkError
-from lark.grammar import Rule
-from lark.lexer import TerminalDef
 
-# In the wheel they travel inside the package; in a checkout, an sdist or an editable install they stand beside it.
-_INSIDE = Path(__file__).parent / "_grammars"
-FOLDER = _INSIDE if _INSIDE.is_dir() else Path(__file__).parent.parent / "grammars"
+from oomdoctor import lalr
+
+# In a checkout, an sdist or an editable install the grammars stand beside the package. In the wheel they travel inside
+# it with the parsers' tables, in one file, which compresses well: a line per grammar with its name, text and parser.
+FOLDER = Path(__file__).parent.parent / "grammars"
+PACKED = Path(__file__).parent / "_grammars" / "packed.txt"
+_SHARED = "common"  # what the others import
 
 Parsed = Tree[Token]
 Clause = tuple[str, tuple[str, ...]]
+
+
+def names() -> list[str]:
+    """Of the grammars that have a parser."""
+    if PACKED.is_file():
+        found = {line.partition("\t")[0] for line in PACKED.read_text(encoding="ascii").split("\n")}
+    else:
+        found = {path.stem for path in FOLDER.glob("*.lark")}
+    return sorted(found - {_SHARED})
 
 
 @cache
@@ -28,44 +37,47 @@ def _parser(name: str) -> Lark:
 
 def build(name: str) -> Lark:
     """The parser, from the grammar's text."""
-    path = FOLDER / f"{name}.lark"
     # Never cache=True: Lark would unpickle a file of predictable name from the shared temp folder.
     return Lark(
-        path.read_text(encoding="utf-8"),
+        _text(name),
         parser="lalr",
-        source_path=str(path),
-        import_paths=[str(FOLDER)],
+        source_path=f"{name}.lark",
+        import_paths=[_imported],
         maybe_placeholders=False,
     )
 
 
+def _imported(_: object, path: str) -> tuple[str, str]:
+    return path, _text(path.removesuffix(".lark"))
+
+
+def _text(name: str) -> str:
+    ready = _packed(name)
+    return json.loads(ready[0]) if ready else (FOLDER / f"{name}.lark").read_text(encoding="utf-8")
+
+
 def _ready(name: str) -> Lark | None:
-    """The parser from the tables that the wheel brings along, which takes a third of the time; None without them, or
+    """The parser from the tables that the wheel brings along, which takes a sixth of the time; None without them, or
     where they are another Lark's."""
-    path = FOLDER / f"{name}.json"
-    return loaded(path.read_text(encoding="ascii")) if path.is_file() else None
+    ready = _packed(name)
+    return lalr.read(ready[1]) if ready else None
 
 
-def tables(parser: Lark) -> str:
-    """A parser as JSON: what Lark would pickle."""
-    data, memo = parser.memo_serialize([TerminalDef, Rule])
-    data["options"] |= {"source_path": None, "import_paths": []}
-    return json.dumps({"lark": lark.__version__, "data": data, "memo": memo}, separators=(",", ":"))
+def _packed(name: str) -> tuple[bytes, bytes] | None:
+    """In the wheel, a grammar's text and its parser, both as JSON."""
+    if PACKED.is_file():
+        with PACKED.open("rb") as lines:  # as text it takes twice as long
+            for line in lines:
+                found, text, parser = line.split(b"\t")
+                if found == name.encode():
+                    return text, parser
+    return None
 
 
-def loaded(text: str) -> Lark | None:
-    """A parser from its tables, None where another version of Lark wrote them."""
-    found = json.loads(text, object_pairs_hook=_with_numbers)
-    if found["lark"] != lark.__version__:
-        return None
-    generated: Any = Lark  # the parsers that Lark generates load themselves so; no published type says it
-    parser: Lark = generated._load_from_dict(found["data"], found["memo"])  # noqa: SLF001
-    return parser
-
-
-def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
-    """JSON's keys are strings; those of states, symbols and objects were numbers."""
-    return {int(key) if key.isdecimal() else key: value for key, value in pairs}
+def packed() -> str:
+    """All grammars, as the wheel has them."""
+    lines = [(_SHARED, ""), *((name, lalr.written(build(name))) for name in names())]
+    return "\n".join("\t".join((name, json.dumps(_text(name)), parser)) for name, parser in lines)
 
 
 def parse(name: str, text: str) -> Parsed | None:

@@ -1,4 +1,5 @@
-"""Write every grammar's tables into a folder: `python -m oomdoctor.tables FOLDER`. The build of the wheel runs it."""
+"""Write what the wheel has in place of the grammars into a folder, as its build does: `python -m oomdoctor.tables
+FOLDER`."""
 
 from __future__ import annotations
 
@@ -9,10 +10,7 @@ from oomdoctor import grammars
 
 
 def write(folder: Path) -> None:
-    for path in sorted(grammars.FOLDER.glob("*.lark")):
-        if path.stem != "common":  # only imported by the others
-            text = grammars.tables(grammars.build(path.stem))
-            (folder / f"{path.stem}.json").write_text(text, encoding="ascii")
+    (folder / grammars.PACKED.name).write_text(grammars.packed(), encoding="ascii", newline="\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oomdoctor import grammars
 
-NAMES = sorted(path.stem for path in grammars.FOLDER.glob("*.lark") if path.stem != "common")
+NAMES = grammars.names()
 
 SENTENCE = (
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.25 GiB is "
@@ -90,6 +90,7 @@ def test_a_text_outside_the_language_gives_nothing(tmp_path: Path, monkeypatch: 
     (tmp_path / "strict.lark").write_text('start: "yes"', encoding="utf-8")
     (tmp_path / "wrong.lark").write_text("start: missing", encoding="utf-8")
     monkeypatch.setattr(grammars, "FOLDER", tmp_path)
+    monkeypatch.setattr(grammars, "PACKED", tmp_path / "not a wheel")
     assert grammars.parse("strict", "yes") is not None
     assert grammars.parse("strict", "no") is None
     with pytest.raises(Exception, match="missing"):

@@ -15,6 +15,7 @@ from oomdoctor.families.vllm_figures import MemoryProfile
 from oomdoctor.incident import ledger_cards, ledger_engines
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
+from oomdoctor.incident.names import SMALLER
 from oomdoctor.incident.roles import short_name
 from oomdoctor.units import MIB, show
 
@@ -22,7 +23,6 @@ from oomdoctor.units import MIB, show
 LEAST_SHOWN: Final = 64 * MIB
 # As many processes of a node get a row of their own; the rest of the table shares one.
 PROCESSES_SHOWN: Final = 5
-SMALLER: Final = "smaller processes of the table"  # that row's name, behind their number
 SUMMANDS_SHOWN: Final = 4  # in the formula of a sum
 
 

@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoctor.causes import Finding, judge
-from oomdoctor.incident.model import Context, Crash, Setting, Value
+from oomdoctor.incident.model import Context, Crash, Setting, Trajectory, Value
+from oomdoctor.incident.names import figure
 from oomdoctor.incident.outside import printed_by
+from oomdoctor.language import listed, say
 from oomdoctor.remedies import from_outside, settings
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.whatif import engine, host, needs, options, training
@@ -104,7 +106,7 @@ def _effects(pair: Pair, changes: tuple[Change, ...]) -> list[Effect]:
         if change.now is None and change.value in _OFF and change.names & _SWITCHES:
             # Offload and sleep take host memory; eager mode and checkpointing spare only the card's.
             gives_back = crash.pool in _HOST and not change.names & _SPARING
-            why = f"whether {change.name} is on now is not printed"
+            why = say("whether {name} is on now is not printed", name=change.name)
             effects.append(
                 Unknown(pool=crash.pool, what=change.name, why=why, relieves=gives_back, spends=not gives_back)
             )
@@ -126,7 +128,7 @@ def by_the_table(change: Change, crash: Crash) -> list[Effect]:
     pools = {pool for knob in knobs.values() for pool in (*knob.relieves, *knob.spends)}
     if crash.pool not in pools:
         return []
-    why = f"how much {change.name} changes is not known"
+    why = say("how much {name} changes is not known", name=change.name)
     return [Unknown(pool=crash.pool, what=change.name, why=why, spends=True)]
 
 
@@ -135,9 +137,9 @@ def _check(change: Change) -> None:
     value = change.value
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if change.names & _SHARES and not (number and 0 < float(str(value)) <= 1):
-        raise ValueError(f"{change.name} is a share between 0 and 1, not {value!r}")
+        raise ValueError(say("{name} is a share between 0 and 1, not {value}", name=change.name, value=repr(value)))
     if change.names & _NUMBERS and not (number and float(str(value)) >= 0):
-        raise ValueError(f"{change.name} is a number from 0 on, not {value!r}")
+        raise ValueError(say("{name} is a number from 0 on, not {value}", name=change.name, value=repr(value)))
 
 
 def _of_this_crash(effect: Effect, crash: Crash) -> Effect:
@@ -147,7 +149,7 @@ def _of_this_crash(effect: Effect, crash: Crash) -> Effect:
     if effect.pool == "cgroup" and crash.pool == "host_ram":
         return replace(effect, pool="host_ram")
     if effect.pool == "host_ram" and crash.pool == "pinned":
-        why = "how much of it is page-locked is not printed"
+        why = say("how much of it is page-locked is not printed")
         relieves, spends = _directions(effect)
         return Unknown(pool="pinned", what=effect.what, why=why, relieves=relieves, spends=spends)
     return effect
@@ -197,9 +199,9 @@ def _verdict(
     spends, relieves = any(one.spends for one in unknown), any(one.relieves for one in unknown)
     answer: Answer = "cannot tell"
     if least >= 0 and not spends:
-        answer, why = "fits", f"{by(least, most)} to spare"
+        answer, why = "fits", say("{amount} to spare", amount=by(least, most))
     elif most < 0 and not relieves:
-        answer, why = "does not fit", f"{by(-most, -least)} are still missing"
+        answer, why = "does not fit", say("{amount} are still missing", amount=by(-most, -least))
     else:
         why = "; ".join(dict.fromkeys([_open(least, most), *(one.why for one in unknown)]))
     return Verdict(pool=pool, answer=answer, why=why, margin_low=least, margin_high=most)
@@ -208,21 +210,37 @@ def _verdict(
 def _without_figures(pool: str, low: int, high: int, unknown: list[Unknown], *, ran_out: bool) -> Verdict:
     """Where the log does not print how much was left, or missing."""
     if ran_out and low >= 0 and not any(one.relieves for one in unknown):
-        why = f"it takes {by(low, high)} more" if high else "nothing changes there"
+        why = say("it takes {amount} more", amount=by(low, high)) if high else say("nothing changes there")
         return Verdict(pool=pool, answer="does not fit", why=why)
     reasons = [one.why for one in unknown]
     if low or high:
-        amount = f"it takes {by(low, high)} more" if high > 0 else f"it gives {by(-high, -low)} back"
-        reasons.insert(0, f"{amount}, and how much {'was missing' if ran_out else 'is left there'} is not printed")
-    return Verdict(pool=pool, answer="cannot tell", why="; ".join(dict.fromkeys(reasons)) or "nothing changes there")
+        reasons.insert(0, _known_part(low, high, ran_out=ran_out))
+    why = "; ".join(dict.fromkeys(reasons)) or say("nothing changes there")
+    return Verdict(pool=pool, answer="cannot tell", why=why)
+
+
+def _known_part(low: int, high: int, *, ran_out: bool) -> str:
+    """What changes, where nothing says what that would have had to be."""
+    if high > 0:
+        amount = by(low, high)
+        if ran_out:
+            return say("it takes {amount} more, and how much was missing is not printed", amount=amount)
+        return say("it takes {amount} more, and how much is left there is not printed", amount=amount)
+    amount = by(-high, -low)
+    if ran_out:
+        return say("it gives {amount} back, and how much was missing is not printed", amount=amount)
+    return say("it gives {amount} back, and how much is left there is not printed", amount=amount)
 
 
 def _not_known(ignored: tuple[str, ...]) -> str:
     meant = [
         near for name in ignored for near in difflib.get_close_matches(leaf(name), sorted(known()), n=1, cutoff=0.75)
     ]
-    hint = f"; did you mean {', '.join(meant)}?" if meant else ""
-    return f"what {', '.join(ignored)} would change is not known{hint}"
+    if not meant:
+        return say("what {names} would change is not known", names=listed(ignored))
+    return say(
+        "what {names} would change is not known; did you mean {meant}?", names=listed(ignored), meant=listed(meant)
+    )
 
 
 def known() -> frozenset[str]:
@@ -233,8 +251,10 @@ def known() -> frozenset[str]:
 def _open(least: int, most: int) -> str:
     """What the known part comes to."""
     if least < 0 <= most:
-        return f"between {show(-least)} missing and {show(most)} to spare"
-    return f"{by(-most, -least)} missing without that" if most < 0 else f"{by(least, most)} to spare without that"
+        return say("between {missing} missing and {spare} to spare", missing=show(-least), spare=show(most))
+    if most < 0:
+        return say("{amount} missing without that", amount=by(-most, -least))
+    return say("{amount} to spare without that", amount=by(least, most))
 
 
 def _notes(crash: Crash, shifts: list[Shift], verdicts: list[Verdict]) -> Iterable[str]:
@@ -243,13 +263,27 @@ def _notes(crash: Crash, shifts: list[Shift], verdicts: list[Verdict]) -> Iterab
     grows = crash.trajectory
     if grows is not None and grows.growth_bytes and first.margin_high is not None and first.margin_high >= 0:
         least, most = (max(margin or 0, 0) // grows.growth_bytes for margin in (first.margin_low, first.margin_high))
-        steps = f"{least}" if least == most else f"{least} to {most}"
-        yield (
-            f"{grows.what} grew by {show(grows.growth_bytes)} per {grows.per}: if that goes on, the room is used up "
-            f"after {steps} more"
-        )
+        yield _used_up(grows, show(grows.growth_bytes), least, most)
     if first.answer == "fits" and first.unit == "bytes" and any(shift.pool == first.pool for shift in shifts):
-        yield "it is about what was refused: what the job would ask for after it is not printed"
+        yield say("it is about what was refused: what the job would ask for after it is not printed")
+
+
+def _used_up(grows: Trajectory, growth: str, least: int, most: int) -> str:
+    """How long what is to spare lasts, where the figure goes on to grow."""
+    steps = f"{least}" if least == most else say("{low} to {high}", low=least, high=most)
+    if grows.per == "step":
+        return say(
+            "{what} grew by {amount} per step: if that goes on, the room is used up after {steps} more",
+            what=figure(grows.what),
+            amount=growth,
+            steps=steps,
+        )
+    return say(
+        "{what} grew by {amount} per print: if that goes on, the room is used up after {steps} more",
+        what=figure(grows.what),
+        amount=growth,
+        steps=steps,
+    )
 
 
 def _not_from_the_log(context: Context, heard: Iterable[Setting]) -> Iterable[str]:
@@ -258,4 +292,4 @@ def _not_from_the_log(context: Context, heard: Iterable[Setting]) -> Iterable[st
     for name, source in context.outside.items():
         version = context.frameworks.get(name)
         said[f"{name} {version}" if version else name] = source
-    return (f"{what} is from {source}, not from the log" for what, source in said.items())
+    return (from_outside.told(what, source or "") for what, source in said.items())

@@ -12,6 +12,7 @@ from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SwapSpaceTooLarge
 from oomdoctor.incident.engine_facts import EngineFacts, facts, in_engine, loading, phase
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.remedies import models
 from oomdoctor.remedies.engine import (
     PRINTED,
@@ -25,6 +26,7 @@ from oomdoctor.remedies.engine import (
 )
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.remedies.whatif import options
+from oomdoctor.remedies.whatif.host import not_stated
 from oomdoctor.remedies.whatif.model import Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.states import STARTING, together
 from oomdoctor.units import GIB, MIB, show
@@ -46,9 +48,13 @@ def _whose_card(crash: Crash) -> str | None:
         return None
     step = phase(crash)
     if in_engine(crash) and step in _BEFORE_THE_CACHE:
-        return f"the engine was {step}: it takes its share only afterwards"
+        return (
+            say("the engine was loading: it takes its share only afterwards")
+            if step == "loading"
+            else say("the engine was profiling: it takes its share only afterwards")
+        )
     if not in_engine(crash) and sleeps(crash) and crash.stage in _TRAINING:
-        return "the engine slept: its share was given back while the trainer worked"
+        return say("the engine slept: its share was given back while the trainer worked")
     return None
 
 
@@ -60,11 +66,11 @@ def _shares(pair: Pair) -> tuple[float, float, tuple[str, ...]] | None:
 def reservation(pair: Pair) -> Iterator[Effect]:
     """The engine's share of the card, and what of it is left for the KV cache."""
     total, known = card_total(pair.now), _shares(pair)
-    what = "the engine's share of the card"
+    what = say("the engine's share of the card")
     if total is None or known is None:
-        missing = "the card's size" if total is None else "its share now"
+        why = say("the card's size is not printed") if total is None else say("its share now is not printed")
         for pool in ("gpu", "kv_cache"):
-            yield Unknown(pool=pool, what=what, why=f"{missing} is not printed", spends=True)
+            yield Unknown(pool=pool, what=what, why=why, spends=True)
         return
     now, then, assumes = known
     change = round((then - now) * total)
@@ -73,9 +79,9 @@ def reservation(pair: Pair) -> Iterator[Effect]:
     if reason is not None:
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=reason, assumes=assumes)
     elif not in_engine(pair.now) and not colocated(pair.now) and pair.now.first(NotEnoughFree) is None:
-        yield Unknown(pool="gpu", what=what, why="the log shows no engine on that card", spends=change > 0)
+        yield Unknown(pool="gpu", what=what, why=say("the log shows no engine on that card"), spends=change > 0)
     elif _elsewhere(pair.now):
-        why = "the engine may be on cards of its own (nothing says that it is colocated)"
+        why = say("the engine may be on cards of its own (nothing says that it is colocated)")
         yield Unknown(pool="gpu", what=what, why=why, spends=change > 0)
     else:
         yield Shift(
@@ -91,7 +97,8 @@ def reservation(pair: Pair) -> Iterator[Effect]:
         )
     if pair.now.first(NotEnoughFree) is None:
         words = f"({now:g} - {then:g}) x {show(total)} = {show(-change)}"
-        yield Shift(pool="kv_cache", what="room that the KV cache lacks", low=-change, high=-change, derivation=words)
+        lacks = say("room that the KV cache lacks")
+        yield Shift(pool="kv_cache", what=lacks, low=-change, high=-change, derivation=words)
 
 
 def _elsewhere(crash: Crash) -> bool:
@@ -107,19 +114,30 @@ def _rows(crash: Crash) -> tuple[str, ...]:
 def fraction(pair: Pair) -> Iterator[Effect]:
     """SGLang's: a share of what was free at start, for weights and token pool together."""
     now, then = pair.numbers(*options.FRACTION)
+    what = say("SGLang's static memory")
     before = loading(pair.now)
     if now is None or then is None or before is None:
-        missing = "the fraction now" if now is None else "what was free at start"
+        why = say("the fraction now is not printed") if now is None else say("what was free at start is not printed")
         for pool in ("gpu", "kv_cache"):
-            yield Unknown(pool=pool, what="SGLang's static memory", why=f"{missing} is not printed", spends=True)
+            yield Unknown(pool=pool, what=what, why=why, spends=True)
         return
     change = round((then - now) * before.free_before_bytes)
-    words = f"({then:g} - {now:g}) x {show(before.free_before_bytes)} free at start = {show(change)}"
+    words = _of_free(then, now, before.free_before_bytes)
+    yield Shift(pool="gpu", what=what, low=change, high=change, derivation=words, rows=("live tensors",))
+    words = _of_free(now, then, before.free_before_bytes)
     yield Shift(
-        pool="gpu", what="SGLang's static memory", low=change, high=change, derivation=words, rows=("live tensors",)
+        pool="kv_cache", what=say("room that the token pool lacks"), low=-change, high=-change, derivation=words
     )
-    words = f"({now:g} - {then:g}) x {show(before.free_before_bytes)} free at start = {show(-change)}"
-    yield Shift(pool="kv_cache", what="room that the token pool lacks", low=-change, high=-change, derivation=words)
+
+
+def _of_free(one: float, other: float, free: int) -> str:
+    return say(
+        "({one} - {other}) x {free} free at start = {change}",
+        one=f"{one:g}",
+        other=f"{other:g}",
+        free=show(free),
+        change=show(round((one - other) * free)),
+    )
 
 
 # the cache
@@ -130,29 +148,40 @@ def context_length(pair: Pair) -> Iterator[Effect]:
     now, then = pair.numbers(*options.LENGTH)
     error = pair.now.first(ContextDoesNotFit)
     now = error.max_model_len if error is not None and error.max_model_len else now
-    what = "KV cache for one request"
+    what = say("KV cache for one request")
     if now is None or then is None or now <= 0:
-        yield Unknown(pool="kv_cache", what=what, why="the length now is not printed", spends=True)
+        yield Unknown(pool="kv_cache", what=what, why=say("the length now is not printed"), spends=True)
         return
     if pair.now.pool == "gpu":
-        yield _of_passes(pair, "the length", then / now, options.LENGTH[0])
+        yield _of_passes(pair, say("the length"), then / now, options.LENGTH[0])
     if error is not None and error.needed_bytes and error.kv_bytes is not None and error.estimated_tokens:
         # With windows and state layers the need is not proportional: a line through the two points that are printed.
         missing, tokens = error.needed_bytes - error.kv_bytes, now - error.estimated_tokens
         if tokens > 0:
             change = round(missing * (then - now) / tokens)
-            words = (
-                f"{error.estimated_tokens} tokens fit by the engine's own estimate, {now:g} lack {show(missing)}: "
-                f"{then:g} take {show(change)}"
+            words = say(
+                "{fitting} tokens fit by the engine's own estimate, {now} lack {missing}: {then} take {change}",
+                fitting=error.estimated_tokens,
+                now=f"{now:g}",
+                missing=show(missing),
+                then=f"{then:g}",
+                change=show(change),
             )
             yield Shift(pool="kv_cache", what=what, low=change, high=change, derivation=words)
             return
     per_token = token_bytes(pair.now)
     if per_token is None:
-        yield Unknown(pool="kv_cache", what=what, why="what a token takes is not printed", spends=then > now)
+        yield Unknown(pool="kv_cache", what=what, why=say("what a token takes is not printed"), spends=then > now)
         return
     change = round((then - now) * per_token[0])
-    words = f"({then:g} - {now:g}) tokens x {per_token[0]:.0f} bytes ({per_token[1]}) = {show(change)}"
+    words = say(
+        "({then} - {now}) tokens x {each} bytes ({source}) = {change}",
+        then=f"{then:g}",
+        now=f"{now:g}",
+        each=f"{per_token[0]:.0f}",
+        source=per_token[1],
+        change=show(change),
+    )
     yield Shift(pool="kv_cache", what=what, low=change, high=change, derivation=words)
 
 
@@ -166,18 +195,25 @@ def cache_type(pair: Pair) -> Iterator[Effect]:
         need = round(per_token[0] * length)
     if now not in _BYTES or then not in _BYTES or need is None:
         why = (
-            f"what a token takes in {then} is not known"
+            say("what a token takes in {type} is not known", type=then)
             if then not in _BYTES
-            else "what a request needs is not printed"
+            else say("what a request needs is not printed")
         )
-        yield Unknown(pool="kv_cache", what="KV cache for one request", why=why, spends=then not in _BYTES)
+        yield Unknown(pool="kv_cache", what=say("KV cache for one request"), why=why, spends=then not in _BYTES)
         return
     change = need * _BYTES[then] // _BYTES[now] - need
-    words = f"{show(need)} x {_BYTES[then]} / {_BYTES[now]} bytes each = {show(need + change)}"
-    yield Shift(pool="kv_cache", what="KV cache for one request", low=change, high=change, derivation=words)
+    words = say(
+        "{need} x {then} / {now} bytes each = {less}",
+        need=show(need),
+        then=_BYTES[then],
+        now=_BYTES[now],
+        less=show(need + change),
+    )
+    what = say("KV cache for one request")
+    yield Shift(pool="kv_cache", what=what, low=change, high=change, derivation=words)
     if pair.now.pool == "gpu":
-        words = "the engine fills the same share of the card, with more tokens"
-        yield Shift(pool="gpu", what="KV cache", low=0, high=0, derivation=words)
+        words = say("the engine fills the same share of the card, with more tokens")
+        yield Shift(pool="gpu", what=say("KV cache"), low=0, high=0, derivation=words)
 
 
 # the passes
@@ -185,12 +221,12 @@ def cache_type(pair: Pair) -> Iterator[Effect]:
 
 def sequences(pair: Pair) -> Iterator[Effect]:
     """What the engine computes at once: up to so much, and it may be nothing."""
-    for names, what in ((options.SEQUENCES, "sequences"), (options.TOKENS, "tokens in one step")):
+    for names, what in ((options.SEQUENCES, say("sequences")), (options.TOKENS, say("tokens in one step"))):
         if not pair.touches(*names):
             continue
         now, then = pair.numbers(*names)
         if now is None or then is None or now <= 0:
-            yield Unknown(pool=pair.now.pool, what=what, why=f"{names[0]} now is not printed", spends=True)
+            yield Unknown(pool=pair.now.pool, what=what, why=not_stated(names[0]), spends=True)
         else:
             yield _of_passes(pair, what, then / now, names[0])
 
@@ -201,16 +237,23 @@ def _of_passes(pair: Pair, what: str, ratio: float, name: str) -> Effect:
     pool = pair.now.pool if pair.now.pool in ("gpu", "kv_cache") else "gpu"
     peak = _peak(pair.now, known)
     if peak is None:
-        why = f"what of the engine's passes hangs on {what} is not printed"
-        return Unknown(pool=pool, what=f"activations ({name})", why=why, relieves=ratio < 1, spends=ratio > 1)
+        why = say("what of the engine's passes hangs on {what} is not printed", what=what)
+        return Unknown(
+            pool=pool, what=say("activations ({option})", option=name), why=why, relieves=ratio < 1, spends=ratio > 1
+        )
     most = round((ratio - 1) * peak[0])
-    words = f"at most ({ratio:g} - 1) x {peak[1]}"
     return Shift(
         pool=pool,
-        what=f"activations ({name})",
+        what=say("activations ({option})", option=name),
         low=min(most, 0),
         high=max(most, 0),
-        derivation=f"{words} = {show(most)}; what part of it hangs on {what} is not printed",
+        derivation=say(
+            "at most ({ratio} - 1) x {peak} = {most}; what part of it hangs on {what} is not printed",
+            ratio=f"{ratio:g}",
+            peak=peak[1],
+            most=show(most),
+            what=what,
+        ),
         rows=("activation peak", "live tensors"),
         asked=0 if known.activation_bytes else getattr(pair.now.root, "tried_bytes", None) or 0,
     )
@@ -218,7 +261,8 @@ def _of_passes(pair: Pair, what: str, ratio: float, name: str) -> Effect:
 
 def _peak(crash: Crash, known: EngineFacts) -> tuple[int, str] | None:
     if known.activation_bytes:
-        return known.activation_bytes, f"{show(known.activation_bytes)} of activations at their peak"
+        told = say("{amount} of activations at their peak", amount=show(known.activation_bytes))
+        return known.activation_bytes, told
     root = crash.root
     if (
         not isinstance(root, DeviceOutOfMemory)
@@ -228,8 +272,15 @@ def _peak(crash: Crash, known: EngineFacts) -> tuple[int, str] | None:
         return None
     held = weights_bytes(crash)
     beside = max(root.allocated_bytes - (held[0] if held else 0), 0) + (root.tried_bytes or 0)
-    less = f" - {show(held[0])} of weights" if held else ""
-    return beside, f"({show(root.allocated_bytes)} allocated{less} + {show(root.tried_bytes or 0)} asked for)"
+    allocated, tried = show(root.allocated_bytes), show(root.tried_bytes or 0)
+    if not held:
+        return beside, say("({allocated} allocated + {tried} asked for)", allocated=allocated, tried=tried)
+    return beside, say(
+        "({allocated} allocated - {weights} of weights + {tried} asked for)",
+        allocated=allocated,
+        weights=show(held[0]),
+        tried=tried,
+    )
 
 
 def graphs(pair: Pair) -> Iterator[Effect]:
@@ -237,16 +288,16 @@ def graphs(pair: Pair) -> Iterator[Effect]:
     now, then = (value is True for value in pair.values(*options.EAGER))
     if now == then:
         return
-    crash, sign = pair.now, -1 if then else 1
+    crash, sign, what = pair.now, -1 if then else 1, say("CUDA graphs")
     root = crash.root
     capturing = phase(crash) == "capturing" or crash.first(CaptureFailed) is not None
     if then and capturing and isinstance(root, DeviceOutOfMemory) and root.tried_bytes:
         so_far = root.private_pools_bytes or 0
-        words = f"{show(root.tried_bytes)} were asked for while capturing, which then does not happen"
+        words = say("{tried} were asked for while capturing, which then does not happen", tried=show(root.tried_bytes))
         low, high = -(root.tried_bytes + so_far), -root.tried_bytes
         yield Shift(
             pool="gpu",
-            what="CUDA graphs",
+            what=what,
             low=low,
             high=high,
             derivation=words,
@@ -255,22 +306,26 @@ def graphs(pair: Pair) -> Iterator[Effect]:
         )
         return
     if phase(crash) in _BEFORE_THE_CACHE:
-        yield Shift(pool="gpu", what="CUDA graphs", low=0, high=0, derivation="none were captured yet")
+        yield Shift(pool="gpu", what=what, low=0, high=0, derivation=say("none were captured yet"))
         return
     printed = getattr(root, "private_pools_bytes", None) or facts(crash).graph_bytes
     low, high = (printed, printed) if printed else GRAPHS
-    words = f"{show(printed)} as printed" if printed else f"{show(GRAPHS[0])} to {show(GRAPHS[1])} as a rule"
+    words = (
+        say("{amount} as printed", amount=show(printed))
+        if printed
+        else say("{low} to {high} as a rule", low=show(GRAPHS[0]), high=show(GRAPHS[1]))
+    )
     bounds = sorted((sign * low, sign * high))
     era = facts(crash).era
     pool = "kv_cache" if crash.pool == "kv_cache" and era is not None and era.graphs_inside else "gpu"
     yield Shift(
         pool=pool,
-        what="CUDA graphs",
+        what=what,
         low=bounds[0],
         high=bounds[1],
         derivation=words,
         basis="printed" if printed else "assumed",
-        assumes=() if printed else ("what graphs take is a rule of thumb: the log does not print it",),
+        assumes=() if printed else (say("what graphs take is a rule of thumb: the log does not print it"),),
     )
 
 
@@ -280,29 +335,41 @@ def parallel(pair: Pair) -> Iterator[Effect]:
     held = weights_bytes(pair.now)
     if held is None:
         for pool in ("gpu", "kv_cache"):
-            yield Unknown(pool=pool, what="weights on a card", why="what they take is not printed", spends=then < now)
+            yield Unknown(
+                pool=pool,
+                what=say("weights on a card"),
+                why=say("what they take is not printed"),
+                spends=then < now,
+            )
         return
     change = held[0] * now // then - held[0]
-    words = f"{show(held[0])} of weights x {now} / {then} cards = {show(held[0] + change)} on each"
+    what = say("weights")
+    words = say(
+        "{weights} of weights x {now} / {then} cards = {each} on each",
+        weights=show(held[0]),
+        now=now,
+        then=then,
+        each=show(held[0] + change),
+    )
     assumes = () if held[1] == PRINTED else (held[1],)
     root = pair.now.root
     if in_engine(pair.now) and phase(pair.now) in _BEFORE_THE_CACHE:
         if phase(pair.now) == "loading" and isinstance(root, DeviceOutOfMemory) and root.allocated_bytes:
             # A part of the weights was there; the rest was still to come.
             part = root.allocated_bytes + (root.tried_bytes or 0)
-            words += f", instead of {show(part)} that were there or asked for"
+            words = say("{formula}, instead of {part} that were there or asked for", formula=words, part=show(part))
             change = held[0] + change - part
         yield Shift(
-            pool="gpu", what="weights", low=change, high=change, derivation=words, assumes=assumes,
+            pool="gpu", what=what, low=change, high=change, derivation=words, assumes=assumes,
             rows=("live tensors",),
         )  # fmt: skip
     elif pair.now.pool == "gpu":
-        why = "the engine fills its share of the card either way; what else is less on each card is not printed"
-        yield Unknown(pool="gpu", what="weights", why=why, relieves=then > now, spends=then < now)
+        why = say("the engine fills its share of the card either way; what else is less on each card is not printed")
+        yield Unknown(pool="gpu", what=what, why=why, relieves=then > now, spends=then < now)
     if pair.now.pool == "kv_cache":
         yield Shift(
             pool="kv_cache",
-            what="weights",
+            what=what,
             low=change,
             high=change,
             derivation=words,
@@ -320,17 +387,29 @@ def _request_over(crash: Crash, now: int, then: int) -> Iterator[Effect]:
     need = error.needed_bytes if error is not None and error.needed_bytes else request[0] if request else None
     if need is None:
         return
-    what, model = "KV cache for one request", models.known(crash.context.models)
+    what, model = say("KV cache for one request"), models.known(crash.context.models)
     if model is not None:
         heads, less_heads = (max(1, model.kv_heads // cards) for cards in (now, then))
         change = need * less_heads // heads - need
-        words = f"{show(need)} x {less_heads} / {heads} key-value heads on each card = {show(need + change)}"
-        assumes = (f"the model is a {model.name}: {model.kv_heads} key-value heads",)
+        words = say(
+            "{need} x {then} / {now} key-value heads on each card = {less}",
+            need=show(need),
+            then=less_heads,
+            now=heads,
+            less=show(need + change),
+        )
+        assumes = (say("the model is a {model}: {heads} key-value heads", model=model.name, heads=model.kv_heads),)
         yield Shift(pool="kv_cache", what=what, low=change, high=change, derivation=words, assumes=assumes)
         return
     change = need * now // then - need
-    words = f"{show(need)} x {now} / {then} cards = {show(need + change)} on each"
-    assumes = ("the key-value heads divide by the cards; latent attention is on each of them whole",)
+    words = say(
+        "{need} x {now} / {then} cards = {each} on each",
+        need=show(need),
+        now=now,
+        then=then,
+        each=show(need + change),
+    )
+    assumes = (say("the key-value heads divide by the cards; latent attention is on each of them whole"),)
     yield Shift(
         pool="kv_cache", what=what, low=min(change, 0), high=max(change, 0), derivation=words, assumes=assumes,
     )  # fmt: skip
@@ -345,43 +424,56 @@ def sleep(pair: Pair) -> Iterator[Effect]:
     if now == then:
         return
     sign = 1 if then else -1
+    copies_of = say("copies of sleeping engines")
     size, engines = size_of_model(pair.now), pair.numbers("vllm_num_engines", "vllm.num_engines", "num_engines")[0]
     if size is None:
         yield Unknown(
-            pool="host_ram", what="copies of sleeping engines", why="the model's size is not known", spends=then,
+            pool="host_ram", what=copies_of, why=say("the model's size is not known"), spends=then,
             relieves=not then,
         )  # fmt: skip
     else:
         count = int(engines or 1)
         copies = ram.sleep_copies(size.parameters, count)
-        words = f"{count} engine{'s' * (count > 1)} x 2 bytes x {size.billions} = {show(copies)}, at most twice that"
+        figures = {"count": count, "size": size.billions, "amount": show(copies)}
+        words = (
+            say("{count} engines x 2 bytes x {size} = {amount}, at most twice that", **figures)
+            if count > 1
+            else say("{count} engine x 2 bytes x {size} = {amount}, at most twice that", **figures)
+        )
         bounds = sorted((sign * copies, sign * 2 * copies))
         yield Shift(
-            pool="host_ram", what="copies of sleeping engines", low=bounds[0], high=bounds[1], derivation=words,
-            assumes=(size.source, "sleep level 1, all engines on one node"),
+            pool="host_ram", what=copies_of, low=bounds[0], high=bounds[1], derivation=words,
+            assumes=(size.source, say("sleep level 1, all engines on one node")),
         )  # fmt: skip
     if pair.now.pool != "gpu":
         return
-    what = "the engine while the trainer works"
+    what = say("the engine while the trainer works")
     if in_engine(pair.now) and pair.now.stage in STARTING:
-        words = "the engine was starting: it sleeps only later"
+        words = say("the engine was starting: it sleeps only later")
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=words)
         return
     if pair.now.stage not in _TRAINING:
-        why = "whether the engine could have slept where it failed is not known"
+        why = say("whether the engine could have slept where it failed is not known")
         yield Unknown(pool="gpu", what=what, why=why, relieves=then, spends=not then)
         return
     total, known = card_total(pair.now), share(pair.now)
     if total is None or known is None or _elsewhere(pair.now):
-        why = "the log does not show how much of that card an engine has"
+        why = say("the log does not show how much of that card an engine has")
         yield Unknown(pool="gpu", what=what, why=why, relieves=then, spends=not then)
         return
     held = round(known[0] * total)
     bounds = sorted((-sign * held, -sign * max(held - ASLEEP, 0)))
-    words = f"{known[0]:g} x {show(total)} = {show(held)}, less up to {show(ASLEEP)} that stays"
+    words = say(
+        "{share} x {total} = {held}, less up to {stays} that stays",
+        share=f"{known[0]:g}",
+        total=show(total),
+        held=show(held),
+        stays=show(ASLEEP),
+    )
     yield Shift(
         pool="gpu", what=what, low=bounds[0], high=bounds[1], derivation=words,
-        basis="assumed", assumes=(*known[1], f"asleep it keeps up to {show(ASLEEP)}: a guess"), rows=("process",),
+        basis="assumed", assumes=(*known[1], say("asleep it keeps up to {amount}: a guess", amount=show(ASLEEP))),
+        rows=("process",),
     )  # fmt: skip
 
 
@@ -394,46 +486,62 @@ def swap(pair: Pair) -> Iterator[Effect]:
         return
     assumes: tuple[str, ...] = ()
     if now is None:
-        now, assumes = 4, ("4 GiB per GPU is vLLM's default up to 0.17: the log does not say",)
+        now, assumes = 4, (say("4 GiB per GPU is vLLM's default up to 0.17: the log does not say"),)
     if then is None:
         return
     gpus, model = gpus_per_node(pair.now), models.known(pair.now.context.models)
-    cards = gpus or 1
+    cards, what = gpus or 1, say("swap space")
     if gpus is None:
-        assumes = (*assumes, "one GPU: how many a node has is not printed")
+        assumes = (*assumes, say("one GPU: how many a node has is not printed"))
     if model is None:
         change = round((then - now) * GIB * cards)
-        words = f"({then:g} - {now:g}) GiB x {cards} GPUs = {show(change)}, and up to twice that page-locked"
+        words = say(
+            "({then} - {now}) GiB x {cards} GPUs = {change}, and up to twice that page-locked",
+            then=f"{then:g}",
+            now=f"{now:g}",
+            cards=cards,
+            change=show(change),
+        )
         yield Shift(
-            pool="host_ram", what="swap space", low=min(change, 2 * change), high=max(change, 2 * change),
+            pool="host_ram", what=what, low=min(change, 2 * change), high=max(change, 2 * change),
             derivation=words, assumes=assumes, rows=("in use, in no row",),
         )  # fmt: skip
         return
     was, becomes = (ram.swap_space(gib, model.layers, cards) if gib else 0 for gib in (now, then))
-    words = (
-        f"{then:g} instead of {now:g} GiB, a page-locked buffer (a power of two) for each of {model.layers} layers x "
-        f"{cards} GPUs: {show(becomes)} instead of {show(was)}"
+    words = say(
+        "{then} instead of {now} GiB, a page-locked buffer (a power of two) for each of {layers} layers x {cards} "
+        "GPUs: {becomes} instead of {was}",
+        then=f"{then:g}",
+        now=f"{now:g}",
+        layers=model.layers,
+        cards=cards,
+        becomes=show(becomes),
+        was=show(was),
     )
     yield Shift(
-        pool="host_ram", what="swap space", low=becomes - was, high=becomes - was, derivation=words,
+        pool="host_ram", what=what, low=becomes - was, high=becomes - was, derivation=words,
         basis="assumed", rows=_swap_rows(pair.now),
         assumes=(
             *assumes,
-            f"the engine serves a {model.name} ({model.layers} layers)",
-            "its swap space is made anew at each rollout, or there from the start",
+            say("the engine serves a {model} ({layers} layers)", model=model.name, layers=model.layers),
+            say("its swap space is made anew at each rollout, or there from the start"),
         ),
     )  # fmt: skip
 
 
 def _of_refused_swap(asked: int, now: float | None, then: float) -> Effect:
     """The message prints what all of it comes to; nothing of that was taken."""
+    what = say("swap space")
     if then and not now:
-        why = "how much of it a GPU has now is not printed"
-        return Unknown(pool="host_ram", what="swap space", why=why, spends=True)
+        why = say("how much of it a GPU has now is not printed")
+        return Unknown(pool="host_ram", what=what, why=why, spends=True)
     change = round(asked * (then / now - 1)) if now else -asked
-    scaled = f" x {then:g} / {now:g}" if now else ", and none"
-    words = f"{show(asked)}{scaled} = {show(asked + change)}"
-    return Shift(pool="host_ram", what="swap space", low=change, high=change, derivation=words, booked=False)
+    words = (
+        f"{show(asked)} x {then:g} / {now:g} = {show(asked + change)}"
+        if now
+        else say("{asked}, and none = {left}", asked=show(asked), left=show(asked + change))
+    )
+    return Shift(pool="host_ram", what=what, low=change, high=change, derivation=words, booked=False)
 
 
 def _swap_rows(crash: Crash) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from oomdoctor.families.data_loader import ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.incident.model import Crash, Value
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host import limit_bytes
 from oomdoctor.remedies.knobs import KNOBS
@@ -51,12 +52,12 @@ def workers(pair: Pair) -> Iterator[Effect]:
     name = next((one for one in WORKERS if pair.touches(one)), "")
     now, then = pair.numbers(name)
     memory = node_memory(pair.now)
-    what = "worker processes"
+    what = say("worker processes")
     group = (
         max((h for h in memory.holders if len(h.sizes) > 1), key=lambda h: h.bytes, default=None) if memory else None
     )
     if group is None or not now or then is None:
-        why = f"{name} now is not printed" if not now else "no table shows what they hold"
+        why = not_stated(name) if not now else say("no table shows what they hold")
         fewer, more = (True, True) if not now or then is None else (then < now, then > now)
         for pool in dict.fromkeys((pair.now.pool, "host_ram")):
             yield Unknown(pool=pool, what=what, why=why, relieves=fewer, spends=more)
@@ -65,10 +66,28 @@ def workers(pair: Pair) -> Iterator[Effect]:
     number = len(group.sizes)
     yield Shift(
         pool="host_ram", what=what, low=min(change, 0), high=max(change, 0), basis="assumed", rows=(_row(group),),
-        derivation=f"{number} x {group.name} hold {show(group.bytes)}; that x ({then:g} / {now:g} - 1) = "
-        f"{show(change)} at most",
-        assumes=(f"the {number} processes {group.name} are those that {name} counts",),
+        derivation=say(
+            "{number} x {name} hold {amount}; that x ({then} / {now} - 1) = {change} at most",
+            number=number,
+            name=group.name,
+            amount=show(group.bytes),
+            then=f"{then:g}",
+            now=f"{now:g}",
+            change=show(change),
+        ),
+        assumes=(
+            say(
+                "the {number} processes {name} are those that {option} counts",
+                number=number,
+                name=group.name,
+                option=name,
+            ),
+        ),
     )  # fmt: skip
+
+
+def not_stated(name: str) -> str:
+    return say("{name} now is not printed", name=name)
 
 
 def _row(group: Holder) -> str:
@@ -80,21 +99,25 @@ def reward_server(pair: Pair) -> Iterator[Effect]:
     value = pair.values(*REWARD)[1]
     memory = node_memory(pair.now)
     group = next((h for h in memory.holders if h.role == "reward"), None) if memory is not None else None
-    what = "the reward model's process"
+    what = say("the reward model's process")
     if group is None or not isinstance(value, str):
-        why = "no table shows such a process"
+        why = say("no table shows such a process")
         yield Unknown(pool="host_ram", what=what, why=why)
         return
     host = _host(value)
     here = {event.process.node for event in pair.now.every(NodeOutOfMemory)} - {None}
     if host is None or host in _HERE or host in here:
-        words = f"{host or 'that'} is this node: the process stays on it"
+        words = (
+            say("{host} is this node: the process stays on it", host=host)
+            if host
+            else say("that is this node: the process stays on it")
+        )
         yield Shift(pool="host_ram", what=what, low=0, high=0, derivation=words)
         return
-    words = f"{group.name} holds {show(group.bytes)} of this node"
+    words = say("{name} holds {amount} of this node", name=group.name, amount=show(group.bytes))
     yield Shift(
         pool="host_ram", what=what, low=-group.bytes, high=-group.bytes, derivation=words, rows=(_row(group),),
-        basis="printed", assumes=(f"{host} is another node",),
+        basis="printed", assumes=(say("{host} is another node", host=host),),
     )  # fmt: skip
 
 
@@ -107,10 +130,10 @@ def _host(url: str) -> str | None:
 
 def store(pair: Pair) -> Iterator[Effect]:
     """Ray's object store: larger where it was full; smaller, what is beyond it goes to disk."""
-    crash = pair.now
+    crash, what = pair.now, say("object store")
     then = amount(pair.values(*STORE)[1])
     if then is None:
-        yield Unknown(pool=crash.pool, what="object store", why="that is no size in bytes", spends=True)
+        yield Unknown(pool=crash.pool, what=what, why=say("that is no size in bytes"), spends=True)
         return
     capacity = next(
         (e.capacity_bytes for e in crash.events if isinstance(e, StoreFull | StoreUsage) and e.capacity_bytes), None
@@ -121,61 +144,67 @@ def store(pair: Pair) -> Iterator[Effect]:
     held, total = store_bytes(crash, crash.first(NodeOutOfMemory)), total_bytes(crash)
     if held is not None:
         change = min(then - held, 0)
-        words = f"{show(held)} in it, {show(then)} at most = {show(change)}"
-        yield Shift(
-            pool="host_ram", what="object store", low=change, high=change, derivation=words, rows=("object store",)
-        )
+        words = say("{held} in it, {then} at most = {change}", held=show(held), then=show(then), change=show(change))
+        yield Shift(pool="host_ram", what=what, low=change, high=change, derivation=words, rows=("object store",))
     elif total is None:
-        yield Unknown(pool="host_ram", what="object store", why="what is in it is not printed", spends=True)
+        yield Unknown(pool="host_ram", what=what, why=say("what is in it is not printed"), spends=True)
     else:
         share = round(_RAY_SHARE * total)
         most = max(share - then, 0)
-        words = (
-            f"at most {show(share)} (30 % of {show(total)}) - {show(then)} = {show(most)}; what is in it is not printed"
+        words = say(
+            "at most {share} (30 % of {total}) - {then} = {most}; what is in it is not printed",
+            share=show(share),
+            total=show(total),
+            then=show(then),
+            most=show(most),
         )
         yield Shift(
-            pool="host_ram", what="object store", low=-most, high=0, derivation=words, basis="assumed",
-            assumes=("it has 30 % of the node, Ray's default: the log does not say",), rows=("in use, in no row",),
+            pool="host_ram", what=what, low=-most, high=0, derivation=words, basis="assumed",
+            assumes=(say("it has 30 % of the node, Ray's default: the log does not say"),), rows=("in use, in no row",),
         )  # fmt: skip
 
 
 def _room_of_the_store(crash: Crash, then: int, capacity: int | None) -> Iterator[Effect]:
-    wanted = crash.first(StoreTooLarge)
+    wanted, what = crash.first(StoreTooLarge), say("object store")
     if wanted is not None and wanted.requested_bytes:
         change = then - wanted.requested_bytes
-        words = f"{show(then)} instead of {show(wanted.requested_bytes)}"
-        yield Shift(pool="shm", what="object store", low=change, high=change, derivation=words)
+        words = _instead(then, wanted.requested_bytes)
+        yield Shift(pool="shm", what=what, low=change, high=change, derivation=words)
     elif capacity is None:
-        yield Unknown(pool=crash.pool, what="object store", why="how large it is now is not printed", spends=True)
+        yield Unknown(pool=crash.pool, what=what, why=say("how large it is now is not printed"), spends=True)
     else:
-        words = f"{show(then)} instead of {show(capacity)}"
+        words = _instead(then, capacity)
         yield Shift(
             pool="object_store",
-            what="the store's capacity",
+            what=say("the store's capacity"),
             low=capacity - then,
             high=capacity - then,
             derivation=words,
         )
         yield Shift(
             pool="host_ram",
-            what="object store",
+            what=what,
             low=min(then - capacity, 0),
             high=max(then - capacity, 0),
             derivation=words,
         )
 
 
+def _instead(then: int, now: int) -> str:
+    return say("{then} instead of {now}", then=show(then), now=show(now))
+
+
 def shared_memory(pair: Pair) -> Iterator[Effect]:
     """The container's shared memory."""
-    then = amount(pair.values(*SHM)[1])
+    then, what = amount(pair.values(*SHM)[1]), say("shared memory")
     wanted, usages = pair.now.first(StoreTooLarge), pair.now.every(ShmUsage)
     now = wanted.shm_bytes if wanted is not None else usages[-1].total_bytes if usages else None
     if then is None or now is None:
-        why = "that is no size" if then is None else "how large it is now is not printed"
-        yield Unknown(pool="shm", what="shared memory", why=why, spends=True)
+        why = say("that is no size") if then is None else say("how large it is now is not printed")
+        yield Unknown(pool="shm", what=what, why=why, spends=True)
         return
-    words = f"{show(then)} instead of {show(now)}"
-    yield Shift(pool="shm", what="shared memory", low=now - then, high=now - then, derivation=words)
+    words = _instead(then, now)
+    yield Shift(pool="shm", what=what, low=now - then, high=now - then, derivation=words)
 
 
 def limit(pair: Pair) -> Iterator[Effect]:
@@ -185,59 +214,72 @@ def limit(pair: Pair) -> Iterator[Effect]:
     if stated is not None:
         now = amount(stated.value)
     outside = stated.outside if stated is not None else None
+    what = say("the limit")
     if then is None or now is None:
-        why = "that is no size" if then is None else "the limit now is not printed"
-        yield Unknown(pool="cgroup", what="the limit", why=why, spends=True)
+        why = say("that is no size") if then is None else say("the limit now is not printed")
+        yield Unknown(pool="cgroup", what=what, why=why, spends=True)
     elif then <= now:
         yield Shift(
             pool="cgroup",
-            what="the limit",
+            what=what,
             low=now - then,
             high=now - then,
-            derivation=f"{show(then)} instead of {show(now)}",
+            derivation=_instead(then, now),
             basis="assumed" if outside else "derived",
-            assumes=(f"the limit that was hit is that of {outside}",) if outside else (),
+            assumes=(say("the limit that was hit is that of {source}", source=outside),) if outside else (),
         )
     else:
-        told = f" (assumed: that of {outside})" if outside else ""
         why = (
-            f"{show(then - now)} more than the limit that was hit{told}; what would have been needed was cut off by "
-            "the kill"
+            say(
+                "{amount} more than the limit that was hit (assumed: that of {source}); what would have been needed "
+                "was cut off by the kill",
+                amount=show(then - now),
+                source=outside,
+            )
+            if outside
+            else say(
+                "{amount} more than the limit that was hit; what would have been needed was cut off by the kill",
+                amount=show(then - now),
+            )
         )
-        yield Unknown(pool="cgroup", what="the limit", why=why)
+        yield Unknown(pool="cgroup", what=what, why=why)
 
 
 def threshold(pair: Pair) -> Iterator[Effect]:
     """Ray's: a delay, until the kernel kills."""
-    then = pair.numbers(*THRESHOLD)[1]
+    then, what = pair.numbers(*THRESHOLD)[1], say("Ray's threshold")
     kill = next((k for k in pair.now.every(NodeOutOfMemory) if k.total_bytes and (k.fraction or k.bytes)), None)
     if then is None or kill is None or not kill.total_bytes:
-        yield Unknown(pool="host_ram", what="Ray's threshold", why="the threshold now is not printed", spends=True)
+        yield Unknown(pool="host_ram", what=what, why=say("the threshold now is not printed"), spends=True)
         return
     now = kill.bytes or round((kill.fraction or 0) * kill.total_bytes)
     change = now - round(then * kill.total_bytes)
-    words = (
-        f"{show(now)} - {then:g} x {show(kill.total_bytes)} = {show(change)}: a delay, no cure; the kernel kills next"
+    words = say(
+        "{now} - {then} x {total} = {change}: a delay, no cure; the kernel kills next",
+        now=show(now),
+        then=f"{then:g}",
+        total=show(kill.total_bytes),
+        change=show(change),
     )
-    yield Shift(pool="host_ram", what="Ray's threshold", low=change, high=change, derivation=words)
+    yield Shift(pool="host_ram", what=what, low=change, high=change, derivation=words)
 
 
 def cache_kept(pair: Pair) -> Iterator[Effect]:
     """What an engine gives back between rollouts, or builds anew."""
     _, then = pair.values(*CACHE_KEPT)
-    why = "what its caches take at each rollout is not printed"
-    yield Unknown(pool="host_ram", what="caches built at each rollout", why=why, relieves=then is False)
+    why = say("what its caches take at each rollout is not printed")
+    yield Unknown(pool="host_ram", what=say("caches built at each rollout"), why=why, relieves=then is False)
     yield Unknown(
-        pool="gpu", what="the engine's caches", why="they stay on the card while training", relieves=then is True,
-        spends=then is False,
+        pool="gpu", what=say("the engine's caches"), why=say("they stay on the card while training"),
+        relieves=then is True, spends=then is False,
     )  # fmt: skip
 
 
 def nothing(pair: Pair) -> Iterator[Effect]:
     """What is counted and not measured changes no bytes that are known."""
     if pair.now.pool != "scheduling":
-        why = "where the parts of the job are placed is not printed"
-        yield Unknown(pool=pair.now.pool, what="the cluster's shape", why=why, spends=True)
+        why = say("where the parts of the job are placed is not printed")
+        yield Unknown(pool=pair.now.pool, what=say("the cluster's shape"), why=why, spends=True)
 
 
 RULES: Final = (

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from oomdoctor.incident import recognition
 from oomdoctor.incident.model import Basis, Context, Crash, Ledger, Setting, Value
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.whatif.options import leaf, spellings
 from oomdoctor.units import show
@@ -240,7 +241,7 @@ def side(ledger: Ledger, shifts: list[Shift]) -> Side:
             least = 0 if row.bytes >= 0 else row.bytes + low  # what a plan lacks is below zero
             cells.append(Cell(row.what, row.bytes, max(row.bytes + low, least), max(row.bytes + high, least), basis))
     loose = [shift for shift, home in zip(moved, homes, strict=True) if home is None and (shift.low or shift.high)]
-    cells += [Cell(f"{shift.what}, by", None, shift.low, shift.high, shift.basis) for shift in loose]
+    cells += [Cell(say("{what}, by", what=shift.what), None, shift.low, shift.high, shift.basis) for shift in loose]
     free = next((row for row in ledger.rows if row.what.startswith("free")), None)
     if free is not None and free.bytes is not None:
         least = free.bytes - sum(shift.high for shift in shifts)
@@ -270,4 +271,4 @@ def _given_back(shift: Shift, ledger: Ledger) -> Shift | None:
 
 def by(low: int, high: int) -> str:
     """An amount or a range of them, in words."""
-    return show(low) if low == high else f"{show(low)} to {show(high)}"
+    return show(low) if low == high else say("{low} to {high}", low=show(low), high=show(high))

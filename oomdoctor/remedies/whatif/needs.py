@@ -21,6 +21,7 @@ from oomdoctor.families.vllm_error import (
 )
 from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.remedies.engine import card_total, one_request, share, token_bytes
 from oomdoctor.remedies.host import threshold_of
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
@@ -47,16 +48,21 @@ def _card(crash: Crash) -> Iterator[Need]:
         wanted = start.requested_bytes or (round(known * start.total_bytes) if known else None)
         if wanted is not None:
             missing = wanted - start.free_bytes
-            words = f"{show(wanted)} wanted at start - {show(start.free_bytes)} free = {show(missing)}"
+            words = say(
+                "{wanted} wanted at start - {free} free = {missing}",
+                wanted=show(wanted),
+                free=show(start.free_bytes),
+                missing=show(missing),
+            )
             yield Need(pool="gpu", low=missing, high=missing, derivation=words)
     refused = [crash.root] if isinstance(crash.root, DeviceOutOfMemory) else crash.every(DeviceOutOfMemory)
     for event in refused:
         if event.tried_bytes is None or (event.free_bytes is not None and event.tried_bytes <= event.free_bytes):
             continue  # there was room enough, though not in one piece
         missing = event.tried_bytes - (event.free_bytes or 0)
-        words = f"{show(event.tried_bytes)} asked for - {show(event.free_bytes or 0)} free = {show(missing)}"
+        words = _refused(event.tried_bytes, event.free_bytes or 0)
         if event.free_bytes is None:
-            words = f"at most the {show(missing)} asked for: what was free is not printed"
+            words = say("at most the {amount} asked for: what was free is not printed", amount=show(missing))
             yield Need(pool="gpu", low=1, high=missing, derivation=words)
             continue
         later = still_to_come(crash)
@@ -68,9 +74,19 @@ def _card(crash: Crash) -> Iterator[Need]:
                 pool="gpu",
                 low=missing,
                 high=missing + amount,
-                derivation=f"{words}; + {show(amount)} of the trainer's states where none of them were there yet",
+                derivation=say(
+                    "{formula}; + {amount} of the trainer's states where none of them were there yet",
+                    formula=words,
+                    amount=show(amount),
+                ),
                 assumes=(source,),
             )
+
+
+def _refused(tried: int, free: int) -> str:
+    return say(
+        "{tried} asked for - {free} free = {missing}", tried=show(tried), free=show(free), missing=show(tried - free)
+    )
 
 
 def _cache(crash: Crash) -> Iterator[Need]:
@@ -78,12 +94,32 @@ def _cache(crash: Crash) -> Iterator[Need]:
         room = error.kv_bytes
         if error.needed_bytes and room is not None:
             missing = error.needed_bytes - room
-            words = f"{show(error.needed_bytes)} needed {_less(room, 'available')} = {show(missing)}"
+            words = (
+                say(
+                    "{needed} needed - {room} available = {missing}",
+                    needed=show(error.needed_bytes),
+                    room=show(room),
+                    missing=show(missing),
+                )
+                if room >= 0
+                else say(
+                    "{needed} needed + {lacking} that its room is below zero = {missing}",
+                    needed=show(error.needed_bytes),
+                    lacking=show(-room),
+                    missing=show(missing),
+                )
+            )
             yield Need(pool="kv_cache", low=missing, high=missing, derivation=words)
         elif error.kv_tokens and error.max_model_len and (per_token := token_bytes(crash)):
             tokens = error.max_model_len - error.kv_tokens
             missing = round(tokens * per_token[0])
-            words = f"({error.max_model_len} - {error.kv_tokens}) tokens x {per_token[0]:.0f} bytes = {show(missing)}"
+            words = say(
+                "({length} - {held}) tokens x {each} bytes = {missing}",
+                length=error.max_model_len,
+                held=error.kv_tokens,
+                each=f"{per_token[0]:.0f}",
+                missing=show(missing),
+            )
             yield Need(pool="kv_cache", low=missing, high=missing, derivation=words, assumes=(per_token[1],))
     rooms = [event.kv_bytes for event in crash.events if getattr(event, "kv_bytes", None) is not None]  # type: ignore[attr-defined]
     if rooms:
@@ -92,8 +128,19 @@ def _cache(crash: Crash) -> Iterator[Need]:
         per_token = token_bytes(crash)
         if length is not None and isinstance(length.value, int) and per_token is not None:
             need = round(per_token[0] * length.value)
+            figures = {"need": show(need), "tokens": length.value, "missing": show(need - room)}
             words = (
-                f"{show(need)} for one request of {length.value} tokens {_less(room, 'of cache')} = {show(need - room)}"
+                say(
+                    "{need} for one request of {tokens} tokens - {room} of cache = {missing}",
+                    room=show(room),
+                    **figures,
+                )
+                if room >= 0
+                else say(
+                    "{need} for one request of {tokens} tokens + {lacking} that its room is below zero = {missing}",
+                    lacking=show(-room),
+                    **figures,
+                )
             )
             yield Need(pool="kv_cache", low=need - room, high=need - room, derivation=words, assumes=(per_token[1],))
     else:
@@ -112,14 +159,15 @@ def _without_a_block(crash: Crash) -> Iterator[Need]:
         pool="kv_cache",
         low=request[0],
         high=request[0] + most,
-        derivation=f"{request[1]} + at most (1 - {known[0]:g}) x {show(total)} = {show(most)} that the cache's room is "
-        "below zero",
-        assumes=(*known[1], "the profiling run fitted on the card"),
+        derivation=say(
+            "{request} + at most (1 - {share}) x {total} = {most} that the cache's room is below zero",
+            request=request[1],
+            share=f"{known[0]:g}",
+            total=show(total),
+            most=show(most),
+        ),
+        assumes=(*known[1], say("the profiling run fitted on the card")),
     )
-
-
-def _less(room: int, what: str) -> str:
-    return f"- {show(room)} {what}" if room >= 0 else f"+ {show(-room)} that its room is below zero"
 
 
 def _node(crash: Crash) -> Iterator[Need]:
@@ -127,13 +175,23 @@ def _node(crash: Crash) -> Iterator[Need]:
     if swap is not None and swap.swap_bytes and swap.host_total_bytes:
         most = round(0.7 * swap.host_total_bytes)  # vLLM's own limit
         missing = swap.swap_bytes - most
-        words = f"{show(swap.swap_bytes)} - 70 % of {show(swap.host_total_bytes)} = {show(missing)}"
+        words = say(
+            "{swap} - 70 % of {total} = {missing}",
+            swap=show(swap.swap_bytes),
+            total=show(swap.host_total_bytes),
+            missing=show(missing),
+        )
         yield Need(pool="host_ram", low=missing, high=missing, derivation=words)
     used, limit = used_bytes(crash), threshold_of(crash)
     if used is None or limit is None or crash.first(NodeOutOfMemory) is None:
         return
     missing = used - limit[0]
-    words = f"{show(used)} in use - {limit[1]} at the threshold = {show(missing)}"
+    words = say(
+        "{used} in use - {threshold} at the threshold = {missing}",
+        used=show(used),
+        threshold=limit[1],
+        missing=show(missing),
+    )
     yield Need(pool="host_ram", low=missing, high=missing, derivation=words)
 
 
@@ -143,7 +201,13 @@ def _store(crash: Crash) -> Iterator[Need]:
         return
     used = full.used_bytes if full.used_bytes is not None else full.capacity_bytes
     missing = used + full.object_bytes - full.capacity_bytes
-    words = f"{show(used)} in it + {show(full.object_bytes)} - {show(full.capacity_bytes)} = {show(missing)}"
+    words = say(
+        "{used} in it + {object} - {capacity} = {missing}",
+        used=show(used),
+        object=show(full.object_bytes),
+        capacity=show(full.capacity_bytes),
+        missing=show(missing),
+    )
     yield Need(pool="object_store", low=missing, high=missing, derivation=words)
 
 
@@ -151,12 +215,17 @@ def _shm(crash: Crash) -> Iterator[Need]:
     wanted = crash.first(StoreTooLarge)
     if wanted is not None and wanted.requested_bytes and wanted.shm_bytes is not None:
         missing = wanted.requested_bytes - wanted.shm_bytes
-        words = f"{show(wanted.requested_bytes)} asked for - {show(wanted.shm_bytes)} = {show(missing)}"
+        words = say(
+            "{tried} asked for - {room} = {missing}",
+            tried=show(wanted.requested_bytes),
+            room=show(wanted.shm_bytes),
+            missing=show(missing),
+        )
         yield Need(pool="shm", low=missing, high=missing, derivation=words)
     refused, usage = crash.first(SharedMemoryFull), crash.first(ShmUsage)
     if refused is not None and refused.tried_bytes and usage is not None and usage.available_bytes is not None:
         missing = refused.tried_bytes - usage.available_bytes
-        words = f"{show(refused.tried_bytes)} asked for - {show(usage.available_bytes)} free = {show(missing)}"
+        words = _refused(refused.tried_bytes, usage.available_bytes)
         yield Need(pool="shm", low=missing, high=missing, derivation=words)
 
 
@@ -182,7 +251,7 @@ def _tokens(pair: Pair) -> Verdict | None:
     return Verdict(
         pool="kv_cache",
         answer="fits" if left >= 0 else "does not fit",
-        why=f"{int(then)} tokens, and the cache holds {error.kv_tokens}",
+        why=say("{wanted} tokens, and the cache holds {held}", wanted=int(then), held=error.kv_tokens),
         margin_low=left,
         margin_high=left,
         unit="tokens",
@@ -201,7 +270,7 @@ def _sequences(pair: Pair) -> Verdict | None:
     return Verdict(
         pool="kv_cache",
         answer="fits" if left >= 0 else "does not fit",
-        why=f"{wanted} sequences and {state.state_blocks} blocks for their state",
+        why=say("{wanted} sequences and {blocks} blocks for their state", wanted=wanted, blocks=state.state_blocks),
         margin_low=left,
         margin_high=left,
         unit="sequences",
@@ -222,12 +291,18 @@ def _scheduling(pair: Pair) -> Verdict:
         if told is not None and (pair.touches(name) or kind not in have):
             have[kind] = told
     if asked is None or "GPU" not in have:
-        return Verdict(pool="scheduling", answer="cannot tell", why="what is asked for, or is there, is not printed")
+        why = say("what is asked for, or is there, is not printed")
+        return Verdict(pool="scheduling", answer="cannot tell", why=why)
     gpus = int(have["GPU"]) - asked.gpus
-    words = f"{asked.sum} GPUs asked for, {have['GPU']:g} there"
+    words = say("{asked} GPUs asked for, {there} there", asked=asked.sum, there=f"{have['GPU']:g}")
     cpus = int(have["CPU"]) - asked.gpus - DRIVER_CPUS if "CPU" in have else None
     if cpus is not None:
-        words += f"; {asked.gpus} CPUs for their bundles + {DRIVER_CPUS} for the driver, {have['CPU']:g} there"
+        words += "; " + say(
+            "{cpus} CPUs for their bundles + {driver} for the driver, {there} there",
+            cpus=asked.gpus,
+            driver=DRIVER_CPUS,
+            there=f"{have['CPU']:g}",
+        )
     left = gpus if cpus is None else min(gpus, cpus)
     return Verdict(
         pool="scheduling",

@@ -7,6 +7,7 @@ from typing import Final
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.sizes import size_of_model
@@ -57,13 +58,24 @@ def states(crash: Crash) -> States | None:
     if level is None:
         held = (4 if is_on(crash, *PARAMETERS) else 0) + (arithmetic.ADAM_BYTES if offloaded else 0)
         each = (arithmetic.REPLICATED_BYTES - held) * size.parameters // cards
-        way = f"{arithmetic.REPLICATED_BYTES - held} bytes / {cards} cards (FSDP)"
+        way = say("{bytes} bytes / {cards} cards (FSDP)", bytes=arithmetic.REPLICATED_BYTES - held, cards=cards)
     else:
         each = arithmetic.states_on_gpu(size.parameters, cards, level, optimizer_offloaded=offloaded)
         if level == 3 and is_on(crash, *PARAMETERS):
             each -= arithmetic.weights(size.parameters, cards)
-        way = f"ZeRO-{level} over {cards} cards{', the optimizer offloaded' * offloaded}"
-    return States(models * each, f"{models} x {size.billions} under {way} = {show(models * each)} a card", size.source)
+        way = (
+            say("ZeRO-{level} over {cards} cards, the optimizer offloaded", level=level, cards=cards)
+            if offloaded
+            else say("ZeRO-{level} over {cards} cards", level=level, cards=cards)
+        )
+    formula = say(
+        "{count} x {size} under {way} = {amount} a card",
+        count=models,
+        size=size.billions,
+        way=way,
+        amount=show(models * each),
+    )
+    return States(models * each, formula, size.source)
 
 
 def together(crash: Crash) -> bool:

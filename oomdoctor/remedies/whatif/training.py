@@ -16,6 +16,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.engine_facts import in_engine
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import TRAINERS
+from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.host import nodes
 from oomdoctor.remedies.sizes import size_of_model
@@ -64,8 +65,8 @@ _LENGTHS_TOGETHER: Final = (
 
 
 _OFFLOADS: Final = (
-    (OPTIMIZER, "offloaded optimizer", ram.ADAM_OFFLOAD_BYTES),
-    (PARAMETERS, "offloaded parameters", arithmetic.WEIGHT_BYTES),
+    (OPTIMIZER, mark("offloaded optimizer"), ram.ADAM_OFFLOAD_BYTES),
+    (PARAMETERS, mark("offloaded parameters"), arithmetic.WEIGHT_BYTES),
 )
 
 
@@ -77,39 +78,38 @@ def sharding(pair: Pair) -> Iterator[Effect]:
         return
     now, then = states(crash), states(pair.then)
     if now is None or then is None:
-        why = "the model's size, or over how many cards it is sharded, is not printed"
-        yield Unknown(pool="gpu", what="model states", why=why, spends=True)
+        why = say("the model's size, or over how many cards it is sharded, is not printed")
+        yield Unknown(pool="gpu", what=say("model states"), why=why, spends=True)
     else:
-        yield _states_on_the_card(
-            pair, then.bytes - now.bytes, f"{then.formula} instead of {show(now.bytes)}", now.source
-        )
+        words = say("{formula} instead of {now}", formula=then.formula, now=show(now.bytes))
+        yield _states_on_the_card(pair, then.bytes - now.bytes, words, now.source)
     yield from _in_host_memory(pair)
 
 
 def _beside_a_trainer(crash: Crash) -> Iterator[Effect]:
     """An engine asked, and nothing says that a trainer has its cards as well."""
     if TRAINERS & crash.context.frameworks.keys():
-        why = "nothing says whether the trainer is on the engine's cards"
-        yield Unknown(pool="gpu", what="model states", why=why, spends=True)
+        why = say("nothing says whether the trainer is on the engine's cards")
+        yield Unknown(pool="gpu", what=say("model states"), why=why, spends=True)
     else:
-        words = "it was an engine that asked, and the log shows no trainer"
-        yield Shift(pool="gpu", what="model states", low=0, high=0, derivation=words)
+        words = say("it was an engine that asked, and the log shows no trainer")
+        yield Shift(pool="gpu", what=say("model states"), low=0, high=0, derivation=words)
 
 
 def _states_on_the_card(pair: Pair, change: int, words: str, source: str) -> Effect:
     crash = pair.now
     offload = pair.touches(*OPTIMIZER, *PARAMETERS)
     if offload and crash.stage in _IN_UPDATE and _BRINGS_BACK & crash.context.frameworks.keys():
-        why = "this framework brings offloaded states back to the card for the update"
-        return Unknown(pool="gpu", what="model states", why=why, relieves=False)
+        why = say("this framework brings offloaded states back to the card for the update")
+        return Unknown(pool="gpu", what=say("model states"), why=why, relieves=False)
     low, high = change, change
     if in_engine(crash) or crash.stage in STARTING:
         low, high = min(change, 0), max(change, 0)
-        words += "; as much of it as was on the card already, or is still to come"
+        words = say("{formula}; as much of it as was on the card already, or is still to come", formula=words)
     rows = ("live tensors",) if not in_engine(crash) else ("outside the engine's share", "process")
     return Shift(
         pool="gpu",
-        what="model states",
+        what=say("model states"),
         low=low,
         high=high,
         derivation=words,
@@ -127,15 +127,26 @@ def _in_host_memory(pair: Pair) -> Iterator[Effect]:
         if not sign:
             continue
         if size is None:
-            why = "the model's size is not known"
-            yield Unknown(pool="host_ram", what=what, why=why, relieves=sign < 0, spends=sign > 0)
+            why = say("the model's size is not known")
+            yield Unknown(pool="host_ram", what=translated(what), why=why, relieves=sign < 0, spends=sign > 0)
             continue
         models_ = engine.trained(pair.now)
         amount = models_ * each * size.parameters // machines
-        words = f"{models_} x {each} bytes x {size.billions} / {machines} node{'s' * (machines > 1)} = {show(amount)}"
+        figures = {
+            "count": models_,
+            "each": each,
+            "size": size.billions,
+            "machines": machines,
+            "amount": show(amount),
+        }
+        words = (
+            say("{count} x {each} bytes x {size} / {machines} nodes = {amount}", **figures)
+            if machines > 1
+            else say("{count} x {each} bytes x {size} / {machines} node = {amount}", **figures)
+        )
         yield Shift(
-            pool="host_ram", what=what, low=sign * amount, high=sign * amount, derivation=words, basis="assumed",
-            assumes=(size.source,),
+            pool="host_ram", what=translated(what), low=sign * amount, high=sign * amount, derivation=words,
+            basis="assumed", assumes=(size.source,),
         )  # fmt: skip
 
 
@@ -153,19 +164,19 @@ def batches(pair: Pair) -> Iterator[Effect]:
         yield Unknown(pool=crash.pool, what="activations", why="what it is set to now is not printed", spends=True)
         return
     for name in idle:
-        words = f"{name} is of other passes than the one that failed ({crash.stage})"
+        words = say("{name} is of other passes than the one that failed ({stage})", name=name, stage=crash.stage)
         yield Shift(pool=crash.pool, what=name, low=0, high=0, derivation=words)
     if ratio != 1:
-        yield _scaled(crash, ratio, f"{ratio:g} of the tokens at once")
+        yield _scaled(crash, ratio, say("{ratio} of the tokens at once", ratio=f"{ratio:g}"))
 
 
 def _of_the_engine(pair: Pair) -> Effect:
     """Batches of training are nothing to an engine; how long a request gets may follow from the lengths."""
     if pair.touches(*LENGTHS):
-        why = "whether the engine's context follows from that length is not printed"
-        return Unknown(pool=pair.now.pool, what="the engine's requests", why=why, spends=True)
-    words = "it was an engine that asked: training's batches do not shrink what it takes"
-    return Shift(pool=pair.now.pool, what="activations", low=0, high=0, derivation=words)
+        why = say("whether the engine's context follows from that length is not printed")
+        return Unknown(pool=pair.now.pool, what=say("the engine's requests"), why=why, spends=True)
+    words = say("it was an engine that asked: training's batches do not shrink what it takes")
+    return Shift(pool=pair.now.pool, what=say("activations"), low=0, high=0, derivation=words)
 
 
 def _ratio(pair: Pair) -> tuple[float | None, list[str]]:
@@ -195,31 +206,44 @@ def _ratio(pair: Pair) -> tuple[float | None, list[str]]:
 def _scaled(crash: Crash, ratio: float, what: str) -> Effect:
     root = crash.root
     if crash.pool != "gpu" or not isinstance(root, DeviceOutOfMemory) or not root.allocated_bytes:
-        why = "what grows with the batch is not printed"
-        return Unknown(pool=crash.pool, what="activations", why=why, relieves=ratio < 1, spends=ratio > 1)
-    held, beside = _states_held(crash)
+        why = say("what grows with the batch is not printed")
+        return Unknown(pool=crash.pool, what=say("activations"), why=why, relieves=ratio < 1, spends=ratio > 1)
+    held = _states_held(crash)
     live = (card_of(root).live_bytes or root.allocated_bytes) - held + (root.tried_bytes or 0)
     most = round((ratio - 1) * max(live, 0))
     sure = 0
     if ratio < 1 and _is_logits(crash) and root.tried_bytes:
         sure = round((ratio - 1) * root.tried_bytes)
-    asked = show(root.tried_bytes or 0)
-    words = f"{what}: at most {show(abs(most))} of {show(root.allocated_bytes)} live{beside} + {asked} asked for"
+    figures = {
+        "what": what,
+        "most": show(abs(most)),
+        "live": show(root.allocated_bytes),
+        "tried": show(root.tried_bytes or 0),
+    }
+    words = (
+        say(
+            "{what}: at most {most} of {live} live - {states} of model states + {tried} asked for",
+            states=show(held),
+            **figures,
+        )
+        if held
+        else say("{what}: at most {most} of {live} live + {tried} asked for", **figures)
+    )
     if sure:
-        words += f"; at least {show(-sure)} of the logits that were asked for"
+        words += "; " + say("at least {amount} of the logits that were asked for", amount=show(-sure))
     return Shift(
-        pool="gpu", what="activations", low=min(most, sure), high=max(most, sure), derivation=words, basis="assumed",
-        assumes=("what part of it grows with the tokens is not printed",), rows=("live tensors",),
+        pool="gpu", what=say("activations"), low=min(most, sure), high=max(most, sure), derivation=words,
+        basis="assumed", assumes=(say("what part of it grows with the tokens is not printed"),), rows=("live tensors",),
         asked=round((1 - ratio) * root.tried_bytes) if ratio < 1 and root.tried_bytes else 0,
     )  # fmt: skip
 
 
-def _states_held(crash: Crash) -> tuple[int, str]:
+def _states_held(crash: Crash) -> int:
     found = states(crash)
     root = crash.root
     if found is None or not isinstance(root, DeviceOutOfMemory) or found.bytes > (root.allocated_bytes or 0):
-        return 0, ""
-    return found.bytes, f" - {show(found.bytes)} of model states"
+        return 0
+    return found.bytes
 
 
 def _is_logits(crash: Crash) -> bool:
@@ -235,13 +259,18 @@ def checkpointing(pair: Pair) -> Iterator[Effect]:
         return
     model = models.known(pair.now.context.models)
     if model is None or in_engine(pair.now) or pair.now.stage not in _UPDATES:
-        why = "the model's layers are not known" if model is None else "it failed in no pass with gradients"
-        yield Unknown(pool="gpu", what="activations", why=why, relieves=then, spends=not then)
+        why = say("the model's layers are not known") if model is None else say("it failed in no pass with gradients")
+        yield Unknown(pool="gpu", what=say("activations"), why=why, relieves=then, spends=not then)
         return
     with_it = arithmetic.activations_checkpointed(1, model.hidden, model.layers)
     without = arithmetic.activations(1, model.hidden, model.layers)
     ratio = with_it / without if then else without / with_it
-    what = f"{with_it} bytes a token with checkpointing, {without} without ({model.name})"
+    what = say(
+        "{with_it} bytes a token with checkpointing, {without} without ({model})",
+        with_it=with_it,
+        without=without,
+        model=model.name,
+    )
     yield _scaled(pair.now, ratio, what)
 
 
@@ -252,24 +281,25 @@ def allocator(pair: Pair) -> Iterator[Effect]:
     """What is reserved and in no use can be handed out in any size where segments expand."""
     values = [str(value or "").lower().replace(" ", "") for value in pair.values(*ALLOCATOR)]
     now, then = ("expandable_segments:true" in value for value in values)
-    root, what = pair.now.root, "reserved but unallocated"
+    root, what = pair.now.root, say("reserved but unallocated")
     if now == then or not isinstance(root, DeviceOutOfMemory):
-        yield Unknown(pool="gpu", what=what, why="what that option of the allocator changes is not known")
+        yield Unknown(pool="gpu", what=what, why=say("what that option of the allocator changes is not known"))
         return
     if engine.sleeps(pair.now):
-        why = "expandable segments do not go together with an engine's sleep mode"
+        why = say("expandable segments do not go together with an engine's sleep mode")
         yield Unknown(pool="gpu", what=what, why=why, relieves=False, spends=True)
         return
     unused = card_of(root).unallocated_bytes
     if unused is None:
-        yield Unknown(pool="gpu", what=what, why="what is reserved and unused is not printed", spends=now)
+        yield Unknown(pool="gpu", what=what, why=say("what is reserved and unused is not printed"), spends=now)
         return
     sign = -1 if then else 1
     bounds = sorted((sign * unused, sign * unused // 2))
     yield Shift(
-        pool="gpu", what=what, low=bounds[0], high=bounds[1], basis="assumed", rows=(what,),
-        derivation=f"{show(unused)} that no tensor uses, at least half of it",
-        assumes=("that at least half of it can be handed out in one piece is a guess",),
+        pool="gpu", what=what, low=bounds[0], high=bounds[1], basis="assumed",
+        rows=("reserved but unallocated",),
+        derivation=say("{unused} that no tensor uses, at least half of it", unused=show(unused)),
+        assumes=(say("that at least half of it can be handed out in one piece is a guess"),),
     )  # fmt: skip
 
 
@@ -278,17 +308,17 @@ def version(pair: Pair) -> Iterator[Effect]:
     now, then = (framework_regression.judge(crash) for crash in (pair.now, pair.then))
     was, stays = isinstance(now, Finding), isinstance(then, Finding)
     if was and not stays:
-        why = "the known regression is not in that release, and what it kept is not printed"
-        yield Unknown(pool=pair.now.pool, what="what the regression kept", why=why)
+        why = say("the known regression is not in that release, and what it kept is not printed")
+        yield Unknown(pool=pair.now.pool, what=say("what the regression kept"), why=why)
     elif stays and not was:
-        why = "a known regression is in that release"
-        yield Unknown(pool=pair.now.pool, what="what the regression keeps", why=why, relieves=False, spends=True)
+        why = say("a known regression is in that release")
+        yield Unknown(pool=pair.now.pool, what=say("what the regression keeps"), why=why, relieves=False, spends=True)
     elif stays:
-        words = "the same known regression is in that release"
-        yield Shift(pool=pair.now.pool, what="another release", low=0, high=0, derivation=words)
+        words = say("the same known regression is in that release")
+        yield Shift(pool=pair.now.pool, what=say("another release"), low=0, high=0, derivation=words)
     else:
-        why = "what another release changes is not known"
-        yield Unknown(pool=pair.now.pool, what="another release", why=why, spends=True)
+        why = say("what another release changes is not known")
+        yield Unknown(pool=pair.now.pool, what=say("another release"), why=why, spends=True)
 
 
 RULES: Final = (
