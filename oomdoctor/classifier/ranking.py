@@ -77,7 +77,9 @@ def ranked(
             known=not in_other_words(crash.root),
             agreement=likely.get(cause.id, UNTRAINED),
         )
-        answers.append(Ranked(cause, finding, model.trust.of(told)))
+        sure = model.trust.of(told)
+        # What the classifier alone names is no surer than the classifier is.
+        answers.append(Ranked(cause, finding, sure if finding.weight else min(sure, likely.get(cause.id, 0.0))))
     falling = _falling(answers, MOST if proven else UNPROVEN)
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
 
