@@ -31,7 +31,7 @@ NO_DATE: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # of a build: the sa
 ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "report": (),
     "causes": ("causes/", "regressions."),
-    "remedies": ("remedies/", "families/", "incident/", "arithmetic/"),
+    "remedies": ("remedies/", "families/", "incident/", "arithmetic/", "sources/", "street."),
 }
 SAID_BY: Final = ("say", "mark")
 
