@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import gettext
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from string import Formatter
 from typing import Final
 
 COMPILED: Final = "oomdoctor.mo"
@@ -22,6 +23,26 @@ def reader(folder: Path) -> Callable[[str], str]:
             return gettext.GNUTranslations(stream).gettext
     words = {text: words for path in sorted(folder.glob("*.po")) for text, words in _entries(path) if text and words}
     return lambda text: words.get(text, text)
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """The text with its values. A blank stands between Chinese and other words, none where a value is Chinese."""
+    said = ""
+    behind_chinese = False  # the value before
+    for words, name, spec, _ in Formatter().parse(text):
+        said += words[1:] if behind_chinese and words.startswith(" ") and _is_chinese(words[1:2]) else words
+        if name is not None:
+            value = format(values[name], spec or "")
+            if said.endswith(" ") and _is_chinese(said[-2:-1]) and _is_chinese(value[:1]):
+                said = said[:-1]
+            said += value
+            behind_chinese = _is_chinese(value[-1:])
+    return said
+
+
+def _is_chinese(character: str) -> bool:
+    """A Chinese character or punctuation."""
+    return "\u3000" <= character <= "\u9fff" or "\uff00" <= character <= "\uffef"
 
 
 def _entries(path: Path) -> Iterator[tuple[str, str]]:

@@ -44,7 +44,11 @@ def spoken(option: str | None = None, environ: Mapping[str, str] = os.environ) -
 
 def say(text: str, /, **values: object) -> str:
     """The text with its {names} filled in. A literal brace is doubled."""
-    return translated(text).format(**values)
+    if _in_use.get() == ENGLISH:
+        return text.format(**values)
+    from oomdoctor import catalogues  # noqa: PLC0415  (English has no use for it)
+
+    return catalogues.filled(translated(text), values)
 
 
 def mark(text: str, /) -> str:

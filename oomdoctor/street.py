@@ -16,6 +16,7 @@ from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.model import Context, Crash
 from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
@@ -53,7 +54,12 @@ def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterat
             ends = is_last and source.ends
             yield streams.page(source.name, piece.first_line, piece.data, ends=ends), piece
         source.notes += [
-            f'{source.name}: "{anchor.decode()}" stands in it so often that {count:,} places were not read'
+            say(
+                '{file}: "{words}" stands in it so often that {count} places were not read',
+                file=source.name,
+                words=anchor.decode(),
+                count=f"{count:,}",
+            )
             for anchor, count in sorted(left_out.items())
         ]
 

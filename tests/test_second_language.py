@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
 from oomdoctor.causes import Cause, causes
+from oomdoctor.language import CHINESE, ENGLISH, translated, use
 
 TOP = Path(__file__).parent.parent
 README = TOP / "README.md"
@@ -124,6 +126,18 @@ def test_a_page_and_its_second_one_say_the_same(cause: Cause) -> None:
     english, chinese = (path.read_text(encoding="utf-8") for path in (cause.page, second(cause)))
     assert list(differences(english, chinese)) == []
     assert re.findall(r"^## (.+)$", chinese, re.MULTILINE) == HEADINGS
+
+
+@pytest.mark.parametrize("cause", causes(), ids=lambda cause: cause.id)
+def test_a_page_is_called_as_the_report_calls_the_cause(cause: Cause) -> None:
+    for language, page in ((ENGLISH, cause.page), (CHINESE, second(cause))):
+        title = copy_context().run(titled, cause, language)
+        assert page.read_text(encoding="utf-8").startswith(f"# {title}\n")
+
+
+def titled(cause: Cause, language: str) -> str:
+    use(language)
+    return translated(cause.title)
 
 
 def test_no_page_is_left_over() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.gpu import refusal
-from oomdoctor.causes.host import figure_name
+from oomdoctor.incident import names
 from oomdoctor.incident.model import Crash, Trajectory
 from oomdoctor.language import mark, say
 from oomdoctor.units import MIB, show
@@ -27,7 +27,7 @@ def judge(crash: Crash) -> Judgement | None:
         why=say(
             "{figure} grew from {first} to {last} over {count} prints, {growth} each: something "
             "keeps what every step makes.",
-            figure=figure_name(grown),
+            figure=names.figure(grown.what),
             first=show(first.bytes),
             last=show(last.bytes),
             count=len(grown.points),

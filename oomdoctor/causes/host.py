@@ -253,27 +253,9 @@ def asked_for(crash: Crash) -> str:
     return say(" ({tried} asked for)", tried=show(tried)) if isinstance(tried, int) else ""
 
 
-# Names of figures that are no metric's own.
-_FIGURES: Final = (
-    mark("memory used on the node"),
-    mark("memory allocated"),
-    mark("memory reserved"),
-    mark("peak memory reserved"),
-    mark("still in use after the engine slept"),
-)
-_AT_EACH_KILL = late(rf"{_FIGURES[0]} (\S{{1,60}}) at each kill")
-
-
 _PER: Final = {"step": mark("step"), "print": mark("print")}
 
 
 def per(figure: Trajectory) -> str:
     """What its growth is for, in words."""
     return translated(_PER[figure.per])
-
-
-def figure_name(figure: Trajectory) -> str:
-    """What is printed again and again, in words."""
-    if match := _AT_EACH_KILL.fullmatch(figure.what):
-        return say("memory used on the node {address} at each kill", address=match[1])
-    return translated(figure.what) if figure.what in _FIGURES else figure.what

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.host import figure_name, node_memory, per, total_bytes, used_bytes
+from oomdoctor.causes.host import node_memory, per, total_bytes, used_bytes
+from oomdoctor.incident import names
 from oomdoctor.incident.model import Crash, Trajectory
 from oomdoctor.language import mark, say
 from oomdoctor.units import percent, show
@@ -24,7 +25,7 @@ def judge(crash: Crash) -> Judgement | None:
         return RuledOut(
             say(
                 "{figure} is printed {count} times and does not grow: {first} at first, {last} at the end",
-                figure=figure_name(trajectory),
+                figure=names.figure(trajectory.what),
                 count=len(trajectory.points),
                 first=show(first.bytes),
                 last=show(last.bytes),
@@ -63,7 +64,7 @@ def _weight(trajectory: Trajectory, share: float) -> float:
 
 def _grew(crash: Crash, trajectory: Trajectory, base: int) -> str:
     start, end = trajectory.points[0], trajectory.points[-1]
-    figure, first, last = figure_name(trajectory), show(start.bytes), show(end.bytes)
+    figure, first, last = names.figure(trajectory.what), show(start.bytes), show(end.bytes)
     share = percent((end.bytes - start.bytes) / base)
     whole = _of(crash, base, end.bytes)
     if not trajectory.growth_bytes:

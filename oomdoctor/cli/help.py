@@ -35,7 +35,10 @@ def short(text: str) -> str:
     return translated(paragraphs(text)[0].replace("\n", " "))
 
 
-class Formatter(TyperCommand.context_class.formatter_class):  # type: ignore[misc]
+_Formatter: Any = TyperCommand.context_class.formatter_class
+
+
+class Formatter(_Formatter):  # type: ignore[misc]
     """Lays out a page of help in the language in use."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:

@@ -11,6 +11,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, threshold, usage
 from oomdoctor.families.lines import place_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -142,13 +143,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
     at = place_of(page, page.lines[index])
     if _CACHE.search(text):
-        yield Lookalike(at, "the page cache touched the limit; nobody was killed")
+        yield Lookalike(at, mark("the page cache touched the limit; nobody was killed"))
     elif _NOT_KILLED.search(text):
         return
     elif _DISK.search(text):
-        yield Lookalike(at, "the node's disk, inodes or process ids ran out, not its memory")
+        yield Lookalike(at, mark("the node's disk, inodes or process ids ran out, not its memory"))
     elif _WAITS.search(text):
-        yield Lookalike(at, "Kubernetes has not placed the pod; nothing ran out of memory")
+        yield Lookalike(at, mark("Kubernetes has not placed the pod; nothing ran out of memory"))
     else:
         reader = next((read for pattern, read in _RECORDS if pattern.search(text)), None)
         if reader is None or (reader in _LOOSE and echo(text) in {ADVICE, COMMENT, SOURCE}):

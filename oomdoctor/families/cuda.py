@@ -12,6 +12,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Place, Read, Role, usage
 from oomdoctor.families.lines import PROGRESS, place_of, process_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -148,11 +149,11 @@ _SAID = late(
 _SAID_SO_FAR = late(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)\b|device\b|would\b)")
 
 _TAKEN_ANOTHER_WAY = (
-    (late(r"Plan failed with an? \w{0,20}OutOfMemoryError"), "cuDNN tries a plan and takes another one"),
-    (late(r"(?i)ran out of memory with exception"), "caught: the batch is skipped and training goes on"),
+    (late(r"Plan failed with an? \w{0,20}OutOfMemoryError"), mark("cuDNN tries a plan and takes another one")),
+    (late(r"(?i)ran out of memory with exception"), mark("caught: the batch is skipped and training goes on")),
     (
         late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU)\b"),
-        "caught: the program says that it goes on another way",
+        mark("caught: the program says that it goes on another way"),
     ),
 )
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
@@ -219,7 +220,9 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     figures, others, gpu = _figures(text)
     place = place_of(page, first, lines[-1])
     if figures.pop("more_than_1eb", False):
-        return Lookalike(place, "more than 1EB is a broken size (as after a broken collective), not a lack of memory")
+        return Lookalike(
+            place, mark("more than 1EB is a broken size (as after a broken collective), not a lack of memory")
+        )
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
     if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
         return None
@@ -229,17 +232,16 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         why = echo(first.text)
         return Lookalike(place, why) if why else None
     if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):
-        return Lookalike(place, "a warning about a copy that could not be made; the job goes on")
+        return Lookalike(place, mark("a warning about a copy that could not be made; the job goes on"))
     rest = text if device != "MPS" else ""
     for pattern, why in _TAKEN_ANOTHER_WAY:
         if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, index, lines[-1]):
             return Lookalike(place, why)
     if not _raised(page, index, before) and _lives_on(page, index):
-        return Lookalike(place, "caught: the program prints it and goes on")
-    mark = first.mark
+        return Lookalike(place, mark("caught: the program prints it and goes on"))
     return DeviceOutOfMemory(
         at=place,
-        time=mark.time,
+        time=first.mark.time,
         process=process_of(first, gpu),
         strength=3 if figures else 2,
         device=device,

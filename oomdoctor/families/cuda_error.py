@@ -10,6 +10,7 @@ from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.families.lines import card_of_line, goes_on, place_of, process_of
 from oomdoctor.families.surroundings import frames
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -135,13 +136,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place, why)
         return
     if _RETRIED.search(text):
-        yield Lookalike(place, "refused once: the allocator frees what it keeps and asks again")
+        yield Lookalike(place, mark("refused once: the allocator frees what it keeps and asks again"))
         return
     if "row" in match.groupdict():
         if any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
             return  # the exception says it again
         if goes_on(page, index):
-            yield Lookalike(place, "caught: the program goes on behind it")
+            yield Lookalike(place, mark("caught: the program goes on behind it"))
             return
     groups = match.groupdict()
     pins = _pins(page, index)
@@ -149,10 +150,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return  # of a kernel or a copy; host memory that cannot be pinned is refused with these words too
     named = ":".join(part for part in (groups.get("source"), groups.get("row") or groups.get("at")) if part)
     row = named.rpartition(":")[2]
-    mark = line.mark
     yield DeviceRefusal(
         at=place,
-        time=mark.time,
+        time=line.mark.time,
         process=process_of(line, card_of_line(page, index)),
         pool="pinned" if pins else "gpu",
         stage=_STAGES.get(named.partition(":")[0], "unknown") if "turbomind" in text else "unknown",

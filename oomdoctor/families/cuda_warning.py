@@ -9,6 +9,7 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -73,14 +74,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if not figures:
         return
     place = place_of(page, line)
-    mark = line.mark
     yield AllocatorPressure(
         at=place,
-        time=mark.time,
+        time=line.mark.time,
         process=process_of(line, gpu),
         **figures,
     )
-    yield Lookalike(place, "a warning: the allocator gives its cache back and tries again")
+    yield Lookalike(place, mark("a warning: the allocator gives its cache back and tries again"))
 
 
 FAMILY = Family(

@@ -12,6 +12,7 @@ from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, usage
 from oomdoctor.families.lines import place_of
+from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -97,13 +98,13 @@ _DF = late(
 )
 
 _OTHER_SIGNALS: Final = {
-    "Segmentation fault": "the worker crashed at a bad address (SIGSEGV); that is no memory shortage",
-    "Aborted": "the worker aborted itself (SIGABRT); its own lines before say why",
-    "Terminated": "the worker was told to stop (SIGTERM) after something else had failed",
-    "Interrupt": "the worker was interrupted (SIGINT)",
-    "Hangup": "the worker lost its terminal (SIGHUP)",
-    "Floating point exception": "the worker crashed (SIGFPE)",
-    "Illegal instruction": "the worker crashed (SIGILL)",
+    "Segmentation fault": mark("the worker crashed at a bad address (SIGSEGV); that is no memory shortage"),
+    "Aborted": mark("the worker aborted itself (SIGABRT); its own lines before say why"),
+    "Terminated": mark("the worker was told to stop (SIGTERM) after something else had failed"),
+    "Interrupt": mark("the worker was interrupted (SIGINT)"),
+    "Hangup": mark("the worker lost its terminal (SIGHUP)"),
+    "Floating point exception": mark("the worker crashed (SIGFPE)"),
+    "Illegal instruction": mark("the worker crashed (SIGILL)"),
 }
 
 
@@ -123,9 +124,9 @@ def _killed(page: Page, index: int) -> Iterator[Read]:
     if signal == "Bus error":
         yield _full(page, line, "torch")
     elif signal != "Killed":
-        yield Lookalike(at, _OTHER_SIGNALS.get(signal, "the worker died of a signal that memory does not send"))
+        yield Lookalike(at, _OTHER_SIGNALS.get(signal, mark("the worker died of a signal that memory does not send")))
     elif why := explained(page, index):
-        yield Lookalike(at, f"the worker was killed, but {why}")
+        yield Lookalike(at, say("the worker was killed, but {reason}", reason=translated(why)))
     else:
         yield WorkerDeath(at=at, time=line.mark.time, process=_worker(line), signal=signal, pids=_pids(line))
 
@@ -147,7 +148,7 @@ def _vanished(page: Page, index: int) -> Read:
     line = page.lines[index]
     at = place_of(page, line)
     if why := explained(page, index):
-        return Lookalike(at, f"a worker ended, but {why}")
+        return Lookalike(at, say("a worker ended, but {reason}", reason=translated(why)))
     return WorkerDeath(at=at, time=line.mark.time, process=Process(rank=line.mark.rank), pids=_pids(line))
 
 
@@ -160,12 +161,12 @@ def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
 
 
 def _lost_segment(page: Page, index: int) -> Iterator[Read]:
-    why = "a shared-memory file was removed before it was read; none is short"
+    why = mark("a shared-memory file was removed before it was read; none is short")
     yield Lookalike(place_of(page, page.lines[index]), why)
 
 
 def _descriptors(page: Page, index: int) -> Iterator[Read]:
-    yield Lookalike(place_of(page, page.lines[index]), "file descriptors ran out (ulimit -n), not memory")
+    yield Lookalike(place_of(page, page.lines[index]), mark("file descriptors ran out (ulimit -n), not memory"))
 
 
 def _df(page: Page, index: int) -> Iterator[Read]:
@@ -207,7 +208,7 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     if _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, "nccl" if "nccl" in line.text else "python")
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
-        yield Lookalike(place_of(page, line), "a disk is full (or its inodes, or inotify watches), not memory")
+        yield Lookalike(place_of(page, line), mark("a disk is full (or its inodes, or inotify watches), not memory"))
 
 
 def _worker(line: Line) -> Process:

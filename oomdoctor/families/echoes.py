@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 
-SOURCE = "a line of source code that a traceback or a dump shows"
-COMMENT = "a comment in source code"
-SETTING = "the name or value of a setting"
-TEST = "the name of a test"
-COUNTER = "a counter that stands at zero"
-ADVICE = "advice, not a failure"
+SOURCE = mark("a line of source code that a traceback or a dump shows")
+COMMENT = mark("a comment in source code")
+SETTING = mark("the name or value of a setting")
+TEST = mark("the name of a test")
+COUNTER = mark("a counter that stands at zero")
+ADVICE = mark("advice, not a failure")
 
 # Matched in this order against one line, capped by the caller; every pattern is bounded and linear.
 _STATEMENT = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.lines import PROGRESS
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
@@ -14,10 +15,10 @@ CHARACTERS: Final = 600
 
 STEPS: Final = 3  # of a loop, printed while a signal takes effect
 
-BY_RAY: Final = "Ray was told to end it"
-CONTAINER: Final = "the container was stopped"
-INTERRUPTED: Final = "somebody interrupted it"
-SIGNALLED: Final = "a command or the program itself sent the signal"
+BY_RAY: Final = mark("Ray was told to end it")
+CONTAINER: Final = mark("the container was stopped")
+INTERRUPTED: Final = mark("somebody interrupted it")
+SIGNALLED: Final = mark("a command or the program itself sent the signal")
 # Scripts clean up with the same commands before they start a job.
 _ALSO_BEFORE_A_JOB: Final = (BY_RAY, CONTAINER, INTERRUPTED, SIGNALLED)
 
@@ -25,13 +26,13 @@ _ENDINGS = tuple(
     (late("|".join(patterns)), why)
     for why, *patterns in (
         (
-            "the `timeout` command ended it",
+            mark("the `timeout` command ended it"),
             r"\btimeout\b[^\n|;&]{0,60}(?:-s ?|--signal[= ])(?:SIG)?(?:KILL|9)\b",
             r"\btimeout\b[^\n|;&]{0,60}-k ?\d",
             r"^timeout: sending signal ",
         ),
         (
-            "the scheduler's time limit ended it",
+            mark("the scheduler's time limit ended it"),
             r"DUE TO TIME LIMIT",
             r"active longer than specified deadline|\bMaxRuntimeExceeded\b",
             r"exceeded the maximum execution time|\bexceeded (?:the )?wall.?(?:time|clock)",
@@ -39,7 +40,7 @@ _ENDINGS = tuple(
             r"walltime \d{1,9} exceeded limit",
         ),
         (
-            "a preemption ended it",
+            mark("a preemption ended it"),
             r"DUE TO (?:PREEMPTION|JOB REQUEUE)",
             r"job is preempted",
             r"\bpreempt(?:ed|ion) (?:by (?!PreemptionMode)|signal\b|notice\b|at\b)",
@@ -48,9 +49,9 @@ _ENDINGS = tuple(
             r"\bspot (?:instance )?(?:interruption|termination|reclaim)",
             r"TERM_PREEMPT",
         ),
-        ("its node failed or was shut down", r"DUE TO NODE FAILURE", r"imminent node shutdown|\bNodeShutdown\b"),
+        (mark("its node failed or was shut down"), r"DUE TO NODE FAILURE", r"imminent node shutdown|\bNodeShutdown\b"),
         (
-            "somebody cancelled the job",
+            mark("somebody cancelled the job"),
             r"\bscancel\b",
             r"CANCELLED by \d",
             r"TERM_OWNER",
@@ -72,18 +73,18 @@ _ENDINGS = tuple(
             r"\bos\.kill\(|send_signal\(",
         ),
         (
-            "it was told to stop first (SIGTERM or SIGHUP)",
+            mark("it was told to stop first (SIGTERM or SIGHUP)"),
             r"death signal, shutting down|got signal: (?:1|15)\b",
             r"forcefully exiting via Signals\.SIGKILL",
             r"[Cc]aught signal (?:SIGUSR|SIGTERM|15\b)|[Rr]eceived (?:a |signal )?SIGTERM",
             r"DUE to SIGNAL (?:Terminated|User)|State 'stop-sig\w{1,12}' timed out",
         ),
         (
-            "its supervisor's time limit ended it",
+            mark("its supervisor's time limit ended it"),
             r"\bWORKER TIMEOUT\b|\bWatchdog timeout \(limit",
             r"\bHeartbeat .{0,40}timed? ?out\b",
         ),
-        ("the test's own time limit ended it", r"\bTimeout >\s?\d|Failed: Timeout"),
+        (mark("the test's own time limit ended it"), r"\bTimeout >\s?\d|Failed: Timeout"),
     )
 )
 # Slurm ends a step that was cancelled or whose other tasks failed. Printed behind a kill it is that kill's consequence.
@@ -108,7 +109,7 @@ def explained(page: Page, index: int) -> str | None:
         why = told(page.lines[position].text)
         if why and not (why in _ALSO_BEFORE_A_JOB and _ran_on(page, position, index)):
             return why
-    return "its scheduler had cancelled the step before" if _cancelled(page, index) else None
+    return mark("its scheduler had cancelled the step before") if _cancelled(page, index) else None
 
 
 def _ran_on(page: Page, position: int, index: int) -> bool:

@@ -11,6 +11,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, usage
 from oomdoctor.families.lines import card_of_line, place_of, process_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -117,10 +118,10 @@ _TROUBLE = tuple(
 _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
-        (r"NCCL INFO .{0,400}out of memory", "an INFO line: NCCL tries another way"),
-        (r"Skipping tactic .{0,200}insufficient memory", "TensorRT tries a tactic and takes another one"),
-        (r"Plan failed with a cudnnException", "cuDNN tries a plan and takes another one"),
-        (r"CUDNN_STATUS_NOT_SUPPORTED", "cuDNN has no way to compute this; no memory was refused"),
+        (r"NCCL INFO .{0,400}out of memory", mark("an INFO line: NCCL tries another way")),
+        (r"Skipping tactic .{0,200}insufficient memory", mark("TensorRT tries a tactic and takes another one")),
+        (r"Plan failed with a cudnnException", mark("cuDNN tries a plan and takes another one")),
+        (r"CUDNN_STATUS_NOT_SUPPORTED", mark("cuDNN has no way to compute this; no memory was refused")),
     )
 )
 # "host:pid:thread [card] "
@@ -145,20 +146,19 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     why = echo(text[: match.end()], text)
     if "memory" not in match[0].lower() and _asserted(page, index):
-        why = "what a failed check or a bad address leaves behind on the device, not a lack of memory"
+        why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
     if why:
         yield Lookalike(place, why)
         return
-    mark = line.mark
     process = process_of(line, card_of_line(page, index))
     if named := _NCCL_WRITER.match(text):
         process = replace(process, pid=int(named[1]), gpu=int(named[2]))
     elif card := match.groupdict().get("card"):
         process = replace(process, gpu=int(card))
     if failure:
-        yield LibraryOutOfMemory(at=place, time=mark.time, process=process, library=library, **_stated(match))
+        yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **_stated(match))
     else:
-        yield LibraryTrouble(at=place, time=mark.time, process=process, library=library, status=match["status"])
+        yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:

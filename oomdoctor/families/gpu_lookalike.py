@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from oomdoctor.families import Family
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.families.lines import place_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
-ON_CHIP = "on-chip memory of one kernel, not the card's memory: the kernel's blocks are too large for this card"
-FAULT = "a fault of the program or the card (a bad address, a failed check), not a lack of memory"
-HARDWARE = "the driver's report of a fault of the card or of the program, not a lack of memory"
+ON_CHIP = mark("on-chip memory of one kernel, not the card's memory: the kernel's blocks are too large for this card")
+FAULT = mark("a fault of the program or the card (a bad address, a failed check), not a lack of memory")
+HARDWARE = mark("the driver's report of a fault of the card or of the program, not a lack of memory")
 
 # The first that fits says why. "out of memory" sentences with figures are other families'.
 _LOOKALIKES = tuple(
@@ -25,7 +26,7 @@ _LOOKALIKES = tuple(
             r"uses too much shared data|allowed dynamic shared memory size|Shared memory size limit exceeded",
             r"exceeded scoped vmem limit|Triton Error \[\w{2,5}\]: out of resource|LAUNCH_OUT_OF_RESOURCES",
         ),
-        ("a kernel wants more registers than a block has", r"too many resources requested for launch"),
+        (mark("a kernel wants more registers than a block has"), r"too many resources requested for launch"),
         (
             HARDWARE,
             r"NVRM: Xid\b|uncorrectable (?:NVLink )?(?:ECC )?error",
@@ -36,20 +37,23 @@ _LOOKALIKES = tuple(
             r"illegal memory access|misaligned address|unspecified launch failure|device-side assert triggered",
             r"ERROR_ILLEGAL_ADDRESS|(?:cuda|hip)ErrorIllegalAddress|Memory access fault by GPU",
         ),
-        ("the card was reset after a fault, and its memory's content is lost; it was not full", r"VRAM (?:is )?lost\b"),
         (
-            "the driver or the card does not answer; that is no lack of memory",
+            mark("the card was reset after a fault, and its memory's content is lost; it was not full"),
+            r"VRAM (?:is )?lost\b",
+        ),
+        (
+            mark("the driver or the card does not answer; that is no lack of memory"),
             r"Failed to initialize NVML|Unable to determine the device handle for|GPU is lost",
         ),
-        ("the kernel asks the graphics driver for pages; nobody was killed for it", r"Purging GPU memory"),
-        ("XLA warns that a program may not fit; nothing has been refused yet", r"Can't reduce memory use below"),
-        ("the allocator's caller has another way (autotuning)", r"caller indicates that this is not a failure"),
+        (mark("the kernel asks the graphics driver for pages; nobody was killed for it"), r"Purging GPU memory"),
+        (mark("XLA warns that a program may not fit; nothing has been refused yet"), r"Can't reduce memory use below"),
+        (mark("the allocator's caller has another way (autotuning)"), r"caller indicates that this is not a failure"),
         (
-            "caught: the work moves to the CPU and goes on",
+            mark("caught: the work moves to the CPU and goes on"),
             r"to CPU due to CUDA OOM\b|OutOfMemoryError in \w{1,60}, using CPU",
         ),
-        ("caught: the batch is skipped and training goes on", r"OOM in all workers, skipping"),
-        ("a search for the largest batch that fits", r"Batch size \d{1,9} failed, trying batch size \d"),
+        (mark("caught: the batch is skipped and training goes on"), r"OOM in all workers, skipping"),
+        (mark("a search for the largest batch that fits"), r"Batch size \d{1,9} failed, trying batch size \d"),
     )
 )
 

@@ -12,6 +12,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, usage
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -161,9 +162,9 @@ _ERRNO_OF_ANOTHER = late(
 )
 _ERROR_CODE = late(r"\s{0,8}Error code (\d{1,5}) \(")  # of PyTorch 1.x, on its own line
 _NOT_MEMORY = (
-    (_THREADS, "the limit on processes or threads was hit (ulimit -u, pids), not memory"),
-    (_GOES_ON, "locking the model in memory is a wish; the program goes on without"),
-    (_ERRNO_OF_ANOTHER, "the device's error is another one; an old errno is printed behind it"),
+    (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
+    (_GOES_ON, mark("locking the model in memory is a wish; the program goes on without")),
+    (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
 )
 _HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
 
@@ -209,7 +210,7 @@ def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
 def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     line = page.lines[index]
     if _HANDLED.search(text):
-        return Lookalike(place_of(page, line), "the refused allocation was caught; the program went on")
+        return Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
     figures = _figures(text)
     below = page.after(index, 2)[-1]
     code = _ERROR_CODE.match(below.text) if allocator == "torch" else None
@@ -259,7 +260,7 @@ def _pin_frame(page: Page, index: int) -> Iterator[Read]:
 
 def _compiler(page: Page, line: Line, text: str) -> Read:
     if _CRASHED.search(text):
-        return Lookalike(place_of(page, line), "the compiler crashed; nobody killed it for memory")
+        return Lookalike(place_of(page, line), mark("the compiler crashed; nobody killed it for memory"))
     figures = _figures(text)
     return CompilerKill(
         at=place_of(page, line),

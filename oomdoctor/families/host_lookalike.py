@@ -8,6 +8,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.families.lines import place_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
@@ -15,68 +16,80 @@ from oomdoctor.streams import Page
 _LOOKALIKES = tuple(
     (late("|".join(patterns)), why)
     for why, *patterns in (
-        ("a message larger than gRPC allows, not memory", r"\b(?:Received|Sent|[Ss]end) message larger than max\b"),
         (
-            "the quota or rate limit of a service is used up, not memory",
+            mark("a message larger than gRPC allows, not memory"),
+            r"\b(?:Received|Sent|[Ss]end) message larger than max\b",
+        ),
+        (
+            mark("the quota or rate limit of a service is used up, not memory"),
             r"(?i:resource.{0,2}(?:has been )?exhausted.{0,300}\b(?:quota|rate.?limit|too many|429|too_many_pings)\b)",
             r"(?i:\b(?:429|quota|rate.?limit).{0,300}resource.{0,2}(?:has been )?exhausted)",
         ),
         (
-            "the container could not be given a device (the device plugin or the runtime), not memory",
+            mark("the container could not be given a device (the device plugin or the runtime), not memory"),
             r"UnexpectedAdmissionError|device plugin resource",
             r"(?i:failed to allocate (?:vGPU )?device\b)",
         ),
         (
-            "the scheduler refuses or does not start the job (its limits, its partitions); nothing ran out of memory",
+            mark(
+                "the scheduler refuses or does not start the job (its limits, its partitions); nothing ran out of "
+                "memory"
+            ),
             r"(?:salloc|srun|sbatch): error: Unable to allocate resources",
             r"\b(?:QOS|Assoc)(?:Grp|Max)Mem\w{0,40}|Memory specification can not be satisfied",
         ),
         (
-            "an address, a port or a terminal could not be had, not memory",
+            mark("an address, a port or a terminal could not be had, not memory"),
             r"(?i:\bto allocate (?:a |an |any |new |free ){0,3}(?:ports?|gateway|for interface|ip(?:v[46])?|pseudo)\b)",
             r"(?i:\bto allocate (?:a |an |any |new |free ){0,3}(?:address(?:es)?|subnet|network|tty|pty)\b)",
         ),
         (
-            "Python tidies up what an ended process left behind: a consequence of its end, not the reason",
+            mark("Python tidies up what an ended process left behind: a consequence of its end, not the reason"),
             r"There appear to be \d{1,9} leaked (?:shared_memory|semaphore|folder|file)",
         ),
         (
-            "the limit on watched files (inotify) is hit, not memory",
+            mark("the limit on watched files (inotify) is hit, not memory"),
             r"\binotify\b.{0,80}\b(?:limit|No space|watch)|number of file watchers reached",
         ),
-        ("the disk quota is used up, not memory", r"\[Errno 122\]|\bDisk quota exceeded\b"),
-        ("a disk is full, not memory", r"^(?!.{0,400}/dev/shm).{0,400}\bno space left on device"),  # Go's spelling
-        ("file descriptors ran out (ulimit -n), not memory", r"\btoo many open files\b"),
+        (mark("the disk quota is used up, not memory"), r"\[Errno 122\]|\bDisk quota exceeded\b"),
         (
-            "the network's buffers are full (a limit of the kernel), not memory",
+            mark("a disk is full, not memory"),
+            r"^(?!.{0,400}/dev/shm).{0,400}\bno space left on device",  # Go's spelling
+        ),
+        (mark("file descriptors ran out (ulimit -n), not memory"), r"\btoo many open files\b"),
+        (
+            mark("the network's buffers are full (a limit of the kernel), not memory"),
             r"\[Errno 105\]|No buffer space available",
         ),
-        ("the limit on processes (pids) was hit, not memory", r"fork rejected by pids controller"),
+        (mark("the limit on processes (pids) was hit, not memory"), r"fork rejected by pids controller"),
         (
-            "the loader's small block for thread-local data is used up, not memory: import that library earlier",
+            mark("the loader's small block for thread-local data is used up, not memory: import that library earlier"),
             r"in static TLS block",
         ),
-        ("it was told to stop (SIGTERM, SIGINT or SIGHUP)", r"\bKilled by signal (?:1|2|15)\b|^Terminated: 15"),
+        (mark("it was told to stop (SIGTERM, SIGINT or SIGHUP)"), r"\bKilled by signal (?:1|2|15)\b|^Terminated: 15"),
         (
-            "a warning: little memory may be locked (ulimit -l); nothing was refused yet",
+            mark("a warning: little memory may be locked (ulimit -l); nothing was refused yet"),
             r"libibverbs: Warning: RLIMIT_MEMLOCK|Warning: .{0,80}locked memory limit",
         ),
         (
-            "earlyoom tells how much is free and when it would act; this line is no kill",
+            mark("earlyoom tells how much is free and when it would act; this line is no kill"),
             r"\bmem avail: {0,8}\d|\bsending SIGTERM when mem\b|\bSIGKILL when mem\b",
         ),
         (
-            "a fault of a memory chip or the processor that the machine reports; no memory ran out",
+            mark("a fault of a memory chip or the processor that the machine reports; no memory ran out"),
             r"\bEDAC \w{1,20}: |\[Hardware Error\]|\bMemory failure: 0x|\bmce: .{0,80}(?:[Ee]rror|CPU)",
         ),
-        ("the cgroup touched its limit and the kernel made room; nobody was killed", r"Memory limit reached of cgroup"),
         (
-            "the scheduler's limit on time or processors ended the job",
+            mark("the cgroup touched its limit and the kernel made room; nobody was killed"),
+            r"Memory limit reached of cgroup",
+        ),
+        (
+            mark("the scheduler's limit on time or processors ended the job"),
             r"PBS: job killed: (?:walltime|cput|ncpus)\b|TERM_(?:RUNLIMIT|CPULIMIT)\b",
         ),
-        ("somebody, or another job, ended it by way of the scheduler", r"TERM_(?:OWNER|ADMIN|PREEMPT)\b"),
+        (mark("somebody, or another job, ended it by way of the scheduler"), r"TERM_(?:OWNER|ADMIN|PREEMPT)\b"),
         (
-            "TensorFlow remarks on a large request; it was granted",
+            mark("TensorFlow remarks on a large request; it was granted"),
             r"Allocation of \d{1,20} exceeds \d{1,3}(?:\.\d{1,3})?% of (?:free )?system memory",
         ),
     )

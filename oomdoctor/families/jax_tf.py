@@ -12,6 +12,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
 from oomdoctor.families.lines import goes_on, place_of, process_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -224,7 +225,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
         if match := pattern.search(text):
             sizes = _sizes(match)
             if "tried_bytes" in sizes and goes_on(page, index):
-                yield Lookalike(place, "TensorFlow asks for less and less at its start and goes on with what it gets")
+                yield Lookalike(
+                    place, mark("TensorFlow asks for less and less at its start and goes on with what it gets")
+                )
             else:
                 found, gpu = _card_found(page, index)
                 process = process if gpu is None else replace(process, gpu=gpu)

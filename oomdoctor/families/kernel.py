@@ -16,6 +16,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Process, Read, threshold, usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import bytes_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -154,10 +155,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _systemd(page, index)
     elif _FRAGMENTED.search(text):
         at = place_of(page, page.lines[index])
-        yield Lookalike(at, "the kernel found no contiguous pages for a driver; nobody was killed for memory")
+        yield Lookalike(at, mark("the kernel found no contiguous pages for a driver; nobody was killed for memory"))
     elif _BY_HAND.search(text):
         at = place_of(page, page.lines[index], _dump(page, index)[-1])
-        yield Lookalike(at, "somebody asked the kernel for a kill by hand (SysRq f); memory need not have been short")
+        yield Lookalike(
+            at, mark("somebody asked the kernel for a kill by hand (SysRq f); memory need not have been short")
+        )
     elif _tells_of_a_kill(text) and not _reaped_before(page, index):
         yield _kernel(page, index)
 

@@ -17,6 +17,7 @@ from oomdoctor.families.ended import explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import PROGRESS, place_of, process_of
 from oomdoctor.families.peer import own_error
+from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -170,11 +171,11 @@ _SIGNAL_OF_WORD: Final = {
 _WORDS = late("|".join(sorted(_SIGNAL_OF_WORD, key=len, reverse=True)))
 
 _NOT_MEMORY: Final = {
-    "SIGHUP": "told to stop (SIGHUP: the terminal or session was closed), not killed for memory",
-    "SIGINT": "interrupted (SIGINT), not killed for memory",
-    "SIGABRT": "it aborted itself (SIGABRT); its own lines before say why",
-    "SIGSEGV": "a crash at a bad address (SIGSEGV), not a memory shortage",
-    "SIGTERM": "told to stop (SIGTERM), not killed for memory",
+    "SIGHUP": mark("told to stop (SIGHUP: the terminal or session was closed), not killed for memory"),
+    "SIGINT": mark("interrupted (SIGINT), not killed for memory"),
+    "SIGABRT": mark("it aborted itself (SIGABRT); its own lines before say why"),
+    "SIGSEGV": mark("a crash at a bad address (SIGSEGV), not a memory shortage"),
+    "SIGTERM": mark("told to stop (SIGTERM), not killed for memory"),
 }
 _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
@@ -211,7 +212,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif "TerminatedWorkerError" in text:
         yield from _joblib(page, index)
     elif '"OOMKilled": false' in text or '"OOMKilled":false' in text:
-        yield Lookalike(place_of(page, page.lines[index]), "the engine saw no out-of-memory kill of the container")
+        yield Lookalike(
+            place_of(page, page.lines[index]), mark("the engine saw no out-of-memory kill of the container")
+        )
     elif "SignalException" in text or "death signal, shutting down" in text or "CANCELLED AT" in text:
         yield from _stopped(page, index, text)
     else:
@@ -297,7 +300,7 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
         if _container_says(page, index):
             return
         if reason := explained(page, index):
-            yield Lookalike(at, f"killed, but {reason}")
+            yield Lookalike(at, say("killed, but {reason}", reason=translated(reason)))
             return
         yield Kill(
             at=at,
@@ -429,7 +432,7 @@ def _vanished(page: Page, index: int, reporter: str) -> Iterator[Read]:
     first = page.lines[index]
     at = place_of(page, first)
     if reason := explained(page, index):
-        yield Lookalike(at, f"a process ended, but {reason}")
+        yield Lookalike(at, say("a process ended, but {reason}", reason=translated(reason)))
         return
     yield Kill(at=at, time=first.mark.time, process=process_of(first), reporter=reporter)
 
@@ -447,7 +450,7 @@ def _joblib(page: Page, index: int) -> Iterator[Read]:
     codes = lines[position].text[:CHARACTERS]
     signal = SIGKILL if "SIGKILL" in codes else _signal_named(codes)
     if signal is None:
-        why = "joblib speaks of memory whenever a worker dies; the exit codes tell of no kill"
+        why = mark("joblib speaks of memory whenever a worker dies; the exit codes tell of no kill")
         yield Lookalike(place_of(page, lines[0], lines[position]), why)
         return
     stated = {"signal": signal, "exit_codes": tuple(_JOBLIB_CODE.findall(codes))}

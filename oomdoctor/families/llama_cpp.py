@@ -12,6 +12,7 @@ from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.sentences import bytes_of, count_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -133,9 +134,9 @@ _TASK = late(r"\b(?:task id: ?|id_task[\"=: |]{1,4}|task )(\d{1,12})\b")
 _SMALLER = late(r"free space in the KV cache, retrying .{0,120}?n_batch = (\d{1,9})\b")
 _RETRIES = 24
 _HARMLESS = (
-    ("pinned memory", "page-locked memory was refused; ordinary memory is taken instead"),
-    ("context's memory pool", "a pool of fixed size inside the program is too small, not the machine's memory"),
-    ("free space in the KV cache, retrying", "the batch is tried again in smaller pieces"),
+    ("pinned memory", mark("page-locked memory was refused; ordinary memory is taken instead")),
+    ("context's memory pool", mark("a pool of fixed size inside the program is too small, not the machine's memory")),
+    ("free space in the KV cache, retrying", mark("the batch is tried again in smaller pieces")),
 )
 _GOES_ON = late(r"(?i)\bretrying|\bfalling back")
 _GOES_ON_LINES = 12
@@ -309,7 +310,7 @@ def _refused(page: Page, index: int) -> Read:
     first = page.lines[index]
     lines = _of_one_failure(page.after(index, _MESSAGE_LINES))
     if any(_GOES_ON.search(line.text[:400]) for line in page.after(index, _GOES_ON_LINES)):
-        return Lookalike(place_of(page, first, lines[-1]), "the allocation is tried again another way")
+        return Lookalike(place_of(page, first, lines[-1]), mark("the allocation is tried again another way"))
     figures: dict[str, Any] = {}
     for line in lines:
         for clause, said in grammars.said("llama_cpp", line.text[:1200]):

@@ -8,6 +8,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import Sentence, count_of, number_of, reader, values
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
@@ -72,7 +73,7 @@ _CLAUSES = {
 _FAILED = late(r"Traceback \(most recent|\bERROR\b|\b\w{1,60}Error\b")
 _RAISED = late(r"Error: Failed to allocate memory")
 _BEHIND = 12  # lines
-_GOES_ON = "LMCache's host buffer is full: what finds no room is not stored, and nothing fails"
+_GOES_ON = mark("LMCache's host buffer is full: what finds no room is not stored, and nothing fails")
 
 _read_sentences = reader("lmcache", _SENTENCES, _CLAUSES)
 

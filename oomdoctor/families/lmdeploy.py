@@ -11,6 +11,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, threshold, usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, reader, values
+from oomdoctor.language import mark
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
@@ -98,7 +99,7 @@ _read_sentences = reader("lmdeploy", _SENTENCES, _CLAUSES)
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     if _LESS in line.text:
-        yield Lookalike(place_of(page, line), "the engine goes on with fewer tokens in a step")
+        yield Lookalike(place_of(page, line), mark("the engine goes on with fewer tokens in a step"))
     else:
         yield from _read_sentences(page, index)
 

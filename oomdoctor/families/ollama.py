@@ -15,6 +15,7 @@ from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.sentences import bytes_of, count_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -167,8 +168,8 @@ _RUNNER = late(
 )
 _LAYOUT = "memory layout cannot be allocated"
 _HARMLESS = (
-    ("predicted to exceed available memory", "the scheduler unloads another model to make room"),
-    ("VRAM usage didn't recover within timeout", "Ollama waits for a card to be freed, then goes on"),
+    ("predicted to exceed available memory", mark("the scheduler unloads another model to make room")),
+    ("VRAM usage didn't recover within timeout", mark("Ollama waits for a card to be freed, then goes on")),
 )
 CHARACTERS = 4000
 

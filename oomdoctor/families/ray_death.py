@@ -15,6 +15,7 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -107,10 +108,10 @@ _CAUSES: Final[Mapping[str, str]] = {
     "broken": "killed",
 }
 _EXPLAINED: Final[Mapping[str, str]] = {
-    "ray_kill": "the actor was ended by ray.kill, not by a lack of memory",
-    "unreferenced": "the actor was ended because nobody referred to it any more",
-    "intended": "the worker left as it was asked to",
-    "sigterm": "the worker ended on SIGTERM or sys.exit, not on a lack of memory",
+    "ray_kill": mark("the actor was ended by ray.kill, not by a lack of memory"),
+    "unreferenced": mark("the actor was ended because nobody referred to it any more"),
+    "intended": mark("the worker left as it was asked to"),
+    "sigterm": mark("the worker ended on SIGTERM or sys.exit, not on a lack of memory"),
 }
 # Ray ends the other workers when a driver goes, and its event file calls that a failure of each of them.
 _EVENT_FILE: Final = '"label":"RAY_WORKER_FAILURE"'
@@ -141,7 +142,7 @@ def _signal(page: Page, index: int, signal: str) -> Iterator[Read]:
             shared_memory=True if shared else None,
         )
     elif signal in _OWN_FAULT:
-        yield Lookalike(at, f"{signal} is a crash in native code, not a lack of memory")
+        yield Lookalike(at, say("{signal} is a crash in native code, not a lack of memory", signal=signal))
 
 
 def _near(page: Page, index: int) -> Sequence[Line]:
@@ -171,7 +172,7 @@ def _death(page: Page, index: int) -> Read:
     why = next((_EXPLAINED[name] for name in found if name in _EXPLAINED), None)
     code = _number(_value(found, "exit_code"))
     if why is None and code is not None and 0 <= code < 128:
-        why = f"the worker left by itself with exit code {code}"
+        why = say("the worker left by itself with exit code {code}", code=code)
     pid = _number(_value(found, "pid"))
     why = why or _crashed(page, index, pid)
     if why is not None:
@@ -219,11 +220,11 @@ def _crashed(page: Page, index: int, pid: int | None) -> str | None:
     """The signal that the dead worker printed itself, if it did, or that it left by sys.exit."""
     for near in _near(page, index):
         if _LEFT in near.text and _POD_LIMIT not in near.text and pid in (None, near.mark.pid):
-            return "the worker left by itself: SystemExit was raised in it"
+            return mark("the worker left by itself: SystemExit was raised in it")
         crash = _CRASH.search(near.text)
         signal = (crash[1] or _CRASH_NAMES[crash[2]]) if crash else None
         if signal in _OWN_FAULT and (pid is None or near.mark.pid in (None, pid)):
-            return f"the worker crashed by itself: {signal}"
+            return say("the worker crashed by itself: {signal}", signal=signal)
     return None
 
 

@@ -13,6 +13,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, threshold, usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import call_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -495,7 +496,7 @@ def _short(page: Page, index: int) -> Iterator[Read]:
         killed = _first(found, "count", _number)
         crashed = _first(found, "crashed", _number)
         if killed == 0:
-            yield Lookalike(at, "Ray's count of dead workers: none was killed for memory")
+            yield Lookalike(at, mark("Ray's count of dead workers: none was killed for memory"))
             return
         yield KillCount(
             at=at,

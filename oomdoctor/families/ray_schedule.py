@@ -15,6 +15,7 @@ from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import place_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
@@ -180,7 +181,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
     at = place_of(page, line)
     state = _STATES[key]
     if state in _MAY_END and key not in _REFUSED and _served(page, index):
-        yield Lookalike(at, "a request that waited and was served: work goes on behind it")
+        yield Lookalike(at, mark("a request that waited and was served: work goes on behind it"))
         return
     for requested, count in _requests(found) or [(None, None)]:
         yield Unschedulable(

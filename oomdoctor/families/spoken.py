@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
-SPOKEN: Final = "text of a dataset, a prompt or a model's answer, not a message of a program"
+SPOKEN: Final = mark("text of a dataset, a prompt or a model's answer, not a message of a program")
 CHARACTERS: Final = 4000
 BLOCK_LINES: Final = 60  # a printed sample, from its prompt to its score
 

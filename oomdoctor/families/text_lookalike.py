@@ -10,11 +10,12 @@ from oomdoctor.families.echoes import SETTING, TEST, echo
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.spoken import SPOKEN, spoken
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
-NAME = "part of a name (of a file, a package, a setting, a part of the program, a run)"
-INSIDE = "the letters stand inside another word (bloom, zoom, headroom)"
+NAME = mark("part of a name (of a file, a package, a setting, a part of the program, a run)")
+INSIDE = mark("the letters stand inside another word (bloom, zoom, headroom)")
 
 _WORDS = late(
     r"(?i)(?<![a-z])ooms?(?![a-z])|oom[-_]?(?:kill|score)|out[ _-]of[ _-]memory|OutOfMemory|\b\w{0,20}MemoryError\b"
@@ -25,23 +26,23 @@ _TELLING = tuple(
     (late("(?i)" + "|".join(patterns)), why)
     for why, *patterns in (
         (
-            "Ray's list of guesses, printed with every death; it is no evidence",
+            mark("Ray's list of guesses, printed with every death; it is no evidence"),
             r"potential root causes|possible reasons include|crashes unexpectedly \(oom",
         ),
-        ("it says that none happened", rf"\b(?:no|without|zero|never) {_IT}"),
+        (mark("it says that none happened"), rf"\b(?:no|without|zero|never) {_IT}"),
         (
-            "caught: the program says that it goes on",
+            mark("caught: the program says that it goes on"),
             r"(?:\boom|OutOfMemoryError|out of memory)\b.{0,120}\b(?:skipp\w{2,3}|retrying|falling back|continuing)\b",
             r"(?:\boom|OutOfMemoryError|out of memory)\b.{0,120}\busing (?:the |a )?(?:default|smaller|CPU)\b",
             rf"\b(?:skipped|skipping|recover(?:ed|ing)|survived)\b.{{0,60}}\b(?:due to|from|after|because of|on) {_IT}",
         ),
         (
-            "what the program would do in that case",
+            mark("what the program would do in that case"),
             rf"\b(?:retry|retries|stop|skip|exit|dump|restart)s? (?:on|upon) {_IT}",
         ),
-        ("a search for the words", r"\b(?:grep|rg|awk|sed)\b.{0,60}\b(?:oom|out.of.memory)\b"),
+        (mark("a search for the words"), r"\b(?:grep|rg|awk|sed)\b.{0,60}\b(?:oom|out.of.memory)\b"),
         (SETTING, r"\w[\"']? ?[:=] ?\[[^\]]{0,200}(?:\boom|out of memory|OutOfMemory)"),  # a list of what to look for
-        ("a note on a change of the program", rf"\b(?:fix(?:e[sd]|ing)?|handle[sd]?|resolve[sd]?|closes?) {_IT}"),
+        (mark("a note on a change of the program"), rf"\b(?:fix(?:e[sd]|ing)?|handle[sd]?|resolve[sd]?|closes?) {_IT}"),
     )
 )
 # What begins as a record of a failure, or counts some, is no name.
@@ -54,7 +55,7 @@ _NAMES = tuple(
     for pattern, why in (
         (r"\btest\w{0,60}\.py\b|\btest_\w{0,60}oom|\w\.py::\w", TEST),
         (r"--[\w-]{0,60}oom[\w-]{0,60}\b", SETTING),
-        (r"\bhttps?://\S{0,200}(?i:oom|out[-_]of[-_]memory)", "the address of a page"),
+        (r"\bhttps?://\S{0,200}(?i:oom|out[-_]of[-_]memory)", mark("the address of a page")),
         (r"(?<![A-Za-z])oom[-_./]\w|\w[-_./]oom(?![A-Za-z])|\bearlyoom\b|(?i:torch[-_]memory[-_]saver)", NAME),
         (r"(?i)\boom (?:protection|detect\w{2,4}|handl\w{2,3}|observer|hook|guard|policy|recovery|watcher)\b", NAME),
     )

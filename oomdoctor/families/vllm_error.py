@@ -8,6 +8,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, threshold, usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
+from oomdoctor.language import mark
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
@@ -211,20 +212,23 @@ _CLAUSES = {
 }
 
 _LOOKALIKES = (
-    ("Possibly too large swap space", "a warning about host memory that is set aside; nothing was refused"),
-    ("This may cause OOM errors during", "a hint at start, printed for every long context; nothing was refused"),
-    ("This may causeOOM during", "a hint at start, printed for every long context; nothing was refused"),
+    ("Possibly too large swap space", mark("a warning about host memory that is set aside; nothing was refused")),
+    ("This may cause OOM errors during", mark("a hint at start, printed for every long context; nothing was refused")),
+    ("This may causeOOM during", mark("a hint at start, printed for every long context; nothing was refused")),
     (
         "If out-of-memory error occurs during cudagraph",
-        "advice, printed before every graph capture",
+        mark("advice, printed before every graph capture"),
     ),
-    ("CUDA graphs can take additional", "advice, printed before every graph capture"),
-    ("is greater than the derived max_model_len", "a limit of the model's configuration, not of memory"),
+    ("CUDA graphs can take additional", mark("advice, printed before every graph capture")),
+    ("is greater than the derived max_model_len", mark("a limit of the model's configuration, not of memory")),
     (
         "Memory usage increased after sleeping",
-        "others took memory while the engine slept; nothing was refused",
+        mark("others took memory while the engine slept; nothing was refused"),
     ),
-    ("CUDA Error: invalid argument at", "the sleep allocator was handed a mapping twice; no memory was asked for"),
+    (
+        "CUDA Error: invalid argument at",
+        mark("the sleep allocator was handed a mapping twice; no memory was asked for"),
+    ),
 )
 
 _read_sentences = reader("vllm_error", _SENTENCES, _CLAUSES)
@@ -235,7 +239,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     for found in _read_sentences(page, index):
         # From 0.18 to 0.19 the engine only warns here and goes on.
         if isinstance(found, SequencesExceedState) and line.mark.level == "WARNING":
-            yield Lookalike(found.at, "a warning: the engine lowers the number of sequences and goes on")
+            yield Lookalike(found.at, mark("a warning: the engine lowers the number of sequences and goes on"))
         else:
             yield found
         return

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
 from oomdoctor.families.sentences import Sentence, count_of, number_of, reader, values
+from oomdoctor.language import mark
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
@@ -77,9 +78,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     for found in _read_sentences(page, index):
         yield found
         if isinstance(found, Preemption):
-            yield Lookalike(found.at, "preemption: the KV cache is shared in turns, requests wait and none fails")
+            yield Lookalike(found.at, mark("preemption: the KV cache is shared in turns, requests wait and none fails"))
         elif isinstance(found, Statistics) and (found.kv_usage or 0) >= FULL:
-            yield Lookalike(found.at, "a full KV cache is used in full: further requests wait and none fails")
+            yield Lookalike(found.at, mark("a full KV cache is used in full: further requests wait and none fails"))
 
 
 FAMILY = Family(

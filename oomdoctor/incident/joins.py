@@ -9,6 +9,7 @@ from typing import Final
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.incident.moments import moment, seconds_between
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 
 # What reports a kill polls, and `dmesg -T` is a little wrong after a suspend.
@@ -16,7 +17,7 @@ SAME_MOMENT: Final = 120
 ZONE_STEP: Final = 1800
 FURTHEST_ZONES: Final = 26 * 3600
 
-WHY: Final = "the kernel killed this program at another time than the failure here, which it does not explain"
+WHY: Final = mark("the kernel killed this program at another time than the failure here, which it does not explain")
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
 _OF_A_JOB = late(
     r"^(?:python|pt_|ray\b|ray::|raylet|VLLM|vllm|sglang|torchrun|deepspeed|accelerate|jupyter|ipython|trtllm|text-gen"

@@ -17,6 +17,7 @@ from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.incident.names import SMALLER
 from oomdoctor.incident.roles import short_name
+from oomdoctor.language import mark, say
 from oomdoctor.units import MIB, show
 
 # Figures with two decimals leave some MiB open between them.
@@ -24,6 +25,11 @@ LEAST_SHOWN: Final = 64 * MIB
 # As many processes of a node get a row of their own; the rest of the table shares one.
 PROCESSES_SHOWN: Final = 5
 SUMMANDS_SHOWN: Final = 4  # in the formula of a sum
+# Names of rows: ids, which are translated where they are shown
+FREE: Final = mark("free")
+LIVE: Final = mark("live tensors")
+UNALLOCATED: Final = mark("reserved but unallocated")
+OUTSIDE_AND_OTHERS: Final = mark("outside PyTorch, and other processes")
 
 
 def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
@@ -67,31 +73,31 @@ def _last_reports(events: Sequence[Event]) -> Iterator[Ledger]:
 
 def _summary(event: MemorySummary) -> Ledger:
     line = event.at.line
-    rows = [LedgerRow("live tensors", event.allocated_bytes, "printed", line)] if event.allocated_bytes else []
+    rows = [LedgerRow(LIVE, event.allocated_bytes, "printed", line)] if event.allocated_bytes else []
     if event.reserved_bytes is not None and event.allocated_bytes is not None:
-        rows.append(_rest("reserved but unallocated", line, event.reserved_bytes, event.allocated_bytes))
-    return Ledger("gpu", f"{_card_name(event)}, by its last memory summary", None, tuple(rows))
+        rows.append(_rest(UNALLOCATED, line, event.reserved_bytes, event.allocated_bytes))
+    return Ledger("gpu", say("{card}, by its last memory summary", card=_card_name(event)), None, tuple(rows))
 
 
 def _report(event: MemoryReport) -> Ledger:
     line = event.at.line
-    rows = [LedgerRow("live tensors", event.allocated_bytes, "printed", line)]
+    rows = [LedgerRow(LIVE, event.allocated_bytes, "printed", line)]
     if event.reserved_bytes is not None and event.allocated_bytes is not None:
-        rows.append(_rest("reserved but unallocated", line, event.reserved_bytes, event.allocated_bytes))
+        rows.append(_rest(UNALLOCATED, line, event.reserved_bytes, event.allocated_bytes))
     if event.device_used_bytes is not None:
-        rows.append(_rest("outside PyTorch, and other processes", line, event.device_used_bytes, event.reserved_bytes))
-    return Ledger("gpu", f"{_card_name(event)}, by the job's last report", None, tuple(rows))
+        rows.append(_rest(OUTSIDE_AND_OTHERS, line, event.device_used_bytes, event.reserved_bytes))
+    return Ledger("gpu", say("{card}, by the job's last report", card=_card_name(event)), None, tuple(rows))
 
 
 def _reported_node(event: MemoryReport) -> Ledger:
     """DeepSpeed counts what all processes of the node use, and says how much of its memory that is."""
     line, used, share = event.at.line, event.host_used_bytes or 0, event.host_used_fraction
-    rows = [LedgerRow("in use by all processes", used, "printed", line)]
+    rows = [LedgerRow(mark("in use by all processes"), used, "printed", line)]
     if share:
         free = round(used / share) - used
         formula = f"{show(used)} / {share:.1%} - {show(used)} = {show(free)}"
-        rows.append(LedgerRow("free", free, "derived", line, formula))
-    return Ledger("host_ram", "the node, by the job's last report", None, tuple(rows))
+        rows.append(LedgerRow(FREE, free, "derived", line, formula))
+    return Ledger("host_ram", say("the node, by the job's last report"), None, tuple(rows))
 
 
 def _node(event: NodeOutOfMemory) -> Ledger:
@@ -101,17 +107,20 @@ def _node(event: NodeOutOfMemory) -> Ledger:
     if rest:
         rows.append(_total(f"{len(rest)} {SMALLER}", [row.bytes or 0 for row in rest], line))
     if event.object_store_bytes:
-        rows.append(LedgerRow("object store", event.object_store_bytes, "printed", line))
+        rows.append(LedgerRow(mark("object store"), event.object_store_bytes, "printed", line))
     if event.used_bytes is not None:
         shown = sum(row.bytes or 0 for row in rows)
         if event.used_bytes > shown:
-            elsewhere = _rest("in use, in no row of the table", line, event.used_bytes, shown)
-            rows.append(elsewhere if rows else LedgerRow("in use", event.used_bytes, "printed", line))
+            elsewhere = _rest(mark("in use, in no row of the table"), line, event.used_bytes, shown)
+            rows.append(elsewhere if rows else LedgerRow(mark("in use"), event.used_bytes, "printed", line))
         if event.total_bytes is not None:
-            rows.append(_rest("free", line, event.total_bytes, event.used_bytes))
-    return Ledger(
-        "host_ram", f"node {event.process.node or event.node_id or ''}".strip(), event.total_bytes, tuple(rows)
-    )
+            rows.append(_rest(FREE, line, event.total_bytes, event.used_bytes))
+    return Ledger("host_ram", _node_name(event), event.total_bytes, tuple(rows))
+
+
+def _node_name(event: NodeOutOfMemory) -> str:
+    node = event.process.node or event.node_id
+    return say("node {name}", name=node) if node else say("node")
 
 
 def _by_name(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -131,8 +140,13 @@ def _process(name: str, members: Sequence[Row], line: int) -> LedgerRow:
 def _total(what: str, sizes: Sequence[int], line: int) -> LedgerRow:
     """Several printed sizes together."""
     shown = " + ".join(show(size) for size in sizes[:SUMMANDS_SHOWN])
-    more = f" + {len(sizes) - SUMMANDS_SHOWN} smaller" if len(sizes) > SUMMANDS_SHOWN else ""
-    return LedgerRow(what, sum(sizes), "derived", line, f"{shown}{more} = {show(sum(sizes))}")
+    smaller, whole = len(sizes) - SUMMANDS_SHOWN, show(sum(sizes))
+    formula = (
+        say("{sizes} + {count} smaller = {whole}", sizes=shown, count=smaller, whole=whole)
+        if smaller > 0
+        else f"{shown} = {whole}"
+    )
+    return LedgerRow(what, sum(sizes), "derived", line, formula)
 
 
 def _rest(what: str, line: int, whole: int, *parts: int | None) -> LedgerRow:
@@ -151,7 +165,7 @@ def _card(event: DeviceOutOfMemory) -> Ledger:
     card = card_of(event)
     rows = [] if card.oversubscribed else [row for row in _card_rows(event, card) if row.bytes]
     if event.free_bytes is not None:
-        rows.append(LedgerRow("free", event.free_bytes, "printed", event.at.line))
+        rows.append(LedgerRow(FREE, event.free_bytes, "printed", event.at.line))
     return Ledger("gpu", _card_name(event), event.total_bytes, tuple(rows))
 
 
@@ -161,58 +175,58 @@ def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
         yield LedgerRow(f"process {process.pid}", process.bytes, "printed", line)
     used, own = card.used_bytes or 0, card.own_bytes
     if card.unaccounted_bytes is not None and card.unaccounted_bytes > LEAST_SHOWN:
-        yield _rest("processes the driver does not list", line, used, own, card.others_bytes)
+        yield _rest(mark("processes the driver does not list"), line, used, own, card.others_bytes)
     if card.non_torch_bytes is not None and own is not None:
-        yield _rest("this process outside PyTorch", line, own, card.reserved_bytes)
+        yield _rest(mark("this process outside PyTorch"), line, own, card.reserved_bytes)
     elif card.own_bytes is not None:
-        yield LedgerRow("this process", card.own_bytes, "printed", line)
+        yield LedgerRow(mark("this process"), card.own_bytes, "printed", line)
     elif card.others_bytes is None and card.beyond_bytes is not None:
-        yield _rest("outside PyTorch, and other processes", line, used, card.reserved_bytes)
+        yield _rest(OUTSIDE_AND_OTHERS, line, used, card.reserved_bytes)
     if event.private_pools_bytes:
-        yield LedgerRow("private pools (CUDA graphs)", event.private_pools_bytes, "printed", line)
-        yield _rest("live tensors", line, event.allocated_bytes or 0, event.private_pools_bytes)
+        yield LedgerRow(mark("private pools (CUDA graphs)"), event.private_pools_bytes, "printed", line)
+        yield _rest(LIVE, line, event.allocated_bytes or 0, event.private_pools_bytes)
     else:
-        yield LedgerRow("live tensors", card.live_bytes, "printed", line)
+        yield LedgerRow(LIVE, card.live_bytes, "printed", line)
     if event.reserved_bytes is None:
-        yield LedgerRow("reserved but unallocated", card.unallocated_bytes, "printed", line)
+        yield LedgerRow(UNALLOCATED, card.unallocated_bytes, "printed", line)
     elif card.unallocated_bytes is not None:
-        yield _rest("reserved but unallocated", line, event.reserved_bytes, event.allocated_bytes)
+        yield _rest(UNALLOCATED, line, event.reserved_bytes, event.allocated_bytes)
 
 
 def _card_name(event: Event) -> str:
     """The GPU by the process's own count: with one visible card per rank every rank calls it 0."""
-    parts = [f"gpu {event.process.gpu}" if event.process.gpu is not None else "the gpu"]
-    if event.process.rank is not None:
-        parts.append(f"of rank {event.process.rank}")
-    elif event.process.pid is not None:
-        parts.append(f"of pid {event.process.pid}")
-    if event.process.node:
-        parts.append(f"on {event.process.node}")
-    return " ".join(parts)
+    process = event.process
+    name = say("gpu {number}", number=process.gpu) if process.gpu is not None else say("the gpu")
+    if process.rank is not None:
+        name = say("{card} of rank {rank}", card=name, rank=process.rank)
+    elif process.pid is not None:
+        name = say("{card} of pid {pid}", card=name, pid=process.pid)
+    return say("{card} on {node}", card=name, node=process.node) if process.node else name
 
 
 def _engine(event: MemoryProfile) -> Ledger:
     """What the engine planned for its share of the card, and what it left outside."""
     line = event.at.line
     parts = (
-        ("weights", event.weights_bytes),
-        ("outside PyTorch", event.non_torch_bytes),
-        ("weights and outside PyTorch", event.consumed_bytes),
-        ("activation peak", event.activation_bytes),
-        ("CUDA graphs", event.graph_bytes),
-        ("KV cache", event.kv_bytes),
+        (mark("weights"), event.weights_bytes),
+        (mark("outside PyTorch"), event.non_torch_bytes),
+        (mark("weights and outside PyTorch"), event.consumed_bytes),
+        (mark("activation peak"), event.activation_bytes),
+        (mark("CUDA graphs"), event.graph_bytes),
+        (mark("KV cache"), event.kv_bytes),
     )
     rows = [LedgerRow(what, size, "printed", line) for what, size in parts if size is not None]
     if event.requested_bytes is not None and event.total_bytes is not None:
-        rows.append(_rest("outside the engine's share", line, event.total_bytes, event.requested_bytes))
-    return Ledger("gpu", f"{_card_name(event)}, as the engine planned it", event.total_bytes, tuple(rows))
+        rows.append(_rest(mark("outside the engine's share"), line, event.total_bytes, event.requested_bytes))
+    planned = say("{card}, as the engine planned it", card=_card_name(event))
+    return Ledger("gpu", planned, event.total_bytes, tuple(rows))
 
 
 def _start(event: NotEnoughFree) -> Ledger:
     rows = []
     if event.free_bytes is not None and event.total_bytes is not None:
         rows = [
-            _rest("in use before the engine started", event.at.line, event.total_bytes, event.free_bytes),
-            LedgerRow("free", event.free_bytes, "printed", event.at.line),
+            _rest(mark("in use before the engine started"), event.at.line, event.total_bytes, event.free_bytes),
+            LedgerRow(FREE, event.free_bytes, "printed", event.at.line),
         ]
     return Ledger("gpu", _card_name(event), event.total_bytes, tuple(rows))

@@ -18,6 +18,7 @@ from oomdoctor.incident import plain_yaml, recognition, script
 from oomdoctor.incident.context import is_secret
 from oomdoctor.incident.literals import entries, typed
 from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.text import disarm
@@ -29,7 +30,7 @@ LARGEST_FILE: Final = 4 * 1024 * 1024
 MOST_NOTES: Final = 6
 ASSUMED: Final = "--assume"
 _NAME: Final = late(r"-{0,2}([A-Za-z_][\w.\-]{0,150})")
-_FORMS: Final = "write --assume vllm=0.8.3 for a version, or --assume zero_stage=3 for a setting"
+_FORMS: Final = mark("write --assume vllm=0.8.3 for a version, or --assume zero_stage=3 for a setting")
 # Printed by an engine's own messages under names of ours: event's field → the settings that it is.
 _PRINTED: Final[Mapping[str, tuple[str, ...]]] = {
     "utilization": ("gpu_memory_utilization", "vllm_gpu_memory_utilization"),
@@ -78,7 +79,8 @@ def read(launch: Sequence[FilePath] = (), config: Sequence[FilePath] = (), assum
     settings, versions = _assumed(assume)
     found = [*configured, *_agreed(launched, notes), *settings]
     if (launch or config) and not (found or frameworks or notes):
-        notes.append(f"nothing that says how the job was set stands in {', '.join(map(_named, (*launch, *config)))}")
+        names = listed(map(_named, (*launch, *config)))
+        notes.append(say("nothing that says how the job was set stands in {names}", names=names))
     return Outside(tuple(found), tuple(versions), tuple(frameworks.items()), tuple(notes))
 
 
@@ -92,12 +94,14 @@ def _text(kind: Kind, path: str) -> tuple[str, str]:
         with Path(path).open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "no path"
-        raise OutsideError(kind, f"{path}: {why}; name a file that can be read") from error
+        why = getattr(error, "strerror", None) or say("no path")
+        raise OutsideError(kind, say("{path}: {why}; name a file that can be read", path=path, why=why)) from error
     if len(data) > LARGEST_FILE:
-        raise OutsideError(kind, f"{path}: larger than {LARGEST_FILE >> 20} MiB; name the script, not the log")
+        most = LARGEST_FILE >> 20
+        told = say("{path}: larger than {most} MiB; name the script, not the log", path=path, most=most)
+        raise OutsideError(kind, told)
     if b"\0" in data:
-        raise OutsideError(kind, f"{path}: no text (it holds NUL bytes)")
+        raise OutsideError(kind, say("{path}: no text (it holds NUL bytes)", path=path))
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     return "\n".join(disarm(line) for line in text.split("\n")), disarm(Path(path).name)
 
@@ -122,38 +126,55 @@ def _configured(path: str) -> Iterator[Setting]:
         yield from _json(text, path, name)
         return
     if path.lower().endswith(".toml"):
-        raise OutsideError("config", f"{path}: TOML is not read; hand over YAML or JSON, or --assume NAME=VALUE")
+        told = say("{path}: TOML is not read; hand over YAML or JSON, or --assume NAME=VALUE", path=path)
+        raise OutsideError("config", told)
     try:
         for stated in plain_yaml.read(text):
             yield from _setting(stated.name, stated.value, name, stated.line)
     except plain_yaml.UnreadableYamlError as error:
-        raise OutsideError("config", f"{path} {error}; write it out, or use --assume") from error
+        told = say("{path} {what}; write it out, or use --assume", path=path, what=error)
+        raise OutsideError("config", told) from error
 
 
 def _json(text: str, path: str, name: str) -> Iterator[Setting]:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
-        where = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        raise OutsideError(
-            "config", f"{path}{where}: no JSON ({what}); mend it, or pass --assume NAME=VALUE"
-        ) from error
+        raise OutsideError("config", _no_json(path, error)) from error
     if not isinstance(body, dict):
-        raise OutsideError("config", f"{path}: a JSON object with names is wanted, not a {type(body).__name__}")
+        kind = type(body).__name__
+        told = say("{path}: a JSON object with names is wanted, not a {kind}", path=path, kind=kind)
+        raise OutsideError("config", told)
     for entry in entries(text):
         yield from _setting(entry.name, entry.value, name, text.count("\n", 0, entry.offset) + 1)
+
+
+def _no_json(path: str, error: ValueError | RecursionError) -> str:
+    if not isinstance(error, json.JSONDecodeError):
+        return say("{path}: no JSON (nested too deeply); mend it, or pass --assume NAME=VALUE", path=path)
+    return say(
+        "{path} line {line}: no JSON ({what}); mend it, or pass --assume NAME=VALUE",
+        path=path,
+        line=error.lineno,
+        what=error.msg,
+    )
 
 
 def _assumed(assume: Sequence[str]) -> tuple[list[Setting], list[tuple[str, str]]]:
     settings: dict[str, Setting] = {}
     versions: dict[str, str] = {}
     for one in assume:
-        name, value = parted(one, "assume", _FORMS)
+        name, value = parted(one, "assume", translated(_FORMS))
         package = name.lower().replace("_", "-")
         if package in recognition.NAMED or package in recognition.PACKAGES:
             if version_of(value) is None:
-                raise OutsideError("assume", f"{value!r} is no version of {package}; {_FORMS}")
+                told = say(
+                    "{value} is no version of {package}; {forms}",
+                    value=repr(value),
+                    package=package,
+                    forms=translated(_FORMS),
+                )
+                raise OutsideError("assume", told)
             versions[package] = value.lstrip("v")
         else:
             settings.update((one.name, one) for one in _setting(name, typed(value), ASSUMED, 0))
@@ -165,7 +186,7 @@ def parted(one: str, kind: Kind, forms: str) -> tuple[str, str]:
     name, sign, value = (part.strip() for part in disarm(one).partition("="))
     match = _NAME.fullmatch(name)
     if not sign or not value or match is None:
-        raise OutsideError(kind, f"{one!r} is no NAME=VALUE; {forms}")
+        raise OutsideError(kind, say("{given} is no NAME=VALUE; {forms}", given=repr(one), forms=forms))
     return match[1], value
 
 
@@ -173,7 +194,7 @@ def _setting(name: str, value: Value, file: str, line: int, written: str | None 
     name = name.strip("-+").replace("-", "_")
     if not name or is_secret(name, value) or (isinstance(value, str) and re.search(r"[$`]", value)):
         return
-    outside = file if file == ASSUMED else f"{file} line {line}"
+    outside = file if file == ASSUMED else say("{file} line {line}", file=file, line=line)
     yield Setting(name, value, file, line, written, outside=outside)
 
 
@@ -186,8 +207,15 @@ def _agreed(settings: Sequence[Setting], notes: list[str]) -> list[Setting]:
         if not _same(first.value, setting.value):
             if setting.name not in unclear:
                 notes.append(
-                    f"{setting.name} is {first.value} ({first.outside}) and {setting.value} ({setting.outside}): "
-                    "neither is used; --assume says which"
+                    say(
+                        "{name} is {value} ({source}) and {other} ({other_source}): neither is used; --assume says "
+                        "which",
+                        name=setting.name,
+                        value=first.value,
+                        source=first.outside,
+                        other=setting.value,
+                        other_source=setting.outside,
+                    )
                 )
             unclear[setting.name] = None
     return [setting for name, setting in found.items() if name not in unclear]
@@ -209,8 +237,14 @@ def joined(context: Context, outside: Outside, events: Iterable[Event] = ()) -> 
             settings[setting.name] = setting
         elif not _same(own.value, setting.value):
             notes.append(
-                f"{setting.name} is {own.value} in the log ({own.file}:{own.line}) and {setting.value} in "
-                f"{setting.outside}: the log counts"
+                say(
+                    "{name} is {value} in the log ({place}) and {other} in {source}: the log counts",
+                    name=setting.name,
+                    value=own.value,
+                    place=f"{own.file}:{own.line}",
+                    other=setting.value,
+                    source=setting.outside,
+                )
             )
     frameworks, sources = _frameworks(context, outside, notes)
     models = context.models
@@ -219,7 +253,7 @@ def joined(context: Context, outside: Outside, events: Iterable[Event] = ()) -> 
         models = tuple(dict.fromkeys(str(s.value).rstrip("/") for s in named))
         sources.update((str(s.value).rstrip("/"), s.outside or "") for s in named)
     told = replace(context, settings=settings, frameworks=frameworks, models=models, outside=sources)
-    more = f"and {len(notes) - MOST_NOTES} more such contradictions"
+    more = say("and {count} more such contradictions", count=len(notes) - MOST_NOTES)
     return told, tuple(notes if len(notes) <= MOST_NOTES + 1 else [*notes[:MOST_NOTES], more])
 
 
@@ -230,8 +264,14 @@ def _strongest(settings: Iterable[Setting], notes: list[str]) -> Iterator[Settin
         weaker = found.get(setting.name)
         if weaker is not None and not _same(weaker.value, setting.value):
             notes.append(
-                f"{setting.name} is {weaker.value} in {weaker.outside} and {setting.value} in {setting.outside}: "
-                "the latter counts"
+                say(
+                    "{name} is {value} in {source} and {other} in {other_source}: the latter counts",
+                    name=setting.name,
+                    value=weaker.value,
+                    source=weaker.outside,
+                    other=setting.value,
+                    other_source=setting.outside,
+                )
             )
         found[setting.name] = setting
     yield from found.values()
@@ -272,7 +312,14 @@ def _frameworks(
         if name in versions:
             continue
         if mine and name in recognition.OUTER:
-            notes.append(f"{file} starts {name}, and the log is of {', '.join(sorted(mine))}: is it the right script?")
+            notes.append(
+                say(
+                    "{file} starts {name}, and the log is of {others}: is it the right script?",
+                    file=file,
+                    name=name,
+                    others=listed(sorted(mine)),
+                )
+            )
             continue
         versions[name] = None
         sources[name] = file
@@ -282,7 +329,15 @@ def _frameworks(
             versions[name] = version
             sources[name] = ASSUMED
         elif version_of(own) != version_of(version):
-            notes.append(f"{name} is {own} in the log and {version} in {ASSUMED}: the log counts")
+            notes.append(
+                say(
+                    "{name} is {value} in the log and {other} in {source}: the log counts",
+                    name=name,
+                    value=own,
+                    other=version,
+                    source=ASSUMED,
+                )
+            )
     layers = recognition.layers(versions.keys() & recognition.NAMED.keys()) if sources else []
     return {name: versions.get(name) for name in [*layers, *versions]}, sources
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.peer import LostPeer
+from oomdoctor.language import say
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -24,9 +25,14 @@ def died_elsewhere(events: Iterable[Event]) -> Lookalike | None:
         return None
     error = next((event.own_error for event in told if event.own_error), None)
     if error is not None:
-        why = f"a consequence: {_who(failed, lost)} failed first, with an error that is no lack of memory"
+        why = say(
+            "a consequence: {process} failed first, with an error that is no lack of memory", process=_who(failed, lost)
+        )
     else:
-        why = f"a consequence: {_who(failed, lost)} died first, and its log is not here; look for its earliest error"
+        why = say(
+            "a consequence: {process} died first, and its log is not here; look for its earliest error",
+            process=_who(failed, lost),
+        )
     return Lookalike(first.at, why)
 
 
@@ -43,12 +49,24 @@ def _rank(event: RankFailure) -> int | None:
 
 def _who(failed: RankFailure | None, lost: list[LostPeer]) -> str:
     if failed is not None and failed.reporter == "torchrun":
-        rank = f"rank {failed.process.rank}" if failed.process.rank is not None else ""
-        rank = rank or (f"local rank {failed.local_rank}" if failed.local_rank is not None else "a rank")
-        code = f" (exit code {failed.exit_code})" if failed.exit_code is not None else ""
-        return f"{rank}{f' on {failed.host}' if failed.host else ''}{code}"
+        return _reported(failed)
     missed = next((event for event in lost if event.peer_rank is not None), None)
     if missed is not None:
-        return f"rank {missed.peer_rank}"
+        return say("rank {number}", number=missed.peer_rank)
     host = next((event.peer_host for event in lost if event.peer_host not in (None, *_LOOPBACK)), None)
-    return f"another rank, on {host}," if host else "another rank"
+    return say("another rank, on {host},", host=host) if host else say("another rank")
+
+
+def _reported(failed: RankFailure) -> str:
+    """The rank as the launcher names it."""
+    if failed.process.rank is not None:
+        who = say("rank {number}", number=failed.process.rank)
+    elif failed.local_rank is not None:
+        who = say("local rank {number}", number=failed.local_rank)
+    else:
+        who = say("a rank")
+    if failed.host:
+        who = say("{process} on {host}", process=who, host=failed.host)
+    if failed.exit_code is not None:
+        who = say("{process} (exit code {code})", process=who, code=failed.exit_code)
+    return who

@@ -12,6 +12,7 @@ from typing import Final
 
 from oomdoctor.incident.literals import TEXT_CAP, entries, typed
 from oomdoctor.incident.model import Value
+from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
@@ -23,14 +24,20 @@ _BLOCK: Final = late(r"[|>][+\-0-9]{0,3}\s{0,20}(?:#.*)?$")
 _QUOTED: Final = late(r"""(?:"((?:[^"\\]|\\.){0,4000})"|'((?:[^']|''){0,4000})')\s{0,40}(?:#.*)?$""")
 _COMMENT: Final = late(r"(?:^|\s)#.*$", re.DOTALL)
 _WORDS: Final[dict[str, Value]] = {"yes": True, "on": True, "no": False, "off": False, "~": None, "": None}
-_UNKNOWN: Final = {"&": "an anchor", "*": "an alias", "!": "a tag", "%": "a directive", "?": "a key in parts"}
+_UNKNOWN: Final = {
+    "&": mark("an anchor"),
+    "*": mark("an alias"),
+    "!": mark("a tag"),
+    "%": mark("a directive"),
+    "?": mark("a key in parts"),
+}
 
 
 class UnreadableYamlError(ValueError):
     """Raised with the line and what stands there."""
 
     def __init__(self, line: int, why: str) -> None:
-        super().__init__(f"line {line}: {why}")
+        super().__init__(say("line {line}: {why}", line=line, why=why))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ def read(text: str) -> Iterator[Stated]:
         elif len(parents) < DEPTH:
             parents.append((indent, key))
         else:
-            raise UnreadableYamlError(number, f"more than {DEPTH} keys inside each other")
+            raise UnreadableYamlError(number, say("more than {depth} keys inside each other", depth=DEPTH))
 
 
 def _lines(text: str) -> Iterator[tuple[int, int, str]]:
@@ -76,29 +83,32 @@ def _lines(text: str) -> Iterator[tuple[int, int, str]]:
         begun = True
         indent = len(line) - len(line.lstrip(" "))
         if line[indent] == "\t":
-            raise UnreadableYamlError(number, "a tab where YAML wants blanks")
+            raise UnreadableYamlError(number, say("a tab where YAML wants blanks"))
         if body in ("---", "..."):
-            raise UnreadableYamlError(number, "a second document; keep the one that the job used")
+            raise UnreadableYamlError(number, say("a second document; keep the one that the job used"))
         yield number, indent, body
 
 
 def _parted(body: str, number: int) -> tuple[str, str]:
     match = _KEY.match(body)
     if match is None:
-        what = _UNKNOWN.get(body[0])
-        raise UnreadableYamlError(number, f"{what}, which this reader does not know" if what else "no `key: value`")
+        raise UnreadableYamlError(number, _unknown(body[0]) if body[0] in _UNKNOWN else say("no `key: value`"))
     key = match["key"].strip("\"'")
     if key == "<<":
-        raise UnreadableYamlError(number, "a merged key (<<), which this reader does not know")
+        raise UnreadableYamlError(number, say("a merged key (<<), which this reader does not know"))
     return key, body[match.end() :].strip()
+
+
+def _unknown(sign: str) -> str:
+    return say("{what}, which this reader does not know", what=translated(_UNKNOWN[sign]))
 
 
 def _scalars(path: str, value: str, number: int) -> Iterator[Stated]:
     if value[0] in "&*!":
-        raise UnreadableYamlError(number, f"{_UNKNOWN[value[0]]}, which this reader does not know")
+        raise UnreadableYamlError(number, _unknown(value[0]))
     if value[0] == "{":
         if not _COMMENT.sub("", value).endswith("}"):
-            raise UnreadableYamlError(number, "a { that is not closed on its line")
+            raise UnreadableYamlError(number, say("a {{ that is not closed on its line"))
         yield from (Stated(f"{path}.{entry.name}", _plain(entry.value), number) for entry in entries(value))
         return
     if value[0] == "[":
@@ -107,7 +117,7 @@ def _scalars(path: str, value: str, number: int) -> Iterator[Stated]:
         yield Stated(path, (quoted[1] if quoted[1] is not None else quoted[2].replace("''", "'"))[:TEXT_CAP], number)
         return
     if value[0] in "\"'":
-        raise UnreadableYamlError(number, "a quoted text that does not end on its line")
+        raise UnreadableYamlError(number, say("a quoted text that does not end on its line"))
     yield Stated(path, _plain(typed(_COMMENT.sub("", value).strip())), number)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
@@ -50,7 +51,7 @@ FRAMEWORKS: Final = (
         prints=("simpleRL-reason", "simpleRL_reason"),
         launches=("train_grpo_math_tune_ray",),
         builds_on=("verl", "ray"),
-        engine="colocated", share=0.5, share_source="verl's default",
+        engine="colocated", share=0.5, share_source=mark("verl's default"),
     ),
     Framework(
         "open-reasoner-zero", "rl",
@@ -58,7 +59,7 @@ FRAMEWORKS: Final = (
         launches=("playground.orz_", "playground/orz_"),
         classes=("PolicyRayActorBase", "CriticRayActorBase", "RefRayActorBase", "RewardRayActorBase"),
         builds_on=("ray",), borrows=("openrlhf",),
-        engine="colocated", share=0.85, share_source="Open-Reasoner-Zero's base configuration",
+        engine="colocated", share=0.85, share_source=mark("Open-Reasoner-Zero's base configuration"),
     ),
     Framework(
         "openrlhf", "rl",
@@ -71,20 +72,20 @@ FRAMEWORKS: Final = (
         ),
         writers=("LLMRayActor", "LLMRayActorAsync"),
         builds_on=("ray",),
-        engine="beside", share=0.9, share_source="OpenRLHF's default",
+        engine="beside", share=0.9, share_source=mark("OpenRLHF's default"),
     ),
     Framework(
         "easyr1", "rl",
         prints=("EasyR1", "easyr1"),
         builds_on=("verl", "ray"),
-        engine="colocated", share=0.6, share_source="EasyR1's default",
+        engine="colocated", share=0.6, share_source=mark("EasyR1's default"),
     ),
     Framework(
         "rllm", "rl",
         prints=("rllm/trainer", "rllm.workflow"),
         launches=("rllm.trainer",),
         builds_on=("verl", "ray"),
-        engine="colocated", share=0.5, share_source="verl's default",
+        engine="colocated", share=0.5, share_source=mark("verl's default"),
     ),
     Framework(
         "verl", "rl",
@@ -100,7 +101,7 @@ FRAMEWORKS: Final = (
         ),
         writers=("main_task", "TaskRunner", "TaskRunnerV1"),
         builds_on=("ray",),
-        engine="colocated", share=0.5, share_source="verl's default",
+        engine="colocated", share=0.5, share_source=mark("verl's default"),
     ),
     Framework(
         "roll", "rl",
@@ -135,7 +136,7 @@ FRAMEWORKS: Final = (
             "DeepSpeedCriticWorkerBase", "DeepSpeedRefWorkerBase", "VLLMServerActor", "AsyncVLLMInferenceEngine",
         ),
         builds_on=("ray",), borrows=("openrlhf",),
-        engine="colocated", share=0.8, share_source="SkyRL's default",
+        engine="colocated", share=0.8, share_source=mark("SkyRL's default"),
     ),
     Framework(
         "nemo-rl", "rl",
@@ -148,7 +149,7 @@ FRAMEWORKS: Final = (
         ),
         writers=("MegatronPolicyWorker",),
         builds_on=("ray",),
-        engine="colocated", share=0.6, share_source="NeMo-RL's examples",
+        engine="colocated", share=0.6, share_source=mark("NeMo-RL's examples"),
     ),
     Framework(
         "nemo-aligner", "rl",
@@ -172,7 +173,7 @@ FRAMEWORKS: Final = (
         ),
         logger="swift",
         launches=("swift sft", "swift rlhf", "swift pt", "megatron sft"),
-        engine="if told", share=0.9, share_source="ms-swift's default",
+        engine="if told", share=0.9, share_source=mark("ms-swift's default"),
     ),
     Framework(
         "llamafactory", "tuning",
@@ -189,7 +190,7 @@ FRAMEWORKS: Final = (
     Framework(
         "unsloth", "tuning",
         prints=("==((====))==", "unsloth/", "unsloth_zoo", "unsloth_compiled_cache", "🦥"),
-        engine="if told", share=0.5, share_source="unsloth's default",
+        engine="if told", share=0.5, share_source=mark("unsloth's default"),
     ),
     Framework("torchtune", "tuning", prints=("torchtune/", "torchtune."), launches=("tune run ",)),
     Framework(

@@ -18,6 +18,8 @@ from typing import Final
 import ahocorasick_rs
 
 from oomdoctor.incident.model import Point, Trajectory
+from oomdoctor.incident.names import ON_THE_NODE
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.text import sanitize
@@ -177,7 +179,9 @@ def _levelled(points: list[Point]) -> bool:
     return third[-1].bytes - third[0].bytes < 0.05 * whole
 
 
-_NODE: Final = "memory used on the node"
+_NODE: Final = ON_THE_NODE
+
+ALLOCATED: Final = mark("memory allocated")
 
 _Figure = tuple[str, str, int | None, int | None]  # what, pool, bytes, step
 _STEP: Final = late(r"(?:\bstep|global_step|\biteration|\biter|\bepoch)[ :=\[]{1,3}(\d{1,9})", re.IGNORECASE)
@@ -227,30 +231,30 @@ def _deepspeed(text: str) -> Iterator[_Figure]:
     if match := _DEEPSPEED_HOST.search(text):
         yield _NODE, "host_ram", size(match[1], "gb"), None
     elif match := _DEEPSPEED_GPU.search(text):
-        yield "memory allocated", "gpu", size(match[1], "gb"), None
-        yield "memory reserved", "gpu", size(match[2], "gb"), None
+        yield ALLOCATED, "gpu", size(match[1], "gb"), None
+        yield mark("memory reserved"), "gpu", size(match[2], "gb"), None
 
 
 def _mmengine(text: str) -> Iterator[_Figure]:
     """OpenMMLab's loggers print MiB without a unit."""
     if match := _MMENGINE.search(text):
-        yield "memory", "gpu", size(match[1], "mb"), _step(text)
+        yield mark("memory"), "gpu", size(match[1], "mb"), _step(text)
 
 
 def _megatron(text: str) -> Iterator[_Figure]:
     if match := _MEGATRON.search(text):
-        yield "memory allocated", "gpu", size(match[1], "mb"), _step(text)
+        yield ALLOCATED, "gpu", size(match[1], "mb"), _step(text)
 
 
 def _summary(text: str) -> Iterator[_Figure]:
     """The row of what is in use now, in torch.cuda.memory_summary()'s table."""
     if match := _SUMMARY.search(text):
-        yield "memory allocated", "gpu", size(match[1], match[2]), None
+        yield ALLOCATED, "gpu", size(match[1], match[2]), None
 
 
 def _titan(text: str) -> Iterator[_Figure]:
     if match := _TITAN.search(text):
-        yield "peak memory reserved", "gpu", size(match[2], "gib"), int(match[1])
+        yield mark("peak memory reserved"), "gpu", size(match[2], "gib"), int(match[1])
 
 
 def _ray(text: str) -> Iterator[_Figure]:
@@ -268,7 +272,7 @@ def _row(text: str) -> Iterator[_Figure]:
 
 def _sleep(text: str) -> Iterator[_Figure]:
     if match := _SLEEP.search(text):
-        yield "still in use after the engine slept", "gpu", size(match[1], "gib"), None
+        yield mark("still in use after the engine slept"), "gpu", size(match[1], "gib"), None
 
 
 def _slime(text: str) -> Iterator[_Figure]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from oomdoctor.language import say
 from oomdoctor.report import text
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.report.markup import command, harmless, shortened
-from oomdoctor.report.words import action, headline, left_open, nothing_found, root_of
+from oomdoctor.report.words import action, headline, left_open, nothing_found, root_of, verdict
 from oomdoctor.text import sanitize
 
 MOST: Final = 10  # annotations of a kind that GitHub shows of a step
@@ -31,20 +32,19 @@ def _annotations(report: Report, files: Mapping[str, str]) -> Iterator[str]:
         more = len(report.incidents) - MOST if number == MOST - 1 else 0
         yield _of_incident(report, incident, files, more)
     for trouble in report.errors[:MOST]:
-        yield command("warning", f"{trouble.file}: {trouble.why}", title="oomdoctor: this input was not read")
+        yield command("warning", f"{trouble.file}: {trouble.why}", title=say("oomdoctor: this input was not read"))
 
 
 def _of_incident(report: Report, incident: Incident, files: Mapping[str, str], more: int) -> str:
     """At the line that began the crash, where the log is a file of the workspace."""
     told, root = headline(report, incident), root_of(report, incident)
     file = files.get(root.file) if root is not None else None
-    title = f"{told.verdict}: {told.words}" if told.words else told.verdict
     return command(
         "error" if incident.verdict == "oom" else "warning",
         "\n".join(_words(report, incident, more)),
         file=file,
         line=root.line if root is not None and file is not None else None,
-        title=shortened(title, LONGEST_TITLE),
+        title=shortened(verdict(told), LONGEST_TITLE),
     )
 
 
@@ -54,12 +54,14 @@ def _words(report: Report, incident: Incident, more: int) -> Iterator[str]:
         best = incident.diagnoses[0]
         if doubt := left_open(incident):
             yield doubt
-        yield sanitize(f"{best.title} ({best.cause}, {best.confidence:.0%} sure)")
+        sure = f"{best.confidence:.0%}"
+        yield sanitize(say("{title} ({cause}, {confidence} sure)", title=best.title, cause=best.cause, confidence=sure))
         yield sanitize(best.explanation, LONGEST_WORDS)
         if best.remedies:
-            yield sanitize(f"What to change first: {action(best.remedies[0])}", LONGEST_WORDS)
+            first = action(best.remedies[0])
+            yield sanitize(say("What to change first: {action}", action=first), LONGEST_WORDS)
     if root is not None:
-        yield sanitize(f"Where: {root.file}:{root.line}", LONGEST_WORDS)
-    yield f"Fingerprint: {incident.fingerprint}"
+        yield sanitize(say("Where: {place}", place=f"{root.file}:{root.line}"), LONGEST_WORDS)
+    yield say("Fingerprint: {fingerprint}", fingerprint=incident.fingerprint)
     if more > 0:
-        yield f"There are {more} more crashes, which have no annotation of their own."
+        yield say("There are {count} more crashes, which have no annotation of their own.", count=more)

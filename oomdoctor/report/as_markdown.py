@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from oomdoctor.columns import cells, filled
+from oomdoctor.incident.names import row as row_name
+from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.knobs import KNOBS
@@ -18,6 +21,7 @@ from oomdoctor.report.markup import cell, code, fenced, link, prose, shortened
 from oomdoctor.report.words import (
     action,
     commands,
+    costs,
     enough,
     formula,
     growth,
@@ -62,7 +66,7 @@ class Part:
     def text(self, kept: int) -> str:
         if not kept:
             return ""
-        title = f"### {self.title}" if self.title else ""
+        title = f"### {translated(self.title)}" if self.title else ""
         return "\n\n".join(piece for piece in (title, self.head, self.put(self.items[:kept])) if piece)
 
 
@@ -75,7 +79,7 @@ def document(report: Report, limit: int = LIMIT, *, redacted: bool = False) -> s
     kept = _fitting(parts, limit - size(head) - size(foot) - _NOTICE)
     bodies = [part.text(count) for part, count in zip(parts, kept, strict=True)]
     cut = [_left_out(part, count) for part, count in zip(parts, kept, strict=True) if count < len(part.items)]
-    notice = " ".join(["Left out to keep this short:", *cut]) if cut else ""
+    notice = joined([say("Left out to keep this short:"), *cut]) if cut else ""
     return "\n\n".join(piece for piece in (head, *bodies, notice, foot) if piece) + "\n"
 
 
@@ -107,23 +111,29 @@ def _most(part: Part, count: int, room: int) -> int:
 
 
 def _left_out(part: Part, kept: int) -> str:
-    return f'{len(part.items) - kept:,} of {len(part.items):,} {part.what} under "{part.title or "Why"}".'
+    return say(
+        '{left:,} of {all:,} {what} under "{title}".',
+        left=len(part.items) - kept,
+        all=len(part.items),
+        what=translated(part.what),
+        title=translated(part.title or mark("Why")),
+    )
 
 
 # In the order in which they are read; the first needs no title ...
 _WHY: Final = ""
-_CHANGE: Final = "What to change"
-_LEDGER: Final = "Where the memory was"
-_EVIDENCE: Final = "What the log says"
-_NEXT: Final = "What would tell more"
-_NOT_THIS: Final = "What it is not"
-_ALSO: Final = "Also possible"
-_ENVIRONMENT: Final = "Environment"
-_SETTINGS: Final = "Settings"
-_TIMELINE: Final = "In the order of the log"
-_CRASHES: Final = "Other crashes in it"
-_LOOKALIKES: Final = "Looks like a memory failure and is none"
-_NOTES: Final = "Notes"
+_CHANGE: Final = mark("What to change")
+_LEDGER: Final = mark("Where the memory was")
+_EVIDENCE: Final = mark("What the log says")
+_NEXT: Final = mark("What would tell more")
+_NOT_THIS: Final = mark("What it is not")
+_ALSO: Final = mark("Also possible")
+_ENVIRONMENT: Final = mark("Environment")
+_SETTINGS: Final = mark("Settings")
+_TIMELINE: Final = mark("In the order of the log")
+_CRASHES: Final = mark("Other crashes in it")
+_LOOKALIKES: Final = mark("Looks like a memory failure and is none")
+_NOTES: Final = mark("Notes")
 # ... and in that in which they are kept
 _KEPT_LONGEST: Final = (
     _WHY, _CHANGE, _EVIDENCE, _NOTES, _LEDGER, _NEXT, _ENVIRONMENT, _SETTINGS, _NOT_THIS, _ALSO, _CRASHES, _LOOKALIKES,
@@ -134,7 +144,7 @@ _KEPT_LONGEST: Final = (
 def _head(report: Report, incident: Incident) -> Iterator[str]:
     told, root = headline(report, incident), root_of(report, incident)
     where = f" ({_at(root.file, root.line)})" if root is not None else ""
-    yield f"## {told.verdict}{': ' if told.words else ''}{prose(told.words)}{where}"
+    yield f"## {told.verdict}{say(': {words}', words=prose(told.words)) if told.words else ''}{where}"
     if doubt := left_open(incident):
         yield doubt
     if incident.diagnoses:
@@ -142,13 +152,18 @@ def _head(report: Report, incident: Incident) -> Iterator[str]:
 
 
 def _cause(diagnosis: Diagnosis) -> str:
-    return f"**{prose(diagnosis.title)}** ({code(diagnosis.cause)}, {diagnosis.confidence:.0%} sure)"
+    return say(
+        "**{title}** ({cause}, {confidence} sure)",
+        title=prose(diagnosis.title),
+        cause=code(diagnosis.cause),
+        confidence=f"{diagnosis.confidence:.0%}",
+    )
 
 
 def _reasons(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.explanation:
         yield prose(diagnosis.explanation)
-    yield from (f"Against it: {prose(against)}" for against in diagnosis.against)
+    yield from (say("Against it: {reason}", reason=prose(against)) for against in diagnosis.against)
 
 
 def _healthy(report: Report) -> Iterator[str]:
@@ -160,42 +175,46 @@ def _parts(report: Report, incident: Incident | None) -> Iterator[Part]:
     if incident is not None:
         yield from _parts_of(report, incident)
     context = report.context
-    yield Part(title=_ENVIRONMENT, items=tuple(_environment(context)), most=NAMES, put=_lines, what="entries")
+    yield Part(title=_ENVIRONMENT, items=tuple(_environment(context)), most=NAMES, put=_lines, what=mark("entries"))
     settings = tuple(_settings(context))
-    yield Part(title=_SETTINGS, items=settings, most=SETTINGS, put=_fence, what="settings")
+    yield Part(title=_SETTINGS, items=settings, most=SETTINGS, put=_fence, what=mark("settings"))
     if incident is not None:
         yield _timeline(report, incident)
     others = tuple(_other(report, other) for other in report.incidents[1:])
-    yield Part(title=_CRASHES, items=others, most=OTHERS, put=_lines, what="crashes")
-    looks = tuple(f"{_quoted(quote)}: {code(quote.text, LONGEST_NAME)}" for quote in report.lookalikes)
-    yield Part(title=_LOOKALIKES, items=looks, most=OTHERS, put=_lines, what="lines")
+    yield Part(title=_CRASHES, items=others, most=OTHERS, put=_lines, what=mark("crashes"))
+    looks = tuple(
+        say("{line}: {text}", line=_quoted(quote), text=code(quote.text, LONGEST_NAME)) for quote in report.lookalikes
+    )
+    yield Part(title=_LOOKALIKES, items=looks, most=OTHERS, put=_lines, what=mark("lines"))
     notes = (*report.notes, *(f"{trouble.file}: {trouble.why}" for trouble in report.errors))
-    yield Part(title=_NOTES, items=tuple(f"- {prose(note)}" for note in notes), most=OTHERS, put=_lines, what="notes")
+    yield Part(
+        title=_NOTES, items=tuple(f"- {prose(note)}" for note in notes), most=OTHERS, put=_lines, what=mark("notes")
+    )
 
 
 def _parts_of(report: Report, incident: Incident) -> Iterator[Part]:
     best = incident.diagnoses[0] if incident.diagnoses else None
     remedies = best.remedies if best is not None else ()
     why = tuple(_reasons(best)) if best is not None else ()
-    yield Part(title=_WHY, items=why, most=1 + AGAINST, put=_blocks, what="reasons")
+    yield Part(title=_WHY, items=why, most=1 + AGAINST, put=_blocks, what=mark("reasons"))
     numbered = tuple(_remedy(number, remedy) for number, remedy in enumerate(remedies, start=1))
     said = enough(incident.gap, remedies)
-    how_much = f"{prose(said.verdict)}: {prose(said.words)}" if said is not None else ""
-    yield Part(title=_CHANGE, items=numbered, most=REMEDIES, put=_blocks, what="remedies", head=how_much)
+    how_much = say("{name}: {why}", name=prose(said.verdict), why=prose(said.words)) if said is not None else ""
+    yield Part(title=_CHANGE, items=numbered, most=REMEDIES, put=_blocks, what=mark("remedies"), head=how_much)
     ledgers = tuple(_ledger(ledger) for ledger in incident.ledger)
     grown = incident.trajectory and incident.trajectory["points"] and prose(growth(incident.trajectory))
-    yield Part(title=_LEDGER, items=ledgers, most=LEDGERS, put=_blocks, what="devices", head=grown or "")
-    yield Part(title=_EVIDENCE, items=tuple(_excerpt(report, incident)), most=QUOTES, put=_fence, what="lines")
+    yield Part(title=_LEDGER, items=ledgers, most=LEDGERS, put=_blocks, what=mark("devices"), head=grown or "")
+    yield Part(title=_EVIDENCE, items=tuple(_excerpt(report, incident)), most=QUOTES, put=_fence, what=mark("lines"))
     to_run = tuple(sanitize(command) for command in commands(incident, remedies))
-    yield Part(title=_NEXT, items=to_run, most=QUOTES, put=_fence, what="commands")
+    yield Part(title=_NEXT, items=to_run, most=QUOTES, put=_fence, what=mark("commands"))
     not_this = (
-        *(f"- {code(ruled.cause)}: {prose(ruled.why)}" for ruled in incident.ruled_out),
+        *(f"- {say('{name}: {why}', name=code(ruled.cause), why=prose(ruled.why))}" for ruled in incident.ruled_out),
         *(_rejected(one) for one in incident.remedies_rejected),
-        *(f"- Printed advice that does not apply, {_quoted(quote)[2:]}" for quote in report.advice_rejected),
+        *(say("- Printed advice that does not apply, {what}", what=_quoted(q)[2:]) for q in report.advice_rejected),
     )
-    yield Part(title=_NOT_THIS, items=not_this, most=REASONS, put=_lines, what="reasons")
+    yield Part(title=_NOT_THIS, items=not_this, most=REASONS, put=_lines, what=mark("reasons"))
     also = tuple("\n\n".join((_cause(other), *_reasons(other))) for other in incident.diagnoses[1:])
-    yield Part(title=_ALSO, items=also, most=OTHERS, put=_blocks, what="causes")
+    yield Part(title=_ALSO, items=also, most=OTHERS, put=_blocks, what=mark("causes"))
 
 
 def _blocks(items: Sequence[str]) -> str:
@@ -216,10 +235,10 @@ def _remedy(number: int, remedy: Remedy) -> str:
     if remedy.snippet:
         pieces.append(fenced(remedy.snippet, indent=len(margin)))
     reasons = [
-        f"Why this value: {prose(formula(remedy))}" if formula(remedy) else "",
-        f"Costs: {prose(remedy.cost)}" if remedy.cost not in ("", "none") else "",
-        *(f"Assumes: {prose(text)}" for text in remedy.assumes),
-        f"See {link(remedy.reference)}" if remedy.reference else "",
+        say("Why this value: {formula}", formula=prose(formula(remedy))) if formula(remedy) else "",
+        say("Costs: {cost}", cost=prose(remedy.cost)) if costs(remedy) else "",
+        *(say("Assumes: {assumption}", assumption=prose(text)) for text in remedy.assumes),
+        say("See {link}", link=link(remedy.reference)) if remedy.reference else "",
     ]
     pieces += [f"{margin}- {reason}" for reason in reasons if reason]
     return "\n".join(pieces)
@@ -227,12 +246,13 @@ def _remedy(number: int, remedy: Remedy) -> str:
 
 def _rejected(rejected: Rejected) -> str:
     knob = KNOBS.get(rejected.knob)
-    words = f"{prose(knob.action)} ({code(rejected.knob)})" if knob is not None else code(rejected.knob)
-    return f"- Not advised: {words}: {prose(rejected.why)}"
+    name = code(rejected.knob)
+    words = say("{name} ({why})", name=prose(translated(knob.action)), why=name) if knob is not None else name
+    return say("- Not advised: {what}: {why}", what=words, why=prose(rejected.why))
 
 
 def _quoted(quote: Quote) -> str:
-    return f"- {_at(quote.file, quote.line)}: {prose(quote.why)}"
+    return f"- {say('{name}: {why}', name=_at(quote.file, quote.line), why=prose(quote.why))}"
 
 
 def _excerpt(report: Report, incident: Incident) -> Iterator[str]:
@@ -246,31 +266,38 @@ def _excerpt(report: Report, incident: Incident) -> Iterator[str]:
 
 
 def _ledger(ledger: Ledger) -> str:
-    total = f"{show(ledger.total_bytes)} of " if ledger.total_bytes is not None else ""
+    device = prose(ledger.device)
+    if ledger.total_bytes is not None:
+        device = say("{size} of {device}", size=show(ledger.total_bytes), device=device)
     rows = [_row(row, ledger.total_bytes) for row in ledger.rows[:ROWS]]
     if len(ledger.rows) > ROWS:
         rest = sum(row.bytes or 0 for row in ledger.rows[ROWS:])
-        rows.append((f"{len(ledger.rows) - ROWS} more", show(rest), "", ""))
+        rows.append((say("{count} more", count=len(ledger.rows) - ROWS), show(rest), "", ""))
     if ledger.unexplained_bytes:
-        over = "not explained" if ledger.unexplained_bytes > 0 else "more than there is, by"
+        over = say("not explained") if ledger.unexplained_bytes > 0 else say("more than there is, by")
         rows.append((over, show(abs(ledger.unexplained_bytes)), "", ""))
-    return f"{total}{prose(ledger.device)}\n\n{_table(('What', 'Size', 'Share', 'How this is known'), rows)}"
+    head = (say("What"), say("Size"), say("Share"), say("How this is known"))
+    return f"{device}\n\n{_table(head, rows)}"
 
 
 def _row(row: LedgerRow, total: int | None) -> tuple[str, ...]:
     share = percent(row.bytes / total) if total and row.bytes is not None else ""
-    line = f", line {row.line}" if row.line is not None else ""
-    why = f": {row.derivation}" if row.derivation else ""
-    return prose(row.what), "unknown" if row.bytes is None else show(row.bytes), share, prose(f"{row.basis}{line}{why}")
+    known = translated(row.basis)
+    if row.line is not None:
+        known = say("{basis}, line {number}", basis=known, number=row.line)
+    if row.derivation:
+        known = say("{name}: {why}", name=known, why=row.derivation)
+    size = say("unknown") if row.bytes is None else show(row.bytes)
+    return prose(row_name(row.what)), size, share, prose(known)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table that can be read unrendered."""
     lines = [tuple(map(cell, row)) for row in (head, *rows)]
-    widths = [max(3, *(min(len(line[column]), _WIDEST) for line in lines)) for column in range(len(head))]
+    widths = [max(3, *(min(cells(line[column]), _WIDEST) for line in lines)) for column in range(len(head))]
     ruler = tuple("-" * width for width in widths)
     return "\n".join(
-        f"| {' | '.join(word.ljust(width) for word, width in zip(line, widths, strict=True))} |"
+        f"| {' | '.join(filled(word, width) for word, width in zip(line, widths, strict=True))} |"
         for line in (lines[0], ruler, *lines[1:])
     )
 
@@ -282,41 +309,42 @@ def _timeline(report: Report, incident: Incident) -> Part:
         for moment in incident.timeline
         if moment.event in events
     ]
-    head = ("Where", "When", "Role", "What")
+    head = (say("Where"), say("When"), say("Role"), say("What"))
     lines = _table(head, rows).split("\n")
     return Part(
         title=_TIMELINE,
         items=tuple(lines[2:]),
         most=MOMENTS,
         put=lambda items: "\n".join([*lines[:2], *items]),
-        what="events",
+        what=mark("events"),
     )
 
 
 def _moment(event: EventRecord, role: str, time: str | None) -> tuple[str, ...]:
     name, pid = event.process.get("name"), event.process.get("pid")
     number = prose(f"(PID {pid})") if isinstance(pid, int) else ""
-    times = prose(f"{event.repeats} times") if event.repeats > 1 else ""
+    times = prose(say("{count} times", count=event.repeats)) if event.repeats > 1 else ""
     who = " ".join(piece for piece in (code(str(name or "")), number) if piece)
     return (
         _at(event.file, event.line),
         code(time or ""),
-        role,
-        ", ".join(piece for piece in (event.kind, who, times) if piece),
+        translated(role),
+        listed(piece for piece in (event.kind, who, times) if piece),
     )
 
 
 def _environment(context: Mapping[str, Any]) -> Iterator[str]:
     frameworks, hardware, progress = (context.get(name) or {} for name in ("frameworks", "hardware", "progress"))
     for title, found in (
-        ("Software", {name: f"{name} {version}" if version else name for name, version in frameworks.items()}),
-        ("Hardware", {name: f"{name}: {value}" for name, value in hardware.items()}),
-        ("Models", {name: name for name in context.get("models") or ()}),
-        ("Progress", {name: f"{name} {value}" for name, value in progress.items()}),
-        ("Exit codes", {str(number): str(number) for number in context.get("exit_codes") or ()}),
+        (say("Software"), {name: f"{name} {version}" if version else name for name, version in frameworks.items()}),
+        (say("Hardware"), {name: f"{name}: {value}" for name, value in hardware.items()}),
+        (say("Models"), {name: name for name in context.get("models") or ()}),
+        (say("Progress"), {name: f"{name} {value}" for name, value in progress.items()}),
+        (say("Exit codes"), {str(number): str(number) for number in context.get("exit_codes") or ()}),
     ):
         if found:
-            yield f"- {title}: {', '.join(_known(context, name, what) for name, what in islice(found.items(), NAMES))}"
+            names = listed(_known(context, name, what) for name, what in islice(found.items(), NAMES))
+            yield f"- {say('{name}: {why}', name=title, why=names)}"
 
 
 def _known(context: Mapping[str, Any], name: str, what: str) -> str:
@@ -333,25 +361,30 @@ def _settings(context: Mapping[str, Any]) -> Iterator[str]:
 
 def _other(report: Report, incident: Incident) -> str:
     root = root_of(report, incident)
-    where = f"{_at(root.file, root.line)}: " if root is not None else ""
     told = headline(report, incident)
     best = incident.diagnoses[0] if incident.diagnoses else None
-    cause = f" ({code(best.cause)}, {best.confidence:.0%} sure)" if best is not None else ""
-    words = best.title if best is not None else told.words or told.verdict
-    return f"- {where}{prose(words)}{cause}, fingerprint {code(incident.fingerprint)}"
+    words = prose(best.title if best is not None else told.words or told.verdict)
+    if best is not None:
+        sure = f"{best.confidence:.0%}"
+        words = say("{title} ({cause}, {confidence} sure)", title=words, cause=code(best.cause), confidence=sure)
+    if root is not None:
+        words = say("{name}: {why}", name=_at(root.file, root.line), why=words)
+    return say("- {crash}, fingerprint {fingerprint}", crash=words, fingerprint=code(incident.fingerprint))
 
 
 def _foot(report: Report, *, redacted: bool) -> str:
     version = report.tool.get("version", "")
-    made = f"Made by oomdoctor {version}." if version else "Made by oomdoctor."
+    made = say("Made by oomdoctor {version}.", version=version) if version else say("Made by oomdoctor.")
     what = (
-        "What looked secret or personal is replaced by names such as `<HOST-1>`."
+        say("What looked secret or personal is replaced by names such as `<HOST-1>`.")
         if redacted
-        else "Nothing in it is redacted: read it before you share it."
+        else say("Nothing in it is redacted: read it before you share it.")
     )
+    told = joined([made, what])
     if not report.incidents:
-        return f"{made} {what}"
-    return f"Fingerprint: {code(report.incidents[0].fingerprint)}\n\n{made} {what}"
+        return told
+    print_ = say("Fingerprint: {fingerprint}", fingerprint=code(report.incidents[0].fingerprint))
+    return f"{print_}\n\n{told}"
 
 
 def _at(file: str, line: int) -> str:

@@ -56,7 +56,7 @@ def build(
         verdict=incidents[0].verdict if incidents else "no-oom" if stats.bytes else "inconclusive",
         incidents=incidents,
         advice_rejected=_advice(crashes),
-        lookalikes=tuple(Quote(x.at.file, x.at.line, x.at.text, x.why) for x in lookalikes),
+        lookalikes=tuple(Quote(x.at.file, x.at.line, x.at.text, translated(x.why)) for x in lookalikes),
         events=tuple(_record(event, ids) for event in events),
         context=_context(context),
         errors=tuple(errors),

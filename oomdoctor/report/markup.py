@@ -14,9 +14,10 @@ from oomdoctor.text import disarm, sanitize
 LONGEST_LINE: Final = 2_000  # characters of one line of a log that a shared report shows
 LONGEST_PROSE: Final = 2_000
 
-_UNITS: Final = re.compile(r"""(?<!\S)([("']{0,3})`([^`]{1,200})`([).,;:!?"']{0,3})(?!\S)|(\S+)""")
+_UNITS: Final = re.compile(r"""(?<!\S)([("'（]{0,3})`([^`]{1,200})`([).,;:!?"'，。；：！？）、]{0,3})(?!\S)|(\S+)""")
 _LEAD: Final = "(\"'"
 _TRAIL: Final = ".,;:!?)\"'"
+_CHINESE: Final = re.compile("([\u3400-\u9fff，。、；：？！（）《》]+)")  # with no blank between its words
 _PLAIN: Final = frozenset(".,;%()/+=?!-'\"–—×…’“”°±·")
 
 # Made of plain characters, and yet GitHub or a mail reader would link it: a commit, GH-1 and the like, www.x.y, x.py.
@@ -40,6 +41,11 @@ def prose(text: str, limit: int = LONGEST_PROSE) -> str:
 
 def _word(word: str, *, first: bool) -> str:
     """The word as it is where it cannot mean anything, else in a code span, without the signs around it."""
+    if _CHINESE.search(word):
+        pieces = enumerate(_CHINESE.split(word))  # every second one is Chinese
+        return "".join(piece if number % 2 else _word(piece, first=first and not number) for number, piece in pieces)
+    if not word:
+        return ""
     if first and (word[0] in "-+=" or _NUMBERED.fullmatch(word)):
         return code(word)
     core = word.lstrip(_LEAD)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import io
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
+from rich.containers import Lines
 from rich.padding import Padding
 from rich.text import Text
 
-from oomdoctor.incident.ledger import SMALLER
+from oomdoctor.columns import breaks, wrapped
+from oomdoctor.incident.names import SMALLER
+from oomdoctor.incident.names import row as row_name
+from oomdoctor.language import ENGLISH, in_use, listed, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.contract import CauseRuledOut, Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.words import (
     action,
     commands,
+    costs,
     enough,
     formula,
     growth,
@@ -29,6 +33,8 @@ from oomdoctor.report.words import (
     left_open,
     nothing_found,
     root_of,
+    semicolons,
+    sentences,
 )
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, show
@@ -59,6 +65,30 @@ BAR = 60  # characters of the ledger's bar where there is room
 _FILLS = ("█▓▒░▚▞", "#=+:%o")
 _COLORS = ("red", "yellow", "blue", "magenta", "cyan", "white")
 _FREE = ("·", ".")
+
+
+class Unspaced(Text):
+    """Text whose lines may end between two Chinese signs."""
+
+    def wrap(
+        self,
+        console: Console,
+        width: int,
+        *,
+        justify: JustifyMethod | None = None,
+        overflow: OverflowMethod | None = None,
+        tab_size: int = 8,
+        no_wrap: bool | None = None,
+    ) -> Lines:
+        lines = Lines()
+        for line in self.split(allow_blank=True):
+            line.expand_tabs(tab_size)
+            parts = line.divide(breaks(line.plain, width))
+            for part in parts:
+                part.rstrip_end(width)
+            lines.extend(parts)
+        del console, justify, overflow, no_wrap
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +153,11 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
             yield Text()
         yield from _incident(report, incident, page)
     yield from _others(report, page)
-    yield from _quotes("Printed advice that does not apply", report.advice_rejected, page)
+    yield from _quotes(say("Printed advice that does not apply"), report.advice_rejected, page)
     if page.verbose or not report.incidents:
-        yield from _quotes("Looks like a memory failure and is none", report.lookalikes, page)
+        yield from _quotes(say("Looks like a memory failure and is none"), report.lookalikes, page)
     for note in report.notes:
-        yield _line(("Note: ", "bold"), note)
+        yield _line((say("Note: "), "bold"), note)
     if page.verbose:
         yield from _context(report)
     yield from _footer(report, page)
@@ -160,7 +190,7 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     to_run = commands(incident, on_page)
     if to_run and (page.verbose or best is None or incident.cause_open):
         yield Text()
-        yield _heading("What would tell more")
+        yield _heading(say("What would tell more"))
         for command in to_run[: page.some(COMMANDS)]:
             yield _to_copy(command)
     yield from _behind(report, incident, page)
@@ -171,36 +201,40 @@ def _verdict(report: Report, incident: Incident) -> RenderableType:
     where = f"  ({record.file}:{record.line})" if record is not None else ""
     told = headline(report, incident)
     color = "bold yellow" if incident.verdict == "inconclusive" else "bold red"
-    return _line((told.verdict, color), f": {told.words}" if told.words else "", (where, "dim"))
+    words = say(": {words}", words=told.words) if told.words else ""
+    return _line((told.verdict, color), words, (where, "dim"))
 
 
 def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
-    sure = f"  [{diagnosis.cause}, {diagnosis.confidence:.0%} sure]"
-    yield _line((diagnosis.title, "bold"), (sure, "dim"))
+    sure = say("[{cause}, {confidence} sure]", cause=diagnosis.cause, confidence=f"{diagnosis.confidence:.0%}")
+    yield _line((diagnosis.title, "bold"), (f"  {sure}", "dim"))
     yield _line(diagnosis.explanation, indent=2)
     for against in diagnosis.against:
-        yield _line("Against it: ", against, indent=2)
+        yield _line(say("Against it: {reason}", reason=against), indent=2)
     for evidence in diagnosis.evidence[: page.some(QUOTES)]:
         yield _quoted(evidence.file, evidence.line, evidence.text, page)
 
 
 def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
-    total = f"{show(ledger.total_bytes)} of " if ledger.total_bytes is not None else ""
-    yield _line(("Where the memory was: ", "bold"), f"{total}{ledger.device}")
+    where = ledger.device
+    if ledger.total_bytes is not None:
+        where = say("{size} of {device}", size=show(ledger.total_bytes), device=ledger.device)
+    yield _line((say("Where the memory was: "), "bold"), where)
     shown = _largest_first(ledger, page)
     fills = [_fill(number, row, page) for number, row in enumerate(shown)]
     if ledger.total_bytes:
         yield _bar(ledger.total_bytes, shown, fills, page)
     roomy = page.width >= ROOMY
-    name_width = min(
-        max((cell_len(row.what) for row in shown), default=0), page.width // 2 if roomy else page.width - 17
-    )
-    for row, fill in zip(shown, fills, strict=True):
-        name = set_cell_size(_cut(sanitize(row.what), max(name_width, 1), page), max(name_width, 1))
+    names = [sanitize(row_name(row.what)) for row in shown]
+    name_width = min(max(map(cell_len, names), default=0), page.width // 2 if roomy else page.width - 17)
+    for row, words, fill in zip(shown, names, fills, strict=True):
+        name = set_cell_size(_cut(words, max(name_width, 1), page), max(name_width, 1))
         yield _line(fill, f" {name}  {_size(row, ledger.total_bytes, page)}", indent=2)
     if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= WORTH_A_LINE):
-        what = "not explained" if ledger.unexplained_bytes > 0 else "more than there is, by"
-        yield _line((f"{what} {show(abs(ledger.unexplained_bytes))}", "dim"), indent=4)
+        size = show(abs(ledger.unexplained_bytes))
+        more = say("not explained {size}", size=size)
+        less = say("more than there is, by {size}", size=size)
+        yield _line((more if ledger.unexplained_bytes > 0 else less, "dim"), indent=4)
 
 
 def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
@@ -214,7 +248,8 @@ def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
     rest = [row for row in held if row not in kept and row.bytes is not None]
     if len(rest) > 1:
         size = sum(row.bytes or 0 for row in rest)
-        rest = [LedgerRow(f"{sum(map(_members, rest))} smaller ones together", size, "derived", None)]
+        what = say("{count} smaller ones together", count=sum(map(_members, rest)))
+        rest = [LedgerRow(what, size, "derived", None)]
     return [*kept, *rest, *free]
 
 
@@ -261,29 +296,35 @@ def _cut(words: str, width: int, page: Page) -> str:
 
 
 def _size(row: LedgerRow, total: int | None, page: Page) -> str:
-    size = f"{'unknown' if row.bytes is None else show(row.bytes):>11}"
+    size = _right(say("unknown") if row.bytes is None else show(row.bytes), 11)
     if page.width < ROOMY or row.bytes is None:
         return size
     share = f" {row.bytes / total:>5.0%}" if total else ""
-    basis = "" if row.basis == "printed" else f"  {row.basis}"
-    line = f"  line {row.line}" if row.line is not None and page.verbose else ""
+    basis = "" if row.basis == "printed" else f"  {translated(row.basis)}"
+    line = "  " + say("line {number}", number=row.line) if row.line is not None and page.verbose else ""
     return size + share + basis + line
 
 
+def _right(words: str, width: int) -> str:
+    return " " * (width - cell_len(words)) + words
+
+
 def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
-    yield _heading("What to change")
+    yield _heading(say("What to change"))
     for number, remedy in enumerate(remedies[: page.some(_remedies_shown(page))], start=1):
         yield _numbered(number, action(remedy), page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
         if number > 1 and page.tight >= WITHOUT_DETAILS:
             continue
-        why = [formula(remedy), f"Costs: {remedy.cost}" if remedy.cost not in ("", "none") else ""]
+        why = [formula(remedy), say("Costs: {cost}", cost=remedy.cost) if costs(remedy) else ""]
         if remedy.assumes and page.tight >= WITHOUT_REASONS:
-            why.append("Assumptions: see -v")
+            why.append(say("Assumptions: see -v"))
         if any(why):
-            yield _line((". ".join(part.rstrip(".") for part in why if part), "dim"), indent=5)
-        yield from (_line(("Assumes: " + text, "dim"), indent=5) for text in _assumed(remedy, page))
+            yield _line((sentences(why), "dim"), indent=5)
+        yield from (
+            _line((say("Assumes: {assumption}", assumption=text), "dim"), indent=5) for text in _assumed(remedy, page)
+        )
         if page.verbose and remedy.reference:
             yield _line((remedy.reference, "dim"), indent=5)
 
@@ -292,13 +333,13 @@ def _assumed(remedy: Remedy, page: Page) -> Sequence[str]:
     """What a value rests on and no line says; on one screen in one piece."""
     if page.verbose or not remedy.assumes:
         return remedy.assumes
-    return [] if page.tight >= WITHOUT_REASONS else ["; ".join(remedy.assumes)]
+    return [] if page.tight >= WITHOUT_REASONS else [semicolons(remedy.assumes)]
 
 
 def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[RenderableType]:
     told = enough(gap, remedies)
     if told is not None:
-        yield _line((f"{told.verdict}: ", "bold"), told.words)
+        yield _line((say("{title}: ", title=told.verdict), "bold"), told.words)
 
 
 def _remedies_shown(page: Page) -> int:
@@ -313,19 +354,24 @@ def _behind(report: Report, incident: Incident, page: Page) -> Iterator[Renderab
         yield from _all_behind(report, incident, page)
         return
     if also:
-        names = ", ".join(f"{d.cause} ({d.confidence:.0%})" for d in also[:NAMES])
-        yield _line(("Also possible: ", "bold"), names)
+        names = listed(f"{d.cause} ({d.confidence:.0%})" for d in also[:NAMES])
+        yield _line((say("Also possible: "), "bold"), names)
     if incident.ruled_out and page.tight < WITHOUT_DETAILS:
-        first = incident.ruled_out[0]
-        others = "".join(f", {ruled.cause}" for ruled in incident.ruled_out[1 : NAMES + 1])
-        others += f" and {len(incident.ruled_out) - 1 - NAMES} more" if len(incident.ruled_out) > NAMES + 1 else ""
-        reason = "" if page.tight >= WITHOUT_REASONS else f" ({first.why})"
-        yield _line(("Ruled out: ", "bold"), f"{first.cause}{reason}{others}")
+        yield _line((say("Ruled out: "), "bold"), _not_it(incident.ruled_out, page))
     # What the line on printed advice says already is not said twice.
     advised = {quote.why for quote in report.advice_rejected}
     rejected = [one for one in incident.remedies_rejected if one.why not in advised]
     if rejected:  # what would make it worse is worth its line on every screen
-        yield _line(("Not advised: ", "bold"), _by_reason(rejected, max(1, REASONS - page.tight)))
+        yield _line((say("Not advised: "), "bold"), _by_reason(rejected, max(1, REASONS - page.tight)))
+
+
+def _not_it(ruled_out: Sequence[CauseRuledOut], page: Page) -> str:
+    """The first with its reason where there is room for it, some others, and how many more."""
+    first = ruled_out[0]
+    told = say("{name} ({why})", name=first.cause, why=first.why) if page.tight < WITHOUT_REASONS else first.cause
+    names = listed([told, *(ruled.cause for ruled in ruled_out[1 : NAMES + 1])])
+    more = len(ruled_out) - 1 - NAMES
+    return say("{names} and {count} more", names=names, count=more) if more > 0 else names
 
 
 def _by_reason(rejected: Sequence[Rejected], most: int) -> str:
@@ -333,7 +379,7 @@ def _by_reason(rejected: Sequence[Rejected], most: int) -> str:
     knobs: dict[str, list[str]] = {}
     for one in rejected:
         knobs.setdefault(one.why, []).append(one.knob)
-    return "; ".join(f"{', '.join(names)} ({why})" for why, names in list(knobs.items())[:most])
+    return semicolons(say("{name} ({why})", name=listed(names), why=why) for why, names in list(knobs.items())[:most])
 
 
 def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
@@ -343,27 +389,33 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Rend
             yield from _remedies(diagnosis.remedies, page)
         yield Text()
     for ruled in incident.ruled_out:
-        yield _line(("Ruled out: ", "bold"), f"{ruled.cause}: {ruled.why}")
+        yield _line((say("Ruled out: "), "bold"), say("{name}: {why}", name=ruled.cause, why=ruled.why))
     for rejected in incident.remedies_rejected:
         knob = KNOBS.get(rejected.knob)
-        words = f"{knob.action} [{rejected.knob}]" if knob is not None else rejected.knob
-        yield _line(("Not advised: ", "bold"), f"{words}: {rejected.why}")
+        words = f"{translated(knob.action)} [{rejected.knob}]" if knob is not None else rejected.knob
+        yield _line((say("Not advised: "), "bold"), say("{name}: {why}", name=words, why=rejected.why))
     places = {event.id: f"{event.file}:{event.line}" for event in report.events}
-    moments = [f"{places.get(moment.event, moment.event)} {moment.role}" for moment in incident.timeline]
-    yield _line(("In the order of the log: ", "bold"), ", ".join(moments))
+    moments = [f"{places.get(moment.event, moment.event)} {translated(moment.role)}" for moment in incident.timeline]
+    yield _line((say("In the order of the log: "), "bold"), listed(moments))
 
 
 def _others(report: Report, page: Page) -> Iterator[RenderableType]:
     for incident in report.incidents[1:] if not page.verbose else ():
         best = incident.diagnoses[0] if incident.diagnoses else None
         record = root_of(report, incident)
-        where = f" at {record.file}:{record.line}" if record is not None else ""
-        yield _line(("Another crash", "bold"), f"{where}: {best.title if best else incident.verdict}")
+        title = best.title if best else incident.verdict
+        if record is None:
+            yield _line((say("Another crash"), "bold"), say(": {words}", words=title))
+        else:
+            place = f"{record.file}:{record.line}"
+            yield _line((say("Another crash"), "bold"), say(" at {place}: {words}", place=place, words=title))
 
 
 def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[RenderableType]:
     if not page.verbose and len(quotes) == 1:
-        yield _line((f"{title}: ", "bold"), (f"{quotes[0].file}:{quotes[0].line}", "dim"), f" {quotes[0].why}")
+        yield _line(
+            (say("{title}: ", title=title), "bold"), (f"{quotes[0].file}:{quotes[0].line}", "dim"), f" {quotes[0].why}"
+        )
         return
     if quotes:
         yield _heading(title)
@@ -374,7 +426,7 @@ def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[Rendera
         else:
             yield _line((f"{quote.file}:{quote.line}", "dim"), f" {quote.why}", indent=2)
     if len(quotes) > QUOTES and not page.verbose:
-        yield _line((f"and {len(quotes) - QUOTES} more", "dim"), indent=2)
+        yield _line((say("and {count} more", count=len(quotes) - QUOTES), "dim"), indent=2)
 
 
 def _context(report: Report) -> Iterator[RenderableType]:
@@ -389,25 +441,25 @@ def _context(report: Report) -> Iterator[RenderableType]:
     models = report.context.get("models") or []
     yield Text()
     for title, found in (
-        ("Software", names),
-        ("Models", [f"{name}{from_outside.get(name, '')}" for name in models]),
-        ("Settings", [f"{name}={value}{from_outside.get(name, '')}" for name, value in settings]),
+        (say("Software"), names),
+        (say("Models"), [f"{name}{from_outside.get(name, '')}" for name in models]),
+        (say("Settings"), [f"{name}={value}{from_outside.get(name, '')}" for name, value in settings]),
     ):
         if found:
-            yield _line((f"{title}: ", "bold"), ", ".join(map(str, found)))
+            yield _line((say("{title}: ", title=title), "bold"), listed(map(str, found)))
 
 
 def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
     diagnoses = report.incidents[0].diagnoses if report.incidents else ()
     hints = [f"oomdoctor explain {diagnoses[0].cause}"] if diagnoses else []
     if report.incidents and not page.verbose:
-        hints.append("-v shows everything")
+        hints.append(say("-v shows everything"))
     prints = list(dict.fromkeys(incident.fingerprint for incident in report.incidents))
     if hints:
         small = "" if page.verbose else f"  ({prints[0]})"  # on one screen it takes no line of its own
-        yield _line((f"More: {'; '.join(hints)}{small}", "dim"))
+        yield _line((say("More: {hints}", hints=semicolons(hints)) + small, "dim"))
     if page.verbose and prints:
-        yield _line((f"Fingerprint: {', '.join(prints)}", "dim"))
+        yield _line((say("Fingerprint: {fingerprints}", fingerprints=listed(prints)), "dim"))
 
 
 def _heading(title: str) -> RenderableType:
@@ -416,7 +468,7 @@ def _heading(title: str) -> RenderableType:
 
 def _line(*parts: str | tuple[str, str], indent: int = 0) -> RenderableType:
     """Wrapped text; a part is the text alone, or with its style."""
-    text = Text()
+    text = Text() if in_use() == ENGLISH else Unspaced()
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
         text.append(sanitize(words), style)
@@ -426,10 +478,7 @@ def _line(*parts: str | tuple[str, str], indent: int = 0) -> RenderableType:
 def _numbered(number: int, action: str, page: Page) -> RenderableType:
     """Not rich.table: its import alone takes longer than all the rest of the rendering."""
     first, rest = f"  {number}. ", " " * 5
-    lines = textwrap.wrap(
-        sanitize(action), page.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-    )
-    return Text("\n".join(lines), style="bold")
+    return Text("\n".join(wrapped(sanitize(action), page.width, first, rest)), style="bold")
 
 
 def _to_copy(line: str, indent: int = 2) -> RenderableType:
@@ -444,7 +493,7 @@ def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:
     if not page.verbose and room < SHORTEST_QUOTE:
         return _line((where.strip().removesuffix(":"), "dim"), indent=2)
     if cell_len(words) > room and (file, line) in page.quoted:
-        return _line((where.strip().removesuffix(":") + ", as above", "dim"), indent=2)
+        return _line((say("{place}, as above", place=where.strip().removesuffix(":")), "dim"), indent=2)
     page.quoted.add((file, line))
     if not page.verbose and cell_len(words) > room:
         words = set_cell_size(words, room - 3) + "..."

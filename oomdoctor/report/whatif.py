@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from oomdoctor import __version__
+from oomdoctor.columns import cells, filled, wrapped
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.names import row as row_name
+from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.remedies.whatif.model import Cell, Change, Comparison, Shift, Side, Verdict
 from oomdoctor.report.as_json import finite
 from oomdoctor.report.vocabulary import POOLS
@@ -17,14 +19,15 @@ from oomdoctor.units import show
 
 SCHEMA_VERSION: Final = 1
 _HEADS: Final = {
-    "fits": "IT WOULD HAVE FITTED",
-    "does not fit": "IT WOULD NOT HAVE FITTED",
-    "cannot tell": "CANNOT TELL",
+    "fits": mark("IT WOULD HAVE FITTED"),
+    "does not fit": mark("IT WOULD NOT HAVE FITTED"),
+    "cannot tell": mark("CANNOT TELL"),
 }
+_ANSWERS: Final = (mark("fits"), mark("does not fit"), mark("cannot tell"))
 _POOLS: Final = {
-    "gpu": "GPU memory", "kv_cache": "the KV cache", "host_ram": "host RAM", "cgroup": "the container's memory",
-    "object_store": "Ray's object store", "shm": "shared memory", "pinned": "page-locked memory",
-    "scheduling": "the cluster",
+    "gpu": mark("GPU memory"), "kv_cache": mark("the KV cache"), "host_ram": mark("host RAM"),
+    "cgroup": mark("the container's memory"), "object_store": mark("Ray's object store"), "shm": mark("shared memory"),
+    "pinned": mark("page-locked memory"), "scheduling": mark("the cluster"),
 }  # fmt: skip
 NARROWEST_NAME: Final = 12
 COLUMN: Final = 12
@@ -103,14 +106,15 @@ def text(crash: Crash, found: Comparison, width: int) -> str:
 
 
 def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
-    why = found.verdicts[0].why if found.verdicts else "nothing changes"
-    yield from _wrapped(f"{_HEADS[found.answer]}: {why}", width)
+    why = found.verdicts[0].why if found.verdicts else say("nothing changes")
+    yield from _wrapped(say("{name}: {why}", name=translated(_HEADS[found.answer]), why=why), width)
     for change in found.changes:
-        now = change.now.value if change.now is not None else "(not stated)"
+        now = change.now.value if change.now is not None else say("(not stated)")
         where = f"  ({_stated(change)})" if change.now is not None else ""
         yield from _wrapped(f"{change.name}: {now} -> {change.value}{where}", width, 2)
     at = crash.root.at
-    yield from _wrapped(f"The crash: {POOLS.get(crash.pool, crash.pool)} ({at.file}:{at.line})", width, 2)
+    what = translated(POOLS.get(crash.pool, crash.pool))
+    yield from _wrapped(say("The crash: {what} ({place})", what=what, place=f"{at.file}:{at.line}"), width, 2)
     for verdict in found.verdicts:
         yield ""
         yield from _pool(verdict, found, width)
@@ -120,67 +124,76 @@ def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
     if found.ignored or found.notes:
         yield ""
     if found.ignored:
-        yield from _wrapped(f"Not counted, since what it changes is not known: {', '.join(found.ignored)}", width)
+        names = listed(found.ignored)
+        yield from _wrapped(say("Not counted, since what it changes is not known: {names}", names=names), width)
     for note in found.notes:
-        yield from _wrapped(f"Note: {note}", width)
+        yield from _wrapped(say("Note: {note}", note=note), width)
 
 
 def _pool(verdict: Verdict, found: Comparison, width: int) -> Iterator[str]:
-    name = _POOLS.get(verdict.pool, verdict.pool)
-    yield from _wrapped(f"{name[:1].upper()}{name[1:]}: {verdict.answer} ({verdict.why})", width)
+    name = translated(_POOLS.get(verdict.pool, verdict.pool))
+    name = f"{name[:1].upper()}{name[1:]}"
+    answer = translated(verdict.answer)
+    yield from _wrapped(say("{pool}: {answer} ({why})", pool=name, answer=answer, why=verdict.why), width)
     for need in found.needs:
         if need.pool == verdict.pool:
-            yield from _wrapped(f"{'missing' if need.low > 0 else 'at hand'} at the crash: {need.derivation}", width, 2)
+            missing = say("missing at the crash: {formula}", formula=need.derivation)
+            at_hand = say("at hand at the crash: {formula}", formula=need.derivation)
+            yield from _wrapped(missing if need.low > 0 else at_hand, width, 2)
             yield from _assumed(need.assumes, width)
     for shift in found.shifts:
         if shift.pool == verdict.pool:
-            yield from _wrapped(f"{shift.what}: {_signed(shift)}", width, 2)
+            yield from _wrapped(say("{name}: {why}", name=shift.what, why=_signed(shift)), width, 2)
             yield from _wrapped(shift.derivation, width, 4)
             yield from _assumed(shift.assumes, width)
     for one in found.unknown:
         if one.pool == verdict.pool:
-            yield from _wrapped(f"{one.what}: unknown; {one.why}", width, 2)
+            yield from _wrapped(say("{what}: unknown; {why}", what=one.what, why=one.why), width, 2)
 
 
 def _assumed(assumes: Sequence[str], width: int) -> Iterator[str]:
     for one in assumes:
-        yield from _wrapped(f"Assumes: {one}", width, 4)
+        yield from _wrapped(say("Assumes: {assumption}", assumption=one), width, 4)
 
 
 def _signed(shift: Shift) -> str:
     if shift.low == shift.high:
-        return _sign(shift.low) if shift.low else "no change"
-    return f"{_sign(shift.low)} to {_sign(shift.high)}"
+        return _sign(shift.low) if shift.low else say("no change")
+    return say("{low} to {high}", low=_sign(shift.low), high=_sign(shift.high))
 
 
 def _sign(size: int) -> str:
-    return f"{'+' if size > 0 else '-'}{show(abs(size))}" if size else "nothing"
+    return f"{'+' if size > 0 else '-'}{show(abs(size))}" if size else say("nothing")
 
 
 def _side(side: Side, width: int) -> Iterator[str]:
-    total = f"{show(side.total_bytes)} of " if side.total_bytes is not None else ""
-    yield from _wrapped(f"Where the memory was, and would have been: {total}{side.device}", width)
+    where = side.device
+    if side.total_bytes is not None:
+        where = say("{size} of {device}", size=show(side.total_bytes), device=side.device)
+    yield from _wrapped(say("Where the memory was, and would have been: {where}", where=where), width)
     room = max(NARROWEST_NAME, width - 2 - COLUMN - RANGE - 12)
-    names = min(room, max((len(sanitize(cell.what)) for cell in side.cells), default=0))
-    yield f"  {'':<{names}}{'was':>{COLUMN}}{'would be':>{RANGE}}"
-    for cell in side.cells:
-        basis = "" if cell.basis == "printed" else f"  {cell.basis}"
+    names = [sanitize(row_name(cell.what)) for cell in side.cells]
+    widest = min(room, max(map(cells, names), default=0))
+    yield f"  {'':<{widest}}{_right(say('was'), COLUMN)}{_right(say('would be'), RANGE)}"
+    for cell, name in zip(side.cells, names, strict=True):
+        basis = "" if cell.basis == "printed" else f"  {translated(cell.basis)}"
         was = "" if cell.now_bytes is None else show(cell.now_bytes)
-        yield f"  {sanitize(cell.what)[:names]:<{names}}{was:>{COLUMN}}{_then(cell):>{RANGE}}{basis}"
+        yield f"  {filled(name[:widest], widest)}{was:>{COLUMN}}{_right(_then(cell), RANGE)}{basis}"
+
+
+def _right(words: str, width: int) -> str:
+    return " " * (width - cells(words)) + words
 
 
 def _then(cell: Cell) -> str:
     if cell.low_bytes is None or cell.high_bytes is None:
-        return "unknown"
+        return say("unknown")
     if cell.now_bytes is None:
         shown = _sign(cell.low_bytes), _sign(cell.high_bytes)
     else:
         shown = show(cell.low_bytes), show(cell.high_bytes)
-    return shown[0] if shown[0] == shown[1] else f"{shown[0]} to {shown[1]}"
+    return shown[0] if shown[0] == shown[1] else say("{low} to {high}", low=shown[0], high=shown[1])
 
 
 def _wrapped(words: str, width: int, indent: int = 0) -> list[str]:
-    return textwrap.wrap(
-        sanitize(words), width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2),
-        break_on_hyphens=False,
-    )  # fmt: skip
+    return wrapped(sanitize(words), width, " " * indent, " " * (indent + 2))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from oomdoctor.causes.host import low_limit
-from oomdoctor.language import say, translated
+from oomdoctor.incident.names import figure
+from oomdoctor.language import mark, one_of, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Report
 from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
 from oomdoctor.units import show
+
+NO_COST: Final = mark("none")  # of a remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,12 @@ def headline(report: Report, incident: Incident) -> Told:
     """What ran out, and what the job was doing."""
     best = incident.diagnoses[0] if incident.diagnoses else None
     if incident.verdict == "inconclusive":
-        return Told("CANNOT TELL", "something died, and the log does not show of what")
+        return Told(say("CANNOT TELL"), say("something died, and the log does not show of what"))
     if best is None:
-        return Told("OUT OF MEMORY")
-    when = _when(best, root_of(report, incident))
-    head = "NOT SCHEDULED" if best.pool == "scheduling" else "OUT OF MEMORY"
-    return Told(head, " ".join(part for part in (_what(report, incident, best), when) if part))
+        return Told(say("OUT OF MEMORY"))
+    head = say("NOT SCHEDULED") if best.pool == "scheduling" else say("OUT OF MEMORY")
+    what, when = _what(report, incident, best), _when(best, root_of(report, incident))
+    return Told(head, say("{what} {when}", what=what, when=when) if what and when else what or when)
 
 
 def left_open(incident: Incident) -> str | None:
@@ -52,19 +55,30 @@ def left_open(incident: Incident) -> str | None:
 def nothing_found(report: Report) -> Told:
     """What is said of logs without a crash."""
     if not report.stats.bytes:
-        return Told("NOTHING READ")
-    files = f" of {report.stats.files} files" if report.stats.files > 1 else ""
-    there = " that could be read" if report.errors else ""
-    the = "the " if report.errors else ""
-    return Told("NO MEMORY FAILURE", f"in {the}{show(report.stats.bytes)}{files}{there}")
+        return Told(say("NOTHING READ"))
+    size, files = show(report.stats.bytes), report.stats.files
+    if files > 1 and report.errors:
+        where = say("in the {size} of {files} files that could be read", size=size, files=files)
+    elif files > 1:
+        where = say("in {size} of {files} files", size=size, files=files)
+    elif report.errors:
+        where = say("in the {size} that could be read", size=size)
+    else:
+        where = say("in {size}", size=size)
+    return Told(say("NO MEMORY FAILURE"), where)
+
+
+def verdict(told: Told) -> str:
+    """Both, as one line."""
+    return say("{verdict}: {words}", verdict=told.verdict, words=told.words) if told.words else told.verdict
 
 
 def _what(report: Report, incident: Incident, best: Diagnosis) -> str:
     """What ran out, in words."""
     killed = [event for event in report.events if event.id in incident.events and event.family == "ray_kill"]
     if best.pool == "host_ram" and any(low_limit(kill.usage, kill.threshold) for kill in killed):
-        return "Ray's own limit on the node's memory was reached"
-    return CAUSES.get(best.cause) or POOLS.get(best.pool, best.pool)
+        return say("Ray's own limit on the node's memory was reached")
+    return translated(CAUSES.get(best.cause) or POOLS.get(best.pool, best.pool))
 
 
 def _when(best: Diagnosis, root: EventRecord | None) -> str:
@@ -72,17 +86,25 @@ def _when(best: Diagnosis, root: EventRecord | None) -> str:
     if best.pool == "kv_cache" and best.stage == "kv_cache_init":
         return ""
     if best.stage == "weight_sync" and root is not None and root.fields.get("layer") == "cumem":
-        return WAKING
-    return STAGES.get(best.stage, "")
+        return translated(WAKING)
+    return translated(STAGES.get(best.stage, ""))
 
 
 def growth(trajectory: Mapping[str, Any]) -> str:
     """From where to where a figure went, and how fast where it grew."""
     first, last = trajectory["points"][0], trajectory["points"][-1]
-    sizes = f"{show(first['bytes'])} at line {first['line']}, {show(last['bytes'])} at line {last['line']}"
     grown = trajectory.get("growth_bytes")
-    rate = f", {show(grown)} per {trajectory['per']}" if grown else ""
-    return f"{trajectory['what']}: {sizes}{rate}"
+    places = {
+        "what": figure(trajectory["what"]),
+        "first": show(first["bytes"]), "first_line": first["line"],
+        "last": show(last["bytes"]), "last_line": last["line"],
+    }  # fmt: skip
+    if not grown:
+        return say("{what}: {first} at line {first_line}, {last} at line {last_line}", **places)
+    return say(
+        "{what}: {first} at line {first_line}, {last} at line {last_line}, {rate} per {step}",
+        **places, rate=show(grown), step=trajectory["per"],
+    )  # fmt: skip
 
 
 def commands(incident: Incident, remedies: Sequence[Remedy]) -> list[str]:
@@ -97,26 +119,39 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
         return None
     numbers = {remedy.knob: str(number) for number, remedy in enumerate(remedies, start=1)}
     low, high = gap.missing_low_bytes, gap.missing_high_bytes
-    amount = show(low) if low == high else f"{show(low)} to {show(high)}"
+    amount = show(low) if low == high else say("{low} to {high}", low=show(low), high=show(high))
     if gap.alone:
         return Told(_got_past(gap, amount), _either(gap.alone, numbers))
     if gap.together:
-        names = " and ".join(numbers[knob] for knob in gap.together)
-        return Told(_got_past(gap, amount), f"{names} together")
+        names = _and(numbers[knob] for knob in gap.together)
+        return Told(_got_past(gap, amount), say("{numbers} together", numbers=names))
     if gap.still_missing_bytes:
         left = show(gap.still_missing_bytes)
-        return Told("Not enough", f"with all of these {left} of {amount} would still be missing")
+        words = say("with all of these {left} of {amount} would still be missing", left=left, amount=amount)
+        return Told(say("Not enough"), words)
     return None
+
+
+def _and(numbers: Iterable[str]) -> str:
+    """As many as there are: 1 and 2 and 3."""
+    first, *others = numbers
+    for number in others:
+        first = say("{number} and {other}", number=first, other=number)
+    return first
 
 
 def _got_past(gap: Gap, amount: str) -> str:
     """Of the card only what was refused is known; what would have been asked for next is not."""
-    return f"Past this refusal ({amount} short)" if gap.pool == "gpu" else f"Enough for the {amount} that were missing"
+    if gap.pool == "gpu":
+        return say("Past this refusal ({amount} short)", amount=amount)
+    return say("Enough for the {amount} that were missing", amount=amount)
 
 
 def _either(knobs: Sequence[str], numbers: Mapping[str, str]) -> str:
     names = [numbers[knob] for knob in knobs]
-    return f"{names[0]} alone" if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}, each alone"
+    if len(names) == 1:
+        return say("{number} alone", number=names[0])
+    return say("{numbers}, each alone", numbers=one_of(names))
 
 
 def action(remedy: Remedy) -> str:
@@ -129,6 +164,27 @@ def formula(remedy: Remedy) -> str:
     """How the suggested value comes about; empty where nothing was computed."""
     text = remedy.derivation or ""
     return "" if text in (translated(A_SWITCH), translated(A_WORD)) else text
+
+
+def costs(remedy: Remedy) -> bool:
+    """Whether it has a price that is worth a word."""
+    return remedy.cost not in ("", NO_COST, translated(NO_COST))
+
+
+def semicolons(parts: Iterable[str]) -> str:
+    """Half sentences, one behind the other."""
+    text = ""
+    for part in parts:
+        text = say("{part}; {next}", part=text, next=part) if text else part
+    return text
+
+
+def sentences(parts: Iterable[str]) -> str:
+    """One behind the other, the last without its full stop."""
+    text = ""
+    for part in (part.rstrip(".。") for part in parts if part):
+        text = say("{sentence}. {next}", sentence=text, next=part) if text else part
+    return text
 
 
 def is_free(row: LedgerRow) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from oomdoctor.language import say
 from oomdoctor.sources.folders import background, logs_in, why
 from oomdoctor.sources.source import BLOCK, Source
 from oomdoctor.sources.trouble import Trouble, shown
@@ -35,7 +36,7 @@ def gather(paths: Sequence[str], *, absolute: bool = False) -> tuple[list[Source
             continue
         troubles += met
         if not files and not met:
-            troubles.append(Trouble(shown(path), "no logs in this folder"))
+            troubles.append(Trouble(shown(path), say("no logs in this folder")))
         sources += [
             Source(names.of(file), file, ends=file == Path(path) or not background(file)) for file in _new(files, seen)
         ]
@@ -94,8 +95,8 @@ def _parent(path: str) -> str:
 
 def _why(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
-        return "no such file"
-    return why(error) if isinstance(error, OSError) else "no such file"
+        return say("no such file")
+    return why(error) if isinstance(error, OSError) else say("no such file")
 
 
 __all__ = ["BLOCK", "STDIN", "Source", "Trouble", "gather", "shown"]

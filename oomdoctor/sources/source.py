@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.sources import text, unpack
 from oomdoctor.sources.folders import why
@@ -53,9 +54,15 @@ class Source:
         except OSError as error:
             self.troubles.append(Trouble(self.name, why(error)))
         if nuls:
-            self.notes.append(f"{self.name}: {nuls:,} NUL bytes left out (a crash or a rotation cut a write short)")
+            self.notes.append(
+                say(
+                    "{file}: {count} NUL bytes left out (a crash or a rotation cut a write short)",
+                    file=self.name,
+                    count=f"{nuls:,}",
+                )
+            )
         if self.size == 0 and not self.troubles:
-            self.troubles.append(Trouble(self.name, "nothing but NUL bytes" if nuls else "empty"))
+            self.troubles.append(Trouble(self.name, say("nothing but NUL bytes") if nuls else say("empty")))
 
     def _open(self) -> AbstractContextManager[BinaryIO]:
         return _standard_input() if self.path is None else _file(self.path)
@@ -64,15 +71,19 @@ class Source:
         cut = _CUT_BY_RAY.search(head[:4096])
         if cut:
             self.notes.append(
-                f"{self.name}: `ray logs` cut this to its last {int(cut[1]):,} lines; "
-                "run it again with `--tail -1` for the whole log"
+                say(
+                    "{file}: `ray logs` cut this to its last {count} lines; run it again with `--tail -1` for the "
+                    "whole log",
+                    file=self.name,
+                    count=f"{int(cut[1]):,}",
+                )
             )
 
 
 def _standard_input() -> AbstractContextManager[BinaryIO]:
     # None where the process was started without one (pythonw, `<&-`)
     if sys.stdin is None or sys.stdin.closed:
-        raise UnreadableError("standard input is closed")
+        raise UnreadableError(say("standard input is closed"))
     with suppress(OSError, ValueError, AttributeError):  # whoever started us may have left it non-blocking
         os.set_blocking(sys.stdin.fileno(), True)
     return nullcontext(sys.stdin.buffer)  # not ours to close
@@ -84,7 +95,7 @@ def _file(path: Path) -> BinaryIO:
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         os.close(descriptor)
-        raise UnreadableError("not a file")
+        raise UnreadableError(say("not a file"))
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(descriptor, True)
     return cast("BinaryIO", os.fdopen(descriptor, "rb"))

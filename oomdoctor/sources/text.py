@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Iterator
 
+from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.sources.trouble import UnreadableError
 
@@ -14,17 +15,17 @@ SAMPLE = 64 * 1024
 BINARIES: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (late(magic, re.DOTALL), what)
     for magic, what in (
-        (rb"PK\x03\x04", "a zip archive or a PyTorch checkpoint"),
-        (rb".{257}ustar", "a tar archive: unpack it and give the folder"),
-        (rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07", "an archive: unpack it and give the folder"),
-        (rb"\x04\x22\x4d\x18|\x1f\x9d", "compressed in a way that is not known here: unpack it first"),
-        (rb"\x7fELF", "a program or a core dump"),
-        (rb"\x80[\x02-\x05]", "a pickle"),
-        (rb".{7}\x00\{\"", "a safetensors file"),
-        (rb"GGUF", "a model"),
-        (rb"\x93NUMPY|\x89HDF|PAR1|ARROW1|Obj\x01|SQLite format 3\x00", "a data file"),
-        (rb"\x89PNG|\xff\xd8\xff|GIF8|%PDF-|RIFF.{4}WEBP", "an image or a PDF"),
-        (rb"LPKSHHRH", "a systemd journal: `journalctl --file FILE` prints it as text"),
+        (rb"PK\x03\x04", mark("a zip archive or a PyTorch checkpoint")),
+        (rb".{257}ustar", mark("a tar archive: unpack it and give the folder")),
+        (rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07", mark("an archive: unpack it and give the folder")),
+        (rb"\x04\x22\x4d\x18|\x1f\x9d", mark("compressed in a way that is not known here: unpack it first")),
+        (rb"\x7fELF", mark("a program or a core dump")),
+        (rb"\x80[\x02-\x05]", mark("a pickle")),
+        (rb".{7}\x00\{\"", mark("a safetensors file")),
+        (rb"GGUF", mark("a model")),
+        (rb"\x93NUMPY|\x89HDF|PAR1|ARROW1|Obj\x01|SQLite format 3\x00", mark("a data file")),
+        (rb"\x89PNG|\xff\xd8\xff|GIF8|%PDF-|RIFF.{4}WEBP", mark("an image or a PDF")),
+        (rb"LPKSHHRH", mark("a systemd journal: `journalctl --file FILE` prints it as text")),
     )
 )
 
@@ -46,7 +47,7 @@ def binary(head: bytes) -> str | None:
             return what
     sample = head[:SAMPLE].replace(b"\0", b"")
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
-    return "binary data" if controls > _MOST_CONTROLS * len(sample) else None
+    return mark("binary data") if controls > _MOST_CONTROLS * len(sample) else None
 
 
 def encoding(head: bytes) -> tuple[str, int]:
@@ -54,9 +55,9 @@ def encoding(head: bytes) -> tuple[str, int]:
 
     "utf-8" stands for every superset of ASCII: the bytes pass as they are.
     """
-    for mark, name in _BOMS:
-        if head.startswith(mark):
-            return name, len(mark)
+    for bom, name in _BOMS:
+        if head.startswith(bom):
+            return name, len(bom)
     sample = head[:SAMPLE]
     even, odd = sample[0::2], sample[1::2]
     # In UTF-16 every ASCII character has its NUL on the same side; blocks of NULs have them on both.
@@ -72,14 +73,14 @@ def utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
     head = next(blocks, b"")
     what = binary(head)
     if what:
-        raise UnreadableError(f"no log but {what}")
-    name, mark = encoding(head)
+        raise UnreadableError(say("no log but {what}", what=translated(what)))
+    name, begin = encoding(head)
     if name == "utf-8":
-        yield head[mark:]
+        yield head[begin:]
         yield from blocks
         return
     decoder = codecs.getincrementaldecoder(name)(errors="replace")
-    yield decoder.decode(head[mark:]).encode("utf-8", "replace")
+    yield decoder.decode(head[begin:]).encode("utf-8", "replace")
     for block in blocks:
         yield decoder.decode(block).encode("utf-8", "replace")
     yield decoder.decode(b"", final=True).encode("utf-8", "replace")

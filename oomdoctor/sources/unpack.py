@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
 
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.sources.trouble import UnreadableError
 
@@ -144,12 +145,15 @@ def _bounded(name: str, head: bytes, stream: BinaryIO, opened: Opened) -> Iterat
             try:
                 piece = decompressor.decompress(data, PIECE)
             except errors as error:
-                raise UnreadableError(f"damaged {name} file: read up to the damage") from error
+                raise UnreadableError(say("damaged {format} file: read up to the damage", format=name)) from error
             given += len(piece)
             if piece:
                 yield piece
             if given > LARGEST or given > max(FREE_OF_RATIO, HIGHEST_RATIO * taken):
-                raise UnreadableError(f"{name} file unpacks to {given // taken} times its size: read only that far")
+                times = given // taken
+                raise UnreadableError(
+                    say("{format} file unpacks to {times} times its size: read only that far", format=name, times=times)
+                )
             if decompressor.eof:
                 data = decompressor.unused_data.lstrip(b"\0")  # files are padded with zeros
                 decompressor = None
@@ -159,7 +163,7 @@ def _bounded(name: str, head: bytes, stream: BinaryIO, opened: Opened) -> Iterat
                 data = b""
         data = stream.read(PACKED)
     if decompressor is not None:
-        raise UnreadableError(f"truncated {name} file: read up to where it ends")
+        raise UnreadableError(say("truncated {format} file: read up to where it ends", format=name))
 
 
 def _gathered(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -146,4 +146,4 @@ def test_a_shortage_in_unknown_words_is_answered_by_the_classifier_where_no_rule
     assert report.incidents[0].next_evidence
     first = report.incidents[0].diagnoses[0]
     assert "most like those of this cause" in first.explanation
-    assert first.confidence < 0.5
+    assert first.confidence < 0.85

@@ -10,6 +10,11 @@ from oomdoctor.training import wordings
 from oomdoctor.training.cases import FIXTURES
 
 KNOWN = "RuntimeError: CUDA error: out of memory"
+WANTED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Wanted to allocate 20.00 MiB. GPU 1 has a total capacity of 23.60 GiB of "
+    "which 310.44 MiB is free. Including non-PyTorch memory, this process has 23.29 GiB memory in use. Of the allocated "
+    "memory 22.71 GiB is allocated by PyTorch, and 181.20 MiB is reserved by PyTorch but unallocated."
+)
 
 
 @pytest.mark.parametrize(
@@ -18,14 +23,7 @@ KNOWN = "RuntimeError: CUDA error: out of memory"
         ("RuntimeError: CUDA error: short of memory", "cuda_error", KNOWN),
         ("RuntimeError: CUDA error: out of RAM", "cuda_error", KNOWN),
         ("RuntimeError: CUDA error: all out of memory", "cuda_error", KNOWN),
-        (
-            "torch.OutOfMemoryError: CUDA out of memory. Wanted to allocate 20.00 MiB. GPU 1 has a total capacity of "
-            "23.60 GiB of which 310.44 MiB is free. Including non-PyTorch memory, this process has 23.29 GiB memory in "
-            "use. Of the allocated memory 22.71 GiB is allocated by PyTorch, and 181.20 MiB is reserved by PyTorch but "
-            "unallocated.",
-            "cuda",
-            "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has a total capacity of 23.60 GiB of which",
-        ),
+        (WANTED, "cuda", "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has a total capacity of 23.60 GiB"),
     ],
 )
 def test_a_message_but_for_a_word(line: str, family: str, becomes: str) -> None:

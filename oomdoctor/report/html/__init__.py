@@ -13,12 +13,15 @@ from typing import Any, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from oomdoctor.incident.names import figure
+from oomdoctor.incident.names import row as row_name
+from oomdoctor.language import ENGLISH, in_use, listed, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Report
 from oomdoctor.report.html.bars import bar
 from oomdoctor.report.html.plot import Plot, plot
-from oomdoctor.report.words import Told, action, commands, enough, formula, growth, headline, left_open, root_of
+from oomdoctor.report.words import Told, action, commands, costs, enough, formula, growth, headline, left_open, root_of
 from oomdoctor.text import disarm
 from oomdoctor.units import percent, show
 
@@ -145,18 +148,20 @@ def _context(context: Mapping[str, Any]) -> list[tuple[str, Some]]:
     models = [(str(name), "") for name in context.get("models") or ()]
     codes = [(plain(code), "") for code in context.get("exit_codes") or ()]
     tables = [
-        ("Software", rows(frameworks)),
-        ("Models", rows(models)),
-        ("Hardware", rows((context.get("hardware") or {}).items())),
-        ("Progress", rows((context.get("progress") or {}).items())),
-        ("Exit codes", rows(codes)),
-        ("Settings", rows((context.get("settings") or {}).items())),
+        (say("Software"), rows(frameworks)),
+        (say("Models"), rows(models)),
+        (say("Hardware"), rows((context.get("hardware") or {}).items())),
+        (say("Progress"), rows((context.get("progress") or {}).items())),
+        (say("Exit codes"), rows(codes)),
+        (say("Settings"), rows((context.get("settings") or {}).items())),
     ]
     return [(title, found) for title, found in tables if found.items]
 
 
 def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit} more characters are left out)"
+    if len(text) <= limit:
+        return text
+    return say("{text} … ({count} more characters are left out)", text=text[:limit], count=len(text) - limit)
 
 
 def _printable(value: object) -> object:
@@ -181,12 +186,37 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.globals.update(
-        knobs=KNOBS, first_remedies=FIRST_REMEDIES, action=action, formula=formula, growth=growth
+        knobs=KNOBS,
+        first_remedies=FIRST_REMEDIES,
+        action=action,
+        costs=costs,
+        figure=figure,
+        formula=formula,
+        growth=growth,
+        page_language=page_language,
+        row_name=row_name,
+        say=_say,
+        translated=translated,
     )
     environment.filters.update(
-        {"size": show, "percent": percent, "quote": quote, "some": some, "spread": spread, "sentence": _sentence}
-    )
+        {
+            "listed": listed, "size": show, "percent": percent, "quote": quote, "some": some, "spread": spread,
+            "sentence": _sentence,
+        }
+    )  # fmt: skip
     return environment
+
+
+def page_language() -> str:
+    """As HTML names it."""
+    return "en" if in_use() == ENGLISH else "zh-Hans"
+
+
+def _say(text: str, /, **values: object) -> Markup:
+    """A text of ours, which may hold markup; what is filled in is escaped."""
+    return Markup(translated(text)).format(  # noqa: S704  (our own text)
+        **{name: _printable(value) for name, value in values.items()}
+    )
 
 
 def _sentence(words: str) -> str:

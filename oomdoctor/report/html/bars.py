@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from oomdoctor.language import mark, say
 from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Ledger, LedgerRow
 from oomdoctor.report.words import is_free
@@ -15,8 +16,8 @@ ROOM_FOR_A_LETTER = 4.5  # percent: narrower parts are known by their place and 
 
 ROUNDING = 1000  # a smaller share of the total comes from figures that are printed with two digits
 
-UNEXPLAINED = "not explained"
-TOO_MUCH = "more than there is, by"
+UNEXPLAINED = mark("not explained")
+TOO_MUCH = mark("more than there is, by")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ def _rows(ledger: Ledger) -> Iterator[tuple[str, LedgerRow]]:
 
 def _together(rows: Sequence[LedgerRow]) -> LedgerRow:
     size = sum(row.bytes or 0 for row in rows)
-    return LedgerRow(f"{len(rows)} smaller rows together", size, "derived", None)
+    return LedgerRow(say("{count} smaller rows together", count=len(rows)), size, "derived", None)
 
 
 def _size(row: LedgerRow) -> int:
