@@ -11,8 +11,8 @@ from oomdoctor.training.cases import FIXTURES
 
 KNOWN = "RuntimeError: CUDA error: out of memory"
 WANTED = (
-    "OutOfMemoryError: CUDA out of memory. Wanted to allocate 20.00 MiB. GPU 1 has a total capacity of 23.60 GiB of "
-    "which 310.44 MiB is free. Including non-PyTorch memory, this process has 23.29 GiB memory in use. Of the "
+    "torch.OutOfMemoryError: CUDA out of memory. Wanted to allocate 20.00 MiB. GPU 1 has a total capacity of 23.60 GiB "
+    "of which 310.44 MiB is free. Including non-PyTorch memory, this process has 23.29 GiB memory in use. Of the "
     "allocated memory 22.71 GiB is allocated by PyTorch, and 181.20 MiB is reserved by PyTorch but unallocated."
 )
 
