@@ -71,10 +71,11 @@ def _help() -> Iterator[str]:
     import typer.main  # noqa: PLC0415
 
     from oomdoctor.cli.app import app  # noqa: PLC0415
+    from oomdoctor.cli.help import paragraphs  # noqa: PLC0415
 
     group = typer.main.get_command(app)
     for command in (group, *group.commands.values()):  # type: ignore[attr-defined]
-        yield from filter(None, (command.help, command.epilog))
+        yield from (part for text in (command.help, command.epilog) if text for part, _ in paragraphs(text))
         yield from filter(None, (getattr(param, "help", None) for param in command.params))
 
 

@@ -25,14 +25,18 @@ _DEFAULT: Final = "  [default: "
 _COLUMN: Final = 30  # of the options; what stands behind a longer one begins on the next line
 
 
-def paragraphs(text: str) -> list[str]:
-    """The parts of a help text that are translated by themselves."""
-    return [part.removeprefix(_AS_IT_IS).strip("\n") for part in inspect.cleandoc(text).split("\n\n")]
+def paragraphs(text: str) -> list[tuple[str, bool]]:
+    """The parts of a help text, each translated by itself, and whether its lines stay as they are."""
+    parts = [part.strip("\n") for part in inspect.cleandoc(text).split("\n\n")]
+    return [
+        (part.removeprefix(_AS_IT_IS), True) if part.startswith(_AS_IT_IS) else (" ".join(part.split()), False)
+        for part in parts
+    ]
 
 
 def short(text: str) -> str:
     """What the list of the commands says of one."""
-    return translated(paragraphs(text)[0].replace("\n", " "))
+    return translated(paragraphs(text)[0][0])
 
 
 _Formatter: Any = TyperCommand.context_class.formatter_class
@@ -51,10 +55,9 @@ class Formatter(_Formatter):  # type: ignore[misc]
     def write_text(self, text: str) -> None:
         margin = " " * self.current_indent
         told: list[str] = []
-        for part in inspect.cleandoc(text).split("\n\n"):
-            lines = translated(part.removeprefix(_AS_IT_IS).strip("\n")).split("\n")
-            if not part.startswith(_AS_IT_IS):
-                lines = wrapped(" ".join(lines), self.width - len(margin))
+        for part, as_it_is in paragraphs(text):
+            words = translated(part)
+            lines = words.split("\n") if as_it_is else wrapped(words, self.width - len(margin))
             told.append("\n".join(f"{margin}{line}" for line in lines))
         self.write("\n\n".join(told) + "\n")
 

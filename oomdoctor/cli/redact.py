@@ -75,7 +75,7 @@ def redact(
 
 def _troubles(source: Source) -> list[Trouble]:
     """What was met while it was read; that a file is empty is none here."""
-    return [trouble for trouble in source.troubles if trouble.why != "empty"]
+    return [trouble for trouble in source.troubles if trouble.why != say("empty")]
 
 
 def text_of(source: Source) -> str:

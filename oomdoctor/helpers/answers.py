@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from oomdoctor import __version__
 from oomdoctor.helpers.excerpt import Line, within
+from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.report import markup
-from oomdoctor.report.contract import Incident, Report
+from oomdoctor.report.contract import Diagnosis, Incident, Report
 from oomdoctor.report.vocabulary import STAGES
-from oomdoctor.report.words import action, formula, headline, root_of
+from oomdoctor.report.words import action, formula, headline, root_of, semicolons, sentences
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
@@ -23,7 +24,7 @@ REMEDIES: Final = 3
 COMMANDS: Final = 3
 LONGEST_VALUE: Final = 200
 DECIDED: Final = 0.9  # from here on printed figures decide a cause
-_SIZES: Final = (("ram_bytes", "memory of the node"), ("shm_bytes", "/dev/shm"))  # noqa: S108  (a name)
+_SIZES: Final = (("ram_bytes", mark("memory of the node")), ("shm_bytes", "/dev/shm"))  # noqa: S108  (a name)
 _NAMES: Final = (("gpu_count", "GPUs"), ("gpu_name", "GPU"), ("nccl_version", "NCCL"))
 
 
@@ -86,7 +87,7 @@ def _title(report: Report, incident: Incident) -> str:
     """What ran out and when, with the cause's id: words of ours only, so that duplicates look alike."""
     best = incident.diagnoses[0] if incident.diagnoses else None
     if incident.verdict == "inconclusive":
-        return "The job died, and its log does not show of what"
+        return say("The job died, and its log does not show of what")
     said = _said(report, incident)
     return f"{said} ({best.cause})" if best else said
 
@@ -95,24 +96,28 @@ def _happened(report: Report, incident: Incident, budget: Budget) -> Answer:
     root = root_of(report, incident)
     place = f" ({root.file}:{root.line})" if root else ""
     best = incident.diagnoses[0] if incident.diagnoses else None
-    lines = [f"{_said(report, incident)}{place}.", *([f"{best.title}. {best.explanation}"] if best else [])]
+    lines = [say("{words}.", words=_said(report, incident) + place), *([_told(best)] if best else [])]
     return _paragraphs(lines, budget.words)
 
 
 def _said(report: Report, incident: Incident) -> str:
     words = headline(report, incident).words
-    return f"{words[:1].upper()}{words[1:]}" if words else "Out of memory"
+    return f"{words[:1].upper()}{words[1:]}" if words else say("Out of memory")
+
+
+def _told(best: Diagnosis) -> str:
+    return joined([say("{words}.", words=best.title), best.explanation])
 
 
 def block(report: Report, incident: Incident) -> str:
     """The diagnosis for a document that has the log itself: what ran out, why, and what to change."""
     best = incident.diagnoses[0] if incident.diagnoses else None
-    about = [markup.prose(f"{best.title}. {best.explanation}")] if best else []
+    about = [markup.prose(_told(best))] if best else []
     return "\n\n".join([f"**{markup.prose(_said(report, incident))}**", *about, _diagnosis(incident, FULL).markdown])
 
 
 def _paragraphs(lines: Sequence[str], limit: int) -> Answer:
-    texts = [markup.shortened(sanitize(line), limit) for line in lines if line.strip(". ")]
+    texts = [markup.shortened(sanitize(line), limit) for line in lines if line.strip(".。 ")]
     return Answer("\n\n".join(markup.prose(text) for text in texts), "\n".join(texts))
 
 
@@ -121,26 +126,32 @@ def _diagnosis(incident: Incident, budget: Budget) -> Answer:
     text, plain = list[str](), list[str]()
     best = incident.diagnoses[0] if incident.diagnoses else None
     if best is not None:
-        text.append(f"Cause: `{best.cause}` ({best.confidence:.0%} sure)")
-        plain.append(f"Cause: {best.cause} ({best.confidence:.0%} sure)")
+        sure = f"{best.confidence:.0%}"
+        text.append(say("Cause: {cause} ({confidence} sure)", cause=f"`{best.cause}`", confidence=sure))
+        plain.append(say("Cause: {cause} ({confidence} sure)", cause=best.cause, confidence=sure))
         said = [_remedy(remedy, budget.words // 3) for remedy in best.remedies[:REMEDIES]]
         text += [f"{number}. {markup.prose(one)}" for number, one in enumerate(said, start=1)]
         plain += [f"{number}. {one}" for number, one in enumerate(said, start=1)]
     if incident.verdict == "inconclusive" and incident.next_evidence:
         commands = [sanitize(command) for command in incident.next_evidence[:COMMANDS]]
-        text.append("To look at next:\n\n" + markup.fenced("\n".join(commands), "shell"))
-        plain += ["To look at next:", *commands]
-    last = f"(oomdoctor {__version__}; the same failure elsewhere has the same fingerprint)"
-    text.append(f"Fingerprint: `{incident.fingerprint}` {last}")
-    plain.append(f"Fingerprint: {incident.fingerprint} {last}")
+        text.append(say("To look at next:") + "\n\n" + markup.fenced("\n".join(commands), "shell"))
+        plain += [say("To look at next:"), *commands]
+    for lines, name in ((text, f"`{incident.fingerprint}`"), (plain, incident.fingerprint)):
+        lines.append(
+            say(
+                "Fingerprint: {fingerprint} (oomdoctor {version}; the same failure elsewhere has the same fingerprint)",
+                fingerprint=name,
+                version=__version__,
+            )
+        )
     return Answer(_spaced(text), "\n".join(plain))
 
 
 def _remedy(remedy: Remedy, limit: int) -> str:
     """What to change; a value never stands without the formula and the assumptions that it comes of."""
-    assumed = f"Assumes: {'; '.join(remedy.assumes)}" if remedy.assumes else ""
-    said = sanitize(". ".join(part.rstrip(".") for part in (action(remedy), formula(remedy), assumed) if part))
-    return said if len(said) <= limit else f"{remedy.knob} (how far, the full report says)"
+    assumed = say("Assumes: {assumption}", assumption=semicolons(remedy.assumes)) if remedy.assumes else ""
+    said = sanitize(sentences((action(remedy), formula(remedy), assumed)))
+    return said if len(said) <= limit else say("{knob} (how far, the full report says)", knob=remedy.knob)
 
 
 def _spaced(parts: Sequence[str]) -> str:
@@ -158,47 +169,54 @@ def _settings(report: Report, budget: Budget) -> Answer | None:
     sources = {name: f"  ({source})" for name, source in outside.items()}
     pairs = [f"{name}={sanitize(str(value), LONGEST_VALUE)}{sources.get(name, '')}" for name, value in settings.items()]
     left = len(pairs) - budget.settings
-    shown = pairs[: budget.settings] + ([f"[{left} more]"] if left > 0 else [])
+    shown = pairs[: budget.settings] + ([say("[{count} more]", count=left)] if left > 0 else [])
     if not pairs or not budget.settings:
         return None
     text = "\n".join(sanitize(pair) for pair in shown)
-    return Answer("Settings:\n\n" + markup.fenced(text), text, is_part=True)
+    return Answer(say("Settings:") + "\n\n" + markup.fenced(text), text, is_part=True)
 
 
 def _versions(report: Report) -> Iterator[str]:
     outside = report.context.get("outside") or {}
     for name, version in (report.context.get("frameworks") or {}).items():
         source = f" ({outside[name]})" if name in outside else ""
-        yield f"{name} {version}{source}" if version else f"{name}, version not printed"
+        yield f"{name} {version}{source}" if version else say("{name}, version not printed", name=name)
 
 
 def _hardware(report: Report, incident: Incident) -> Iterator[str]:
     hardware = report.context.get("hardware") or {}
-    yield from (f"{title}: {hardware[name]}" for name, title in _NAMES if hardware.get(name) is not None)
+    yield from (
+        say("{name}: {why}", name=title, why=hardware[name]) for name, title in _NAMES if hardware.get(name) is not None
+    )
     for ledger in incident.ledger:
         if ledger.total_bytes is not None:
-            yield f"{ledger.device}: {show(ledger.total_bytes)}"
+            yield say("{name}: {why}", name=ledger.device, why=show(ledger.total_bytes))
     if not any(ledger.pool == "host_ram" for ledger in incident.ledger):
-        yield from (f"{title}: {show(hardware[name])}" for name, title in _SIZES if isinstance(hardware.get(name), int))
+        for name, title in _SIZES:
+            if isinstance(hardware.get(name), int):
+                yield say("{name}: {why}", name=translated(title), why=show(hardware[name]))
 
 
 def _models(report: Report) -> Answer | None:
     models = [sanitize(str(model), LONGEST_VALUE) for model in report.context.get("models") or ()]
     if not models:
         return None
-    return Answer("\n".join(f"- model: {markup.code(model)}" for model in models), "\n".join(models))
+    return Answer("\n".join(say("- model: {model}", model=markup.code(model)) for model in models), "\n".join(models))
 
 
 def _when(report: Report, incident: Incident) -> str:
     stage = incident.diagnoses[0].stage if incident.diagnoses else "unknown"
     progress = report.context.get("progress") or {}
-    words = STAGES.get(stage, "")
+    words = translated(STAGES.get(stage, ""))
     said = words[:1].upper() + words[1:]
+    died = said or say("It died")
     if "step" in progress:
-        return f"{said or 'It died'}; the last step that the log prints is {progress['step']}"
+        return say("{when}; the last step that the log prints is {step}", when=died, step=progress["step"])
     if "done" in progress:
-        total = f" of {progress['total']}" if "total" in progress else ""
-        return f"{said or 'It died'}; the last progress bar stood at {progress['done']}{total}"
+        done = progress["done"]
+        if "total" in progress:
+            done = say("{done} of {total}", done=done, total=progress["total"])
+        return say("{when}; the last progress bar stood at {done}", when=died, done=done)
     return said
 
 

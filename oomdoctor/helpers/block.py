@@ -13,6 +13,7 @@ from typing import BinaryIO, Final
 
 from oomdoctor import street
 from oomdoctor.helpers.answers import block as diagnosis_of
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.redaction import Redactor
@@ -97,7 +98,9 @@ def read(text: str) -> Document:
             block = (begin, number)
             begin = None
         elif line in (BEGIN, END):
-            raise BrokenMarkersError(f"line {number + 1}: {line} without the other one; remove it, or both")
+            raise BrokenMarkersError(
+                say("line {number}: {mark} without the other one; remove it, or both", number=number + 1, mark=line)
+            )
         elif (opened := _FENCE.match(lines[number].rstrip("\r\n"))) is not None:
             last = _closing(lines, number, opened[2])
             if begin is None and last < len(lines) and opened[3].lower() not in NO_LOGS:
@@ -108,7 +111,9 @@ def read(text: str) -> Document:
             is_told = is_told or (begin is None and _FINGERPRINT.search(line) is not None)
         number += 1
     if begin is not None:
-        raise BrokenMarkersError(f"line {begin + 1}: {BEGIN} without its end; remove it, or both")
+        raise BrokenMarkersError(
+            say("line {number}: {mark} without its end; remove it, or both", number=begin + 1, mark=BEGIN)
+        )
     return Document(lines, tuple(fences), block, is_told)
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from oomdoctor.helpers.answers import FULL, Answer, Answers, Budget, folded
 from oomdoctor.helpers.asked import TOPICS, places
 from oomdoctor.helpers.forms import Field, Form
+from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.report import as_markdown, markup
@@ -18,7 +19,7 @@ from oomdoctor.text import sanitize
 LONGEST_TITLE: Final = 256
 LONGEST_LINK: Final = 8_192  # bytes; GitHub answers a longer one with 414
 LONGEST_HINT: Final = 200
-_SECTIONS: Final = {"happened": "What happened", "diagnosis": "Diagnosis", "log": "Log"}
+_SECTIONS: Final = {"happened": mark("What happened"), "diagnosis": mark("Diagnosis"), "log": mark("Log")}
 _END_OF_COMMENT: Final = late(r"-{2,}!?>")
 _TICKS: Final = late("`{3,}")
 _PLACEHOLDER: Final = late(r"\s{0,4}<[^<>\n]{0,80}(?i:title|summary|description|describe)[^<>\n]{0,80}>\s{0,4}\Z")
@@ -69,7 +70,7 @@ def body(form: Form, told: Answers) -> str:
     """The issue as GitHub makes it of the form, what is left to fill in marked in comments that nobody is shown."""
     fields, rest = _filled(form, told)
     sections = [_section(form, one) for one in fields]
-    sections += [f"### {_SECTIONS[name]}\n\n{answer.markdown}" for name, answer in rest.items()]
+    sections += [f"### {translated(_SECTIONS[name])}\n\n{answer.markdown}" for name, answer in rest.items()]
     opening = [form.opening] if form.opening else []
     return "\n\n".join([*opening, *sections]) + "\n"
 
@@ -78,9 +79,9 @@ def document(form: Form, ask: Ask) -> str:
     """The draft as a file: the title, the labels, and as much as GitHub takes."""
     for budget in SHORTER:
         told = ask(budget)
-        head = [f"Title: {title(form, told)}"]
+        head = [say("Title: {title}", title=title(form, told))]
         if form.labels:
-            head.append(f"Labels: {', '.join(form.labels)}")
+            head.append(say("Labels: {labels}", labels=", ".join(form.labels)))
         text = "\n".join(comment(line) for line in head) + "\n\n" + body(form, told)
         if fits(text):
             break
@@ -195,11 +196,16 @@ def _as_submitted(field: Field, text: str) -> str:
 def _hint(field: Field, form: Form) -> str:
     """What is left to do, as the form says it, in one line."""
     if field.kind == "dropdown":
-        begins = f" (the form begins with {field.default})" if field.default else ""
-        return f"to fill in: one of {'; '.join(field.options)}{begins}"
+        options = "; ".join(field.options)
+        if not field.default:
+            return say("to fill in: one of {options}", options=options)
+        return say(
+            "to fill in: one of {options} (the form begins with {default})", options=options, default=field.default
+        )
     said = "" if form.is_template else field.description or field.placeholder
     first = next((line.strip() for line in said.split("\n") if line.strip()), "")
-    return ("to fill in" + (f": {first}" if first else "")) + (" (required)" if field.required else "")
+    hint = say("to fill in: {what}", what=first) if first else say("to fill in")
+    return say("{hint} (required)", hint=hint) if field.required else hint
 
 
 def comment(text: str) -> str:

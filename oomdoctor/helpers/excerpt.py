@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.sources import Source
@@ -87,7 +88,7 @@ def _numbered(blocks: Iterable[bytes], first: int, last: int) -> Iterator[tuple[
 def _clean(line: bytes) -> str:
     text = line[:LONGEST_READ].decode("utf-8", "replace").rstrip("\r")
     text = disarm(text.rpartition("\r")[2])  # what a progress bar was last overwritten with
-    return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]} [cut]"
+    return text if len(text) <= LONGEST_LINE else say("{text} [cut]", text=text[:LONGEST_LINE])
 
 
 def _kept(report: Report, incident: Incident, file: str) -> Iterator[Line]:
@@ -112,5 +113,5 @@ def _marked(chosen: Sequence[Line]) -> Iterator[str]:
     for number, line in enumerate(chosen):
         before = chosen[number - 1] if number else None
         if before is None or (before.file, before.number + 1) != (line.file, line.number):
-            yield f"[{line.file}, from line {line.number}]"
+            yield say("[{file}, from line {number}]", file=line.file, number=line.number)
         yield line.text

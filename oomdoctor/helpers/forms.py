@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.text import sanitize
@@ -73,15 +74,21 @@ def _text(path: Path) -> str:
         with path.open("rb") as stream:
             data = stream.read(LARGEST + 1)
     except OSError as error:
-        raise UnusableFormError(f"{path}: {error.strerror}; name a form with --form") from error
+        raise UnusableFormError(say("{file}: {why}; name a form with --form", file=path, why=error.strerror)) from error
     if len(data) > LARGEST:
         raise UnusableFormError(
-            f"{path}: it is larger than {LARGEST // 1024} KiB; no issue form is, so name another file"
+            say(
+                "{file}: it is larger than {size} KiB; no issue form is, so name another file",
+                file=path,
+                size=LARGEST // 1024,
+            )
         )
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise UnusableFormError(f"{path}: byte {error.start} is not UTF-8; save it as UTF-8") from error
+        raise UnusableFormError(
+            say("{file}: byte {number} is not UTF-8; save it as UTF-8", file=path, number=error.start)
+        ) from error
 
 
 def parse(text: str, file: str) -> Form:
@@ -91,7 +98,9 @@ def parse(text: str, file: str) -> Form:
         return _form(_yaml(text, file), file)
     if suffix in (".md", ".markdown"):
         return _template(text, file)
-    raise UnusableFormError(f"{file}: an issue form ends in .yml or .yaml, a template in .md; name one of these")
+    raise UnusableFormError(
+        say("{file}: an issue form ends in .yml or .yaml, a template in .md; name one of these", file=file)
+    )
 
 
 def _yaml(text: str, file: str, first_line: int = 1) -> Any:
@@ -104,11 +113,11 @@ def _yaml(text: str, file: str, first_line: int = 1) -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             here: Any = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             if self.check_event(yaml.AliasEvent):
-                why = "an alias (*name), which forms have no need of; write the text out"
+                why = say("an alias (*name), which forms have no need of; write the text out")
                 raise yaml.MarkedYAMLError(problem=why, problem_mark=here)
             self.depth += 1
             if self.depth > DEEPEST:
-                why = f"more than {DEEPEST} lists and maps inside each other"
+                why = say("more than {count} lists and maps inside each other", count=DEEPEST)
                 raise yaml.MarkedYAMLError(problem=why, problem_mark=here)
             node = super().compose_node(parent, index)
             self.depth -= 1
@@ -118,25 +127,41 @@ def _yaml(text: str, file: str, first_line: int = 1) -> Any:
         return yaml.load(text, Loader)  # noqa: S506  (makes maps, lists and texts only)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f" line {mark.line + first_line}" if mark else ""
-        problem = sanitize(error.problem or "it cannot be read", 200)
-        raise UnusableFormError(f"{file}{where}: no valid YAML: {problem}") from error
+        problem = sanitize(error.problem or say("it cannot be read"), 200)
+        if mark:
+            line = mark.line + first_line
+            told = say("{file} line {number}: no valid YAML: {why}", file=file, number=line, why=problem)
+        else:
+            told = say("{file}: no valid YAML: {why}", file=file, why=problem)
+        raise UnusableFormError(told) from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise UnusableFormError(f"{file}: no valid YAML: {sanitize(str(error), 200)}") from error
+        raise UnusableFormError(
+            say("{file}: no valid YAML: {why}", file=file, why=sanitize(str(error), 200))
+        ) from error
 
 
 def _form(data: Any, file: str) -> Form:
     if not isinstance(data, dict):
-        raise UnusableFormError(f"{file}: a form is a map with name, description and body; this is none")
+        raise UnusableFormError(say("{file}: a form is a map with name, description and body; this is none", file=file))
     body = data.get("body")
     if not isinstance(body, list) or not body:
-        hint = "; config.yml is the list of the forms, name one of them" if file.startswith("config.") else ""
-        raise UnusableFormError(f"{file}: it has no body with fields{hint}")
+        if file.startswith("config."):
+            raise UnusableFormError(
+                say(
+                    "{file}: it has no body with fields; config.yml is the list of the forms, name one of them",
+                    file=file,
+                )
+            )
+        raise UnusableFormError(say("{file}: it has no body with fields", file=file))
     if len(body) > MOST_FIELDS:
-        raise UnusableFormError(f"{file}: it has more than {MOST_FIELDS} fields; name a smaller form")
+        raise UnusableFormError(
+            say("{file}: it has more than {count} fields; name a smaller form", file=file, count=MOST_FIELDS)
+        )
     fields = tuple(_field(one, f"{file}: body[{number}]") for number, one in enumerate(body))
     if all(one.kind == "markdown" for one in fields):
-        raise UnusableFormError(f"{file}: its body only has text to read and no field to fill in; name another form")
+        raise UnusableFormError(
+            say("{file}: its body only has text to read and no field to fill in; name another form", file=file)
+        )
     return Form(
         file=file,
         name=_line(data.get("name")) or file,
@@ -150,22 +175,27 @@ def _form(data: Any, file: str) -> Form:
 def _field(one: Any, where: str) -> Field:
     """One element; `where` is spelled as GitHub spells it in its own complaints."""
     if not isinstance(one, dict):
-        raise UnusableFormError(f"{where}: a field is a map with type and attributes; this is none")
+        raise UnusableFormError(say("{file}: a field is a map with type and attributes; this is none", file=where))
     kind = one.get("type")
     if kind not in KINDS:
-        named = f"the type {sanitize(str(kind), 60)!r}" if kind is not None else "no type"
-        raise UnusableFormError(f"{where} has {named}; a field is one of {', '.join(KINDS)}")
+        kinds = ", ".join(KINDS)
+        if kind is None:
+            raise UnusableFormError(say("{file} has no type; a field is one of {kinds}", file=where, kinds=kinds))
+        named = repr(sanitize(str(kind), 60))
+        raise UnusableFormError(
+            say("{file} has the type {type}; a field is one of {kinds}", file=where, type=named, kinds=kinds)
+        )
     attributes = one.get("attributes")
     if not isinstance(attributes, dict):
-        raise UnusableFormError(f"{where}: {kind} has no attributes")
+        raise UnusableFormError(say("{file}: {kind} has no attributes", file=where, kind=kind))
     label = _line(attributes.get("label"))[:LONGEST_LABEL]
     if not label and kind != "markdown":
-        raise UnusableFormError(f"{where}: {kind} has no label")
+        raise UnusableFormError(say("{file}: {kind} has no label", file=where, kind=kind))
     identifier = one.get("id")
     validations = one.get("validations")
     options = tuple(_options(attributes.get("options"), f"{where}: {kind}"))
     if kind in ("dropdown", "checkboxes") and not options:
-        raise UnusableFormError(f"{where}: {kind} has no options")
+        raise UnusableFormError(say("{file}: {kind} has no options", file=where, kind=kind))
     return Field(
         kind=cast("Kind", kind),
         label=label,
@@ -185,11 +215,13 @@ def _options(options: Any, where: str) -> Iterator[str]:
     if options is None:
         return
     if not isinstance(options, list) or len(options) > MOST_FIELDS:
-        raise UnusableFormError(f"{where}: its options are no list of at most {MOST_FIELDS}")
+        raise UnusableFormError(
+            say("{file}: its options are no list of at most {count}", file=where, count=MOST_FIELDS)
+        )
     for option in options:
         text = option.get("label") if isinstance(option, dict) else option
         if not isinstance(text, str) or not text.strip():
-            raise UnusableFormError(f"{where}: one of its options has no text")
+            raise UnusableFormError(say("{file}: one of its options has no text", file=where))
         yield _line(text)
 
 
@@ -223,7 +255,9 @@ def _template(text: str, file: str) -> Form:
     about: Mapping[str, Any] = head if isinstance(head, dict) else {}
     opening, sections = _sections(text[front.end() :] if front else text, file)
     if not sections:
-        raise UnusableFormError(f"{file}: it has no headings, so there is nothing to fill in; name another form")
+        raise UnusableFormError(
+            say("{file}: it has no headings, so there is nothing to fill in; name another form", file=file)
+        )
     return Form(
         file=file,
         name=_line(about.get("name")) or file,
@@ -250,7 +284,9 @@ def _sections(text: str, file: str) -> tuple[str, tuple[Field, ...]]:
         else:
             lines.append(line)
     if len(parts) > MOST_FIELDS:
-        raise UnusableFormError(f"{file}: it has more than {MOST_FIELDS} headings; name a smaller template")
+        raise UnusableFormError(
+            say("{file}: it has more than {count} headings; name a smaller template", file=file, count=MOST_FIELDS)
+        )
     opening = "\n".join(parts[0][1]).strip("\n")
     texts = [(heading.rstrip(), "\n".join(lines).strip("\n")) for heading, lines in parts[1:]]
     return opening, tuple(Field(kind="textarea", label=heading, value=text) for heading, text in texts)
@@ -264,14 +300,18 @@ def choose(folder: Path) -> tuple[Form, tuple[str, ...]]:
         single = [p for p in (folder / ".github/ISSUE_TEMPLATE.md", folder / "ISSUE_TEMPLATE.md") if p.is_file()]
         if not single:
             raise UnusableFormError(
-                f"{folder}: there is no issue form in it (.github/ISSUE_TEMPLATE/*.yml or *.md); name one with --form"
+                say(
+                    "{folder}: there is no issue form in it (.github/ISSUE_TEMPLATE/*.yml or *.md); "
+                    "name one with --form",
+                    folder=folder,
+                )
             )
         files = single
     read_ones = [_form_or_trouble(file) for file in files[:MOST_FIELDS]]
     forms = [one for one in read_ones if isinstance(one, Form)]
     troubles = tuple(one for one in read_ones if isinstance(one, str))
     if not forms:
-        raise UnusableFormError(f"{folder}: none of its forms can be used: {troubles[0]}")
+        raise UnusableFormError(say("{folder}: none of its forms can be used: {why}", folder=folder, why=troubles[0]))
     return max(forms, key=_fits), troubles
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oomdoctor import street
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Incident, Report
 
@@ -69,7 +70,7 @@ def reduce(logs: Sequence[Log], facts: Facts, told: Told) -> Excerpt:
     """The excerpt of these logs, of which the facts were read."""
     report = street.report_of(facts)
     if not report.incidents:
-        raise ReduceError("the log shows no failure, so there is nothing that an excerpt could keep")
+        raise ReduceError(say("the log shows no failure, so there is nothing that an excerpt could keep"))
     with tempfile.TemporaryDirectory() as folder:
         search = _Search(logs, answer(report), Path(folder) / "log", told)
         lines = search.start(_wanted(logs, facts, report.incidents[0]))
@@ -142,10 +143,12 @@ class _Search:
             return everything
         if self._lines != self._whole:
             raise ReduceError(
-                "without its secrets and names the log is diagnosed differently; "
-                "`--no-redact` keeps them: read the excerpt before you share it"
+                say(
+                    "without its secrets and names the log is diagnosed differently; "
+                    "`--no-redact` keeps them: read the excerpt before you share it"
+                )
             )
-        raise ReduceError("the logs are diagnosed differently when they are read as one")
+        raise ReduceError(say("the logs are diagnosed differently when they are read as one"))
 
     def shrunk(self, lines: list[int], kept: set[int]) -> list[int]:
         """The lines without those that can go, taken away in pieces at first, one by one at last."""

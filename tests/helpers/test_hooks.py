@@ -19,6 +19,7 @@ TOP = Path(__file__).parent.parent.parent
 HOOKS = TOP / ".pre-commit-hooks.yaml"
 PACKAGE = (
     "oomdoctor",
+    ".ci",
     "grammars",
     "pyproject.toml",
     "hatch_build.py",
