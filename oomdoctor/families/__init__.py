@@ -31,7 +31,7 @@ class Family:
     read: Callable[[Page, int], Iterable[Read]]
     # Asked only where no other family reads the line, in the order of the names: it knows words, not messages.
     last: bool = False
-    # Heard only where no message of the page tells of a memory failure.
+    # Asked only where no message of the page tells of a memory failure, for lines that nobody else reads.
     otherwise: bool = False
 
 
@@ -70,19 +70,17 @@ def found_in(page: Page) -> Iterator[tuple[int, Read]]:
 
     Without their surroundings: who keeps an event looks them up.
     """
+    waiting: list[tuple[Family, int]] = []
     failed = False
-    guessed: list[tuple[int, Read]] = []
-    for family, index, found in _each(page):
-        if family.otherwise:
-            guessed.append((index, found))
-        else:
-            failed = failed or (isinstance(found, Event) and found.proves)
-            yield index, found
+    for index, found in _each(page, waiting):
+        failed = failed or (isinstance(found, Event) and found.proves)
+        yield index, found
     if not failed:
-        yield from guessed
+        yield from ((index, found) for family, index in waiting for found in _read(family, page, index))
 
 
-def _each(page: Page) -> Iterator[tuple[Family, int, Read]]:
+def _each(page: Page, waiting: list[tuple[Family, int]]) -> Iterator[tuple[int, Read]]:
+    """What is read line by line; who is asked only otherwise waits, with the lines that nobody else has read."""
     automaton, owners = _triggers()
     known = families()
     read_up_to: dict[tuple[str, str], int] = {}
@@ -97,11 +95,14 @@ def _each(page: Page) -> Iterator[tuple[Family, int, Read]]:
             read_so_far = told_up_to.get(line.writer, 0) if family.last else read_up_to.get(key, 0)
             if line.number <= read_so_far:
                 continue
+            if family.otherwise:
+                waiting.append((family, index))
+                continue
             for found in _read(family, page, index):
                 read_up_to[key] = max(read_up_to.get(key, 0), found.at.end_line)
                 if _tells(found):
                     told_up_to[line.writer] = max(told_up_to.get(line.writer, 0), found.at.end_line)
-                yield family, index, found
+                yield index, found
 
 
 def _turn(family: Family) -> str:

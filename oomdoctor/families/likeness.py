@@ -44,6 +44,7 @@ _TELLING: Final = {
         "free": "available", "argument": "", "algorithm": "",
     }.items()
 }  # fmt: skip
+_ABOUT: Final = frozenset().union(*_TELLING.values())
 _TURNS: Final = frozenset(
     ("no", "not", "non", "without", "never", "if", "when", "unless", "until", "would", "should", "may", "might",
      "could", "avoid", "prevent", "retry", "retrying", "skip", "skipping", "skipped", "ignored", "ignoring",
@@ -76,7 +77,7 @@ def likeness(line: str) -> Likeness | None:
     """The known message that the line is but for one place; None where there is none, or one that tells of no failure
     is as near."""
     given = wording("", line[:LONGEST])
-    if len(given.words) < FEWEST:
+    if len(given.words) < FEWEST or _ABOUT.isdisjoint(given.words):
         return None
     compared = ((known, _compared(given, known)) for known in _near(given))
     found = [(told.agreement, known.family == NO_FAILURE, known, told.text) for known, told in compared if told]

@@ -121,17 +121,20 @@ def in_other_words(event: Event) -> bool:
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    if _ends_a_program(page, index):
-        yield from tuple(_alike(page, index)) or _short(page, index)
+    if not _ends_a_program(page, index):
+        return
+    found = tuple(_alike(page, index)) or tuple(_short(page, index))
+    if found and not goes_on(page, index):
+        yield from found
 
 
 def _ends_a_program(page: Page, index: int) -> bool:
-    """Whether an exception says it, or one of the last lines of the log, and nothing goes on behind it."""
+    """Whether an exception says it, or one of the last lines of the log."""
     line = page.lines[index]
     if _SOURCE.match(line.text) or (index and _FRAME.match(page.lines[index - 1].text)):
         return False
     last = page.ends and len(page.lines) - index <= LAST_WORDS
-    return (last or _RAISED.match(line.text) is not None) and not goes_on(page, index)
+    return last or _RAISED.match(line.text) is not None
 
 
 def _alike(page: Page, index: int) -> Iterator[Read]:
