@@ -17,12 +17,12 @@ class Tables(BuildHookInterface[Any]):
             return
         self._folder = tempfile.TemporaryDirectory()
         subprocess.run(  # noqa: S603  (our own module)
-            [sys.executable, "-m", "oomdoctor.tables", self._folder.name],
+            [sys.executable, "-m", "oomdoctor.packed", self._folder.name],
             check=True,
             cwd=self.root,
         )
         for path in sorted(Path(self._folder.name).iterdir()):
-            build_data["force_include"][str(path)] = f"oomdoctor/_grammars/{path.name}"
+            build_data["force_include"][str(path)] = f"oomdoctor/_packed/{path.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         del build_data, artifact_path

@@ -8,12 +8,14 @@ from pathlib import Path
 
 TOP = Path(__file__).parent.parent
 LARGEST = 1_000_000
+PACKED = {"oomdoctor/_packed/grammars.txt", "oomdoctor/_packed/pages.json"}
 
 
 def wanted() -> set[str]:
-    """Every file of the package and the packed grammars, as the wheel names them."""
+    """Every file of the package, as the wheel names it: what is alike is packed."""
     package = {p.relative_to(TOP).as_posix() for p in (TOP / "oomdoctor").rglob("*") if p.is_file()}
-    return {name for name in package if "__pycache__" not in name} | {"oomdoctor/_grammars/packed.txt"}
+    pages = {name for name in package if name.startswith("oomdoctor/causes/") and name.endswith(".md")}
+    return {name for name in package - pages if "__pycache__" not in name} | PACKED
 
 
 def contents(wheel: Path) -> dict[str, bytes]:

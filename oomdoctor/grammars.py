@@ -14,7 +14,7 @@ from oomdoctor import lalr
 # In a checkout, an sdist or an editable install the grammars stand beside the package. In the wheel they travel inside
 # it with the parsers' tables, in one file, which compresses well: a line per grammar with its name, text and parser.
 FOLDER = Path(__file__).parent.parent / "grammars"
-PACKED = Path(__file__).parent / "_grammars" / "packed.txt"
+PACKED = Path(__file__).parent / "_packed" / "grammars.txt"
 _SHARED = "common"  # what the others import
 
 Parsed = Tree[Token]

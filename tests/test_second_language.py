@@ -17,6 +17,7 @@ import pytest
 
 from oomdoctor.causes import Cause, causes
 from oomdoctor.language import CHINESE, ENGLISH, translated, use
+from oomdoctor.pages import page, pages
 
 TOP = Path(__file__).parent.parent
 README = TOP / "README.md"
@@ -116,23 +117,20 @@ COMPARED: dict[str, Callable[[str], Counter[str]]] = {
 }
 
 
-def second(cause: Cause) -> Path:
-    return cause.page.with_suffix(".zh.md")
-
-
 @pytest.mark.parametrize("cause", causes(), ids=lambda cause: cause.id)
 def test_a_page_and_its_second_one_say_the_same(cause: Cause) -> None:
-    assert second(cause).is_file(), f"{cause.id} has no page in Chinese: write {second(cause).name}"
-    english, chinese = (path.read_text(encoding="utf-8") for path in (cause.page, second(cause)))
+    english, chinese = (page(cause.id, language) for language in (ENGLISH, CHINESE))
+    assert english, f"{cause.id} has no page"
+    assert chinese, f"{cause.id} has no page in Chinese"
     assert list(differences(english, chinese)) == []
     assert re.findall(r"^## (.+)$", chinese, re.MULTILINE) == HEADINGS
 
 
 @pytest.mark.parametrize("cause", causes(), ids=lambda cause: cause.id)
 def test_a_page_is_called_as_the_report_calls_the_cause(cause: Cause) -> None:
-    for language, page in ((ENGLISH, cause.page), (CHINESE, second(cause))):
+    for language in (ENGLISH, CHINESE):
         title = copy_context().run(titled, cause, language)
-        assert page.read_text(encoding="utf-8").startswith(f"# {title}\n")
+        assert (page(cause.id, language) or "").startswith(f"# {title}\n")
 
 
 def titled(cause: Cause, language: str) -> str:
@@ -141,13 +139,17 @@ def titled(cause: Cause, language: str) -> str:
 
 
 def test_no_page_is_left_over() -> None:
-    pages = {path for cause in causes() for path in (cause.page, second(cause))}
-    assert set(causes()[0].page.parent.glob("*.md")) == pages
+    names = {cause.id.replace("-", "_") for cause in causes()}
+    assert pages().keys() == names | {f"{name}.{CHINESE}" for name in names}
 
 
-@pytest.mark.parametrize("path", [*map(second, causes()), CHINESE_README], ids=lambda path: path.name)
-def test_blanks_and_punctuation_are_those_of_chinese(path: Path) -> None:
-    text = re.sub(r"<!--.*?-->", "", FENCE.sub("", path.read_text(encoding="utf-8")))
+IN_CHINESE = {name: text for name, text in pages().items() if name.endswith(f".{CHINESE}")}
+
+
+@pytest.mark.parametrize("name", [*IN_CHINESE, CHINESE_README.name])
+def test_blanks_and_punctuation_are_those_of_chinese(name: str) -> None:
+    whole = IN_CHINESE.get(name) or CHINESE_README.read_text(encoding="utf-8")
+    text = re.sub(r"<!--.*?-->", "", FENCE.sub("", whole))
     prose = SPAN.sub("`code`", LINK.sub("", text))
     han, latin = "[\u4e00-\u9fff]", "[A-Za-z0-9`]"
     close = [f"{han}{latin}", f"{latin}{han}", f"{han}[,;:.?!]", f"{han} +{han}", r"[，。；：、（）] (?!\|)"]

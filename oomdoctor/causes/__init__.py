@@ -7,7 +7,6 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 from oomdoctor.families.event import Event
 from oomdoctor.families.training_cut import CutTraining
@@ -62,11 +61,6 @@ class Cause:
     pools: tuple[str, ...]  # the pools that may have run out for this cause; it is asked only then
     knobs: tuple[str, ...]  # what to change, best first
     judge: Callable[[Crash], Judgement | None]  # None: nothing speaks for it or against it
-
-    @property
-    def page(self) -> Path:
-        """The explain page."""
-        return Path(__file__).parent / f"{self.id.replace('-', '_')}.md"
 
 
 UNSEEN = 0.5  # of the weight: memory is a usual reason at these steps, and not the only one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,8 @@ from oomdoctor.cli.knobs import checked
 from oomdoctor.cli.near import hint
 from oomdoctor.cli.quick import Lang
 from oomdoctor.columns import wrapped
-from oomdoctor.language import ENGLISH, in_use, listed, say
+from oomdoctor.language import in_use, listed, say
+from oomdoctor.pages import page
 
 if TYPE_CHECKING:
     from oomdoctor.remedies.settings import Spelling
@@ -45,19 +45,16 @@ def explain(
             param_hint="CAUSE",
         )
     spelled = list(_options(by_id[cause].knobs, checked(framework)))
-    page = _in_words(by_id[cause].page)
-    out.write(_page("\n".join([page.rstrip("\n"), *spelled, ""])))
+    out.write(_page("\n".join([_in_words(cause).rstrip("\n"), *spelled, ""])))
 
 
-def _in_words(page: Path) -> str:
+def _in_words(cause: str) -> str:
     """The page in the language in use; where it is not translated, in English, and with a line that says so."""
-    if in_use() == ENGLISH:
-        return page.read_text(encoding="utf-8")
-    other = page.with_suffix(f".{in_use()}.md")
-    if other.is_file():
-        return other.read_text(encoding="utf-8")
-    missing = say("This page is not translated yet; it follows in English.")
-    return f"{missing}\n\n{page.read_text(encoding='utf-8')}"
+    found = page(cause, in_use())
+    if found is None:
+        missing = say("This page is not translated yet; it follows in English.")
+        found = f"{missing}\n\n{page(cause)}"
+    return found
 
 
 def _options(knobs: Iterable[str], framework: str | None) -> Iterator[str]:
