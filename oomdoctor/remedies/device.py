@@ -363,7 +363,7 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
             )
             if short
             else has,
-            setting=say("the sum of the launch flags"),
+            setting="the sum of the launch flags",
         )
     if cluster_cpus is not None and cluster_cpus < cpus:
         return Proposal(

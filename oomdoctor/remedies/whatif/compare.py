@@ -203,7 +203,7 @@ def _verdict(
     elif most < 0 and not relieves:
         answer, why = "does not fit", say("{amount} are still missing", amount=by(-most, -least))
     else:
-        why = "; ".join(dict.fromkeys([_open(least, most), *(one.why for one in unknown)]))
+        why = _reasons([_open(least, most), *(one.why for one in unknown)])
     return Verdict(pool=pool, answer=answer, why=why, margin_low=least, margin_high=most)
 
 
@@ -215,8 +215,16 @@ def _without_figures(pool: str, low: int, high: int, unknown: list[Unknown], *, 
     reasons = [one.why for one in unknown]
     if low or high:
         reasons.insert(0, _known_part(low, high, ran_out=ran_out))
-    why = "; ".join(dict.fromkeys(reasons)) or say("nothing changes there")
+    why = _reasons(reasons) if reasons else say("nothing changes there")
     return Verdict(pool=pool, answer="cannot tell", why=why)
+
+
+def _reasons(reasons: Iterable[str]) -> str:
+    """One behind the other, each once."""
+    first, *others = dict.fromkeys(reasons)
+    for other in others:
+        first = say("{part}; {next}", part=first, next=other)
+    return first
 
 
 def _known_part(low: int, high: int, *, ran_out: bool) -> str:

@@ -161,7 +161,8 @@ def batches(pair: Pair) -> Iterator[Effect]:
         return
     ratio, idle = _ratio(pair)
     if ratio is None:
-        yield Unknown(pool=crash.pool, what="activations", why="what it is set to now is not printed", spends=True)
+        why = say("what it is set to now is not printed")
+        yield Unknown(pool=crash.pool, what=say("activations"), why=why, spends=True)
         return
     for name in idle:
         words = say("{name} is of other passes than the one that failed ({stage})", name=name, stage=crash.stage)
