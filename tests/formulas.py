@@ -18,9 +18,9 @@ ENDINGS: Final = ("iB", "i")
 BINARY: Final[dict[str, int]] = {f"{letter}{end}": 1024**n for n, letter in enumerate("KMGT", 1) for end in ENDINGS}
 UNITS: Final[dict[str, float]] = {"bytes": 1, "%": 0.01, **BINARY}
 TOKEN: Final = re.compile(
-    r"(?P<digits>, \d digits|, to \d+)"
+    r"(?P<digits>, \d digits|, to \d+|, \d 位|, \d+ 的倍数)"
     r"|(?P<number>-?\d[\d,]*(?:\.\d+)?)(?: ?(?P<unit>bytes|%|[KMGT]iB?\b))?(?P<billions> B )?"
-    r"|(?P<function>floor|ceil)\(|(?P<sign>[()+/]|(?<= )[x-](?= ))|(?P<half>half of)"
+    r"|(?P<function>floor|ceil)\(|(?P<sign>[()+/]|(?<= )[x-](?= ))|(?P<half>half of|的一半)"
 )
 SIGNS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
@@ -28,7 +28,7 @@ SIGNS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-ROUNDED_UP: Final = ("up to", "rounded up")
+ROUNDED_UP: Final = ("up to", "rounded up", "向上取")
 
 
 BEHIND: Final = re.compile(r"(\d [KMGT]iB) \(([^()]* [x+-] [^()]*)\)")
@@ -121,11 +121,11 @@ def _last_digit(side: str) -> float:
 
 
 def _step(left: str) -> float:
-    digits = re.search(r", (\d) digits", left)
+    digits = re.search(r", (\d) (?:digits|位)", left)
     if digits:
         return 0.1 ** int(digits[1])
-    to = re.search(r", to (\d+)\)", left)
-    return float(to[1]) if to else 1.0
+    to = re.search(r", to (\d+)\)|, (\d+) 的倍数\)", left)
+    return float(to[1] or to[2]) if to else 1.0
 
 
 def nearly(one: float, other: float) -> bool:
