@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import (
     ATTENTION,
+    CREATED,
     GRAPHS,
     LOGITS,
     MOVE,
@@ -60,8 +61,12 @@ COMPUTE_KNOBS = (
     "quantize-weights",
 )
 COMPUTING = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
-# A driver that only hears of the failure, the frames every program starts with, and moves: no computation.
-_NOT_ITS_OWN = rf"{MOVE}|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\(|distributed_c10d"
+# A driver that only hears of the failure, a wait for what the card does, the frames that every program starts with, and
+# moves: no computation.
+_NOT_ITS_OWN = (
+    rf"{MOVE}|\bsynchronize\b|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
+    r"|distributed_c10d"
+)
 MODEL_SHARE = 0.05  # of the card: more than a context and a few buffers
 LARGE_SHARE = 0.10  # of the card in one request
 
@@ -71,7 +76,7 @@ def judge(crash: Crash) -> Judgement | None:
     if isinstance(root, ProfilingDisturbed):
         return None  # nothing was short
     if isinstance(root, ArrayOutOfMemory):
-        return _array(root)
+        return _array(crash, root)
     if (told := _told_by_engine(crash, root)) is not None:
         return told
     where = _where(crash)
@@ -246,7 +251,9 @@ def _compute_buffer(root: BufferRefused | Short) -> Finding:
     )
 
 
-def _array(root: ArrayOutOfMemory) -> Finding | None:
+def _array(crash: Crash, root: ArrayOutOfMemory) -> Judgement | None:
+    if crash.mentions(CREATED):
+        return RuledOut(say("the array belongs to the model, which was being created"))
     if root.tried_bytes is not None and root.tried_bytes <= STRAW and not root.used_bytes:
         return None  # the card was full before it
     if root.limit_bytes and root.tried_bytes and root.tried_bytes > root.limit_bytes:

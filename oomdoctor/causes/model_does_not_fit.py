@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.causes.gpu import (
+    CREATED,
     ENGINE,
     LATER_THAN_LOADING,
     MOVE,
@@ -57,7 +58,7 @@ EMPTY = 0.05  # of the card: less than a context and a few buffers
 def judge(crash: Crash) -> Judgement | None:
     root = crash.root
     if isinstance(root, ArrayOutOfMemory):
-        return _program(root)
+        return _program(root) or _created(crash, root)
     if (told := _told_by_engine(crash)) is not None:
         return told
     if isinstance(root, DeviceRefusal) and root.layer == "dispatch":
@@ -245,6 +246,18 @@ def _program(root: ArrayOutOfMemory) -> Judgement | None:
         return Finding(weight=0.7, why=why, evidence=(root,))
     why = say("The program needs {used} of the {total} there are, before anything runs.", used=used, total=total)
     return Finding(weight=0.5, why=why, evidence=(root,))
+
+
+def _created(crash: Crash, root: ArrayOutOfMemory) -> Judgement | None:
+    if not crash.mentions(CREATED):
+        return None
+    return Finding(
+        weight=0.55,
+        why=say("An array of the model's own did not fit while the model was being created: no batch had come yet."),
+        evidence=(root,),
+        against=(say("another process may hold the card"),),
+        stage="model_load",
+    )
 
 
 def _buffer(crash: Crash, root: BufferRefused) -> Judgement:
