@@ -58,9 +58,9 @@ def _room(file: str) -> str:
 
 def _told() -> Iterator[tuple[str, str]]:
     """Every text with its file: what the code says or marks, what the help and the tables hold."""
-    for path in [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.j2")]:
-        method = "python" if path.suffix == ".py" else "jinja2.ext:babel_extract"
-        for _, text, _, _ in extract_from_file(method, path, keywords=dict.fromkeys(SAID_BY)):
+    yield from ((path.relative_to(TOP).as_posix(), text) for path, call in _calls() if (text := _literal(call)))
+    for path in PACKAGE.rglob("*.j2"):
+        for _, text, _, _ in extract_from_file("jinja2.ext:babel_extract", path, keywords=dict.fromkeys(SAID_BY)):
             yield path.relative_to(TOP).as_posix(), text
     yield from (("oomdoctor/cli", text) for text in _help())
     yield from _tables()
@@ -164,18 +164,30 @@ def names(text: str) -> list[tuple[str, str | None, str | None]] | None:
 
 def calls() -> Iterator[str]:
     """Calls of `say` and `mark` that a catalogue cannot hold, or that leave a name empty."""
+    for path, call in _calls():
+        yield from (f"{path.relative_to(TOP)}:{call.lineno}: {problem}" for problem in _miscalled(call))
+
+
+def _calls() -> Iterator[tuple[Path, ast.Call]]:
+    """Babel's reader of Python overlooks calls inside f-strings."""
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY:
-                yield from (f"{path.relative_to(TOP)}:{node.lineno}: {problem}" for problem in _miscalled(node))
+                yield path, node
+
+
+def _literal(call: ast.Call) -> str | None:
+    """The text; None where it is computed."""
+    text = call.args[0] if len(call.args) == 1 else None
+    return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else None
 
 
 def _miscalled(node: ast.Call) -> Iterator[str]:
-    text = node.args[0] if len(node.args) == 1 else None
-    if not (isinstance(text, ast.Constant) and isinstance(text.value, str)):
+    text = _literal(node)
+    if text is None:
         yield "a text is one literal, without values in it"
     elif isinstance(node.func, ast.Name) and node.func.id == "say":
-        wanted = {name for name, _, _ in names(text.value) or ()}
+        wanted = {name for name, _, _ in names(text) or ()}
         given = {keyword.arg for keyword in node.keywords}
         if wanted != given and None not in given:
             yield f"it says {sorted(wanted)} and is given {sorted(map(str, given))}"

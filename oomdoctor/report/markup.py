@@ -14,11 +14,14 @@ from oomdoctor.text import disarm, sanitize
 LONGEST_LINE: Final = 2_000  # characters of one line of a log that a shared report shows
 LONGEST_PROSE: Final = 2_000
 
-_UNITS: Final = re.compile(r"""(?<!\S)([("'（]{0,3})`([^`]{1,200})`([).,;:!?"'，。；：！？）、]{0,3})(?!\S)|(\S+)""")
+_CHINESE: Final = "\u3400-\u9fff，。、；：？！（）《》"  # has no blanks between its words and no meaning in Markdown
+_UNITS: Final = re.compile(
+    rf"""(?<![^\s{_CHINESE}])([("']{{0,3}})`([^`]{{1,200}})`([).,;:!?"']{{0,3}})(?![^\s{_CHINESE}])"""
+    rf"""|([^\s{_CHINESE}]+|[{_CHINESE}]+)"""
+)
 _LEAD: Final = "(\"'"
 _TRAIL: Final = ".,;:!?)\"'"
-_CHINESE: Final = re.compile("([\u3400-\u9fff，。、；：？！（）《》]+)")  # with no blank between its words
-_PLAIN: Final = frozenset(".,;%()/+=?!-'\"–—×…’“”°±·")
+_PLAIN: Final = frozenset(".,;%()/+=?!-'\"–—×…’“”°±·，。、；：？！（）《》")
 
 # Made of plain characters, and yet GitHub or a mail reader would link it: a commit, GH-1 and the like, www.x.y, x.py.
 _LINKED: Final = re.compile(
@@ -32,20 +35,16 @@ _NO_INFO: Final = re.compile(r"[^\w+#.-]+")
 
 def prose(text: str, limit: int = LONGEST_PROSE) -> str:
     """A sentence of ours that may quote the log, as one line of Markdown."""
-    units = _UNITS.finditer(shortened(sanitize(text), limit))
-    return " ".join(
-        f"{found[1]}{code(found[2])}{found[3]}" if found[2] else _word(found[4], first=number == 0)
-        for number, found in enumerate(units)
-    )
+    text = shortened(sanitize(text), limit).strip()
+    line = ""
+    for found in _UNITS.finditer(text):
+        blank = " " if text[found.start() - 1].isspace() else ""
+        line += blank + (f"{found[1]}{code(found[2])}{found[3]}" if found[2] else _word(found[4], first=not line))
+    return line
 
 
 def _word(word: str, *, first: bool) -> str:
     """The word as it is where it cannot mean anything, else in a code span, without the signs around it."""
-    if _CHINESE.search(word):
-        pieces = enumerate(_CHINESE.split(word))  # every second one is Chinese
-        return "".join(piece if number % 2 else _word(piece, first=first and not number) for number, piece in pieces)
-    if not word:
-        return ""
     if first and (word[0] in "-+=" or _NUMBERED.fullmatch(word)):
         return code(word)
     core = word.lstrip(_LEAD)

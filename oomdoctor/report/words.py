@@ -103,7 +103,7 @@ def growth(trajectory: Mapping[str, Any]) -> str:
         return say("{what}: {first} at line {first_line}, {last} at line {last_line}", **places)
     return say(
         "{what}: {first} at line {first_line}, {last} at line {last_line}, {rate} per {step}",
-        **places, rate=show(grown), step=trajectory["per"],
+        **places, rate=show(grown), step=translated(trajectory["per"]),
     )  # fmt: skip
 
 
