@@ -71,6 +71,14 @@ def joined(sentences: Iterable[str]) -> str:
     return text
 
 
+def semicolons(parts: Iterable[str]) -> str:
+    """Half sentences, or formulas, one behind the other."""
+    text = ""
+    for part in parts:
+        text = say("{part}; {next}", part=text, next=part) if text else part
+    return text
+
+
 def listed(items: Iterable[str]) -> str:
     """Names with a comma between them; each is one."""
     return ("、" if in_use() == CHINESE else ", ").join(items)

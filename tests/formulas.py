@@ -39,7 +39,7 @@ def equations(derivation: str) -> Iterator[tuple[str, str]]:
     yield from (
         (found[2], derivation[: found.end(1)].split()[-2] + found[1][1:]) for found in BEHIND.finditer(derivation)
     )
-    for part in re.split(r"[;:] ", BEHIND.sub(r"\1", derivation)):
+    for part in re.split(r"[;:] |[；：]", BEHIND.sub(r"\1", derivation)):
         left, *rest = part.split(" = ")
         for right in rest:
             yield left, right

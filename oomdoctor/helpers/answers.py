@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from oomdoctor import __version__
 from oomdoctor.helpers.excerpt import Line, within
-from oomdoctor.language import joined, mark, say, translated
+from oomdoctor.language import joined, mark, say, semicolons, translated
 from oomdoctor.records import dataclass
 from oomdoctor.report import markup
 from oomdoctor.report.contract import Diagnosis, Incident, Report
 from oomdoctor.report.vocabulary import STAGES
-from oomdoctor.report.words import action, formula, headline, root_of, semicolons, sentences
+from oomdoctor.report.words import action, formula, headline, root_of, sentences
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 

@@ -18,7 +18,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import listed, mark, say, translated
+from oomdoctor.language import listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
@@ -260,7 +260,7 @@ def _affected(crash: Crash, match: Match) -> str:
     if known.dated:
         day, _, change = known.dated.partition(" ")
         parts.append(say("repaired on {day} by {change}, whose release is not known", day=day, change=change))
-    return f"{'; '.join(parts)} ({', '.join(known.seen[:2])})"
+    return f"{semicolons(parts)} ({', '.join(known.seen[:2])})"
 
 
 def _assumed(known: Regression) -> str:

@@ -28,7 +28,7 @@ from oomdoctor.families.vllm_figures import (
 from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS, Framework
-from oomdoctor.language import say, translated
+from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
@@ -242,10 +242,11 @@ def _from_refusal(
         amount, source = states
         with_trainer = shares.lowered(fits, amount, total)
         if with_trainer >= shares.LEAST:
-            derivation += "; " + say(
+            to_come = say(
                 "- {states} of model states still to come / {total} = {share}",
                 states=show(amount), total=show(total), share=f"{with_trainer:.2f}",
             )  # fmt: skip
+            derivation = semicolons((derivation, to_come))
             assumes += [source, say("none of the trainer's states were on the card yet")]
             fits = with_trainer
     if not shares.LEAST <= fits < now:
@@ -282,7 +283,7 @@ def _trainer_states(crash: Crash) -> tuple[int, str] | None:
         if count > 1
         else say("{count} trained model of {size} at {bytes} bytes over {cards} cards (ZeRO-{level})", **figures)
     )
-    return amount, f"{told}; {size.source}"
+    return amount, semicolons((told, size.source))
 
 
 def trained(crash: Crash) -> int:
@@ -764,13 +765,13 @@ def smaller_weights(case: Case) -> Answer:
             if total
             else say("{weights} of weights on a card", weights=show(held[0]))
         )
-        return Proposal(derivation=f"{taken}; {less}", assumes=(say("they take 16 bits each now"),))
+        return Proposal(derivation=semicolons((taken, less)), assumes=(say("they take 16 bits each now"),))
     if size is None:
         return Proposal()
     taken = say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(arithmetic.weights(size.parameters)))
     if total:
         taken = say("{formula}, on a card of {total}", formula=taken, total=show(total))
-    return Proposal(derivation=f"{taken}; {less}", assumes=(size.source,))
+    return Proposal(derivation=semicolons((taken, less)), assumes=(size.source,))
 
 
 def _sees(crash: Crash) -> bool:

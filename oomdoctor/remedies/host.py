@@ -17,7 +17,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import joined, listed, say
+from oomdoctor.language import joined, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
@@ -70,30 +70,32 @@ def move_process(case: Case) -> Answer:
     if memory is None or holder is None:
         return None
     threshold, used = threshold_of(crash), memory.used_bytes
-    derivation = say(
-        "{process} holds {amount} of {whole}", process=holder.who, amount=show(holder.largest), whole=memory.whole
-    )
+    parts = [
+        say("{process} holds {amount} of {whole}", process=holder.who, amount=show(holder.largest), whole=memory.whole)
+    ]
     target: int | None = None
     assumes: tuple[str, ...] = ()
     if threshold is not None and used is not None:
         if used > threshold[0]:
-            derivation += "; " + say(
+            to_give_back = say(
                 "{used} in use - {threshold} at the threshold = {amount} to give back at least (then the next "
                 "allocation is one too many again)",
                 used=show(used),
                 threshold=threshold[1],
                 amount=show(used - threshold[0]),
             )
+            parts.append(to_give_back)
         total = memory.total_bytes or threshold[0]
         rest = round(ROOM * (total if ROOM * total < threshold[0] else threshold[0]))
         if rest < used and holder.largest - (used - rest) > 0:
             target = holder.largest - (used - rest)
-            derivation += "; " + say(
+            to_rest = say(
                 "to rest at {rest} ({share}) it gives back {amount}",
                 rest=show(rest),
                 share=f"{ROOM:.0%}",
                 amount=show(used - rest),
             )
+            parts.append(to_rest)
             assumes = (say("a fifth left free is a guess at what the others still grow by"),)
     move = (
         say(
@@ -111,7 +113,7 @@ def move_process(case: Case) -> Answer:
     outside = say("Ray does not own it and will never kill it.") if holder.outside_ray else ""
     return Proposal(
         action=joined((move, outside)),
-        derivation=derivation,
+        derivation=semicolons(parts),
         assumes=assumes,
         snippet=_reward_url(case, holder),
         setting=case.row.setting if case.row is not None and holder.role == "reward" else None,

@@ -15,7 +15,7 @@ from rich.text import Text
 from oomdoctor.columns import breaks, wrapped
 from oomdoctor.incident.names import SMALLER
 from oomdoctor.incident.names import row as row_name
-from oomdoctor.language import ENGLISH, in_use, listed, say, translated
+from oomdoctor.language import ENGLISH, in_use, listed, say, semicolons, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap
@@ -33,7 +33,6 @@ from oomdoctor.report.words import (
     left_open,
     nothing_found,
     root_of,
-    semicolons,
     sentences,
 )
 from oomdoctor.text import sanitize

@@ -171,14 +171,6 @@ def costs(remedy: Remedy) -> bool:
     return remedy.cost not in ("", NO_COST, translated(NO_COST))
 
 
-def semicolons(parts: Iterable[str]) -> str:
-    """Half sentences, one behind the other."""
-    text = ""
-    for part in parts:
-        text = say("{part}; {next}", part=text, next=part) if text else part
-    return text
-
-
 def sentences(parts: Iterable[str]) -> str:
     """One behind the other, the last without its full stop."""
     text = ""

@@ -15,7 +15,7 @@ from oomdoctor.causes import Finding, judge
 from oomdoctor.incident.model import Context, Crash, Setting, Trajectory, Value
 from oomdoctor.incident.names import figure
 from oomdoctor.incident.outside import printed_by
-from oomdoctor.language import listed, say
+from oomdoctor.language import listed, say, semicolons
 from oomdoctor.remedies import from_outside, settings
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.whatif import engine, host, needs, options, training
@@ -203,7 +203,7 @@ def _verdict(
     elif most < 0 and not relieves:
         answer, why = "does not fit", say("{amount} are still missing", amount=by(-most, -least))
     else:
-        why = _reasons([_open(least, most), *(one.why for one in unknown)])
+        why = semicolons(dict.fromkeys([_open(least, most), *(one.why for one in unknown)]))
     return Verdict(pool=pool, answer=answer, why=why, margin_low=least, margin_high=most)
 
 
@@ -215,16 +215,8 @@ def _without_figures(pool: str, low: int, high: int, unknown: list[Unknown], *, 
     reasons = [one.why for one in unknown]
     if low or high:
         reasons.insert(0, _known_part(low, high, ran_out=ran_out))
-    why = _reasons(reasons) if reasons else say("nothing changes there")
+    why = semicolons(dict.fromkeys(reasons)) or say("nothing changes there")
     return Verdict(pool=pool, answer="cannot tell", why=why)
-
-
-def _reasons(reasons: Iterable[str]) -> str:
-    """One behind the other, each once."""
-    first, *others = dict.fromkeys(reasons)
-    for other in others:
-        first = say("{part}; {next}", part=first, next=other)
-    return first
 
 
 def _known_part(low: int, high: int, *, ran_out: bool) -> str:

@@ -21,7 +21,7 @@ from oomdoctor.families.vllm_error import (
 )
 from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import say, semicolons
 from oomdoctor.remedies.engine import card_total, one_request, share, token_bytes
 from oomdoctor.remedies.host import threshold_of
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
@@ -297,12 +297,13 @@ def _scheduling(pair: Pair) -> Verdict:
     words = say("{asked} GPUs asked for, {there} there", asked=asked.sum, there=f"{have['GPU']:g}")
     cpus = int(have["CPU"]) - asked.gpus - DRIVER_CPUS if "CPU" in have else None
     if cpus is not None:
-        words += "; " + say(
+        of_cpus = say(
             "{cpus} CPUs for their bundles + {driver} for the driver, {there} there",
             cpus=asked.gpus,
             driver=DRIVER_CPUS,
             there=f"{have['CPU']:g}",
         )
+        words = semicolons((words, of_cpus))
     left = gpus if cpus is None else min(gpus, cpus)
     return Verdict(
         pool="scheduling",

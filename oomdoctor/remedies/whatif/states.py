@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import FRAMEWORKS
-from oomdoctor.language import say
+from oomdoctor.language import say, semicolons
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.sizes import size_of_model
@@ -89,4 +89,4 @@ def together(crash: Crash) -> bool:
 def still_to_come(crash: Crash) -> tuple[int, str] | None:
     """What the trainer beside an engine has yet to put on its card, where the engine is only starting."""
     found = states(crash) if together(crash) and crash.stage in STARTING else None
-    return None if found is None else (found.bytes, f"{found.formula}; {found.source}")
+    return None if found is None else (found.bytes, semicolons((found.formula, found.source)))

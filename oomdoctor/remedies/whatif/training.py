@@ -16,7 +16,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.engine_facts import in_engine
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import TRAINERS
-from oomdoctor.language import mark, say, translated
+from oomdoctor.language import mark, say, semicolons, translated
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.host import nodes
 from oomdoctor.remedies.sizes import size_of_model
@@ -231,7 +231,7 @@ def _scaled(crash: Crash, ratio: float, what: str) -> Effect:
         else say("{what}: at most {most} of {live} live + {tried} asked for", **figures)
     )
     if sure:
-        words += "; " + say("at least {amount} of the logits that were asked for", amount=show(-sure))
+        words = semicolons((words, say("at least {amount} of the logits that were asked for", amount=show(-sure))))
     return Shift(
         pool="gpu", what=say("activations"), low=min(most, sure), high=max(most, sure), derivation=words,
         basis="assumed", assumes=(say("what part of it grows with the tokens is not printed"),), rows=("live tensors",),
