@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 
 import oomdoctor
 from oomdoctor import catalogues, columns, language
+from oomdoctor.cli import out
 from oomdoctor.cli.app import app
 from oomdoctor.report import as_markdown, html, text
 from oomdoctor.report.contract import Report
@@ -323,6 +324,24 @@ def test_lines_of_chinese_keep_to_their_width(width: int) -> None:
 
 def test_a_word_longer_than_a_line_is_cut() -> None:
     assert columns.wrapped("路径 /" + "a" * 30, 12) == ["路径", "/aaaaaaaaaaa", "aaaaaaaaaaaa", "aaaaaaa"]
+
+
+def test_a_line_of_settings_ends_between_two_of_them() -> None:
+    line = "设置：" + "、".join(f"setting_number_{number}={number}" for number in range(20))
+    told = in_chinese(lambda: text.drawn([text._line(line)], width=60, color=False))
+    assert [part for part in told.splitlines() if columns.cells(part) > 60] == []
+    assert all(part.startswith(("设置", "setting_number_")) for part in told.splitlines())
+
+
+@pytest.mark.parametrize("unicode", [False, True])
+@pytest.mark.parametrize("width", [44, 100])
+def test_a_page_in_chinese_keeps_to_its_width(width: int, unicode: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(out, "style", lambda *_: out.Style(width=width, color=False, unicode=unicode))
+    lines = run("explain", "gpu-shared", "--lang", "zh").output.splitlines()
+    prose = [line for line in lines if HAN.search(line)]
+    assert len(prose) > 10
+    assert [line for line in prose if columns.cells(line) > width] == []
+    assert [line for line in prose if line.strip().startswith(("，", "。", "、", "）", "："))] == []
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

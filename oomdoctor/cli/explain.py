@@ -13,7 +13,7 @@ from oomdoctor.cli.knobs import checked
 from oomdoctor.cli.near import hint
 from oomdoctor.cli.quick import Lang
 from oomdoctor.columns import wrapped
-from oomdoctor.language import in_use, listed, say
+from oomdoctor.language import ENGLISH, in_use, listed, say
 from oomdoctor.pages import page
 
 if TYPE_CHECKING:
@@ -85,11 +85,20 @@ def _page(markdown: str) -> str:
     width = min(look.width, out.PIPED_WIDTH)
     if not look.unicode and not look.color:
         return "".join(f"{line}\n" for line in _wrapped(markdown, width))
-    from rich.markdown import Markdown  # noqa: PLC0415
+    from rich.markdown import Markdown, MarkdownContext, Paragraph  # noqa: PLC0415
 
-    from oomdoctor.report.text import drawn  # noqa: PLC0415
+    from oomdoctor.report.text import Unspaced, drawn  # noqa: PLC0415
 
-    return drawn([Markdown(markdown)], width=width, color=look.color)
+    class Unbroken(Paragraph):
+        def on_enter(self, context: MarkdownContext) -> None:
+            super().on_enter(context)
+            self.text = Unspaced()
+
+    class Chinese(Markdown):
+        elements = {**Markdown.elements, "paragraph_open": Unbroken}  # noqa: RUF012  (as rich has it)
+
+    page = (Markdown if in_use() == ENGLISH else Chinese)(markdown)
+    return drawn([page], width=width, color=look.color)
 
 
 def _wrapped(markdown: str, width: int) -> Iterator[str]:

@@ -471,7 +471,8 @@ def _line(*parts: str | tuple[str, str], indent: int = 0) -> RenderableType:
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
         text.append(sanitize(words), style)
-    return Padding(text, (0, 0, 0, indent)) if indent else text
+    bare = not indent and type(text) is Text  # rich makes one of its own texts of each that it prints bare
+    return text if bare else Padding(text, (0, 0, 0, indent))
 
 
 def _numbered(number: int, action: str, page: Page) -> RenderableType:
