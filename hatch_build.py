@@ -1,4 +1,5 @@
-"""The wheel brings the parsers' tables along; to compute them from the grammars takes a process's first half second."""
+"""What the wheel brings along and the tree does not have: the parsers' tables, which take a process half a second to
+compute from the grammars, and the compiled catalogues."""
 
 from __future__ import annotations
 
@@ -11,18 +12,23 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class Tables(BuildHookInterface[Any]):
+class Computed(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version != "standard":  # an editable install reads the grammars as they are now
+        if version != "standard":  # an editable install reads the grammars and the catalogues as they are now
             return
         self._folder = tempfile.TemporaryDirectory()
-        subprocess.run(  # noqa: S603  (our own module)
-            [sys.executable, "-m", "oomdoctor.packed", self._folder.name],
-            check=True,
-            cwd=self.root,
-        )
-        for path in sorted(Path(self._folder.name).iterdir()):
-            build_data["force_include"][str(path)] = f"oomdoctor/_packed/{path.name}"
+        top = Path(self._folder.name)
+        for where, *command in (
+            ("_packed", "-m", "oomdoctor.packed"),
+            ("locale", ".ci/catalogues.py", "compile"),
+        ):
+            (top / where).mkdir()
+            self._run(*command, str(top / where))
+            for path in sorted(path for path in (top / where).rglob("*") if path.is_file()):
+                build_data["force_include"][str(path)] = f"oomdoctor/{path.relative_to(top).as_posix()}"
+
+    def _run(self, *command: str) -> None:
+        subprocess.run([sys.executable, *command], check=True, cwd=self.root)  # noqa: S603  (our own programs)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         del build_data, artifact_path

@@ -12,10 +12,12 @@ PACKED = {"oomdoctor/_packed/grammars.txt", "oomdoctor/_packed/pages.json"}
 
 
 def wanted() -> set[str]:
-    """Every file of the package, as the wheel names it: what is alike is packed."""
+    """Every file of the package, as the wheel names it: what is alike is packed, and the catalogues are compiled."""
     package = {p.relative_to(TOP).as_posix() for p in (TOP / "oomdoctor").rglob("*") if p.is_file()}
+    written = {name for name in package if name.endswith(".po")}
     pages = {name for name in package if name.startswith("oomdoctor/causes/") and name.endswith(".md")}
-    return {name for name in package - pages if "__pycache__" not in name} | PACKED
+    package = package - written - pages | {f"{name.rpartition('/')[0]}/oomdoctor.mo" for name in written}
+    return {name for name in package if "__pycache__" not in name} | PACKED
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
