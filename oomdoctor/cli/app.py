@@ -23,6 +23,7 @@ from oomdoctor.cli import (
     whatif,
 )
 from oomdoctor.cli.quick import Command, Group, Lang
+from oomdoctor.language import mark
 
 app = typer.Typer(
     cls=Group,
@@ -70,20 +71,12 @@ def _root(
         diagnose.diagnose([])
 
 
-for command in (
-    diagnose.diagnose,
-    events.events,
-    explain.explain,
-    causes.causes,
-    knobs.knobs,
-    whatif.whatif,
-    schema.schema,
-    redact.redact,
-    reduce.reduce,
-    issue.issue,
-    issue.issue_form,
-    issue.draft,
-    bench.bench,
-    train.train,
+# As the list of the commands shows them: what a newcomer needs first.
+for heading, commands in (
+    (mark("Diagnose a crash"), (diagnose.diagnose, explain.explain, whatif.whatif)),
+    (mark("Share it"), (issue.issue, reduce.reduce, redact.redact, issue.draft, issue.issue_form)),
+    (mark("Look things up"), (causes.causes, knobs.knobs)),
+    (mark("Build upon it"), (events.events, schema.schema, bench.bench, train.train)),
 ):
-    app.command(cls=Command)(command)
+    for command in commands:
+        app.command(cls=Command, rich_help_panel=heading)(command)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar, copy_context
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -70,6 +71,9 @@ class Command(_Spoken, TyperCommand):
         return _lighten(super().get_params(ctx))
 
 
+WHOLE = 200  # characters of a command's first sentence, which is then wrapped and not cut
+
+
 class Group(_Spoken, TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _lighten(super().get_params(ctx))
@@ -92,6 +96,14 @@ class Group(_Spoken, TyperGroup):
             typer.echo(wrong(error), err=True, nl=False)
             sys.exit(error.exit_code)  # type: ignore[attr-defined]
         sys.exit(code or 0)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands under their headings, in the order of the app."""
+        del ctx
+        named: Any = self.commands.items()
+        for heading, commands in groupby(named, key=lambda entry: entry[1].rich_help_panel):
+            with formatter.section(heading):
+                formatter.write_dl([(name, command.get_short_help_str(WHOLE)) for name, command in commands])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A path where the command should stand is the commonest slip: say what to type."""

@@ -428,3 +428,10 @@ def test_every_help_teaches(command: str) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith(b"Usage: oomdoctor")
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
+
+
+def test_the_commands_stand_under_headings_with_the_one_that_matters_first() -> None:
+    told = oomdoctor("--help").stdout
+    places = [told.index(words) for words in ("Diagnose a crash:\n  diagnose ", "Share it:\n  issue ", "Build upon it:")]
+    assert places == sorted(places)
+    assert "..." not in told[places[0] :]
