@@ -36,6 +36,7 @@ HEAVY = {
     "pygments",
     "markdown_it",
     "yaml",
+    "babel",
 }
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 
 SHIPPED: Final = Path(__file__).parent / "model.json"
@@ -89,7 +90,14 @@ def loaded(path: Path) -> Model:
     try:
         told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if told["format"] != FORMAT:
-            raise ModelError(f"{path.name}: format {told['format']!r}; this version reads {FORMAT}")
+            raise ModelError(
+                say(
+                    "{file}: format {format}; this version reads {known}",
+                    file=path.name,
+                    format=repr(told["format"]),
+                    known=FORMAT,
+                )
+            )
         return Model(
             causes=tuple(told["causes"]),
             bias=tuple(_numbers(told["bias"].values())),
@@ -102,7 +110,9 @@ def loaded(path: Path) -> Model:
     except OSError as error:
         raise ModelError(f"{path.name}: {error.strerror}") from error
     except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(f"{path.name}: not a model of oomdoctor ({type(error).__name__})") from error
+        raise ModelError(
+            say("{file}: not a model of oomdoctor ({error})", file=path.name, error=type(error).__name__)
+        ) from error
 
 
 def _numbers(values: Iterable[Any]) -> tuple[float, ...]:

@@ -10,7 +10,8 @@ import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import Output
-from oomdoctor.cli.quick import one_of
+from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.language import say
 
 FORMATS = ("text", "json")
 
@@ -22,6 +23,7 @@ def bench(
         typer.Option("-f", "--format", metavar="|".join(FORMATS), callback=one_of(*FORMATS), help="What to print."),
     ] = "text",
     output: Output = None,
+    _lang: Lang = None,
 ) -> None:
     """Measure the answers on labelled logs.
 
@@ -40,12 +42,14 @@ def bench(
     from oomdoctor.training import bench as measured  # noqa: PLC0415
     from oomdoctor.training.cases import CaseError, cases_in  # noqa: PLC0415
 
+    if form == "json":
+        for_others()
     out.check_folder(output)
     try:
         cases = cases_in(Path(folder))
     except CaseError as error:
         raise typer.BadParameter(str(error), param_hint="FOLDER") from error
-    with steps("cases", len(cases)) as advance:
+    with steps(say("cases"), len(cases)) as advance:
         found = measured.outcomes(cases, advance)
     told = json.dumps(measured.figures(found), indent=1) + "\n" if form == "json" else measured.text(found)
     out.write(told, output)

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from oomdoctor.cli import out
+from oomdoctor.cli.quick import Lang
+from oomdoctor.language import listed, say
 
 LOGS = 2280  # forty of each recipe
 SEED = 1
@@ -22,6 +24,7 @@ def train(
     ] = None,
     seed: Annotated[str, typer.Option("--seed", metavar="NUMBER", help="Of the generated logs.")] = str(SEED),
     logs: Annotated[str, typer.Option("--logs", metavar="NUMBER", help="How many to generate.")] = str(LOGS),
+    _lang: Lang = None,
 ) -> None:
     """Train the classifier anew, with your own labelled logs added to ours.
 
@@ -35,7 +38,9 @@ def train(
     logs: read it before you hand it on. In a checkout the fixtures are added.
     """
     if find_spec("sklearn") is None:
-        raise typer.BadParameter("training needs scikit-learn: pip install 'oomdoctor[train]'", param_hint="train")
+        raise typer.BadParameter(
+            say("training needs scikit-learn: {command}", command="pip install 'oomdoctor[train]'"), param_hint="train"
+        )
     from oomdoctor.causes import causes  # noqa: PLC0415  (not for --help)
     from oomdoctor.cli.steps import steps  # noqa: PLC0415
     from oomdoctor.training.cases import CaseError, cases_in, fixtures, not_known  # noqa: PLC0415
@@ -47,10 +52,10 @@ def train(
     try:
         given = [case for folder in folders or () for case in cases_in(Path(folder))]
         if unknown := list(not_known(given, frozenset(cause.id for cause in causes()))):
-            raise CaseError(f"no cause of ours: {', '.join(unknown[:3])}; `oomdoctor causes` lists them")
-        with steps("logs", count + len(given) + len(fixtures())) as advance:
+            raise CaseError(say("no cause of ours: {names}; `oomdoctor causes` lists them", names=listed(unknown[:3])))
+        with steps(say("logs"), count + len(given) + len(fixtures())) as advance:
             learned = examples(given, count, number, advance)
-        with steps("fits", 4) as advance:
+        with steps(say("fits of the model"), 4) as advance:
             trained = fit(learned, number, count, advance)
     except (CaseError, TooFewError) as error:
         raise typer.BadParameter(str(error), param_hint="FOLDER") from error
@@ -59,5 +64,5 @@ def train(
 
 def _number(given: str, option: str) -> int:
     if not given.isdecimal():
-        raise typer.BadParameter(f"{given!r} is no number", param_hint=option)
+        raise typer.BadParameter(say("{word} is no number", word=repr(given)), param_hint=option)
     return int(given)

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from oomdoctor import street
 from oomdoctor.classifier.generator import NOT_OOM
+from oomdoctor.columns import cells, filled
+from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.training.cases import Case
 
@@ -17,6 +19,13 @@ LEAST: Final = 5  # cases of a cause for it to count in macro-F1
 FIRST: Final = 3
 BAR: Final = 40
 WORST: Final = 12  # confusions shown
+
+# How a person reads the names of the figures.
+NAMES: Final = (
+    mark("cases"), mark("detected"), mark("quiet"), mark("right first"), mark("right among three"),
+    mark("right first undecidable"), mark("left open"), mark("left open undecidable"), mark("macro f1"),
+    mark("calibration error"),
+)  # fmt: skip
 
 Advance = Callable[[], None]
 
@@ -156,34 +165,40 @@ def _figures(found: Sequence[Outcome]) -> list[str]:
             if isinstance(value, list)
             else value
         )
-        lines.append(f"{name.replace('_', ' '):>24}  {'none' if shown is None else shown}")
+        words = translated(name.replace("_", " "))
+        lines.append(" " * (24 - cells(words)) + f"{words}  {say('none') if shown is None else shown}")
     return lines
 
 
 def _plot(found: Sequence[Outcome]) -> list[str]:
-    lines = ["How sure, and how often right (| is how sure):"]
+    lines = [say("How sure, and how often right (| is how sure):")]
     for count, sure, right in reliability([o for o in found if o.case.failed]):
         bar = list(("#" * round(right * BAR)).ljust(BAR + 1))
         bar[round(sure * BAR)] = "|"
-        lines.append(f"  {sure:4.0%} sure  {''.join(bar)} {right:4.0%} of {count} right")
+        lines.append(
+            say(
+                "  {confidence} sure  {bar} {share} of {count} right",
+                confidence=f"{sure:4.0%}", bar="".join(bar), share=f"{right:4.0%}", count=count,
+            )
+        )  # fmt: skip
     return lines if len(lines) > 1 else []
 
 
 def _confusions(found: Sequence[Outcome]) -> list[str]:
     wrong = confusions(found)
     lines = [f"  {count:3}  {label} -> {said}" for label, said, count in wrong[:WORST]]
-    lines += [f"  and {len(wrong) - WORST} more"] if len(wrong) > WORST else []
-    return ["", "Wrong (label -> answer):", *lines] if wrong else []
+    lines += ["  " + say("and {count} more", count=len(wrong) - WORST)] if len(wrong) > WORST else []
+    return ["", say("Wrong (label -> answer):"), *lines] if wrong else []
 
 
 def _software(found: Sequence[Outcome]) -> list[str]:
-    lines = [f"  {name:<20} {right}/{count}" for name, right, count in by_software(found)]
-    return ["", "Right by software:", *lines] if lines else []
+    lines = [f"  {filled(name, 20)} {right}/{count}" for name, right, count in by_software(found)]
+    return ["", say("Right by software:"), *lines] if lines else []
 
 
 def _open(found: Sequence[Outcome]) -> list[str]:
     left = [o.case.name for o in found if o.open]
-    return ["", "Left open: " + ", ".join(left)] if left else []
+    return ["", say("Left open: {names}", names=listed(left))] if left else []
 
 
 __all__ = ["Outcome", "figures", "outcomes", "text"]

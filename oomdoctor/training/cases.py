@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from oomdoctor import street
 from oomdoctor.classifier.generator import NOT_OOM, Labelled
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.street import Facts
 
@@ -51,7 +52,13 @@ def cases_in(folder: Path) -> list[Case]:
     """The cases in a folder: one sub-folder each, in order of their names."""
     labels = sorted(folder.glob(f"*/{LABEL}"))
     if not labels:
-        raise CaseError(f"{folder}: no case in it (a case is a folder with a {LABEL} and its log.txt)")
+        raise CaseError(
+            say(
+                "{folder}: no case in it (a case is a folder with a {label} and its log.txt)",
+                folder=folder,
+                label=LABEL,
+            )
+        )
     return [_case(path) for path in labels]
 
 

@@ -13,6 +13,7 @@ from oomdoctor import __version__
 from oomdoctor.causes import NAMED
 from oomdoctor.classifier.model import FORMAT, Model, Trust, grounds
 from oomdoctor.classifier.ranking import standing
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.training.examples import Advance, Example
 
@@ -42,7 +43,7 @@ class Trained:
 def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> Trained:
     """The model of these examples: the same examples give the same bytes."""
     if len({example.cause for example in examples}) < FOLDS or len(examples) < 10 * FOLDS:
-        raise TooFewError(f"{len(examples)} logs with a crash are too few to learn from")
+        raise TooFewError(say("{count} logs with a crash are too few to learn from", count=len(examples)))
     vocabulary = _vocabulary(examples)
     best: tuple[float, float, list[Model]] | None = None
     for strength in STRENGTHS:
