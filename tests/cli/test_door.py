@@ -431,7 +431,7 @@ def test_every_help_teaches(command: str) -> None:
 
 
 def test_the_commands_stand_under_headings_with_the_one_that_matters_first() -> None:
-    told = oomdoctor("--help").stdout
+    told = run("--help").stdout.decode()
     places = [told.index(words) for words in ("Diagnose a crash:\n  diagnose ", "Share it:\n  issue ", "Build upon it:")]
     assert places == sorted(places)
     assert "..." not in told[places[0] :]
