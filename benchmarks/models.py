@@ -28,11 +28,11 @@ from oomdoctor.training.fit import FOLDS, RARE
 Likely = list[dict[str, float]]
 MODELS: dict[str, Callable[[], Any]] = {
     "linear": lambda: LogisticRegression(C=1.0, max_iter=300, tol=1e-3),
-    "gradient boosting": lambda: HistGradientBoostingClassifier(
-        max_iter=60, learning_rate=0.15, max_leaf_nodes=15, min_samples_leaf=5, l2_regularization=1.0, max_features=0.2
-    ),
     "forest": lambda: RandomForestClassifier(n_estimators=300, min_samples_leaf=1, random_state=0),
     "nearest neighbours": lambda: KNeighborsClassifier(n_neighbors=7, weights="distance", metric="cosine"),
+    "gradient boosting": lambda: HistGradientBoostingClassifier(
+        max_iter=25, learning_rate=0.3, max_leaf_nodes=15, min_samples_leaf=5, l2_regularization=1.0, max_features=0.1
+    ),
 }
 
 

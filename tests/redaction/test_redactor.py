@@ -148,13 +148,17 @@ def test_a_redacted_log_is_diagnosed_as_it_was(log: Path, tmp_path: Path) -> Non
 def test_the_time_grows_as_the_text_does(piece: str) -> None:
     def seconds(length: int) -> float:
         text = piece * (length // len(piece))
-        started = time.process_time()
-        Redactor().text(text)
-        return time.process_time() - started
+        return min(_seconds_for(text) for _ in range(3))  # the machine has other work, too
 
     seconds(1000)
     short, long = seconds(15_000), seconds(120_000)
     assert long < 0.3 or long / short < 20
+
+
+def _seconds_for(text: str) -> float:
+    started = time.process_time()
+    Redactor().text(text)
+    return time.process_time() - started
 
 
 def test_one_huge_line_is_read() -> None:
