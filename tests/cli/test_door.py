@@ -435,3 +435,8 @@ def test_the_commands_stand_under_headings_with_the_one_that_matters_first() -> 
     places = [told.index(words) for words in ("Diagnose a crash:\n  diagnose ", "Share it:\n  issue ", "Build upon it:")]
     assert places == sorted(places)
     assert "..." not in told[places[0] :]
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "oomdoctor", "--version"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "oomdoctor")

@@ -1,0 +1,5 @@
+"""`python -m oomdoctor`, where the command itself is not on the path."""
+
+from oomdoctor.cli import main
+
+main()
