@@ -23,6 +23,7 @@ import oomdoctor
 from oomdoctor import catalogues, columns, language
 from oomdoctor.cli import out
 from oomdoctor.cli.app import app
+from oomdoctor.helpers import asked, our_form
 from oomdoctor.report import as_markdown, html, text
 from oomdoctor.report.contract import Report
 
@@ -257,6 +258,18 @@ def test_html_says_which_language_it_is() -> None:
 def test_a_draft_for_others_is_english_unless_it_is_asked_for() -> None:
     assert not HAN.search(run("issue", str(LOG), lang="zh_CN.UTF-8").stdout)
     assert "把握" in run("issue", str(LOG), "--lang", "zh").stdout
+
+
+def test_our_form_asks_the_same_in_both() -> None:
+    english, chinese = our_form.form(), in_chinese(our_form.form)
+    assert [(one.kind, one.id, one.required, one.render) for one in english.fields] == [
+        (one.kind, one.id, one.required, one.render) for one in chinese.fields
+    ]
+    assert all(HAN.search(one.label) for one in chinese.fields if one.kind != "markdown")
+    assert asked.places(english.fields) == asked.places(chinese.fields)
+    assert "Written by" in run("issue-form", lang="zh_CN.UTF-8").stdout
+    assert not HAN.search(run("issue-form", lang="zh_CN.UTF-8").stdout)
+    assert "issue-form --lang zh --keep" in run("issue-form", "--lang", "zh").stdout
 
 
 def test_an_excerpt_is_the_same_in_both() -> None:

@@ -168,6 +168,7 @@ def issue_form(
     """
     from oomdoctor.helpers import our_form  # noqa: PLC0415
 
+    for_others()
     text = our_form.text()
     if keep is None:
         out.write(text)

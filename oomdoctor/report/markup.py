@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomdoctor.language import say
 from oomdoctor.text import disarm, sanitize
 
 LONGEST_LINE: Final = 2_000  # characters of one line of a log that a shared report shows
@@ -110,7 +111,7 @@ def shortened(text: str, limit: int) -> str:
     """The text, or its beginning and how much more there is."""
     if len(text) <= limit:
         return text
-    return f"{text[:limit]}… ({len(text) - limit:,} characters more)"
+    return say("{text}… ({count:,} characters more)", text=text[:limit], count=len(text) - limit)
 
 
 # GitHub's runner obeys lines that begin with "::", and "##[" wherever it stands.
