@@ -40,7 +40,6 @@ _HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"}
 _CARD: Final = frozenset({"gpu", "kv_cache"})
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
-FREE: Final = "none"  # a cost
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel")
 
 # What people reach for when host memory runs out, although it is meant for the card.
@@ -203,13 +202,9 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         assumes=(*answer.assumes, *_assumed(row, inner, case.crash)),
         relieves=knob.relieves,
         spends=_spends(knob, row),
-        cost=answer.cost if answer.cost is not None else _cost(knob),
+        cost=answer.cost if answer.cost is not None else translated(knob.cost),
         reference=answer.reference,
     )
-
-
-def _cost(knob: Knob) -> str:
-    return knob.cost if knob.cost == FREE else translated(knob.cost)
 
 
 def _not_computed(suggested: Value) -> str | None:
