@@ -14,6 +14,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from oomdoctor.language import ENGLISH, LANGUAGES, in_use, listed, say, spoken, use
 
+# Typer brings click along, or imports it, and names no more of its errors than this one's child.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+_is_asked: ContextVar[bool] = ContextVar("is_asked", default=False)  # whether the command line names a language
+
 # The versions that are known to convert values with pydantic, whose import takes longer than reading a small log.
 # Others are left as they are: a slower start is better than none.
 _HEAVY = ((0, 26), (0, 30))
@@ -115,13 +120,6 @@ class Group(_Spoken, TyperGroup):
                 )
             )  # fmt: skip
         return super().resolve_command(ctx, args)
-
-
-# Typer brings click along, or imports it, and names no more of its errors than this one's child.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-
-_is_asked: ContextVar[bool] = ContextVar("is_asked", default=False)
 
 
 def for_others() -> None:
