@@ -19,6 +19,7 @@ LEAST: Final = 5  # cases of a cause for it to count in macro-F1
 FIRST: Final = 3
 BAR: Final = 40
 WORST: Final = 12  # confusions shown
+SHOWN: Final = 5  # cases named of one
 
 # How a person reads the names of the figures.
 NAMES: Final = (
@@ -46,6 +47,11 @@ class Outcome:
         if not self.case.failed:
             return self.quiet
         return self._silent or (bool(self.causes) and self.causes[0] in self.case.fair)
+
+    @property
+    def confusion(self) -> tuple[str, str]:
+        """The label, and what was said first."""
+        return self.case.cause, next(iter(self.causes), self.verdict)
 
     @property
     def among_first(self) -> bool:
@@ -102,6 +108,7 @@ def figures(found: Sequence[Outcome]) -> dict[str, Any]:
         "left_open_undecidable": _count(o.open for o in failed if not o.case.decided),
         "macro_f1": macro_f1(clear),
         "calibration_error": calibration_error(failed),
+        "wrong": {o.case.name: list(o.confusion) for o in found if not o.right},
     }
 
 
@@ -137,7 +144,7 @@ def calibration_error(found: Sequence[Outcome]) -> float | None:
 
 def confusions(found: Iterable[Outcome]) -> list[tuple[str, str, int]]:
     """What was said instead of what, most often first."""
-    wrong = Counter((o.case.cause, next(iter(o.causes), o.verdict)) for o in found if not o.right)
+    wrong = Counter(o.confusion for o in found if not o.right)
     return [(label, said, count) for (label, said), count in sorted(wrong.items(), key=lambda one: (-one[1], one[0]))]
 
 
@@ -160,6 +167,8 @@ def text(found: Sequence[Outcome]) -> str:
 def _figures(found: Sequence[Outcome]) -> list[str]:
     lines = []
     for name, value in figures(found).items():
+        if name == "wrong":
+            continue
         shown = (
             f"{value[0]}/{value[1]}" + (f"  {value[0] / value[1]:.1%}" if value[1] else "")
             if isinstance(value, list)
@@ -186,7 +195,13 @@ def _plot(found: Sequence[Outcome]) -> list[str]:
 
 def _confusions(found: Sequence[Outcome]) -> list[str]:
     wrong = confusions(found)
-    lines = [f"  {count:3}  {label} -> {said}" for label, said, count in wrong[:WORST]]
+    named: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for outcome in found:
+        if not outcome.right:
+            named[outcome.confusion].append(outcome.case.name)
+    lines = [
+        f"  {count:3}  {label} -> {said}: {listed(named[label, said][:SHOWN])}" for label, said, count in wrong[:WORST]
+    ]
     lines += ["  " + say("and {count} more", count=len(wrong) - WORST)] if len(wrong) > WORST else []
     return ["", say("Wrong (label -> answer):"), *lines] if wrong else []
 

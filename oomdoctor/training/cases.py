@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from oomdoctor import street
+from oomdoctor.causes import causes
 from oomdoctor.classifier.generator import NOT_OOM, Labelled
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
@@ -65,17 +65,37 @@ def cases_in(folder: Path) -> list[Case]:
 def _case(path: Path) -> Case:
     try:
         label = json.loads(path.read_text(encoding="utf-8"))
-        return Case(
-            name=path.parent.name,
-            logs=tuple(path.parent / str(name) for name in label.get("inputs", ["log.txt"])),
-            cause=str(label["root_cause"]),
-            also=tuple(map(str, label.get("also_acceptable", ()))),
-            decided=bool(label.get("from_log_alone", True)),
-            software=tuple(map(str, label.get("software", ()))),
-            label=label,
-        )
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise CaseError(f"{path}: {type(error).__name__}: {error}") from error
+    except OSError as error:
+        raise CaseError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise CaseError(say("{file}: no JSON ({why})", file=path, why=error)) from error
+    if not isinstance(label, dict) or not isinstance(label.get("root_cause"), str):
+        raise CaseError(say('{file}: it has to say "root_cause", the id of a cause or not-oom', file=path))
+    logs = tuple(path.parent / name for name in _names(label, "inputs", path) or ("log.txt",))
+    if missing := next((log for log in logs if not log.exists()), None):
+        raise CaseError(say("{file}: its log {log} is not there", file=path, log=missing.name))
+    return Case(
+        name=path.parent.name,
+        logs=logs,
+        cause=_known(label["root_cause"], path),
+        also=tuple(_known(name, path) for name in _names(label, "also_acceptable", path)),
+        decided=bool(label.get("from_log_alone", True)),
+        software=_names(label, "software", path),
+        label=label,
+    )
+
+
+def _names(label: dict[str, Any], field: str, path: Path) -> tuple[str, ...]:
+    told = label.get(field, [])
+    if not isinstance(told, list) or not all(isinstance(name, str) for name in told):
+        raise CaseError(say('{file}: "{field}" has to be a list of texts', file=path, field=field))
+    return tuple(told)
+
+
+def _known(cause: str, path: Path) -> str:
+    if cause != NOT_OOM and cause not in {known.id for known in causes()}:
+        raise CaseError(say("{file}: no cause of ours: {name}; `oomdoctor causes` lists them", file=path, name=cause))
+    return cause
 
 
 def fixtures() -> list[Case]:
@@ -104,11 +124,4 @@ def facts_of_text(generated: Labelled) -> Facts:
         return street.facts_of(sources, troubles)
 
 
-def not_known(cases: list[Case], known: frozenset[str]) -> Iterator[str]:
-    """The labels that are no cause of ours, each with the case that has it."""
-    for case in cases:
-        for cause in sorted(case.fair - known - {NOT_OOM}):
-            yield f"{case.name}: {cause}"
-
-
-__all__ = ["Case", "CaseError", "cases_in", "facts_of_text", "fixtures", "not_known"]
+__all__ = ["Case", "CaseError", "cases_in", "facts_of_text", "fixtures"]

@@ -38,6 +38,7 @@ class TooFewError(ValueError):
 class Trained:
     model: Model
     document: str  # the model as JSON
+    right: float  # of the held-back logs, first by the classifier alone
 
 
 def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> Trained:
@@ -67,16 +68,15 @@ def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> 
         trust=trust,
         add_from=_add_from(examples, likely),
     )
+    right = _share(max(p, key=p.__getitem__) in e.fair for e, p in zip(examples, likely, strict=True))
     figures = {
         "logs": logs,
         "with a crash": len(examples),
         "held back: loss": round(loss, 3),
-        "held back: first by the classifier alone": _share(
-            max(p, key=p.__getitem__) in e.fair for e, p in zip(examples, likely, strict=True)
-        ),
+        "held back: first by the classifier alone": right,
         "rules alone": _share(_by_rules(e) in e.fair for e in examples),
     }
-    return Trained(model, _document(model, seed, strength, figures))
+    return Trained(model, _document(model, seed, strength, figures), right)
 
 
 def _vocabulary(examples: Sequence[Example]) -> frozenset[str]:

@@ -430,13 +430,17 @@ def test_every_help_teaches(command: str) -> None:
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
 
 
+HEADINGS = ("Diagnose a crash:\n  diagnose ", "Share it:\n  issue ", "Build upon it:")
+
+
 def test_the_commands_stand_under_headings_with_the_one_that_matters_first() -> None:
     told = run("--help").stdout.decode()
-    places = [told.index(words) for words in ("Diagnose a crash:\n  diagnose ", "Share it:\n  issue ", "Build upon it:")]
+    places = [told.index(words) for words in HEADINGS]
     assert places == sorted(places)
     assert "..." not in told[places[0] :]
 
 
 def test_the_package_runs_as_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "oomdoctor", "--version"], check=False, capture_output=True, text=True)
+    command = [sys.executable, "-m", "oomdoctor", "--version"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()[0]) == (0, "oomdoctor")

@@ -95,10 +95,33 @@ def test_a_folder_of_cases(tmp_path: Path) -> None:
     assert "1/1  100.0%" in text(found)
 
 
-def test_a_folder_without_cases_and_one_with_a_broken_label(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        ('{"stage": "eval"}', "root_cause"),
+        ('{"root_cause": 3}', "root_cause"),
+        ("[1]", "root_cause"),
+        ("{", "no JSON"),
+        ('{"root_cause": "actvations"}', "no cause of ours: actvations"),
+        ('{"root_cause": "activations", "also_acceptable": ["x"]}', "no cause of ours: x"),
+        ('{"root_cause": "activations", "inputs": "log.txt"}', "has to be a list"),
+        ('{"root_cause": "activations", "inputs": ["gone.log"]}', "gone.log is not there"),
+    ],
+)
+def test_a_case_that_cannot_be_used(label: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "log.txt").write_text(REFUSAL)
+    (tmp_path / "one" / "case.json").write_text(label)
+    with pytest.raises(CaseError, match=says):
+        cases_in(tmp_path)
+
+
+def test_a_folder_without_cases(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="no case in it"):
         cases_in(tmp_path)
-    (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "case.json").write_text('{"stage": "eval"}')
-    with pytest.raises(CaseError, match="root_cause"):
-        cases_in(tmp_path)
+
+
+def test_the_wrong_ones_are_named() -> None:
+    found = [said("a", "b"), said("a", "a")]
+    assert figures(found)["wrong"] == {"c": ["a", "b"]}
+    assert "  1  a -> b: c" in text(found)
