@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,16 +12,20 @@ import typer
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import STDIN, Assume, Config, Launch, Output, Paths, beside
 from oomdoctor.cli.quick import Lang, for_others
-from oomdoctor.language import say
+from oomdoctor.language import in_use, say, use
 from oomdoctor.patterns import late
 
 if TYPE_CHECKING:
     from oomdoctor.helpers.answers import Answers, Budget
     from oomdoctor.helpers.draft import Link
     from oomdoctor.helpers.forms import Form
+    from oomdoctor.incident.model import Crash
     from oomdoctor.incident.outside import Outside
+    from oomdoctor.sources import Source
+    from oomdoctor.street import Facts
 
 NOTHING_TO_REPORT = 2
+PLACE = ".github/ISSUE_TEMPLATE"  # GitHub's own folder for forms, which is made where it is missing
 CHANGED = 1  # how a hook says that it wrote
 _REPOSITORY = late(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}\Z")
 
@@ -76,6 +81,8 @@ def issue(
             say("{word} is no OWNER/NAME, like vllm-project/vllm", word=repr(repo)), param_hint="--repo"
         )
     wanted = _form(form)
+    if form is not None:
+        _speak_as(wanted)
     ask = _asked(paths, output, no_redact, beside(launch, config, assume))
     from oomdoctor.helpers import draft  # noqa: PLC0415  (not for --help)
 
@@ -113,6 +120,14 @@ def _form(given: str | None) -> Form:
     return form
 
 
+def _speak_as(form: Form) -> None:
+    """A draft is in one language: that of the repository's form."""
+    asked = in_use()
+    if form.language != asked:
+        out.tell(say("{file} is in another language: the draft is in the form's", file=form.file))
+        use(form.language)
+
+
 def _asked(
     paths: list[str] | None, output: str | None, no_redact: bool, told: Outside | None
 ) -> Callable[[Budget], Answers]:
@@ -123,19 +138,37 @@ def _asked(
     from oomdoctor.redaction import Redactor  # noqa: PLC0415
 
     found = facts(paths, output, absolute=False, told=told)
-    report = street.report_of(found)
-    if not report.incidents:
+    sources, _ = street.gather(paths or [STDIN])
+    if not found.crashes:
         out.tell(say("there is no memory failure in what was read: nothing to report"))
         raise typer.Exit(NOTHING_TO_REPORT)
-    for note in report.notes:
+    for note in found.notes:
         out.tell(note)
-    if len(report.incidents) > 1:
-        out.tell(say("the logs hold {count} crashes; the draft is about the first", count=len(report.incidents)))
-    sources, _ = street.gather(paths or [STDIN])
+    if len(found.crashes) > 1:
+        out.tell(say("the logs hold {count} crashes; the draft is about the first", count=len(found.crashes)))
+        found = _of_the_first(found, sources, told)
+    report = street.report_of(found)
     lines = excerpt.lines(report, report.incidents[0], sources)
     redactor = None if no_redact else Redactor()
     shared = redactor.report(report) if redactor else report
     return lambda budget: answers.answers(shared, shared.incidents[0], lines, redactor, budget)
+
+
+def _of_the_first(found: Facts, sources: Sequence[Source], told: Outside | None) -> Facts:
+    """What the logs say of the first crash and its job: a log that only another one stands in may be of another job."""
+    from oomdoctor import street  # noqa: PLC0415
+
+    first, *others = found.crashes
+    left_out = {file for other in others for file in _failed_in(other)} - _failed_in(first)
+    if left_out and all(source.path for source in sources):  # a pipe is read once
+        found = street.facts_of([one for one in sources if one.name not in left_out], (), told=told)
+        first = found.crashes[0]
+    return replace(found, crashes=(first,), context=first.context)
+
+
+def _failed_in(crash: Crash) -> set[str]:
+    """The logs that its failure stands in, not those that only its consequences do."""
+    return {event.at.file for event in crash.events if event.role in ("root", "confirmation")}
 
 
 def _say_what_is_missing(link: Link) -> None:
@@ -177,11 +210,17 @@ def issue_form(
     try:
         if path.is_file() and path.read_bytes() == text.encode():
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        if path.parent.as_posix().endswith(PLACE):
+            path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise out.CannotWriteError(f"{keep}: {error.strerror}") from error
+    out.check_folder(keep)
     out.write(text, keep)
-    out.tell(say("{file}: brought up to date; look at it and add it to the commit", file=keep))
+    if is_new:
+        out.tell(say("{file}: written; look at it and add it to the commit", file=keep))
+    else:
+        out.tell(say("{file}: brought up to date; look at it and add it to the commit", file=keep))
     raise typer.Exit(CHANGED)
 
 

@@ -59,9 +59,9 @@ _OTHERWISE: Final[Mapping[str, Sequence[str]]] = {
     "diagnosis": ("more", "happened", "log", "reproduction", "settings", ""),
     "log": ("happened", "more", "reproduction", "settings", ""),
     "settings": ("reproduction", "happened", "more"),
-    "versions": ("happened", "more", "hardware"),
+    "versions": ("happened", "more"),
     "hardware": ("versions", "happened", "more"),
-    "model": ("versions", "hardware"),
+    "model": ("versions", "happened", "more"),  # not the hardware's: "GPU model" asks for a card
     "when": (),
 }
 _LONG: Final = frozenset({"happened", "diagnosis", "log"})  # these do not go into another answer's code block

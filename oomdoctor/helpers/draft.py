@@ -8,19 +8,22 @@ from typing import Final
 from urllib.parse import quote
 
 from oomdoctor.helpers.answers import FULL, Answer, Answers, Budget, folded
-from oomdoctor.helpers.asked import TOPICS, places
+from oomdoctor.helpers.asked import TOPICS, places, topic
 from oomdoctor.helpers.forms import Field, Form
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.report import as_markdown, markup
 from oomdoctor.text import sanitize
+from oomdoctor.versions import Version, version_of
 
 LONGEST_TITLE: Final = 256
 LONGEST_LINK: Final = 8_192  # bytes; GitHub answers a longer one with 414
 LONGEST_HINT: Final = 200
 _SECTIONS: Final = {"happened": mark("What happened"), "diagnosis": mark("Diagnosis"), "log": mark("Log")}
 _END_OF_COMMENT: Final = late(r"-{2,}!?>")
+_RELEASE: Final = late(r"v?(\d{1,4}(?:\.\d{1,4}){0,3})(?:\.[x*])?")
+_BESIDE_A_NAME: Final = frozenset({"version", "of", "the", "your", "which", "installed", "used"})
 _TICKS: Final = late("`{3,}")
 _PLACEHOLDER: Final = late(r"\s{0,4}<[^<>\n]{0,80}(?i:title|summary|description|describe)[^<>\n]{0,80}>\s{0,4}\Z")
 
@@ -97,6 +100,7 @@ def _filled(form: Form, told: Answers) -> tuple[list[Filled], dict[str, Answer]]
     """Every field with its answer, and the answers that no field takes."""
     where = places(form.fields)
     parts: dict[int, list[Answer]] = {}
+    whole: set[int] = set()  # the fields whose own question is answered, whatever else stands in them
     rest: dict[str, Answer] = {}
     for name in TOPICS:
         answer = told.by_topic.get(name)
@@ -107,8 +111,10 @@ def _filled(form: Form, told: Answers) -> tuple[list[Filled], dict[str, Answer]]
             rest[name] = answer
         else:
             parts.setdefault(place, []).append(answer)
+            if topic(form.fields[place]) == "more" or (topic(form.fields[place]) == name and not answer.is_part):
+                whole.add(place)
     fields = [
-        Filled(field, _answer(field, parts.get(number, []), told), any(one.is_part for one in parts.get(number, [])))
+        Filled(field, _answer(field, parts.get(number, []), told), number in parts.keys() - whole)
         for number, field in enumerate(form.fields)
         if field.kind != "markdown"
     ]
@@ -130,25 +136,48 @@ def _answer(field: Field, parts: list[Answer], told: Answers) -> str | None:
 
 
 def _joined(parts: list[str]) -> str:
-    """Parts one under the other; lists become one list."""
+    """Parts one under the other; lists become one list, which says behind other words what it is."""
     text = ""
     for part in parts:
-        goes_on = text.rpartition("\n")[2].startswith("- ") and part.startswith("- ")
-        text += ("" if not text else "\n" if goes_on else "\n\n") + part
+        is_list = part.startswith("- ")
+        if not text:
+            text = part
+        elif is_list and text.rpartition("\n")[2].startswith("- "):
+            text += f"\n{part}"
+        else:
+            text += "\n\n" + (say("The log names:") + "\n\n" if is_list else "") + part
     return text
 
 
 def _version(field: Field, told: Answers) -> str | None:
-    """The printed version of the framework that the label names: "vLLM version"."""
-    label = folded(field.label).rstrip("?: ")
-    return told.versions.get(label.removesuffix(" version")) if label.endswith(" version") else None
+    """The printed version of the framework that the label names: "vLLM version", "Version of PyTorch"."""
+    return told.versions.get(_versioned(field))
+
+
+def _versioned(field: Field) -> str:
+    """The framework whose version the label asks for."""
+    words = folded(field.label).rstrip("?: ").split()
+    names = [word for word in words if word not in _BESIDE_A_NAME]
+    return names[0] if len(names) == 1 and "version" in words else ""
 
 
 def _proven(field: Field, told: Answers) -> str | None:
     """The one option that says what the log proves."""
-    wanted = told.options | {folded(version) for version in (_version(field, told),) if version}
+    version = _version(field, told)
+    wanted = told.options | {folded(version) for version in (version,) if version}
     chosen = [option for option in field.options if folded(option) in wanted]
+    if not chosen and version:
+        releases = {option: _release_in(option, _versioned(field), version) for option in field.options}
+        nearest = max(releases.values())
+        chosen = [option for option, release in releases.items() if release and release == nearest]
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _release_in(option: str, name: str, version: str) -> Version:
+    """The release of an option ("2.5", "v2.5.x", "PyTorch 2.5") that the version is of; else none."""
+    named = _RELEASE.fullmatch(folded(option).removeprefix(f"{name} "))
+    release = tuple(int(part) for part in named[1].split(".")) if named else ()
+    return release if release == (version_of(version) or ())[: len(release)] else ()
 
 
 def _section(form: Form, one: Filled) -> str:
@@ -164,7 +193,7 @@ def _content(form: Form, one: Filled) -> Iterator[str]:
     """What the log tells, then what the form had put into the field, for the person to go on with."""
     field, answer = one.field, one.answer
     if answer is None:
-        yield comment(_hint(field, form))
+        yield comment(_left_to_do(field, form))
         if field.value:
             yield _as_submitted(field, field.value)
         return
@@ -175,7 +204,9 @@ def _content(form: Form, one: Filled) -> Iterator[str]:
         yield answer if field.kind != "input" else markup.prose(answer)
         if left:
             yield left
-    if left or one.is_part or "expect" in field.label.lower():
+    if one.is_part:
+        yield comment(_left_to_do(field, form))
+    elif left or "expect" in field.label.lower():
         yield comment(_hint(field, form))
 
 
@@ -193,6 +224,11 @@ def _as_submitted(field: Field, text: str) -> str:
     return markup.fenced(text, field.render) if field.render else text
 
 
+def _left_to_do(field: Field, form: Form) -> str:
+    hint = _hint(field, form)
+    return say("{hint} (required)", hint=hint) if field.required else hint
+
+
 def _hint(field: Field, form: Form) -> str:
     """What is left to do, as the form says it, in one line."""
     if field.kind == "dropdown":
@@ -204,8 +240,7 @@ def _hint(field: Field, form: Form) -> str:
         )
     said = "" if form.is_template else field.description or field.placeholder
     first = next((line.strip() for line in said.split("\n") if line.strip()), "")
-    hint = say("to fill in: {what}", what=first) if first else say("to fill in")
-    return say("{hint} (required)", hint=hint) if field.required else hint
+    return say("to fill in: {what}", what=first) if first else say("to fill in")
 
 
 def comment(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
-from oomdoctor.language import say
+from oomdoctor.language import CHINESE, ENGLISH, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.text import sanitize
@@ -26,6 +26,7 @@ _ID: Final = late(r"[A-Za-z0-9_-]{1,100}\Z")
 _FRONT: Final = late(r"---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTALL)
 _HEADING: Final = late(r"#{1,6}[ \t]{1,8}(\S.{0,299})")
 _SPOKEN: Final = late(r"\*{1,2}([^*\n]{2,200})\*{1,2}:?[ \t]*\Z")
+_CHINESE: Final = late("[\u4e00-\u9fff]")
 _FENCE: Final = late(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -62,6 +63,12 @@ class Form:
     fields: tuple[Field, ...] = ()
     is_template: bool = False  # Markdown with headings instead of a form
     opening: str = ""  # of a template: what stands before its first heading
+
+    @property
+    def language(self) -> str:
+        """The one that it asks in: what is filled in is said in it, too."""
+        labels = [field.label for field in self.fields if field.label]
+        return CHINESE if 2 * sum(bool(_CHINESE.search(label)) for label in labels) > len(labels) else ENGLISH
 
 
 def read(path: Path) -> Form:

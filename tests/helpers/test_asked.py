@@ -113,6 +113,13 @@ def test_what_no_field_asks_for_goes_where_it_fits() -> None:
     }
 
 
+def test_a_card_s_model_is_not_the_job_s() -> None:
+    fields = [area("What happened?"), Field(kind="input", label="GPU model and memory")]
+    found = places(fields)
+    assert (found["hardware"], found["model"], found["versions"]) == (1, 0, 0)
+    assert "model" not in places([Field(kind="input", label="GPU model")])
+
+
 def test_a_field_that_becomes_code_takes_nothing_else() -> None:
     fields = [area("Logs", render="shell"), area("Launch command", render="bash")]
     assert places(fields) == {"log": 0, "settings": 1, "happened": None, "diagnosis": None}

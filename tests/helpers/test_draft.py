@@ -228,6 +228,79 @@ def test_of_two_crashes_the_first_is_told(log: Path, tmp_path: Path) -> None:
     assert "the logs hold 2 crashes; the draft is about the first" in done.stderr
 
 
+def test_the_draft_is_of_the_first_crash_s_job_only(tmp_path: Path) -> None:
+    own, other, beside = tmp_path / "own.log", tmp_path / "other.log", tmp_path / "setup.log"
+    refusal = CRASH[CRASH.index("torch.OutOfMemoryError") :]
+    own.write_text("vllm==0.8.3\n" + refusal)
+    other.write_text(
+        "torch==2.5.1\nRuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+        "8589934592 bytes. Error code 12 (Cannot allocate memory)\n"
+    )
+    beside.write_text("transformers==4.51.3\n")
+    assert "2.5.1" in drafted(other)
+    done = issue(own, other, beside)
+    assert "the logs hold 2 crashes" in done.stderr
+    assert "2.5.1" not in done.stdout
+    assert "vllm 0.8.3" in done.stdout
+    assert "4.51.3" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("2.4; 2.5; 2.6", "2.5"),
+        ("2; 2.5.x; 2.6.x", "2.5.x"),
+        ("PyTorch 2.5; PyTorch 2.51", "PyTorch 2.5"),
+        ("v2.5; v2.5.1; v2.5.2", "v2.5.1"),
+        ("2.50; 2.6; 25; 1", None),
+        ("2.5; 2.5.x", None),
+        ("CUDA 2.5; older", None),
+        (">= 2.5; older", None),
+    ],
+)
+@pytest.mark.parametrize("label", ["PyTorch version", "Which version of PyTorch?"])
+def test_a_version_is_told_by_the_option_that_it_belongs_to(
+    options: str, wanted: str | None, label: str, log: Path, tmp_path: Path
+) -> None:
+    log.write_text("torch==2.5.1\n" + CRASH, encoding="utf-8")
+    text = drafted(log, "--form", _dropdown(tmp_path, label, options))
+    assert f"### {label}\n\n{wanted or f'<!-- to fill in: one of {options} -->'}\n" in text
+
+
+def test_another_framework_s_version_is_none(log: Path, tmp_path: Path) -> None:
+    log.write_text("torch==2.5.1\n" + CRASH, encoding="utf-8")
+    assert "to fill in: one of" in drafted(log, "--form", _dropdown(tmp_path, "PyTorch CUDA version", "2.4; 2.5"))
+
+
+def _dropdown(folder: Path, label: str, options: str) -> Path:
+    lines = "".join(f'        - "{option}"\n' for option in options.split("; "))
+    path = folder / "bug.yml"
+    path.write_text(
+        "name: Bug\ndescription: A bug\nbody:\n  - type: textarea\n    attributes:\n      label: What happened?\n"
+        "    validations:\n      required: true\n"
+        f"  - type: dropdown\n    attributes:\n      label: {label}\n      options:\n{lines}",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_a_field_that_is_answered_is_not_marked(log: Path, tmp_path: Path) -> None:
+    text = drafted(log, "--form", _dropdown(tmp_path, "Severity", "low; high"))
+    field = text[text.index("### What happened?") : text.index("### Severity")]
+    assert "to fill in" not in field
+    assert "The log names:\n\n- " in field
+
+
+def test_a_draft_is_in_the_form_s_language(log: Path, tmp_path: Path) -> None:
+    path = _dropdown(tmp_path, "Severity", "low; high")
+    english = drafted(log, "--form", path)
+    done = issue(log, "--form", path, "--lang", "zh")
+    assert done.stdout == english
+    assert "bug.yml" in done.stderr
+    path.write_text(path.read_text("utf-8").replace("What happened?", "描述").replace("Severity", "严重程度"), "utf-8")
+    assert "显存" in drafted(log, "--form", path)
+
+
 def test_a_form_of_code_blocks_only_still_gets_the_diagnosis(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "bug.yml"
     path.write_text(

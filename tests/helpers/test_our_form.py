@@ -101,12 +101,20 @@ def test_keeping_it_writes_it_once(tmp_path: Path) -> None:
     path = tmp_path / ".github/ISSUE_TEMPLATE/oom.yml"
     first = kept(path)
     assert first.exit_code == 1
-    assert "brought up to date" in first.stderr
+    assert "oom.yml: written; " in first.stderr
     assert path.read_text(encoding="utf-8") == our_form.text()
     assert kept(path).exit_code == 0
     path.write_text("# Written by oomdoctor 0.0.1\nname: old\n", encoding="utf-8")
-    assert kept(path).exit_code == 1
+    again = kept(path)
+    assert again.exit_code == 1
+    assert "brought up to date" in again.stderr
     assert path.read_text(encoding="utf-8") == our_form.text()
+
+
+def test_it_makes_no_folder_but_github_s(tmp_path: Path) -> None:
+    done = kept(tmp_path / "nodir/x/oom.yml")
+    assert "there is no folder" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
