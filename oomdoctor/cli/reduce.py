@@ -53,10 +53,10 @@ def reduce(
     for trouble in facts.errors:
         out.tell(f"{trouble.file}: {trouble.why}")
     redactor = Redactor()
-    logs = []
-    for source in sources:
-        text = text_of(source)
-        logs.append(Log(source.name, _lines(text), _lines(redactor.text(text) if redact else text)))
+    texts = [(source.name, text_of(source)) for source in sources]
+    for _, text in texts if redact else ():
+        redactor.learn(text)  # a name that the second log tells may stand in the first
+    logs = [Log(name, _lines(text), _lines(redactor.text(text) if redact else text)) for name, text in texts]
     try:
         excerpt = reduced(logs, facts, _told)
     except ReduceError as error:

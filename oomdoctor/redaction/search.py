@@ -35,6 +35,14 @@ _NEW_LINE = re.compile(
     r"export\b|set\b|[A-Z][A-Z0-9_]{2,40}[=:](?=[^=:])|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|Traceback|File|srun|sbatch)\b"
     r"|\d{4}-\d\d-|--[a-z]"
 )
+# How a message begins, which no secret's rest looks like
+_MESSAGE = re.compile(
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}?(?:Error|Exception|Warning|Interrupt|Failure|Exit)\b"
+    r"|(?:Traceback|File|Killed|Aborted|Segmentation|TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)(?=[ :]|\Z)"
+    r"|/(?:usr|opt|home|tmp|root|data|mnt|var|workspace)/|\d{4}-\d\d-\d\d[ T]"
+)
+_PROSE = re.compile(r"(?:[A-Z]?[a-z]{3,20}|[A-Z]{3,20})(?=[ .,:]|\Z)")
+_HEX = re.compile("[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
 # What a machine drew by lot
 _DRAWN = re.compile(
     r"(?=\D{0,400}\d)(?=[^A-Z]{0,400}[A-Z])(?=[^a-z]{0,400}[a-z])[A-Za-z0-9+/_.-]{6,4000}={0,2}|[0-9a-f]{12,400}"
@@ -96,7 +104,8 @@ def _over_wraps(view: View) -> Iterator[Stretch]:
             start, end = span(match)
             if not all(_is_full(view, border) for border in view.breaks(match.start(), start)):
                 continue
-            parts = _parts(view, kind, start, end)
+            whole = end if kind.full is None else min(end, start + kind.full)
+            parts = _parts(view, kind, start, whole)
             if len(parts) == 1 and parts[0][1] < end:
                 continue  # it ends with its line, where it is found without the next
             for number, (part_start, part_end) in enumerate(parts):
@@ -119,24 +128,37 @@ def _parts(view: View, kind: Kind, start: int, end: int) -> list[tuple[int, int]
 
 def _goes_on(view: View, kind: Kind, start: int, border: int, end: int) -> bool:
     """Whether what ends a line goes on at the beginning of the next."""
-    if kind.full is not None and border - start >= kind.full:
+    done, head = view.text[start:border], view.text[border:end]
+    if _is_whole(kind, done, head) or _MESSAGE.match(view.text, border):
         return False
-    head = view.text[border:end]
     if kind.full is not None or (kind.begins and not kind.compiled.match(view.text[start:border])):
         return True
     if _NEW_LINE.match(head):
         return False
-    return _is_full(view, border) or _DRAWN.fullmatch(head) is not None
+    if _DRAWN.fullmatch(head) or _is_usual(view.line_before(border)):
+        return True
+    in_quotes = view.text[start - 1 : start] in ("'", '"')
+    return _is_full(view, border) and (in_quotes or _PROSE.match(view.text, border) is None)
+
+
+def _is_whole(kind: Kind, done: str, head: str) -> bool:
+    """Whether what ends a line is a secret as long as those of its kind are, so that nothing of it follows."""
+    if kind.full is not None and len(done) >= kind.full:
+        return True
+    if _HEX.fullmatch(done):
+        return re.match("[0-9a-f]{8}", head) is None
+    return any(one.full == len(done) and one.compiled.fullmatch(done) for one in KINDS if one.begins)
 
 
 def _is_full(view: View, border: int) -> bool:
     """Whether the line that was cut there is as wide as a terminal, or as the line before it."""
     line = view.line_before(border)
-    width = len(line)
+    return _is_usual(line) or (len(line) >= 40 and len(line) == len(view.line_before(border, 1)))
+
+
+def _is_usual(line: str) -> bool:
     lead = LEAD.match(line)
-    if width in _USUAL_WIDTHS or (lead is not None and width - lead.end() in _USUAL_WIDTHS):
-        return True
-    return width >= 40 and width == len(view.line_before(border, 1))
+    return len(line) in _USUAL_WIDTHS or (lead is not None and len(line) - lead.end() in _USUAL_WIDTHS)
 
 
 def _in_order(text: str, stretches: Iterable[Stretch]) -> list[Found]:

@@ -179,3 +179,39 @@ def test_an_error_in_it_stops_the_output(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("oomdoctor.redaction.redactor.look", fails)
     with pytest.raises(RuntimeError):
         Redactor().text("password=hunter2")
+
+
+HEX40 = "3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901"
+HF = "hf_aB3dEfGhIjKlMnOpQr5tUvWxYzAbCdEfGh"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "MemoryError",
+        "torch.OutOfMemoryError: CUDA out of memory.",
+        "RuntimeError: x",
+        "Traceback (most recent call last):",
+        "step 4 loss 0.25",
+        "Killed",
+    ],
+)
+@pytest.mark.parametrize("line", [f"WANDB_API_KEY={HEX40}", f"HF_TOKEN={HF}", f"--hf_token {HF}", f"api_key={HEX40}"])
+def test_a_secret_that_ends_its_line_takes_nothing_of_the_next(line: str, message: str) -> None:
+    for width in (len(line), 80, 99):
+        text = f"{'step 1'.ljust(width, '.')}\n{line.rjust(width, '.')}\n{message}\nend\n"
+        out = Redactor().text(text)
+        assert out.endswith(f"\n{message}\nend\n"), out
+        assert not left(HEX40, out) | left(HF, out)
+
+
+@pytest.mark.parametrize("keep", [8, 20, 30, 36])
+def test_of_a_token_that_is_cut_no_message_is_taken_for_its_rest(keep: int) -> None:
+    text = f"{'x'.ljust(60, '.')}\n{HF[:keep].rjust(60, '.')}\ntorch.OutOfMemoryError: CUDA out of memory.\n"
+    assert Redactor().text(text).endswith("\ntorch.OutOfMemoryError: CUDA out of memory.\n")
+
+
+def test_a_secret_is_known_in_the_text_that_tells_it() -> None:
+    assert Redactor().text("got Hunter2x9q\npassword=Hunter2x9q\nnot Hunter2\n") == (
+        "got <SECRET>\npassword=<SECRET>\nnot Hunter2\n"
+    )
