@@ -31,7 +31,13 @@ MODELS: dict[str, Callable[[], Any]] = {
     "forest": lambda: RandomForestClassifier(n_estimators=300, min_samples_leaf=1, random_state=0),
     "nearest neighbours": lambda: KNeighborsClassifier(n_neighbors=7, weights="distance", metric="cosine"),
     "gradient boosting": lambda: HistGradientBoostingClassifier(
-        max_iter=25, learning_rate=0.3, max_leaf_nodes=15, min_samples_leaf=5, l2_regularization=1.0, max_features=0.1
+        max_iter=25,
+        learning_rate=0.3,
+        max_leaf_nodes=15,
+        min_samples_leaf=5,
+        l2_regularization=1.0,
+        max_features=0.1,
+        random_state=0,
     ),
 }
 

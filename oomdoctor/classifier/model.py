@@ -5,6 +5,7 @@ scikit-learn fits them (oomdoctor.training); nothing of it is needed here.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from oomdoctor.records import dataclass
 
 SHIPPED: Final = Path(__file__).parent / "model.json"
 FORMAT: Final = 1
+LARGEST: Final = 1000.0  # of a weight: more is no weight that was fitted
 VARIABLE: Final = "OOMDOCTOR_MODEL"
 
 
@@ -54,7 +56,7 @@ class Trust:
 
     def of(self, inputs: Mapping[str, float]) -> float:
         told = sum(getattr(self, name) * value for name, value in inputs.items())
-        return 1 / (1 + math.exp(-(self.base + told)))
+        return 1 / (1 + math.exp(min(-(self.base + told), 700.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ def loaded(path: Path) -> Model:
                     known=FORMAT,
                 )
             )
-        return Model(
+        return _sound(
             causes=tuple(told["causes"]),
             bias=tuple(_numbers(told["bias"].values())),
             weights=told["weights"],
@@ -109,10 +111,25 @@ def loaded(path: Path) -> Model:
         )
     except OSError as error:
         raise ModelError(f"{path.name}: {error.strerror}") from error
-    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
         raise ModelError(
             say("{file}: not a model of oomdoctor ({error})", file=path.name, error=type(error).__name__)
         ) from error
+
+
+def _sound(**parts: Any) -> Model:
+    """The model of these parts, where it can be reckoned with."""
+    model = Model(**parts)
+    figures = [*model.bias, *(weight for row in model.weights.values() for weight in row.values())]
+    figures += [getattr(model.trust, part.name) for part in dataclasses.fields(model.trust)]
+    named = {cause for row in model.weights.values() for cause in row}
+    if not model.causes or len(model.bias) != len(model.causes) or not named <= set(model.causes):
+        raise ValueError
+    if model.temperature <= 0 or not all(abs(figure) < LARGEST for figure in figures):  # nan is not
+        raise ValueError
+    return model
 
 
 def _numbers(values: Iterable[Any]) -> tuple[float, ...]:

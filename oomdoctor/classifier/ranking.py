@@ -19,7 +19,7 @@ from typing import Final
 from oomdoctor.causes import NAMED, WHOLE_LOG, Cause, Finding, causes
 from oomdoctor.classifier.features import features
 from oomdoctor.classifier.model import Model, grounds, used
-from oomdoctor.families.unfamiliar import in_other_words
+from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
@@ -38,6 +38,9 @@ LEAST, MOST = 0.01, 0.99  # nothing is certain
 # Where nothing shows that memory ran out, the answer may fit the log and the failure still have been another one. How
 # often, labels cannot say ("a kill without evidence" is right by its name): this is the generator's assumption.
 UNPROVEN = 0.75
+# Where a shortage is told in words that no family knows. Nobody counted how often such words speak of something else:
+# this is an assumption, too, and low enough for the cause to count as open.
+IN_OTHER_WORDS = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def ranked(
         sure = model.trust.of(told)
         # What the classifier alone names is no surer than the classifier is.
         answers.append(Ranked(cause, finding, sure if finding.weight else min(sure, likely.get(cause.id, 0.0))))
-    falling = _falling(answers, MOST if proven else UNPROVEN)
+    falling = _falling(answers, _most(crash, proven=proven))
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
 
 
@@ -94,6 +97,13 @@ def standing(weight: float, likely: float) -> tuple[bool, float]:
     if weight >= NAMED:
         return True, weight
     return False, weight + WORD * likely if weight > 0 else 0.0
+
+
+def _most(crash: Crash, *, proven: bool) -> float:
+    """The highest confidence there may be."""
+    if not proven:
+        return UNPROVEN
+    return IN_OTHER_WORDS if isinstance(crash.root, Shortage) else MOST
 
 
 def _falling(answers: Sequence[Ranked], ceiling: float) -> tuple[Ranked, ...]:

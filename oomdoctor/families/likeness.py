@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,7 @@ CLOSEST: Final = 12  # messages with the most words in common are compared
 
 _WORD = late(r"[A-Za-z]+(?:'[a-z]{1,2})?")
 _DIGIT = late(r"\d")
-_PART_OF_A_NAME = late(r"[\w./-]*[\d/_][\w./-]*|\w+(?:\.\w+)+|\w{25,}")
+_PART_OF_A_NAME = late(r"[\w./-]{0,80}[\d/_][\w./-]{0,80}|\w+(?:\.\w+)+|\w{25,}")
 # What a message is about. It has to be there, as itself or as one of these.
 _TELLING: Final = {
     word: frozenset(others.split()) | {word}
@@ -39,16 +39,20 @@ _TELLING: Final = {
         "cache": "store pool", "blocks": "pages", "block": "page", "space": "room storage", "disk": "drive",
         "killed": "", "sigkill": "", "kill": "", "unexpectedly": "suddenly", "store": "storage",
         "exhausted": "depleted full", "full": "exhausted", "capacity": "size", "limit": "cap bound",
-        "exceeded": "passed", "exceed": "pass", "larger": "bigger greater", "less": "lower smaller",
+        "exceeded": "", "exceed": "", "larger": "bigger greater", "less": "lower smaller",
         "gpu": "device card accelerator", "gpus": "devices cards", "cpu": "host", "available": "free left",
         "free": "available", "argument": "", "algorithm": "",
     }.items()
 }  # fmt: skip
 _ABOUT: Final = frozenset().union(*_TELLING.values())
+# Words that turn the meaning, on either side
 _TURNS: Final = frozenset(
-    ("no", "not", "non", "without", "never", "if", "when", "unless", "until", "would", "should", "may", "might",
-     "could", "avoid", "prevent", "retry", "retrying", "skip", "skipping", "skipped", "ignored", "ignoring",
-     "recovered", "success", "successfully", "succeeded", "ok", "test", "example")
+    ("no", "not", "non", "none", "never", "neither", "nor", "nothing", "without", "rather", "instead", "longer",
+     "nearly", "almost", "formerly", "previously", "expected", "simulated", "fake", "mock", "test", "example", "if",
+     "when", "unless", "until", "would", "should", "may", "might", "could", "can", "able", "avoid", "prevent", "retry",
+     "retrying", "skip", "skipping", "skipped", "ignored", "ignoring", "recovered", "resolved", "fixed", "fits", "fine",
+     "ok", "kept", "sufficient", "plenty", "empty", "smaller", "passed", "managed", "success", "successfully",
+     "succeeded", "succeeds", "isn't", "wasn't", "aren't", "weren't", "don't", "didn't", "doesn't", "hasn't")
 )  # fmt: skip
 
 
@@ -102,8 +106,7 @@ def wording(family: str, text: str) -> Wording:
 
 def _compared(given: Wording, known: Wording) -> Compared | None:
     """The given text with the known words in the one place that differs; None where more does, or the meaning."""
-    matcher = SequenceMatcher(None, given.words, known.words, autojunk=False)
-    codes = matcher.get_opcodes()
+    codes = list(_steps(given.words, known.words))
     if codes[-1][0] != "equal" and LONGEST in (len(given.text), len(known.text)):
         codes.pop()  # one of the two is cut there
     places = [code for code in codes if code[0] != "equal"]
@@ -121,6 +124,11 @@ def _compared(given: Wording, known: Wording) -> Compared | None:
         return None  # figures of another log
     start, end = _edges(given, first, last)
     return Compared(agreement, given.text[:start] + there + given.text[end:])
+
+
+@lru_cache(1024)  # a program repeats itself
+def _steps(given: tuple[str, ...], known: tuple[str, ...]) -> tuple[tuple[str, int, int, int, int], ...]:
+    return tuple(SequenceMatcher(None, given, known, autojunk=False).get_opcodes())
 
 
 def _means_the_same(given: Sequence[str], known: Sequence[str]) -> bool:

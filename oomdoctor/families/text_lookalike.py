@@ -48,7 +48,7 @@ _TELLING = tuple(
 # What begins as a record of a failure, or counts some, is no name.
 _FAILURE = late(
     r"(?:Error|Exception): |[Tt]ried to allocate|\b(?i:fail(?:ed|ure|s)?)\b|\bERROR\b|\b[Kk]illed\b|\boom_reaper: "
-    r"|\bearlyoom(?:\[\d{1,9}\])?: |TorchMemorySaver|(?i:oom\w{0,20})[\"']? ?[:=] ?[1-9]"
+    r"|\b[1-9]\d{0,6} oom[-_ ]kill|\bearlyoom(?:\[\d{1,9}\])?: |TorchMemorySaver|(?i:oom\w{0,20})[\"']? ?[:=] ?[1-9]"
 )
 _NAMES = tuple(
     (late(pattern), why)

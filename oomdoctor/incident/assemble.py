@@ -106,10 +106,9 @@ def crashes(
 
 
 def _familiar(events: Collection[Event]) -> Iterable[Event]:
-    """The events without those in unknown words, where a known message tells of a memory failure."""
-    if any(event.proves and not in_other_words(event) for event in events):
-        return (event for event in events if not in_other_words(event))
-    return events
+    """The events without those in unknown words, where a known message of the same file tells of a memory failure."""
+    told = {event.at.file for event in events if event.proves and not in_other_words(event)}
+    return (event for event in events if event.at.file not in told or not in_other_words(event))
 
 
 def _placed(event: Event) -> Event:

@@ -131,7 +131,8 @@ def _trust(examples: Sequence[Example], likely: Sequence[dict[str, float]]) -> T
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     own = sum(e.share for e in examples if e.own)
-    of_own = sum(e.share for e in examples if not e.own) / own if own else 1.0  # both halves count alike
+    generated = sum(e.share for e in examples if not e.own)
+    of_own = generated / own if own and generated else 1.0  # both halves count alike
     rows, right, shares = [], [], []
     for e, p in zip(examples, likely, strict=True):
         best = _first(e, p)

@@ -70,6 +70,29 @@ def test_a_file_that_is_no_model(text: str, says: str, tmp_path: Path) -> None:
         loaded(path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", 0),
+        ("temperature", "abc"),
+        ("causes", []),
+        ("bias", {"activations": 1.0}),
+        ("weights", []),
+        ("weights", {"x": {"no-such-cause": 1.0}}),
+        ("weights", {"x": {"activations": "1"}}),
+        ("weights", {"x": {"activations": float("nan")}}),
+        ("trust", {"base": 1e9}),
+    ],
+)
+def test_a_model_that_cannot_be_reckoned_with(field: str, value: object, tmp_path: Path) -> None:
+    told = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    told[field] = {**told[field], **value} if field == "trust" and isinstance(value, dict) else value
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(told))
+    with pytest.raises(ModelError, match="not a model"):
+        loaded(path)
+
+
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"gone\.json: No such file"):
         loaded(tmp_path / "gone.json")

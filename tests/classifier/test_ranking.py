@@ -12,7 +12,7 @@ from benchmarks.mutated import answer, changed
 from oomdoctor import diagnose
 from oomdoctor.causes import Cause, Finding, RuledOut, causes, judge
 from oomdoctor.classifier.model import Model, Trust, used
-from oomdoctor.classifier.ranking import UNPROVEN, ranked
+from oomdoctor.classifier.ranking import IN_OTHER_WORDS, UNPROVEN, ranked
 from oomdoctor.incident.model import Crash
 
 BY_ID = {cause.id: cause for cause in causes()}
@@ -146,4 +146,19 @@ def test_a_shortage_in_unknown_words_is_answered_by_the_classifier_where_no_rule
     assert report.incidents[0].next_evidence
     first = report.incidents[0].diagnoses[0]
     assert "most like those of this cause" in first.explanation
-    assert first.confidence < 0.85
+    assert first.confidence <= IN_OTHER_WORDS < used().open_below
+
+
+def test_sure_signs_in_unknown_words_leave_the_cause_open(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("Traceback (most recent call last):\nnewtorch.Error: the device's memory is exhausted\n")
+    incident = diagnose(log).incidents[0]
+    assert incident.diagnoses[0].confidence == IN_OTHER_WORDS
+    assert incident.cause_open
+
+
+def test_words_of_one_log_are_heard_though_another_log_tells_of_its_own_failure(tmp_path: Path) -> None:
+    known, unknown = tmp_path / "a.log", tmp_path / "b.log"
+    known.write_text("RuntimeError: CUDA error: out of memory\n")
+    unknown.write_text("Traceback (most recent call last):\nstore.Error: cannot reserve 3 GiB of host memory\n")
+    assert {event.family for event in diagnose(known, unknown).events} == {"cuda_error", "unfamiliar"}
