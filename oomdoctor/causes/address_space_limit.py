@@ -13,6 +13,9 @@ WINDOWS_COMMIT = 1455
 WINDOWS_RESOURCES = (8, 14, 1450)
 # From here a machine of the usual size may really not have it in one piece.
 LARGE = 64 * GIB
+KNOBS = ("more-address-space", "fewer-workers", "low-memory-loading")
+# Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
+KNOBS_OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
 NO_MACHINE = 8 * TIB
 SMALL = 1 * GIB
 # Arrays of data come in such sizes on machines that are simply full.
@@ -71,6 +74,7 @@ def _refused(crash: Crash, refused: HostAllocation) -> Judgement | None:
                 "promised away, whatever is really in use."
             ),
             evidence=(refused,),
+            knobs=KNOBS_OF_RAM,
         )
     if refused.allocator in _HEAPS:
         return Finding(
@@ -118,6 +122,7 @@ def _by_size(crash: Crash, refused: HostAllocation, tried: int | None) -> Findin
         ),
         evidence=(refused,),
         against=(say("a size of this order may really not be there in one piece"),) if large else (),
+        knobs=KNOBS_OF_RAM if large else KNOBS,
         next_evidence=("ulimit -v", "cat /proc/sys/vm/overcommit_memory", "free -h"),
     )
 
@@ -131,6 +136,6 @@ CAUSE = Cause(
     id="address-space-limit",
     title=mark("A limit on address space or commit is hit while memory is free"),
     pools=("host_ram", "cgroup"),
-    knobs=("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading"),
+    knobs=KNOBS,
     judge=judge,
 )

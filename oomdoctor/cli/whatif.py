@@ -50,6 +50,12 @@ def whatif(
     What depends on things that no log prints is a range or an assumption that is
     named; a setting whose effect is not known is said to be.
 
+    Known in any framework's spelling, among others: batch_size, max_length,
+    gradient_checkpointing, zero_stage, adam_offload, world_size, num_workers,
+    gpu_memory_utilization, max_model_len, max_num_seqs, max_num_batched_tokens,
+    tensor_parallel_size, enforce_eager, enable_sleep_mode, kv_cache_dtype,
+    swap_space, object_store_memory, shm_size, PYTORCH_CUDA_ALLOC_CONF.
+
     Exits with 0 (it fits), 1 (it does not), 3 (cannot tell), 2 (wrong usage, or
     no memory failure to compare with) or 70 (an error of oomdoctor itself).
     """
@@ -87,6 +93,12 @@ def _settings(given: list[str] | None) -> dict[str, Value]:
     if not given:
         raise typer.BadParameter(say("name at least one setting: {form}", form=translated(_FORM)), param_hint="--set")
     try:
-        return {name: typed(value) for name, value in (outside.parted(one, "set", translated(_FORM)) for one in given)}
+        pairs = [outside.parted(one, "set", translated(_FORM)) for one in given]
     except outside.OutsideError as error:
         raise typer.BadParameter(str(error), param_hint="--set") from error
+    found: dict[str, Value] = {}
+    for name, value in pairs:
+        if name in found and found[name] != typed(value):
+            out.tell(say("--set {name} is given twice: the last counts, {value}", name=name, value=value))
+        found[name] = typed(value)
+    return found

@@ -178,8 +178,8 @@ def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
         yield _rest(mark("processes the driver does not list"), line, used, own, card.others_bytes)
     if card.non_torch_bytes is not None and own is not None:
         yield _rest(mark("this process outside PyTorch"), line, own, card.reserved_bytes)
-    elif card.own_bytes is not None:
-        yield LedgerRow(mark("this process"), card.own_bytes, "printed", line)
+    elif own is not None:
+        yield from _beside_the_parts(own, card, line)
     elif card.others_bytes is None and card.beyond_bytes is not None:
         yield _rest(OUTSIDE_AND_OTHERS, line, used, card.reserved_bytes)
     if event.private_pools_bytes:
@@ -191,6 +191,16 @@ def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
         yield LedgerRow(UNALLOCATED, card.unallocated_bytes, "printed", line)
     elif card.unallocated_bytes is not None:
         yield _rest(UNALLOCATED, line, event.reserved_bytes, event.allocated_bytes)
+
+
+def _beside_the_parts(own: int, card: Card, line: int) -> Iterator[LedgerRow]:
+    """This process without the parts of it that get rows of their own; figures that contradict each other say nothing
+    of it."""
+    parts = [part for part in (card.allocated_bytes, card.unallocated_bytes) if part]
+    if not parts:
+        yield LedgerRow(mark("this process"), own, "printed", line)
+    elif own > sum(parts):
+        yield _rest(mark("the rest of this process"), line, own, *parts)
 
 
 def _card_name(event: Event) -> str:

@@ -25,7 +25,7 @@ from oomdoctor.remedies import (
 )
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import Spelling, assumptions, current, excluded_by, missing, spelling
+from oomdoctor.remedies.settings import Spelling, assumptions, current, done, excluded_by, missing, same, spelling
 from oomdoctor.versions import version_of
 
 _COMPUTE: Final[Mapping[str, Compute]] = {
@@ -159,24 +159,22 @@ def _words(pool: str) -> str:
 def _plain(case: Case) -> Proposal | Refusal:
     """A switch or a fixed value, unless it is set already."""
     row, now = case.row, case.now
+    exact = row is not None and row.key in case.crash.context.settings
+    set_already = None if exact else done(case.knob, case.crash.context)
+    if set_already is not None:
+        return already(set_already, set_already.value)
     if row is None:
         return Proposal()
-    if now is not None and (now.value is True if row.is_switch else _same(now.value, row.value)):
+    if now is not None and (now.value is True if row.is_switch else same(now.value, row.value)):
         return already(now, now.value)
     value: Value = True if row.is_switch else row.value
     default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
-    if now is None and _same(default, value):
+    if now is None and same(default, value):
         return Refusal(say("{name} is {value} already where nobody sets it", name=row.setting, value=default))
     if isinstance(value, int | float) and not isinstance(value, bool):
         told = say("{value} is a usual value to begin with, not computed", value=value)
         return Proposal(suggested=value, derivation=told)
     return Proposal(suggested=value)
-
-
-def _same(now: Value, then: Value) -> bool:
-    if then is None or now is None:
-        return False
-    return now == then or str(now).lower() == str(then).lower()
 
 
 def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:

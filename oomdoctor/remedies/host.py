@@ -16,7 +16,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
-from oomdoctor.incident.model import Crash
+from oomdoctor.incident.model import Crash, Value
 from oomdoctor.language import joined, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
@@ -36,6 +36,11 @@ ROOM: Final = 0.8  # of a limit, to come to rest below it
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 _CONTAINER: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
+OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
+_PORT: Final = "PORT"
+_URL: Final = late(
+    r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
+)
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
@@ -123,7 +128,25 @@ def move_process(case: Case) -> Answer:
 def _reward_url(case: Case, holder: Holder) -> str | None:
     if holder.role != "reward" or case.row is None:
         return None
-    return case.row.snippet(case.row.value)
+    return case.row.snippet(_elsewhere(case))
+
+
+def _elsewhere(case: Case) -> Value:
+    """The server's address on another node: the job's own, else the usual one with the port that the server got."""
+    url = _URL.fullmatch(str(case.now.value)) if case.now is not None else None
+    if url is not None:
+        return f"{url['scheme']}{OTHER_NODE}{url['port'] or ''}{url['path']}"
+    usual = case.row.value if case.row is not None else None
+    port = _port_of_the_server(case.crash)
+    return usual.replace(_PORT, str(port)) if isinstance(usual, str) and port is not None else usual
+
+
+def _port_of_the_server(crash: Crash) -> int | None:
+    """The option of the line that also names the reward model: an engine and a dashboard have ports too."""
+    port, model = crash.setting("port"), crash.setting("reward_pretrain")
+    if port is None or model is None or (port.file, port.line) != (model.file, model.line):
+        return None
+    return port.value if isinstance(port.value, int) and not isinstance(port.value, bool) else None
 
 
 def fewer_workers(case: Case) -> Answer:

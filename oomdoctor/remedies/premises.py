@@ -27,6 +27,8 @@ _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _ENGINE_FAMILIES: Final = ("vllm_", "mlc", *fractions.ENGINES)
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
+_LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
+_OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
 MUCH: Final = 0.25  # of the card with somebody else
@@ -108,6 +110,13 @@ def _trains(_cause: str, crash: Crash) -> bool:
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(crash.context.frameworks)
 
 
+def _loads(_cause: str, crash: Crash) -> bool:
+    """Weights: a script that builds an array in host memory loads none."""
+    if not isinstance(crash.root, HostAllocation) or crash.stage in _LOADING:
+        return True
+    return crash.in_trace(_OF_WEIGHTS) is not None or bool(crash.context.models)
+
+
 def _on_many_cards(cause: str, crash: Crash) -> bool:
     return cause == "device-misplacement" or many_cards(crash)
 
@@ -126,4 +135,5 @@ _PREMISES: Final[Mapping[str, Callable[[str, Crash], bool]]] = {
     "sequence-parallel": _on_many_cards,
     "fewer-workers": _workers,
     "smaller-microbatch": _trains,
+    "low-memory-loading": _loads,
 }  # fmt: skip

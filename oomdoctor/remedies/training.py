@@ -15,6 +15,7 @@ from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import engine, models, premises
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.settings import done
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.units import GIB, MIB, show
 
@@ -148,7 +149,7 @@ def shard_states(case: Case) -> Answer:
             say("{name} is {value} already ({place})", name=case.name, value=f"{now:g}", place=case.now.place)
         )
     model, cards = size_of_model(crash), engine.cards_of_trainer(crash)
-    if model is None or cards is None:
+    if model is None or cards is None or done(case.knob, crash.context) is not None:
         return None
     stage = int(now) if now is not None else 0
     before = arithmetic.states_on_gpu(model.parameters, cards, stage)

@@ -22,10 +22,23 @@ POOLS: Final[Mapping[str, str]] = {
     "none": "",
 }
 
+# The pools themselves.
+POOL_NAMES: Final[Mapping[str, str]] = {
+    "gpu": mark("GPU memory"),
+    "kv_cache": mark("the KV cache"),
+    "host_ram": mark("host RAM"),
+    "cgroup": mark("the container's memory"),
+    "object_store": mark("Ray's object store"),
+    "shm": mark("shared memory"),
+    "pinned": mark("page-locked memory"),
+    "scheduling": mark("the cluster"),
+}
+
 # Where the cause says better than the pool what there was too little of.
 CAUSES: Final[Mapping[str, str]] = {
     "max-model-len-too-long": mark("one request of the configured length needs more KV cache than there is"),
     "kv-pool-exhausted": mark("the KV cache was full"),
+    "address-space-limit": mark("a limit on address space or commit was hit"),
 }
 
 STAGES: Final[Mapping[str, str]] = {

@@ -128,3 +128,34 @@ def test_not_beside_the_failures_own_figures() -> None:
     )
     assert [ledger.device for ledger in ledgers([summary, refused])] == ["gpu 0"]
     assert [ledger.device for ledger in ledgers([summary])] == ["gpu 0, by its last memory summary"]
+
+
+def test_a_part_is_not_added_to_its_whole() -> None:
+    event = DeviceOutOfMemory(
+        at=AT, device="CUDA", process=Process(gpu=0), total_bytes=80 * GIB, free_bytes=1 * GIB, in_use_bytes=79 * GIB,
+        unallocated_bytes=3 * GIB,
+    )  # fmt: skip
+    (ledger,) = ledgers([event])
+    assert rows(ledger) == [
+        ("the rest of this process", 76 * GIB, "derived"),
+        ("reserved but unallocated", 3 * GIB, "printed"),
+        ("free", 1 * GIB, "printed"),
+    ]
+    assert ledger.unexplained_bytes == 0
+
+
+def test_live_tensors_are_a_part_of_the_process_where_nothing_else_of_it_is_printed() -> None:
+    event = DeviceOutOfMemory(
+        at=AT, device="CUDA", process=Process(gpu=0), total_bytes=80 * GIB, free_bytes=1 * GIB, in_use_bytes=79 * GIB,
+        allocated_bytes=70 * GIB,
+    )  # fmt: skip
+    (ledger,) = ledgers([event])
+    assert rows(ledger)[:2] == [("the rest of this process", 9 * GIB, "derived"), ("live tensors", 70 * GIB, "printed")]
+
+
+def test_a_process_of_which_no_part_is_printed_is_one_row() -> None:
+    event = DeviceOutOfMemory(
+        at=AT, device="CUDA", process=Process(gpu=0), total_bytes=80 * GIB, free_bytes=1 * GIB, in_use_bytes=79 * GIB
+    )
+    (ledger,) = ledgers([event])
+    assert rows(ledger) == [("this process", 79 * GIB, "printed"), ("free", 1 * GIB, "printed")]

@@ -300,3 +300,12 @@ def test_a_larger_node_is_no_answer_to_a_limit_of_rays_own(threshold: str, advis
     used = 122.0 if advised else 47.0
     found, _ = advise(kill(used, 128.0, "11\t40.00\tpython serve.py\n", threshold), "more-host-memory")
     assert ("more-host-memory" in found) is advised
+
+
+def test_a_plain_script_loads_no_weights() -> None:
+    script = (
+        'Traceback (most recent call last):\n  File "/w/prep.py", line 5, in main\n    b = bytearray(n)\nMemoryError\n'
+    )
+    loader = script.replace("b = bytearray(n)", "m = AutoModel.from_pretrained(name)")
+    assert not advise(script, "low-memory-loading")[0]
+    assert "low-memory-loading" in advise(loader, "low-memory-loading")[0]

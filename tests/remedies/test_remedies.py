@@ -356,3 +356,69 @@ def test_no_knob_is_ever_harmful_unfounded_or_dangerous(crash: Crash) -> None:
 
 def test_there_are_crashes_to_look_at() -> None:
     assert len(CRASHES) > 50
+
+
+# what is set already, whoever spells it
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "gradient_checkpointing=True",
+        "--gradient-checkpointing --lr 1e-5",
+        "--recompute-granularity full",
+        "disable_gradient_checkpointing=False",
+        "--use_gradient_checkpointing unsloth",
+        "enable_activation_checkpointing=True",
+    ],
+)
+def test_what_is_on_is_not_advised_where_no_framework_is_known(setting: str) -> None:
+    log = f"python finetune.py {setting} --per_device_train_batch_size 16\n" + cuda()
+    assert list(crashes_of(log)[0].context.frameworks) == ["torch"]
+    chosen, rejected = advise(log, "gradient-checkpointing")
+    assert not chosen
+    assert "already (line 1)" in rejected["gradient-checkpointing"].why
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "gradient_checkpointing=False",
+        "disable_gradient_checkpointing=True",
+        "--recompute-granularity selective",
+        "pin_memory=True",
+    ],
+)
+def test_what_is_off_is_advised(setting: str) -> None:
+    log = f"python finetune.py {setting} --per_device_train_batch_size 16\n" + cuda()
+    chosen, _ = advise(log, "gradient-checkpointing")
+    assert "gradient-checkpointing" in chosen
+
+
+def test_one_knob_that_is_set_is_no_other_one() -> None:
+    log = "python finetune.py gradient_checkpointing=True --per_device_train_batch_size 16\n" + cuda()
+    chosen, _ = advise(log, "offload-activations", "shorter-sequences")
+    assert list(chosen) == ["offload-activations", "shorter-sequences"]
+
+
+# the reward server's address
+
+SERVED = kill(239.02, 251.56, "14\t176.97\tpython -m openrlhf.cli.serve_rm --reward_pretrain m\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ("--remote_rm_url http://localhost:5005/get_reward", "http://OTHER_NODE:5005/get_reward"),
+        ("--remote_rm_url https://10.0.0.4/score", "https://OTHER_NODE/score"),
+        ("--remote_rm_url http://[::1]:77/r", "http://OTHER_NODE:77/r"),
+        ("--remote_rm_url 'http://a:1/r;reboot'", "http://OTHER_NODE:PORT/get_reward"),
+        ("--port 5005", "http://OTHER_NODE:PORT/get_reward"),  # whose port that is, nothing says
+        ("--reward_pretrain m --port 5005", "http://OTHER_NODE:5005/get_reward"),
+    ],
+)
+def test_the_reward_server_keeps_its_own_port(settings: str, url: str) -> None:
+    log = f"python3 -m openrlhf.cli.train_ppo_ray {settings}\n" + SERVED
+    remedy = advise(log, "move-process", cause="reward-model-ram-hog")[0]["move-process"]
+    assert remedy.snippet is not None
+    assert remedy.snippet.split()[-1] == url

@@ -10,6 +10,7 @@ import pytest
 from remedy_logs import crashes_of, cuda
 
 from oomdoctor import street
+from oomdoctor.cli.whatif import whatif as command
 from oomdoctor.incident.literals import typed
 from oomdoctor.incident.model import Crash, Setting, Value
 from oomdoctor.remedies.whatif import compare as package
@@ -426,3 +427,58 @@ def test_room_below_zero_is_added() -> None:
     assert [need.derivation for need in found.needs] == [
         "8.00 GiB for one request of 65536 tokens + 512 MiB that its room is below zero = 8.50 GiB"
     ]
+
+
+# what a newcomer asks
+
+
+def test_no_default_of_an_engine_that_is_not_in_the_log() -> None:
+    found = of(cuda(), "swap_space=0")
+    assert found.answer == "does not fit"
+    assert all(shift.pool != "host_ram" for shift in found.shifts)
+    assert verdict(of("INFO vLLM API server version 0.8.3\n" + cuda(), "swap_space=0"), "host_ram").margin_low is None
+    assert any(
+        one.what == "swap space" for one in of("INFO vLLM API server version 0.8.3\n" + cuda(), "swap_space=0").shifts
+    )
+
+
+def test_a_batch_by_no_framework_s_name_is_the_one_of_the_log() -> None:
+    found = of("python t.py --per_device_train_batch_size 16\n" + cuda(), "batch_size=8")
+    assert [(one.name, one.now.value if one.now else None) for one in found.changes] == [
+        ("per_device_train_batch_size", 16)
+    ]
+    assert "0.5 of the tokens" in found.shifts[0].derivation
+
+
+def test_a_batch_that_the_log_states_by_that_name_is_that_one() -> None:
+    found = of("python t.py --batch_size 16 --per_device_train_batch_size 4\n" + cuda(), "batch_size=8")
+    assert [one.name for one in found.changes] == ["batch_size"]
+    assert "0.5 of the tokens" in found.shifts[0].derivation
+
+
+def test_a_batch_that_is_stated_nowhere_is_said_to_be() -> None:
+    found = of(cuda(), "batch_size=8")
+    assert [one.why for one in found.unknown] == ["what it is set to now is not printed"]
+
+
+def test_weights_that_are_known_are_no_activations() -> None:
+    crash = crashes_of("python t.py --model_name_or_path meta-llama/Llama-3.1-8B\n" + cuda())[0]
+    crash = replace(crash, stage="backward")
+    (shift,) = asked(crash, "gradient_checkpointing=true").shifts
+    assert "14.96 GiB" in shift.derivation
+    assert any("2 bytes each" in text for text in shift.assumes)
+    spread = with_script(crash, nproc_per_node=4)
+    assert "14.96 GiB" not in asked(spread, "gradient_checkpointing=true").shifts[0].derivation
+
+
+def test_quantized_weights_are_not_known() -> None:
+    crash = crashes_of("python t.py --model_name_or_path meta-llama/Llama-3.1-8B --load_in_4bit True\n" + cuda())[0]
+    (shift,) = asked(replace(crash, stage="backward"), "gradient_checkpointing=true").shifts
+    assert "model states" not in shift.derivation
+
+
+def test_the_help_names_settings_whose_effect_is_known() -> None:
+    listed = (command.__doc__ or "").partition("among others: ")[2].partition(".\n")[0]
+    names = {name.strip() for name in listed.split(",")}
+    assert len(names) > 10
+    assert names <= package.known()

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,7 @@ DATES: Final = "dates"
 _FORKS: Final[Mapping[str, str]] = {"easyr1": "verl"}
 # ... and one that stopped at a release of verl, whose name its logs do not print.
 _STOPPED: Final[Mapping[str, tuple[str, str]]] = {"verl": ("simplerl-reason", "==0.2")}
+_OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 
@@ -110,6 +112,12 @@ class Spelling:
     def value(self) -> Value:
         """What to set, as the setting would be read."""
         return typed(self.set, self.type)
+
+    @property
+    def goal(self) -> Value:
+        """What the option holds once it is set; None where a number or an address is only a value to begin with."""
+        value = None if self.is_code else True if self.is_switch else self.value
+        return value if isinstance(value, bool | str) else None
 
     def default(self, version: Version | None) -> Value:
         """What holds where nobody says; None where that is not known, or hangs on a version that is not."""
@@ -302,3 +310,37 @@ def current(knob: str, row: Spelling | None, context: Context) -> Setting | None
     names = (*([row.key] if row is not None else []), *KNOBS[knob].settings)
     stated = (context.setting(name) for name in names)
     return next((one for one in stated if one is not None and KNOBS[knob].is_meant(one.value)), None)
+
+
+def done(knob: str, context: Context) -> Setting | None:
+    """The setting by which the log has done already what the knob would: as its own frameworks spell it, or as any
+    framework does where the log names none that knows the knob."""
+    if not context.settings:
+        return None
+    unheard = replace(context, heard=None)
+    own = [row for framework in _layers(context) for row in of_knob(knob, framework)]
+    known = own or [row for framework in frameworks() for row in of_knob(knob, framework)]
+    stated = ((unheard.setting(name), row.goal, name) for row in known for name in _names(row))
+    generic = KNOBS[knob].settings
+    return next((one for one, goal, name in stated if one and _reached(one.value, goal, is_own=name in generic)), None)
+
+
+def _names(row: Spelling) -> tuple[str, ...]:
+    """The option's whole name, and its last part where that alone says what it is."""
+    last = row.key.rsplit(".", 1)[-1]
+    return (row.key, last) if last in KNOBS[row.knob].settings else (row.key,)
+
+
+def _reached(now: Value, goal: Value, *, is_own: bool) -> bool:
+    """A switch is on by other words too ("gradient_checkpointing: unsloth"), and an option that is about nothing but
+    this knob where it is simply on."""
+    if goal is True and isinstance(now, str):
+        return now.lower() not in _OFF
+    return same(now, goal) or (is_own and now is True and isinstance(goal, str))
+
+
+def same(now: Value, then: Value) -> bool:
+    """Whether both say the same, however they are written."""
+    if then is None or now is None:
+        return False
+    return now == then or str(now).lower() == str(then).lower()

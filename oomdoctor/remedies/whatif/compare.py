@@ -49,7 +49,8 @@ _HOST: Final = frozenset({"host_ram", "cgroup", "pinned"})
 _OFF: Final = (False, "none", "None")
 _NUMBERS: Final = frozenset((
     *options.LENGTH, *options.SEQUENCES, *options.TOKENS, *options.PARALLEL, *options.SWAP, *ZERO_STAGE, *CARDS,
-    *training.OF_UPDATES, *training.OF_PASSES_WITHOUT_GRADIENTS, *training.LENGTHS, *host.WORKERS, *host.NUMBERED,
+    *training.ANY_BATCH, *training.OF_UPDATES, *training.OF_PASSES_WITHOUT_GRADIENTS, *training.LENGTHS,
+    *host.WORKERS, *host.NUMBERED,
 ))  # fmt: skip
 
 
@@ -58,12 +59,13 @@ def whatif(crash: Crash, wanted: Mapping[str, Value]) -> Comparison:
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     printed = printed_by(crash.events)
+    for name, value in wanted.items():
+        _check(Change(name, value))
+    wanted = {_meant(name, crash): value for name, value in wanted.items()}
     changes = tuple(
         Change(name, value, crash.setting(name) or crash.setting(*spellings(name)) or printed.get(spellings(name)[0]))
         for name, value in wanted.items()
     )
-    for change in changes:
-        _check(change)
     names = frozenset(name for change in changes for name in change.names)
     pair = Pair(crash, with_settings(crash, changes), names)
     counted = needs.counted(pair)
@@ -84,6 +86,13 @@ def whatif(crash: Crash, wanted: Mapping[str, Value]) -> Comparison:
         verdicts=tuple(verdicts),
         notes=(*_notes(crash, shifts, verdicts), *_not_from_the_log(crash.context, heard)),
     )
+
+
+def _meant(name: str, crash: Crash) -> str:
+    """The option itself; where "batch_size" is none of the log's, the batch that the log does state."""
+    if leaf(name) not in training.ANY_BATCH or crash.setting(name) is not None:
+        return name
+    return training.batch_meant(crash) or name
 
 
 def as_diagnosed(crash: Crash) -> Crash:
@@ -237,7 +246,9 @@ def _not_known(ignored: tuple[str, ...]) -> str:
         near for name in ignored for near in difflib.get_close_matches(leaf(name), sorted(known()), n=1, cutoff=0.75)
     ]
     if not meant:
-        return say("what {names} would change is not known", names=listed(ignored))
+        return say(
+            "what {names} would change is not known (oomdoctor whatif --help names what is)", names=listed(ignored)
+        )
     return say(
         "what {names} would change is not known; did you mean {meant}?", names=listed(ignored), meant=listed(meant)
     )

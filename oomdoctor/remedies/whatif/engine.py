@@ -24,6 +24,7 @@ from oomdoctor.remedies.engine import (
     token_bytes,
     weights_bytes,
 )
+from oomdoctor.remedies.premises import runs_engine
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.remedies.whatif import options
 from oomdoctor.remedies.whatif.host import not_stated
@@ -485,6 +486,10 @@ def swap(pair: Pair) -> Iterator[Effect]:
         yield _of_refused_swap(refused.swap_bytes, now, then)
         return
     assumes: tuple[str, ...] = ()
+    if now is None and not runs_engine("", pair.now):
+        why = say("the log shows no engine that would have swap space")
+        yield Unknown(pool="host_ram", what=say("swap space"), why=why, relieves=False, spends=bool(then))
+        return
     if now is None:
         now, assumes = 4, (say("4 GiB per GPU is vLLM's default up to 0.17: the log does not say"),)
     if then is None:

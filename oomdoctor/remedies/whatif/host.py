@@ -146,7 +146,7 @@ def store(pair: Pair) -> Iterator[Effect]:
         change = min(then - held, 0)
         words = say("{held} in it, {then} at most = {change}", held=show(held), then=show(then), change=show(change))
         yield Shift(pool="host_ram", what=what, low=change, high=change, derivation=words, rows=("object store",))
-    elif total is None:
+    elif total is None or not _has_store(crash):
         yield Unknown(pool="host_ram", what=what, why=say("what is in it is not printed"), spends=True)
     else:
         share = round(_RAY_SHARE * total)
@@ -162,6 +162,11 @@ def store(pair: Pair) -> Iterator[Effect]:
             pool="host_ram", what=what, low=-most, high=0, derivation=words, basis="assumed",
             assumes=(say("it has 30 % of the node, Ray's default: the log does not say"),), rows=("in use, in no row",),
         )  # fmt: skip
+
+
+def _has_store(crash: Crash) -> bool:
+    """Ray is in the log: only then does its default hold."""
+    return "ray" in crash.context.frameworks or any(event.family.startswith("ray_") for event in crash.events)
 
 
 def _room_of_the_store(crash: Crash, then: int, capacity: int | None) -> Iterator[Effect]:

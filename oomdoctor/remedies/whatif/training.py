@@ -19,6 +19,8 @@ from oomdoctor.incident.recognition import TRAINERS
 from oomdoctor.language import mark, say, semicolons, translated
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.host import nodes
+from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.premises import many_cards
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.remedies.whatif.model import A_VERSION, Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.options import ALLOCATOR, RECOMPUTING
@@ -34,6 +36,7 @@ from oomdoctor.remedies.whatif.states import (
 )
 from oomdoctor.units import show
 
+QUANTIZED: Final = KNOBS["quantize-weights"].settings
 CHECKPOINTING: Final = (*RECOMPUTING, "activation_checkpointing")
 # Batches and lengths, by the passes that they are of.
 OF_UPDATES: Final = (
@@ -50,6 +53,9 @@ LENGTHS: Final = (
     "max_response_length", "max_prompt_length", "generate_max_len", "prompt_max_len", "max_completion_length",
     "max_new_tokens", "max_seq_length", "cutoff_len", "sequence_len", "max_length", "max_len", "seq_length",
 )  # fmt: skip
+
+# What people call a batch without saying which option of their framework it is.
+ANY_BATCH: Final = ("batch_size", "micro_batch", "per_device_batch_size", "bs")
 
 NEAREST: Final = 3  # frames that tell what was asked for
 _UPDATES: Final = frozenset({"forward", "backward", "optimizer_step", "unknown"})
@@ -180,6 +186,14 @@ def _of_the_engine(pair: Pair) -> Effect:
     return Shift(pool=pair.now.pool, what=say("activations"), low=0, high=0, derivation=words)
 
 
+def batch_meant(crash: Crash) -> str | None:
+    """The log's own option for the batch of the pass that failed: one that counts sequences, not tokens."""
+    passes = (OF_PASSES_WITHOUT_GRADIENTS, OF_UPDATES)
+    groups = passes if crash.stage in _WITHOUT_GRADIENTS - _UPDATES else passes[::-1]
+    names = (name for group in groups for name in group if "token" not in name)
+    return next((name for name in names if crash.setting(name) is not None), None)
+
+
 def _ratio(pair: Pair) -> tuple[float | None, list[str]]:
     """The tokens of a pass against those before, and the settings that are of other passes."""
     ratio = 1.0
@@ -190,11 +204,11 @@ def _ratio(pair: Pair) -> tuple[float | None, list[str]]:
         if not sums[0]:
             return None, idle
         ratio *= sums[1] / sums[0]
-    for name in (*OF_UPDATES, *OF_PASSES_WITHOUT_GRADIENTS, *LENGTHS):
+    for name in (*ANY_BATCH, *OF_UPDATES, *OF_PASSES_WITHOUT_GRADIENTS, *LENGTHS):
         if not pair.touches(name) or name in whole:
             continue
         stages = _UPDATES if name in OF_UPDATES else _WITHOUT_GRADIENTS
-        if name not in LENGTHS and pair.now.stage not in stages:
+        if name not in (*LENGTHS, *ANY_BATCH) and pair.now.stage not in stages:
             idle.append(name)
             continue
         now, then = pair.numbers(name)
@@ -234,17 +248,37 @@ def _scaled(crash: Crash, ratio: float, what: str) -> Effect:
         words = semicolons((words, say("at least {amount} of the logits that were asked for", amount=show(-sure))))
     return Shift(
         pool="gpu", what=say("activations"), low=min(most, sure), high=max(most, sure), derivation=words,
-        basis="assumed", assumes=(say("what part of it grows with the tokens is not printed"),), rows=("live tensors",),
+        basis="assumed", assumes=(say("what part of it grows with the tokens is not printed"), *_known_by(crash, held)),
+        rows=("live tensors",),
         asked=round((1 - ratio) * root.tried_bytes) if ratio < 1 and root.tried_bytes else 0,
     )  # fmt: skip
 
 
 def _states_held(crash: Crash) -> int:
-    found = states(crash)
+    """What is sure to be no activation: the model's states, or its weights where their sharding is not printed."""
     root = crash.root
-    if found is None or not isinstance(root, DeviceOutOfMemory) or found.bytes > (root.allocated_bytes or 0):
+    if not isinstance(root, DeviceOutOfMemory):
         return 0
-    return found.bytes
+    found = states(crash)
+    known = [found.bytes] if found is not None else []
+    return next((held for held in (*known, _weights(crash)) if held <= (root.allocated_bytes or 0)), 0)
+
+
+def _known_by(crash: Crash, held: int) -> tuple[str, ...]:
+    """How what is no activation is known, where it is not all of the model's states."""
+    size = size_of_model(crash)
+    if not held or size is None or held != _weights(crash):
+        return ()
+    return (size.source, say("its weights have 2 bytes each and are whole on this card"))
+
+
+def _weights(crash: Crash) -> int:
+    """In 16 bits and whole on the card, where nothing shows that they are quantized or spread over several."""
+    size = size_of_model(crash)
+    spread = (engine.cards_of_trainer(crash) or 1) > 1 or many_cards(crash)
+    if size is None or spread or is_on(crash, *QUANTIZED, *PARAMETERS):
+        return 0
+    return arithmetic.WEIGHT_BYTES * size.parameters
 
 
 def _is_logits(crash: Crash) -> bool:
@@ -324,7 +358,7 @@ def version(pair: Pair) -> Iterator[Effect]:
 
 RULES: Final = (
     Rule(frozenset((*ZERO_STAGE, *OPTIMIZER, *PARAMETERS, *CARDS)), sharding),
-    Rule(frozenset((*OF_UPDATES, *OF_PASSES_WITHOUT_GRADIENTS, *LENGTHS)), batches),
+    Rule(frozenset((*ANY_BATCH, *OF_UPDATES, *OF_PASSES_WITHOUT_GRADIENTS, *LENGTHS)), batches),
     Rule(frozenset(CHECKPOINTING), checkpointing),
     Rule(frozenset(ALLOCATOR), allocator),
     Rule(frozenset({A_VERSION}), version),
