@@ -319,6 +319,14 @@ def test_a_context_that_is_too_long_is_not_no_room_at_all() -> None:
     assert text.startswith("OUT OF MEMORY: there was no room for the KV cache  (driver.log")
 
 
+def test_a_limit_on_address_space_is_not_the_end_of_the_node_s_memory() -> None:
+    cause = replace(OOM.incidents[0].diagnoses[0], cause="address-space-limit", pool="host_ram")
+    report = replace(OOM, incidents=(replace(OOM.incidents[0], diagnoses=(cause,)),))
+    first = plain(report).splitlines()[0]
+    assert first.startswith("OUT OF MEMORY: a limit on address space or commit was hit")
+    assert "ran out" not in first
+
+
 def test_no_command_stands_there_twice() -> None:
     (crash,) = INCONCLUSIVE.incidents
     asked = replace(MORE, snippet="dmesg -T | grep -i -E 'killed process|oom'; free -h")
