@@ -12,6 +12,7 @@ from oomdoctor.language import say
 
 if TYPE_CHECKING:  # the types of a report take a moment to build, which --help has no use for
     from oomdoctor.incident.outside import Outside
+    from oomdoctor.redaction import Redactor
     from oomdoctor.report.contract import Report
     from oomdoctor.street import Facts
 
@@ -115,15 +116,15 @@ def diagnose(
     if form in FOR_PROGRAMS:
         for_others()
     report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
-    redacted = form in SHARED if redact is None else redact
+    redactor = _redactor((form in SHARED if redact is None else redact), paths, [*(launch or ()), *(config or ())])
     if form == "github":
         from oomdoctor.cli import github  # noqa: PLC0415
 
-        github.write(report, paths or [STDIN], output, absolute=absolute_paths, redacted=redacted)
+        github.write(report, paths or [STDIN], output, absolute=absolute_paths, redactor=redactor)
     else:
-        shown = without_secrets(report) if redacted else report
+        shown = redactor.report(report) if redactor else report
         look = out.style(color, to_file=output not in (None, STDIN))
-        out.write(_rendered(shown, form, look, redacted=redacted, verbose=verbose), output)
+        out.write(_rendered(shown, form, look, redacted=redactor is not None, verbose=verbose), output)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
 
 
@@ -163,9 +164,15 @@ def beside(launch: list[str] | None, config: list[str] | None, assume: list[str]
     from oomdoctor.incident import outside  # noqa: PLC0415  (most runs need none of it)
 
     try:
-        return outside.read(launch or (), config or (), assume or ())
+        told = outside.read(launch or (), config or (), assume or ())
     except outside.OutsideError as error:
         raise typer.BadParameter(str(error), param_hint=f"--{error.kind}") from error
+    if assume:
+        from oomdoctor.cli import assumed  # noqa: PLC0415
+
+        for note in assumed.unread(assumed.assumed(told)):
+            out.tell(note)
+    return told
 
 
 def exit_code(report: Report, *, exit_zero: bool) -> int:
@@ -177,10 +184,12 @@ def exit_code(report: Report, *, exit_zero: bool) -> int:
     return FAILURE if report.verdict == "oom" else INCONCLUSIVE
 
 
-def without_secrets(report: Report) -> Report:
-    from oomdoctor.redaction import Redactor  # noqa: PLC0415  (one's own terminal has no use for it)
+def _redactor(wanted: bool, paths: list[str] | None, beside: list[str]) -> Redactor | None:
+    if not wanted:
+        return None
+    from oomdoctor.redaction.learned import knowing  # noqa: PLC0415  (one's own terminal has no use for it)
 
-    return Redactor().report(report)
+    return knowing(paths or [], beside)
 
 
 def _rendered(report: Report, form: str, look: out.Style, *, redacted: bool, verbose: bool) -> str:

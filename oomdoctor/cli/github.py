@@ -17,9 +17,10 @@ SUMMARY_LIMIT = 1_048_576  # bytes, of all that a step writes to its summary
 SHORTEST = 8_192  # less room than this is not worth a report
 
 
-def write(report: Report, paths: Sequence[str], output: str | None, *, absolute: bool, redacted: bool) -> None:
+def write(
+    report: Report, paths: Sequence[str], output: str | None, *, absolute: bool, redactor: Redactor | None
+) -> None:
     """The annotations and the report to the step's log, and the report to its summary where there is one."""
-    redactor = Redactor() if redacted else None
     shown = redactor.report(report) if redactor is not None else report
     files = in_workspace(paths, os.environ, absolute=absolute)
     if redactor is not None:
@@ -27,7 +28,7 @@ def write(report: Report, paths: Sequence[str], output: str | None, *, absolute:
     out.write(as_github.document(shown, files), output)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
-            add_to_summary(Path(summary), shown, redacted=redacted)
+            add_to_summary(Path(summary), shown, redacted=redactor is not None)
         except OSError as error:
             out.tell(say("the step's summary, {file}: {why}", file=summary, why=error.strerror))
 

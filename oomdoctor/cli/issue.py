@@ -83,7 +83,7 @@ def issue(
     wanted = _form(form)
     if form is not None:
         _speak_as(wanted)
-    ask = _asked(paths, output, no_redact, beside(launch, config, assume))
+    ask = _asked(paths, output, no_redact, beside(launch, config, assume), [*(launch or ()), *(config or ())])
     from oomdoctor.helpers import draft  # noqa: PLC0415  (not for --help)
 
     if repo is None:
@@ -129,13 +129,13 @@ def _speak_as(form: Form) -> None:
 
 
 def _asked(
-    paths: list[str] | None, output: str | None, no_redact: bool, told: Outside | None
+    paths: list[str] | None, output: str | None, no_redact: bool, told: Outside | None, outside: list[str]
 ) -> Callable[[Budget], Answers]:
     """What the logs answer, as briefly as a budget wants it."""
     from oomdoctor import street  # noqa: PLC0415
     from oomdoctor.cli.diagnose import facts  # noqa: PLC0415
     from oomdoctor.helpers import answers, excerpt  # noqa: PLC0415
-    from oomdoctor.redaction import Redactor  # noqa: PLC0415
+    from oomdoctor.redaction.learned import knowing  # noqa: PLC0415
 
     found = facts(paths, output, absolute=False, told=told)
     sources, _ = street.gather(paths or [STDIN])
@@ -149,7 +149,7 @@ def _asked(
         found = _of_the_first(found, sources, told)
     report = street.report_of(found)
     lines = excerpt.lines(report, report.incidents[0], sources)
-    redactor = None if no_redact else Redactor()
+    redactor = None if no_redact else knowing(paths or [], outside)
     shared = redactor.report(report) if redactor else report
     return lambda budget: answers.answers(shared, shared.incidents[0], lines, redactor, budget)
 
@@ -243,12 +243,13 @@ def draft(
 
 def _refreshed(file: str, *, redact: bool) -> int:
     from oomdoctor.helpers import block  # noqa: PLC0415
+    from oomdoctor.sources.folders import why  # noqa: PLC0415
 
     try:
         if not block.refresh(Path(file), redact=redact):
             return 0
     except (OSError, block.BrokenMarkersError) as error:
-        out.tell(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
+        out.tell(f"{file}: {why(error) if isinstance(error, OSError) else error}")
         return NOTHING_TO_REPORT
     out.tell(say("{file}: its diagnosis was brought up to date; look at it and add it to the commit", file=file))
     return CHANGED

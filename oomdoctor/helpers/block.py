@@ -68,7 +68,10 @@ def refreshed(text: str, *, redact: bool = True) -> str:
     root = root_of(report, report.incidents[0])
     behind = document.fences[int(root.file) if root else 0].last
     if redact:
-        report = Redactor().report(report)
+        redactor = Redactor()
+        for fence in document.fences:
+            redactor.learn(fence.text)
+        report = redactor.report(report)
     end = "\r\n" if document.lines[0].endswith("\r\n") else "\n"
     block = [f"{line}{end}" for line in (BEGIN, *diagnosis_of(report, report.incidents[0]).split("\n"), END)]
     lines = list(document.lines)

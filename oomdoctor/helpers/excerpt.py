@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.sources import Source
@@ -17,6 +18,7 @@ LONGEST_EVENT: Final = 60  # lines; a kernel's report has hundreds
 LONGEST_LINE: Final = 1_500  # characters
 LONGEST_READ: Final = 64 * 1024  # bytes of a line
 MOST_EVENTS: Final = 12
+_HALF: Final = late(r"[!-~]{1,400}\Z")
 _ROLES: Final = ("root", "confirmation", "cascade")
 
 
@@ -88,7 +90,9 @@ def _numbered(blocks: Iterable[bytes], first: int, last: int) -> Iterator[tuple[
 def _clean(line: bytes) -> str:
     text = line[:LONGEST_READ].decode("utf-8", "replace").rstrip("\r")
     text = disarm(text.rpartition("\r")[2])  # what a progress bar was last overwritten with
-    return text if len(text) <= LONGEST_LINE else say("{text} [cut]", text=text[:LONGEST_LINE])
+    if len(text) <= LONGEST_LINE:
+        return text
+    return say("{text} [cut]", text=_HALF.sub("", text[:LONGEST_LINE]))  # what is cut may be half of a secret
 
 
 def _kept(report: Report, incident: Incident, file: str) -> Iterator[Line]:

@@ -42,7 +42,7 @@ class Kind:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+    return re.compile(pattern, re.ASCII)  # a Chinese letter is no letter of a name
 
 
 def _mixed(match: re.Match[str]) -> bool:
@@ -54,14 +54,17 @@ def _mixed(match: re.Match[str]) -> bool:
 def _no_revision(match: re.Match[str]) -> bool:
     """A git sha and an artefact's digest are 40 hexadecimal digits as well."""
     between = match[0].lower()
-    return not any(word in between for word in ("sha", "commit", "revision", "digest", "git", "hash"))
+    return not any(
+        word in between for word in ("sha", "commit", "revision", "digest", "git", "hash", "run id", "version")
+    )
 
 
 # --- Values that only their name gives away ---------------------------------------------------------------------------
 
 _NOTHING = re.compile(
     r"(?:none|null|nil|true|false|yes|no|n/?a|not set|unset|empty|redacted|removed|hidden|masked|undefined|auto"
-    r"|required|optional|str|string|bytes|int|\*+|x{3,}|\.{2,}|…|-+|<.*|\[.*|\{.*|\(.*|\$.*|%\(?\w.*|os\.environ.*|\.\.\..*)",
+    r"|required|optional|str|string|bytes|int|\*+|x{3,}|\.{2,}|…|-+|<.*|\[.*|\{.*|\([^)]*|\$[A-Za-z_{(].*|%\(?\w.*|os\.environ.*|\.\.\..*"
+    r"|5241590000000000)",  # the password that every Ray before 2.7 has
     re.IGNORECASE | re.DOTALL,
 )
 _FIGURE = re.compile(r"[+-]?[\d.,_]{1,40}(?:e[+-]?\d{1,4})?(?: ?[a-zA-Z%]{1,4}(?:/s)?)?")
@@ -94,6 +97,8 @@ def is_secret(before: str, word: str, value: str) -> bool:
         if _OPENING.search(before):
             return len(value) >= 6
         return (word == "token" or before.isupper()) and _DRAWN.fullmatch(value) is not None
+    if word in ("密钥", "令牌"):
+        return len(value) >= 6 and _FIGURE.fullmatch(value) is None
     if word == "pwd":
         return not value.startswith(_PLACE)
     if word.startswith(("secret", "credential")):
@@ -102,24 +107,33 @@ def is_secret(before: str, word: str, value: str) -> bool:
 
 
 _WORD = (
-    r"(?P<word>[Tt]oken|TOKEN|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Pp]assphrase|PASSPHRASE|[Pp]wd"
-    r"|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?|private_key_id)"
+    r"(?P<word>[Tt]oken|TOKEN|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Pp]assphrase|PASSPHRASE|[Pp]wd|PWD"
+    r"|密码|口令|密钥|令牌|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?|private_key_id)"
 )
 _OF_NAMES = string.ascii_letters + string.digits + "_.-"
-_BARE = r"[^\s\"',;&<>]"
+_BARE = r"[^\s\"',;&<>，。；、）]"
 _VALUE = (
-    r"(?P<it>(?<=\")[^\"\n]{2,4000}|(?<=')[^'\n]{2,4000}"
-    rf"|(?![\"']){_BARE}{{2,2000}}(?:,(?![\s\"']|\w{{1,40}}[=:]){_BARE}{{1,400}}){{0,4}})"
+    r"(?P<it>(?<=\")(?:[^\"\\\n]|\\.){2,4000}|(?<=')(?:[^'\\\n]|\\.){2,4000}|(?<=\[)[\"'][^\]\n]{2,2000}"
+    rf"|(?![\"']){_BARE}{{2,2000}}(?:[,;&](?![\s\"']|[\w-]{{1,40}}[=:]|quot;|amp;|#){_BARE}{{1,400}}){{0,4}})"
 )
+_LIST = r"(?:\[(?=[\"'])|[\"'])?"
 
 
-_SETTING = re.compile(rf"(?P<before>[A-Za-z0-9_.-]{{0,80}}?){_WORD}")
+_SETTING = re.compile(rf"(?P<before>[A-Za-z0-9_.-]{{0,80}}?){_WORD}[sS]?")
+_OF_SECRETS = re.compile(
+    r"(?i)(?:[\w.-]{0,80}[_.-])?(?:secrets?|credentials?|passwords?|passwds?|api_?keys)\.[\w.-]{1,80}"
+)
+_PASS = re.compile(r"(?i)(?:[\w.-]{0,80}\.)?(?:(?:db|user|redis|mysql|smtp|mail|proxy|admin|root)[_-]?)?pass")
 
 
-def is_secret_setting(name: str, value: str) -> bool:
+def is_secret_setting(name: str, value: object) -> bool:
     """Whether a setting of that name holds a secret."""
+    if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+        return False
+    if _OF_SECRETS.fullmatch(name) or _PASS.fullmatch(name):
+        return is_secret("", "password", str(value))
     match = _SETTING.fullmatch(name)
-    return match is not None and is_secret(match["before"], match["word"], value)
+    return match is not None and is_secret(match["before"], match["word"], str(value))
 
 
 def _name_before(match: re.Match[str]) -> str:
@@ -150,7 +164,7 @@ _ENTRY = re.compile(r"[Nn]ame[\"']?: {0,4}[\"']?[A-Za-z0-9_.-]{0,60}\Z")
 _EDGE = "(?<![A-Za-z0-9])"
 _NAMES = (
     *("oken", "OKEN", "ecret", "ECRET", "assw", "ASSW", "assphrase", "ASSPHRASE", "pwd", "Pwd", "key", "Key", "KEY"),
-    *("redential", "REDENTIAL"),
+    *("redential", "REDENTIAL", "PWD", "密码", "口令", "密钥", "令牌"),
 )
 
 KINDS = (
@@ -160,6 +174,7 @@ KINDS = (
         "reads and writes models and data sets",
         ("hf_",),
         _EDGE + r"hf_[A-Za-z0-9]{20,60}",
+        check=lambda match: re.search("[0-9A-Z]", match[0]) is not None,
         full=37,
         begins="hf_",
     ),
@@ -333,7 +348,7 @@ KINDS = (
         "<PASSWORD>",
         "opens what the address names",
         ("://",),
-        r"(?<=://)[^\s/:@\"'<>]{0,256}:(?P<it>[^\s/\"'<>]{1,256})@(?=[\w\[<.-])",
+        r"(?<=://)[^\s/:@\"'<>]{0,256}:(?P<it>(?!\d{1,5}/)[^\s\"'<>]{1,256})@(?=[\w\[<.-])",
     ),
     Kind(
         "url-token",
@@ -378,7 +393,7 @@ KINDS = (
         "<SECRET>",
         "its name says that it is one",
         _NAMES,
-        _WORD + r"(?:[\"']{0,2}\]? {0,4}(?:=>|:=|=|:) {0,4}|[\"'], {0,2}(?=[\"']))[\"']?" + _VALUE,
+        _WORD + r"[sS]?(?:[\"']{0,2}\]? {0,4}(?:=>|:=|=|:|：|＝) {0,4}|[\"'], {0,2}(?=[\"']))" + _LIST + _VALUE,
         check=_by_name,
     ),
     Kind(
@@ -396,6 +411,38 @@ KINDS = (
         _NAMES,
         _WORD + r"[\"']?,?\n[^\n]{0,80}?[Vv]alue[\"']?: {0,4}[\"']?" + _VALUE,
         check=_by_entry,
+    ),
+    Kind(
+        "named",
+        "<SECRET>",
+        "a table of settings: its name, dots or an arrow, its value",
+        _NAMES,
+        _WORD + r"[\"']?(?: {0,4}\.{2,100} {0,4}| {1,40}(?:\||│|->) {0,4})[\"']?" + _VALUE,
+        check=_by_name,
+    ),
+    Kind(
+        "named",
+        "<SECRET>",
+        "a variable and what looks drawn by lot",
+        ("_TOKEN ", "_KEY ", "_SECRET ", "_PASSWORD "),
+        r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{1,60}_(?:TOKEN|KEY|SECRET|PASSWORD) {1,30}(?P<it>[A-Za-z0-9+/=_-]{16,400})",
+        check=lambda match: _DRAWN.fullmatch(match["it"]) is not None,
+    ),
+    Kind(
+        "named",
+        "<SECRET>",
+        "short for a password",
+        ("PASS=", "--pass ", "--pass="),
+        r"(?<![A-Za-z0-9])(?:(?:[A-Z0-9]{1,40}_){0,5}PASS=|--pass[ =])[\"']?" + _VALUE,
+        check=lambda match: is_secret("", "password", match["it"]),
+    ),
+    Kind(
+        "named",
+        "<SECRET>",
+        "several in a row",
+        ("keys ", "tokens ", "secrets ", "passwords "),
+        r"--[a-z_-]{0,40}(?:key|token|secret|password)s (?P<it>(?![-\d])[^\s-]\S{5,400}(?: (?![-&|])\S{6,400}){0,8})",
+        check=lambda match: re.search(f"(?:{_OPENS})[-_][a-z]{{3,9}} ", match[0]) is not None,
     ),
     Kind(
         "netrc",

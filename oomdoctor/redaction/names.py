@@ -24,6 +24,7 @@ class Known:
     users: set[str] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)  # what the logs are called
 
 
 def told(view: View, known: Known) -> list[Stretch]:
@@ -52,6 +53,17 @@ def told_elsewhere(view: View, known: Known) -> Iterator[Stretch]:
         before, after = view.text[max(0, start - 2) : start], view.text[end : end + 2]
         if not _IN_WORD_BEFORE.search(before) and not _IN_WORD_AFTER.match(after):
             yield _stretch(view, "host", _RANK + len(PERSONAL), start, end)
+    for start, end in _occurrences(known.files, view.text):
+        yield from _in_file_name(view, known, start, end)
+
+
+def _in_file_name(view: View, known: Known, start: int, end: int) -> Iterator[Stretch]:
+    """A log may be called after its user or its host: mireille.log, slurm-88-larch-1.out."""
+    name = view.text[start:end]
+    for kind, words in (("user", known.users), ("host", known.hosts)):
+        for first, last in _occurrences(words, name):
+            if not name[max(0, first - 1) : first].isalnum() and not name[last : last + 1].isalnum():
+                yield _stretch(view, kind, _RANK + len(PERSONAL), start + first, start + last)
 
 
 def _is_user(before: str, after: str) -> bool:

@@ -23,7 +23,8 @@ _NOBODY = re.compile(
     r"|datasets?|models?|username|name|dockeruser|workspace|vllm|vllm-user|sglang|triton-server|none|null|\d+)",
     re.IGNORECASE,
 )
-_USER = r"(?P<it>[A-Za-z0-9_](?:[\w.@+-]{0,62}\w)?)"
+_LETTER = "\\w\u00c0-\u024f\u3400-\u9fff"
+_USER = rf"(?P<it>[{_LETTER}](?:[{_LETTER}.@+-]{{0,62}}[{_LETTER}])?)"
 
 
 def _is_somebody(match: re.Match[str]) -> bool:
@@ -45,7 +46,8 @@ _USERS = (
         "USER",
         "so are the accounts that a shell and a scheduler name",
         ("USER", "LOGNAME", "--user", "--mail-user", "--uname", "ogged in as"),
-        r"(?:(?<![A-Za-z0-9])(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|JUPYTERHUB_USER)[\"']?(?:=|: |, ?)[\"']?"
+        r"(?:(?<![A-Za-z0-9])(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|JUPYTERHUB_USER)[\"']?"
+        r"(?:=| = |: |, ?)[\"']?"
         r"|(?<![\w-])--(?:user|username|mail-user|uname)[= ]|[Ll]ogged in as:? )" + _USER,
         _is_somebody,
     ),
@@ -82,7 +84,11 @@ _PUBLIC = re.compile(
 _NO_HOST = re.compile(
     r"(?:local(?:host|hos|ho|h)?(?:\.localdomain|4|6)?|node|host|head|master|worker|server|name|none|null|true|false"
     r"|unknown|default|all|any|auto|the|a|is|of|this|that|with|for|to|in|on|not|and|was|has|id|ip|memory|error|warning"
-    r"|info|fatal|[\d.-]{1,80}|(?:rank|cuda|cpu|numa|device|task|step|gpu)[-_ ]?\d?)",
+    r"|info|fatal|[\d.-]{1,80}|(?:rank|cuda|cpu|numa|device|task|step|gpu)[-_ ]?\d?"
+    r"|0x[0-9a-f]{0,32}|v\d{1,5}(?:\.\d{1,5}){1,4}|[a-z]{2,20}-v?\d{1,3}(?:\.\d{1,4}){1,4}"
+    r"|(?:count|id|port|process|e|ram|dram)-\d{1,6}"
+    r"|(?:pinned|paged|oom|device|cpu|shared|page|locked|unified|pageable|managed|swap|ram|dram|to|in|side|out|timed"
+    r"|h2d|d2h|name|template)-[a-z]{2,12})",
     re.IGNORECASE,
 )
 _RAY_ID = re.compile("[0-9a-f]{28}")
@@ -91,6 +97,17 @@ _RAY_ID = re.compile("[0-9a-f]{28}")
 def _is_host(match: re.Match[str]) -> bool:
     name = match["it"]
     return not (_NO_HOST.fullmatch(name) or _PUBLIC.search(name) or name.endswith(_FILES) or _RAY_ID.search(name))
+
+
+# Objects whose attribute looks like a name of one's own network: cfg.local, layers.0.mlp.org
+_OBJECT = re.compile(
+    r"(?:self|cfg|torch|np|model|module)\.[\w.]{1,80}|(?:config|ray|data|job|rank|trainer|total|args|opts|state|params)"
+    r"\.(?:local|cluster|internal|hpc)|[a-z_]{2,20}\.\d{1,3}\.[\w.]{1,80}"
+)
+
+
+def _is_host_by_ending(match: re.Match[str]) -> bool:
+    return _is_host(match) and _OBJECT.fullmatch(match["it"]) is None
 
 
 def _is_named_host(match: re.Match[str]) -> bool:
@@ -247,7 +264,7 @@ _HOSTS = (
         (".internal", ".local", ".lan", ".corp", ".intra", ".svc", ".localdomain", ".arpa", ".hpc", ".cluster"),
         rf"(?<![\w./-])(?P<it>(?:{_LABEL}\.){{1,8}}(?:internal|local|lan|corp|intra|intranet|svc|localdomain|home\.arpa|hpc"
         r"|cluster))(?![\w-]|\.\w|\(|=)",
-        _is_host,
+        _is_host_by_ending,
     ),
     Kind(
         "host",
@@ -255,7 +272,7 @@ _HOSTS = (
         _FORM + ": a name of the internet's",
         (".com", ".net", ".org", ".edu", ".gov", ".mil", ".ac.", ".co."),
         rf"(?<![\w./@-])(?P<it>(?:{_LABEL}\.){{1,8}}{_TLD})(?![\w-]|\.\w|\(|=)",
-        _is_host,
+        _is_host_by_ending,
     ),
     Kind(
         "host",
@@ -290,7 +307,7 @@ _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = rf"(?P<it>{_OCTET}(?:\.{_OCTET}){{3}})(?![\w+-]|\.\d)"
 _OF_A_VERSION = re.compile(
     r"(?i)(?:version|release|driver|firmware|vbios|nvidia-[a-z]|lib[a-z]{2,}|cu1\d|cudnn|cublas|cufft|nccl|tensorrt|rocm"
-    r"|cann|torch|package|wheel|build|[=<>~!]=|\bv|\bver)[^\n]{0,24}$"
+    r"|cann|torch|package|wheel|build|toolkit|cuda|image|triton|deepspeed|xformers|[=<>~!]=|\bv|\bver)[^\n]{0,24}$"
 )
 _OF_AN_ADDRESS = re.compile(
     r"(?i)(?:\bip\b|_ip\b|addr|host|node|tcp|://|listen|connect|peer|server|endpoint|\bfrom\b|bind|@|inet)[^\n]{0,16}$"
@@ -309,12 +326,13 @@ def _is_public_v4(match: re.Match[str]) -> bool:
     before = match.string[max(0, start - 40) : start]
     if _OF_AN_ADDRESS.search(before[-24:]) or re.match(r":\d{2,5}\b|/\d\d?\b", match.string[end : end + 6]):
         return before[-2:] not in ("==", ">=", "<=", "~=", "!=")
-    return _OF_A_VERSION.search(before) is None and not (first <= 12 and max(parts) <= 31)
+    return _OF_A_VERSION.search(before) is None and not (first <= 12 and (max(parts) <= 31 or parts[2] == 0))
 
 
 def _is_email(match: re.Match[str]) -> bool:
     """A container at Azure is written as one."""
-    return not match[0].endswith(".windows.net")
+    domain = match[0].rpartition("@")[2]
+    return not domain.endswith(".windows.net") and not domain.startswith(("module.", "class.", "self."))
 
 
 def _is_public_v6(match: re.Match[str]) -> bool:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from oomdoctor.redaction.kinds import is_secret_setting
 from oomdoctor.redaction.names import Known
 from oomdoctor.redaction.search import Found, look
+from oomdoctor.streams import LONGEST_QUOTE
 
 if TYPE_CHECKING:
     from oomdoctor.report.contract import Report
 
 T = TypeVar("T")
+SHORTEST_CUT = 100  # characters; nothing shorter is cut
+_HALF = re.compile(r"[!-~]{1,400}…?\Z")
 _PLACEHOLDER = re.compile(r"<(USER|HOST|IP|EMAIL|BUCKET)-(\d{1,6})>")
 
 
@@ -50,6 +53,10 @@ class Redactor:
         }
         return found
 
+    def learn_file(self, name: str) -> None:
+        """What a log is called, which may be after its user or its host."""
+        self._known.files |= {name, name.replace("\\", "/").rpartition("/")[2]} - {""}
+
     def report(self, report: Report) -> Report:
         """The report with every string of it redacted."""
         for string in _strings(report):  # a name told in one string is known in all
@@ -76,7 +83,7 @@ class Redactor:
     def _value(self, value: T) -> T:
         made: Any = value
         if isinstance(value, str):
-            made = self.text(value)
+            made = self.text(_without_half(value))
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: self._value(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
             made = dataclasses.replace(value, **fields)
@@ -88,11 +95,31 @@ class Redactor:
         return cast(T, made)
 
     def _named(self, key: object, item: Any) -> Any:
-        """A setting's value, which its name may give away."""
-        if isinstance(key, str) and isinstance(item, str) and is_secret_setting(key, item):
+        """A setting's value, which its name may give away: of a list every value, of a mapping those named so in it."""
+        if not isinstance(key, str):
+            return self._value(item)
+        if isinstance(item, (list, tuple)):
+            items = [self._named(key, one) for one in item]
+            return tuple(items) if isinstance(item, tuple) else items
+        if isinstance(item, Mapping):
+            return {self._value(name): self._named(f"{key}.{name}", one) for name, one in item.items()}
+        if is_secret_setting(key, item):
             self.replaced["named"] += 1
             return "<SECRET>"
+        if isinstance(item, str):
+            before, sign, value = self._value(f"{key}={item}").partition("=")
+            if sign and before == key:
+                return value
         return self._value(item)
+
+
+def _without_half(text: str) -> str:
+    """Without the beginning of a word at whose end a quote was cut: it may be half of a secret, or of a name."""
+    if len(text) < SHORTEST_CUT:
+        return text
+    lines = [_HALF.sub("…", line) if len(line) == LONGEST_QUOTE else line for line in text.split("\n")]
+    whole = "\n".join(lines)
+    return _HALF.sub("…", whole) if len(text) == LONGEST_QUOTE or text.endswith("…") else whole
 
 
 def _is_distinct(piece: str) -> bool:

@@ -21,7 +21,7 @@ EXAMPLES = TOP / ".github/workflow-examples"
 pytestmark = pytest.mark.skipif(not ACTION.is_file(), reason="action.yml is part of the repository, not of the wheel")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def action() -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load(ACTION.read_text(encoding="utf-8"))
     return loaded
@@ -36,10 +36,9 @@ class Runner:
         self.action = action
         for place in (self.workspace, self.temp / "oomdoctor/bin"):
             place.mkdir(parents=True)
-        (self.temp / "oomdoctor/bin/python").symlink_to(sys.executable)
-        command = self.temp / "oomdoctor/bin/oomdoctor"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from oomdoctor.cli import main; main()" "$@"\n')
-        command.chmod(0o755)
+        python = self.temp / "oomdoctor/bin/python"
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
 
     def step(self, number: int, **inputs: str) -> subprocess.CompletedProcess[str]:
         given = {name: str(about.get("default", "")) for name, about in self.action["inputs"].items()}
@@ -117,6 +116,21 @@ def test_nothing_secret_and_nothing_hostile_gets_out(runner: Runner) -> None:
     assert TOKEN not in everything
     assert "margarethe" not in everything
     assert [line for line in commands(done) if "not an error" in line] == []
+
+
+def test_nothing_of_the_checkout_is_run(runner: Runner) -> None:
+    (runner.workspace / "typer.py").write_text("open('owned', 'w')\n")
+    script = str(runner.action["runs"]["steps"][1]["run"]).replace("set -euo", "export PYTHONPATH=.\nset -euo")
+    runner.action["runs"]["steps"][1] = {**runner.action["runs"]["steps"][1], "run": script}
+    runner.diagnosed(paths="train.log")
+    assert runner.outputs["verdict"] == "oom"
+    assert not (runner.workspace / "owned").exists()
+
+
+def test_messages_about_files_are_redacted(runner: Runner) -> None:
+    told = runner.diagnosed(paths=f"train.log\n{TOKEN}.log").stdout
+    assert "no such file" in told
+    assert TOKEN not in told
 
 
 def test_not_redacted_is_explicit(runner: Runner) -> None:

@@ -191,6 +191,17 @@ NO_SECRETS = (
     "gpu-0 gpu0 GPU 10 node 12 nodes=16 node_10 gpus=64 compute_90 compute-capability sm_90 gpu10=3 on pod startup",
     "/root/home/.cache ~/home site-packages/home/views.py /home/user/x /users/me sk-abcdefghijklmnopqrstuvwxyz",
     "hf_hub_download_with_a_long_name hf_transfer hf_ ghp_ hf_xet hf_quantizer",
+    # versions, parts of memory and attributes behind the words for a machine
+    "Using server vllm-0.8.3, Server uvicorn-0.23, Node v18.17.0, host: 0x7f, Pod OOM-killed, node count-2, host: h2d-copy",
+    "host pinned-memory pool, Host: cpu-offload, server timed-out, host to-device, Host RAM-limit, pod template-hash",
+    "cfg.local ray.cluster data.internal layers.0.mlp.org self.net.com torch.org.nn func@module.name trainer.local",
+    "torch 1.13.0.200, cuda-toolkit 12.4.131.0",
+    "--redis-password=5241590000000000 hf_checkpointconvertedtosafetensors",
+    "wandb: Run id 3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901",
+    # words for secrets without one
+    "3 passed, forward pass: 3, PWD=/data/x OLDPWD=/data api_key: none, password=${DB}, tokens=[1, 2]",
+    "eos_tokens=['<|im_end|>', '<|x|>'] special_tokens: ['<a>', '<b>'] keys=['input_ids', 'labels'] --stop_tokens abcdef",
+    "口令 未设置 密钥为空 令牌数=4096 令牌: 12 http://host:8000/models@v1 MAX_TOKEN length-of-the-longest-one",
     "-----BEGIN PUBLIC KEY-----",
     "Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.11 GiB of which 1.31 GiB is free.",
 )
@@ -210,3 +221,70 @@ def test_every_row_of_the_table_gives_its_reason_and_is_planted() -> None:
 def test_near_misses_outnumber_hits() -> None:
     misses = sum(len(line.split(" ")) for line in NO_SECRETS)
     assert misses > len(ALL) + len(PERSONAL)
+
+
+@pytest.mark.parametrize(
+    ("line", "secret"),
+    [
+        ("Namespace(api_key=['mysecretkey'], port=8000)", "mysecretkey"),
+        ("{'api_key': ['firstsecret', 'secondsecret'], 'port': 8000}", "secondsecret"),
+        ("passwords=['S3cretPw9']", "S3cretPw9"),
+        ("--api-keys first8key second9key --port 1", "second9key"),
+        ("vllm --pass S3cretPw9", "S3cretPw9"),
+        ("password=$3cretPw9!", "3cretPw9"),
+        ("password=(abc)12", "(abc)12"),
+        ("password=ab;cd9", "cd9"),
+        ("password=ab&cd9", "cd9"),
+        (r"'password': 'ab\'cd9'", "cd9"),
+        ("export DB_PASS=S3cretPw9", "S3cretPw9"),
+        ("MYSQL_PWD=S3cretPw9", "S3cretPw9"),
+        ("HF_TOKEN abcdef1234567890", "abcdef1234567890"),
+        ("api_key ........ abcdef1234567890", "abcdef1234567890"),
+        ("│ HF_TOKEN │ abcdef1234567890 │", "abcdef1234567890"),
+        ("postgres://u:p@ss/w0rd@10.0.0.9:5432/x", "w0rd"),
+        ("密码：S3cretPw9。", "S3cretPw9"),
+        ("口令=S3cretPw9", "S3cretPw9"),
+        ("API密钥: abcdef1234567890abcdef", "abcdef1234567890"),
+        ("令牌：abcdef1234567890", "abcdef1234567890"),
+        ("password：S3cretPw9", "S3cretPw9"),
+        ("token：abcdef1234567890abcdef", "abcdef1234567890"),
+        ("读取/home/李伟/x失败", "李伟"),
+        ("在节点gpu-07上", "gpu-07"),
+        ("节点54.201.7.9失败", "54.201"),
+        ("邮箱mireille@lab.com。", "mireille"),
+        ("https://data.acme-corp.com/x", "acme"),
+        ("on config.acme.com", "acme"),
+        ("host gpu-a3 died", "gpu-a3"),
+        ("node rack-7 died", "rack-7"),
+    ],
+)
+def test_other_ways_to_write_one(line: str, secret: str) -> None:
+    out = redacted(line)
+    assert secret not in out, out
+    assert "<" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_one"),
+    [
+        ("password", 12345678, True),
+        ("db_password", "hunter2", True),
+        ("passwords", ["S3cretPw9"], True),
+        ("api_keys", ("first8key", "second9key"), True),
+        ("secret", {"id": "sup3rs3cr3t"}, True),
+        ("secrets", {"wandb": "mysecretkey"}, True),
+        ("secrets.wandb", "mysecretkey", True),
+        ("pass", "S3cretPw9", True),
+        ("use_password", True, False),
+        ("secrets", {"enabled": "true"}, False),
+        ("max_tokens", 4096, False),
+        ("stop_tokens", ["<|im_end|>"], False),
+        ("keys", ["input_ids"], False),
+        ("first_pass", "quick", False),
+    ],
+)
+def test_a_setting_is_known_by_its_name(name: str, value: object, is_one: bool) -> None:
+    out = str(Redactor()._value({name: value}))
+    assert ("<SECRET>" in out) is is_one
+    if not is_one:
+        assert out == str({name: value})
