@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+NARROWEST: Final = 24  # a column that is wrapped
+_GAP: Final = "  "  # between two columns
 _WIDE: Final = "\u2e80-\u9fff\uf900-\ufaff\uff01-\uff60\uffe0-\uffe6"
 _OPENING: Final = "（「《“"
 _CLOSING: Final = "，。、：；？！）」》”％…"
@@ -31,6 +33,43 @@ def cells(text: str) -> int:
 def filled(text: str, width: int) -> str:
     """With blanks behind it, as `str.ljust`."""
     return text + " " * (width - cells(text))
+
+
+def cut(text: str, width: int, ellipsis: str = "...") -> str:
+    """As much of it as there is room for, with dots where that is not all."""
+    if cells(text) <= width or width <= len(ellipsis):
+        return text
+    from rich.cells import set_cell_size  # noqa: PLC0415  (rarely)
+
+    return set_cell_size(text, width - len(ellipsis)).rstrip() + ellipsis
+
+
+def table(rows: Sequence[Sequence[str]], width: int | None = None, *, has_head: bool = False) -> Iterator[str]:
+    """The lines of a table; where it is too wide its last column is wrapped, or its cells stand under each other."""
+    if not rows:
+        return
+    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+    if width is None or before + widths[-1] <= width:
+        width = before + widths[-1]
+    elif width - before < NARROWEST:
+        yield from _stacked(rows, width, has_head=has_head)
+        return
+    for row in rows:
+        head = _GAP.join(filled(cell, size) for cell, size in zip(row[:-1], widths[:-1], strict=True)) + _GAP
+        for line in wrapped(row[-1], width, head, " " * before) or [head]:
+            yield line.rstrip()
+
+
+def _stacked(rows: Sequence[Sequence[str]], width: int, *, has_head: bool) -> Iterator[str]:
+    """Each row as its first cell and the others under it, which say by the head what they are."""
+    names = rows[0] if has_head else ()
+    for row in rows[1 if has_head else 0 :]:
+        yield from wrapped(row[0], width)
+        for column, cell in enumerate(row[1:], start=1):
+            if cell:
+                words = f"{names[column]}: {cell}" if has_head else cell
+                yield from wrapped(words, width, _GAP, _GAP * 2)
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "", *, break_long_words: bool = True) -> list[str]:

@@ -38,8 +38,23 @@ def in_use() -> str:
 def spoken(option: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
     """The language of an option ("zh"), or else of the first locale that the environment names ("zh_CN.UTF-8")."""
     locale = option or next((environ[name] for name in _SAID_BY if environ.get(name)), ENGLISH)
-    name = locale.partition(".")[0].partition("@")[0].replace("-", "_").lower()
+    name = _name(locale)
     return CHINESE if name in ("zh", "zh_cn", "zh_sg") or name.startswith("zh_hans") else ENGLISH
+
+
+def not_spoken(environ: Mapping[str, str] = os.environ) -> str | None:
+    """What our own variable asks for, where that is none of the languages; a locale's language may be any."""
+    asked = environ.get(_SAID_BY[0], "")
+    spoken_as = spoken(asked or ENGLISH)
+    return (
+        asked
+        if asked and spoken_as == ENGLISH and _name(asked).partition("_")[0] not in (ENGLISH, "c", "posix")
+        else None
+    )
+
+
+def _name(locale: str) -> str:
+    return locale.partition(".")[0].partition("@")[0].replace("-", "_").lower()
 
 
 def say(text: str, /, **values: object) -> str:

@@ -168,7 +168,7 @@ def facts_of(
         stats=Stats(
             bytes=sum(source.size for source in sources),
             lines=None,
-            files=len(sources),
+            files=sum(source.size > 0 for source in sources),
             events=len(gathered.events),
         ),
     )

@@ -56,7 +56,7 @@ def judge(crash: Crash) -> Judgement | None:
     share = bytes_ / it.total_bytes
     words = _hold(it, whose, bytes_, it.total_bytes)
     if share < LITTLE:
-        return RuledOut(words)
+        return RuledOut(words[:1].lower() + words[1:])
     if share < needed:
         weak = 0.4 if share >= HIDDEN else 0.2
         knobs = BESIDE_AN_ENGINE if beside_an_engine(crash) else ()

@@ -1,10 +1,10 @@
-"""The help of the commands in another language than English: what Typer put together is translated as it is printed."""
+"""The help of the commands in another language than English, and where there is little room: laid out as printed."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from typer.core import TyperCommand
@@ -57,13 +57,15 @@ class Formatter(_Formatter):  # type: ignore[misc]
         told: list[str] = []
         for part, as_it_is in paragraphs(text):
             words = translated(part)
-            lines = words.split("\n") if as_it_is else wrapped(words, self.width - len(margin))
+            room = self.width - len(margin)
+            lines = list(_kept(words, room)) if as_it_is else wrapped(words, room)
             told.append("\n".join(f"{margin}{line}" for line in lines))
         self.write("\n\n".join(told) + "\n")
 
     def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = _COLUMN, col_spacing: int = 2) -> None:
         rows = [(name, _told(about)) for name, about in rows]
-        column = min(max((cells(name) for name, _ in rows), default=0), col_max) + col_spacing
+        widest = max((cells(name) for name, _ in rows), default=0)
+        column = min(widest, col_max, max(self.width // 2 - 2 * col_spacing, 4)) + col_spacing
         margin = " " * self.current_indent
         for name, about in rows:
             lines = wrapped(about, max(self.width - column - col_spacing, 10)) or [""]
@@ -72,6 +74,16 @@ class Formatter(_Formatter):  # type: ignore[misc]
             else:
                 self.write(f"{margin}{filled(name, column)}{lines[0]}".rstrip() + "\n")
             self.write("".join(f"{margin}{' ' * column}{line}\n" for line in lines[1:]))
+
+
+def _kept(words: str, width: int) -> Iterator[str]:
+    """Lines that stay as they are, where there is room for them."""
+    for line in words.split("\n"):
+        margin = " " * (len(line) - len(line.lstrip()))
+        if cells(line) <= width:
+            yield line
+        else:
+            yield from wrapped(" ".join(line.split()), width, margin, f"{margin}  ")
 
 
 def _told(about: str) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.near import hint
+from oomdoctor.cli.near import as_listed, hint
 from oomdoctor.cli.quick import Lang
-from oomdoctor.columns import cells, filled
+from oomdoctor.columns import table, wrapped
 from oomdoctor.language import all_of, listed, say, translated
 
 if TYPE_CHECKING:
@@ -37,12 +37,13 @@ def knobs(
     from oomdoctor.remedies import settings  # noqa: PLC0415
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
 
+    knob = as_listed(knob, KNOBS) if knob is not None else None
     if knob is not None and knob not in KNOBS:
         raise typer.BadParameter(_not_a_knob(knob, KNOBS), param_hint="KNOB")
     framework = checked(framework)
     if knob is None and framework is None:
         rows = [(one.id, _pools(one.relieves), _pools(one.spends), translated(one.action)) for one in KNOBS.values()]
-        out.write(_table([(say("knob"), say("relieves"), say("spends"), say("what to do")), *rows]))
+        out.write(_page([(say("knob"), say("relieves"), say("spends"), say("what to do")), *rows]))
         return
     wanted = [knob] if knob is not None else list(KNOBS)
     named = [framework] if framework is not None else settings.frameworks()
@@ -58,9 +59,9 @@ def knobs(
             spends=_pools(about.spends),
             cost=translated(about.cost),
         )
-        out.write(f"{told}\n\n")
+        out.write("".join(f"{line}\n" for line in _paragraphs(told)) + "\n")
     nothing = say("no framework's file has it") + "\n"
-    out.write(_table(list(_spelled(chosen, named=framework is None))) if chosen else nothing)
+    out.write(_page(list(_spelled(chosen, named=framework is None))) if chosen else nothing)
 
 
 def _not_a_knob(word: str, knobs: Mapping[str, Knob]) -> str:
@@ -78,6 +79,7 @@ def checked(framework: str | None) -> str | None:
     from oomdoctor.remedies import settings  # noqa: PLC0415
 
     known = settings.frameworks()
+    framework = as_listed(framework, known) if framework is not None else None
     if framework is not None and framework not in known:
         otherwise = say("there are {names}", names=listed(known))
         raise typer.BadParameter(
@@ -107,7 +109,12 @@ def _pools(pools: tuple[str, ...]) -> str:
     return ", ".join(pools) or say("nothing")
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(filled(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return "".join(f"{line}\n" for line in lines)
+def _paragraphs(told: str) -> Iterator[str]:
+    """On a terminal as wide as that is; elsewhere each on a line, which programs read."""
+    width = out.columns()
+    for line in told.split("\n"):
+        yield from wrapped(line, width) if width else [line]
+
+
+def _page(rows: list[tuple[str, ...]]) -> str:
+    return "".join(f"{line}\n" for line in table(rows, out.columns(), has_head=True))

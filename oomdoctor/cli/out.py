@@ -57,6 +57,12 @@ def _width(environ: Mapping[str, str], terminal: bool) -> int:
         return PIPED_WIDTH
 
 
+def columns(environ: Mapping[str, str] = os.environ) -> int | None:
+    """How wide a table may be: as the terminal or COLUMNS is; None where it goes to a program, which reads lines."""
+    terminal = _is_terminal(sys.stdout)
+    return _width(environ, terminal) if terminal or environ.get("COLUMNS", "").isdecimal() else None
+
+
 def _is_terminal(stream: IO[str] | None) -> bool:
     return stream is not None and not stream.closed and stream.isatty()
 

@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar, copy_context
+from functools import partial
 from itertools import groupby
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from oomdoctor.language import ENGLISH, LANGUAGES, in_use, listed, say, spoken, use
+from oomdoctor.language import ENGLISH, LANGUAGES, in_use, listed, not_spoken, say, spoken, use
 
 # Typer brings click along, or imports it, and names no more of its errors than this one's child.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -37,10 +38,37 @@ class AsTyped:
         return [] if value is None and param.nargs == -1 else value
 
 
+def _named(params: list[Any]) -> list[Any]:
+    """Arguments as everybody writes them, PATH and [PATH]..., whatever this Typer makes of them."""
+    for param in params:
+        if param.param_type_name == "argument":
+            param.get_usage_pieces = partial(_usage, param)
+            param.get_help_record = partial(_record, param, param.get_help_record)
+    return params
+
+
+def _usage(param: Any, ctx: Any) -> list[str]:
+    del ctx
+    name = _name(param) if param.required else f"[{_name(param)}]"
+    return [name if param.nargs == 1 else f"{name}..."]
+
+
+def _record(param: Any, record: Any, ctx: Any) -> tuple[str, str] | None:
+    found = record(ctx)
+    return found and (_name(param), found[1])
+
+
+def _name(param: Any) -> str:
+    return str(param.metavar or param.name.upper()).strip("[].")
+
+
 def _lighten(params: list[Any]) -> list[Any]:
     for param in params if _is_heavy(typer.__version__) else ():
         param._runtime_param = AsTyped()  # noqa: SLF001  (there is no public way)
     return params
+
+
+NARROW = 80  # columns; lines that stand as they are in a page of help need so many
 
 
 class _Spoken:
@@ -63,15 +91,24 @@ class _Spoken:
 
 
 def _in_words(ctx: Any) -> Any:
-    """The context, whose pages are laid out in the language in use."""
-    if in_use() != ENGLISH:
+    """The context, whose pages are laid out in the language in use, and where a terminal is narrower than Typer's."""
+    from oomdoctor.cli.out import columns  # noqa: PLC0415
+
+    width = columns() or NARROW
+    if in_use() != ENGLISH or width < NARROW:
         from oomdoctor.cli.help import Formatter  # noqa: PLC0415
 
         ctx.formatter_class = Formatter
+    if width < NARROW:
+        ctx.terminal_width = width
     return ctx
 
 
 class Command(_Spoken, TyperCommand):
+    def __init__(self, *others: Any, **named: Any) -> None:
+        super().__init__(*others, **named)
+        _named(self.params)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _lighten(super().get_params(ctx))
 
@@ -91,6 +128,16 @@ class Group(_Spoken, TyperGroup):
         asked = _asked_for(sys.argv[1:] if args is None else args)
         _is_asked.set(asked is not None)
         use(spoken(asked))
+        if asked is None and (unknown := not_spoken()):
+            from oomdoctor.cli.out import tell  # noqa: PLC0415
+
+            tell(
+                say(
+                    "OOMDOCTOR_LANG is {word}, which is none of {allowed}: English it is",
+                    word=repr(unknown),
+                    allowed=listed(LANGUAGES),
+                )
+            )
         if in_use() == ENGLISH:
             return super().main(args, *others, **named)
         try:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, cast, get_args
 from oomdoctor.language import CHINESE, ENGLISH, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
+from oomdoctor.sources.folders import why
 from oomdoctor.text import sanitize
 
 Kind = Literal["markdown", "input", "textarea", "dropdown", "checkboxes"]
@@ -81,7 +82,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as stream:
             data = stream.read(LARGEST + 1)
     except OSError as error:
-        raise UnusableFormError(say("{file}: {why}; name a form with --form", file=path, why=error.strerror)) from error
+        raise UnusableFormError(say("{file}: {why}; name a form with --form", file=path, why=why(error))) from error
     if len(data) > LARGEST:
         raise UnusableFormError(
             say(

@@ -21,6 +21,7 @@ from oomdoctor.incident.model import Context, Setting, Value
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
+from oomdoctor.sources.folders import why
 from oomdoctor.text import disarm
 from oomdoctor.versions import version_of
 
@@ -94,8 +95,8 @@ def _text(kind: Kind, path: str) -> tuple[str, str]:
         with Path(path).open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or say("no path")
-        raise OutsideError(kind, say("{path}: {why}; name a file that can be read", path=path, why=why)) from error
+        reason = why(error) if isinstance(error, OSError) else say("no such file")
+        raise OutsideError(kind, say("{path}: {why}; name a file that can be read", path=path, why=reason)) from error
     if len(data) > LARGEST_FILE:
         most = LARGEST_FILE >> 20
         told = say("{path}: larger than {most} MiB; name the script, not the log", path=path, most=most)

@@ -22,6 +22,7 @@ from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import CauseRuledOut, Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.words import (
+    WORTH_A_LINE,
     action,
     commands,
     costs,
@@ -36,7 +37,7 @@ from oomdoctor.report.words import (
     sentences,
 )
 from oomdoctor.text import sanitize
-from oomdoctor.units import MIB, show
+from oomdoctor.units import show
 
 # One screen, on a terminal wide enough for it; a narrow one is scrolled anyway.
 SCREEN = 30
@@ -58,7 +59,6 @@ NAMES = 3
 REASONS = 2
 
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
-WORTH_A_LINE = 64 * MIB
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
 BAR = 60  # characters of the ledger's bar where there is room
 _FILLS = ("█▓▒░▚▞", "#=+:%o")

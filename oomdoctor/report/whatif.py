@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from oomdoctor import __version__
-from oomdoctor.columns import cells, filled, wrapped
+from oomdoctor.columns import cells, cut, filled, wrapped
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.names import row as row_name
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.remedies.whatif.model import Cell, Change, Comparison, Shift, Side, Verdict
 from oomdoctor.report.as_json import finite
-from oomdoctor.report.vocabulary import POOLS
+from oomdoctor.report.vocabulary import POOL_NAMES, POOLS
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
@@ -24,11 +24,6 @@ _HEADS: Final = {
     "cannot tell": mark("CANNOT TELL"),
 }
 _ANSWERS: Final = (mark("fits"), mark("does not fit"), mark("cannot tell"))
-_POOLS: Final = {
-    "gpu": mark("GPU memory"), "kv_cache": mark("the KV cache"), "host_ram": mark("host RAM"),
-    "cgroup": mark("the container's memory"), "object_store": mark("Ray's object store"), "shm": mark("shared memory"),
-    "pinned": mark("page-locked memory"), "scheduling": mark("the cluster"),
-}  # fmt: skip
 NARROWEST_NAME: Final = 12
 COLUMN: Final = 12
 RANGE: Final = 24
@@ -131,7 +126,7 @@ def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
 
 
 def _pool(verdict: Verdict, found: Comparison, width: int) -> Iterator[str]:
-    name = translated(_POOLS.get(verdict.pool, verdict.pool))
+    name = translated(POOL_NAMES.get(verdict.pool, verdict.pool))
     name = f"{name[:1].upper()}{name[1:]}"
     answer = translated(verdict.answer)
     yield from _wrapped(say("{pool}: {answer} ({why})", pool=name, answer=answer, why=verdict.why), width)
@@ -171,14 +166,27 @@ def _side(side: Side, width: int) -> Iterator[str]:
     if side.total_bytes is not None:
         where = say("{size} of {device}", size=show(side.total_bytes), device=side.device)
     yield from _wrapped(say("Where the memory was, and would have been: {where}", where=where), width)
-    room = max(NARROWEST_NAME, width - 2 - COLUMN - RANGE - 12)
+    room = width - 2 - COLUMN - RANGE - 12
+    if room < NARROWEST_NAME:
+        yield from _stacked(side, width)
+        return
     names = [sanitize(row_name(cell.what)) for cell in side.cells]
     widest = min(room, max(map(cells, names), default=0))
     yield f"  {'':<{widest}}{_right(say('was'), COLUMN)}{_right(say('would be'), RANGE)}"
     for cell, name in zip(side.cells, names, strict=True):
         basis = "" if cell.basis == "printed" else f"  {translated(cell.basis)}"
         was = "" if cell.now_bytes is None else show(cell.now_bytes)
-        yield f"  {filled(name[:widest], widest)}{was:>{COLUMN}}{_right(_then(cell), RANGE)}{basis}"
+        yield f"  {filled(cut(name, widest), widest)}{was:>{COLUMN}}{_right(_then(cell), RANGE)}{basis}"
+
+
+def _stacked(side: Side, width: int) -> Iterator[str]:
+    """Where there is no room for columns: each row's figures stand under its name."""
+    for cell in side.cells:
+        yield from _wrapped(row_name(cell.what), width, 2)
+        basis = "" if cell.basis == "printed" else f"  {translated(cell.basis)}"
+        if cell.now_bytes is not None:
+            yield from _wrapped(say("{name}: {why}", name=say("was"), why=show(cell.now_bytes)), width, 4)
+        yield from _wrapped(say("{name}: {why}", name=say("would be"), why=_then(cell)) + basis, width, 4)
 
 
 def _right(words: str, width: int) -> str:

@@ -13,8 +13,9 @@ from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Report
 from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
-from oomdoctor.units import show
+from oomdoctor.units import MIB, show
 
+WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
 
 

@@ -94,8 +94,6 @@ def _parent(path: str) -> str:
 
 
 def _why(error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return say("no such file")
     return why(error) if isinstance(error, OSError) else say("no such file")
 
 

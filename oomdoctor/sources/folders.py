@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.sources import text, unpack
 from oomdoctor.sources.trouble import Trouble, UnreadableError, shown
@@ -115,5 +116,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def why(error: OSError) -> str:
     """The system's reason as part of a sentence: "permission denied"."""
+    if isinstance(error, FileNotFoundError):
+        return say("no such file")
     reason = error.strerror or str(error) or type(error).__name__
     return reason[:1].lower() + reason[1:]

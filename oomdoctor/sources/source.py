@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import sys
@@ -42,6 +43,7 @@ class Source:
         nuls = 0
         try:
             with self._open() as stream:
+                self._note_packing(stream)
                 for block in text.utf8(unpack.unpacked(stream, BLOCK)):
                     written = block.replace(b"\0", b"") if b"\0" in block else block
                     nuls += len(block) - len(written)
@@ -66,6 +68,17 @@ class Source:
 
     def _open(self) -> AbstractContextManager[BinaryIO]:
         return _standard_input() if self.path is None else _file(self.path)
+
+    def _note_packing(self, stream: BinaryIO) -> None:
+        """Where its name promises a compressed file and its first bytes are of none, it is read as it is."""
+        named = unpack.SUFFIXES.get(self.path.suffix.lower()) if self.path is not None else None
+        if named is None or not isinstance(stream, io.BufferedReader):
+            return
+        head = stream.peek(unpack.LONGEST_MAGIC)
+        if head and unpack.packed_as(head) is None:
+            self.notes.append(
+                say("{file}: named as {format}, which it is not; read as text", file=self.name, format=named)
+            )
 
     def _note_cut(self, head: bytes) -> None:
         cut = _CUT_BY_RAY.search(head[:4096])

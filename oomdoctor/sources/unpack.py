@@ -117,6 +117,15 @@ FORMATS: tuple[tuple[str, re.Pattern[bytes], Callable[[], Opened]], ...] = (
 )
 
 
+SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+LONGEST_MAGIC = 10
+
+
+def packed_as(head: bytes) -> str | None:
+    """The format that a file's first bytes are of."""
+    return next((name for name, magic, _ in FORMATS if magic.match(head)), None)
+
+
 def unpacked(stream: BinaryIO, size: int) -> Iterator[bytes]:
     """The stream's bytes, unpacked where they are compressed, in blocks of about this size.
 

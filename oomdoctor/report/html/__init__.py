@@ -21,6 +21,7 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Report
 from oomdoctor.report.html.bars import bar
 from oomdoctor.report.html.plot import Plot, plot
+from oomdoctor.report.vocabulary import POOL_NAMES
 from oomdoctor.report.words import Told, action, commands, costs, enough, formula, growth, headline, left_open, root_of
 from oomdoctor.text import disarm
 from oomdoctor.units import percent, show
@@ -200,7 +201,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         {
-            "listed": listed, "size": show, "percent": percent, "quote": quote, "some": some, "spread": spread,
+            "pools": _pools, "size": show, "percent": percent, "quote": quote, "some": some, "spread": spread,
             "sentence": _sentence,
         }
     )  # fmt: skip
@@ -217,6 +218,10 @@ def _say(text: str, /, **values: object) -> Markup:
     return Markup(translated(text)).format(  # noqa: S704  (our own text)
         **{name: _printable(value) for name, value in values.items()}
     )
+
+
+def _pools(pools: Iterable[str]) -> str:
+    return listed(translated(POOL_NAMES.get(pool, pool)) for pool in pools)
 
 
 def _sentence(words: str) -> str:

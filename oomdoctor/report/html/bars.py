@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from oomdoctor.language import mark, say
 from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Ledger, LedgerRow
-from oomdoctor.report.words import is_free
+from oomdoctor.report.words import WORTH_A_LINE, is_free
 
 COLORS = 6  # as many as the style sheet has; further parts begin again, their letters tell them apart
 MOST_PARTS = 24
@@ -106,11 +106,15 @@ def _rows(ledger: Ledger) -> Iterator[tuple[str, LedgerRow]]:
     yield from (("", row) for row in held[:MOST_PARTS])
     if rest := held[MOST_PARTS:]:
         yield "", _together(rest)
-    if abs(ledger.unexplained_bytes or 0) * ROUNDING >= (ledger.total_bytes or 0) and ledger.unexplained_bytes:
+    if ledger.unexplained_bytes and _is_worth_a_row(abs(ledger.unexplained_bytes), ledger.total_bytes or 0):
         what = UNEXPLAINED if ledger.unexplained_bytes > 0 else TOO_MUCH
         kind = "unexplained" if ledger.unexplained_bytes > 0 else "beyond"
         yield kind, LedgerRow(what, abs(ledger.unexplained_bytes), "derived", None)
     yield from (("free", row) for row in ledger.rows if is_free(row))
+
+
+def _is_worth_a_row(size: int, total: int) -> bool:
+    return size >= WORTH_A_LINE or size * ROUNDING >= total
 
 
 def _together(rows: Sequence[LedgerRow]) -> LedgerRow:

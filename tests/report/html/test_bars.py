@@ -89,3 +89,7 @@ def test_many_rows_share_one() -> None:
 
 def test_a_part_too_small_for_its_letter_has_none() -> None:
     assert [part.shows_letter for part in of(100, ("weights", 90.0), ("cache", 4.0)).parts] == [True, False]
+
+
+def test_what_the_text_says_is_not_explained_has_a_row_of_a_large_card_too() -> None:
+    assert [part.what for part in of(80, ("weights", 79.0), unexplained=70 * 1024**2).parts][-1] == "not explained"
