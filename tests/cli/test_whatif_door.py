@@ -107,7 +107,7 @@ def test_what_is_from_outside_the_log_is_marked(tmp_path: Path) -> None:
         (("--set", "gpu_memory_utilization=half"), ("is a share between 0 and 1, not 'half'",)),
         (("--set", "gpu_memory_utilization=90"), ("is a share between 0 and 1, not 90",)),
         (("--set", "max_model_len=-1"), ("is a number from 0 on, not -1",)),
-        (("--set", "a=1", "--launch", "gone.sh"), ("--launch", "gone.sh: No such file")),
+        (("--set", "a=1", "--launch", "gone.sh"), ("--launch", "gone.sh: no such file")),
         (("--set", "a=1", "--format", "html"), ("'html' is none of text, json",)),
     ],
 )

@@ -148,4 +148,4 @@ def test_the_command_says_which_file_it_changed(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_said(tmp_path: Path) -> None:
     done = draft(tmp_path / "gone.md")
     assert done.exit_code == 2
-    assert "gone.md: No such file or directory" in done.stderr
+    assert "gone.md: no such file" in done.stderr

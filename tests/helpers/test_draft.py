@@ -339,7 +339,7 @@ def test_a_form_s_own_long_texts_do_not_break_the_link(log: Path, tmp_path: Path
         (["--url", "--repo", "a/b?x=y"], "is no OWNER/NAME"),
         (["--url", "--repo", "a/b\n"], "is no OWNER/NAME"),
         (["--form", "https://github.com/a/b/blob/main/.github/ISSUE_TEMPLATE/bug.yml"], "download the form first"),
-        (["--form", "gone.yml"], "No such file or directory; name a form with --form"),
+        (["--form", "gone.yml"], "no such file; name a form with --form"),
     ],
 )
 def test_wrong_usage_is_said(arguments: list[str], said: str, log: Path) -> None:

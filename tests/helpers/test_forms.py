@@ -134,7 +134,7 @@ def test_files_that_are_no_forms(tmp_path: Path, name: str, data: bytes, said: s
 
 
 def test_no_such_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UnusableFormError, match="No such file or directory; name a form"):
+    with pytest.raises(UnusableFormError, match="no such file; name a form"):
         read(tmp_path / "gone.yml")
 
 

@@ -229,7 +229,7 @@ def test_a_file_that_vanishes_before_it_is_read(tmp_path: Path) -> None:
     log = source(tmp_path, LOG)
     (tmp_path / "job.log").unlink()
     assert read(log) == b""
-    assert log.troubles == [Trouble("job.log", "no such file or directory")]
+    assert log.troubles == [Trouble("job.log", "no such file")]
 
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
