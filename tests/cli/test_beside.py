@@ -63,7 +63,7 @@ def test_the_text_says_what_is_not_from_the_log(log: Path, tmp_path: Path) -> No
     ("arguments", "words"),
     [
         (("--launch", "gone.sh"), ("--launch", "gone.sh: no such file; name a file that can be read")),
-        (("--config", "."), ("--config", "Is a directory")),
+        (("--config", "."), ("--config", "is a directory")),
         (("--config", "bad.yaml"), ("--config", "bad.yaml line 1: an alias", "use --assume")),
         (("--assume", "vllm"), ("--assume", "'vllm' is no NAME=VALUE", "--assume vllm=0.8.3 for a version")),
         (("--assume", "vllm=latest"), ("'latest' is no version of vllm",)),
