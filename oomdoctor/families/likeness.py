@@ -91,6 +91,11 @@ def likeness(line: str) -> Likeness | None:
     return None if healthy else Likeness(known.family, changed + line[LONGEST:], known.text)
 
 
+def comparable(known: Wording) -> bool:
+    """Whether a message has enough words, and one that says what it is about."""
+    return len(known.words) >= FEWEST and not _TELLING.keys().isdisjoint(known.words)
+
+
 def wording(family: str, text: str) -> Wording:
     """The text with its words: those of the language, not names of files, of variables and of versions."""
     names = [match.span() for match in _PART_OF_A_NAME.finditer(text)]
@@ -112,7 +117,7 @@ def _compared(given: Wording, known: Wording) -> Compared | None:
     places = [code for code in codes if code[0] != "equal"]
     same = sum(code[2] - code[1] for code in codes if code[0] == "equal")
     agreement = 2 * same / (sum(code[2] - code[1] + code[4] - code[3] for code in codes) or 1)
-    if same < FEWEST or agreement < AGREEMENT or len(places) > 1 or not _TELLING.keys() & set(known.words):
+    if same < FEWEST or agreement < AGREEMENT or len(places) > 1:
         return None
     if not places:
         return Compared(agreement, given.text)
@@ -175,4 +180,4 @@ def _read(lines: Iterable[str]) -> Iterator[Wording]:
             yield wording(family, text)
 
 
-__all__ = ["NO_FAILURE", "WORDINGS", "Likeness", "likeness", "wording"]
+__all__ = ["NO_FAILURE", "WORDINGS", "Likeness", "comparable", "likeness", "wording"]

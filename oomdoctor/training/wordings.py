@@ -11,11 +11,10 @@ from collections.abc import Iterator
 
 from oomdoctor import families, street
 from oomdoctor.families.event import Event
-from oomdoctor.families.likeness import LONGEST, NO_FAILURE, WORDINGS, wording
+from oomdoctor.families.likeness import LONGEST, NO_FAILURE, WORDINGS, comparable, wording
 from oomdoctor.streams import Page
 from oomdoctor.training.cases import FIXTURES
 
-FEWEST = 3
 HEAD = """\
 # The first lines of the fixtures' messages with their families, digits as 0; "-" where a line is near one and tells of
 # no failure. Written by `python -m oomdoctor.training.wordings`.
@@ -50,7 +49,7 @@ def _lines(page: Page, *, near: bool) -> Iterator[tuple[str, str]]:
         family = read.get(index, NO_FAILURE if near else None)
         if family not in (None, "unfamiliar"):
             text = re.sub(r"\d", "0", line.text[:LONGEST]).strip()
-            if len(wording("", text).words) >= FEWEST and text.isprintable():
+            if comparable(wording("", text)) and text.isprintable():
                 yield family, text
 
 
