@@ -192,15 +192,16 @@ NO_SECRETS = (
     "/root/home/.cache ~/home site-packages/home/views.py /home/user/x /users/me sk-abcdefghijklmnopqrstuvwxyz",
     "hf_hub_download_with_a_long_name hf_transfer hf_ ghp_ hf_xet hf_quantizer",
     # versions, parts of memory and attributes behind the words for a machine
-    "Using server vllm-0.8.3, Server uvicorn-0.23, Node v18.17.0, host: 0x7f, Pod OOM-killed, node count-2, host: h2d-copy",
+    "Using server vllm-0.8.3, Server uvicorn-0.23, Node v18.17.0, host: 0x7f, Pod OOM-killed, node count-2",
     "host pinned-memory pool, Host: cpu-offload, server timed-out, host to-device, Host RAM-limit, pod template-hash",
+    "host: h2d-copy",
     "cfg.local ray.cluster data.internal layers.0.mlp.org self.net.com torch.org.nn func@module.name trainer.local",
     "torch 1.13.0.200, cuda-toolkit 12.4.131.0",
     "--redis-password=5241590000000000 hf_checkpointconvertedtosafetensors",
     "wandb: Run id 3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901",
     # words for secrets without one
     "3 passed, forward pass: 3, PWD=/data/x OLDPWD=/data api_key: none, password=${DB}, tokens=[1, 2]",
-    "eos_tokens=['<|im_end|>', '<|x|>'] special_tokens: ['<a>', '<b>'] keys=['input_ids', 'labels'] --stop_tokens abcdef",
+    "eos_tokens=['<|im_end|>', '<|x|>'] special_tokens: ['<a>', '<b>'] keys=['input_ids', 'labels']",
     "口令 未设置 密钥为空 令牌数=4096 令牌: 12 http://host:8000/models@v1 MAX_TOKEN length-of-the-longest-one",
     "-----BEGIN PUBLIC KEY-----",
     "Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.11 GiB of which 1.31 GiB is free.",
