@@ -7,7 +7,7 @@ from oomdoctor.causes.gpu_shared import CAUSE
 
 def test_not_a_process_that_is_this_one_itself() -> None:
     line = refused(own=None, others=((214, "78.82 GiB"),))
-    assert "Other processes hold" in ruled_out(CAUSE, line)
+    assert "other processes hold" in ruled_out(CAUSE, line)
 
 
 def test_not_a_card_that_this_process_fills() -> None:

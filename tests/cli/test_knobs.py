@@ -9,7 +9,7 @@ from oomdoctor.remedies.knobs import KNOBS
 
 
 def told(*arguments: str) -> list[str]:
-    done = CliRunner().invoke(app, ["knobs", *arguments])
+    done = CliRunner(env={"COLUMNS": ""}).invoke(app, ["knobs", *arguments])  # a program reads it
     assert done.exit_code == 0, done.output
     return done.output.splitlines()
 
@@ -58,6 +58,6 @@ def test_a_framework_shows_each_of_its_rows(framework: str) -> None:
     ],
 )
 def test_what_does_not_exist_is_said_with_what_does(arguments: tuple[str, ...], hint: str) -> None:
-    done = CliRunner().invoke(app, ["knobs", *arguments])
+    done = CliRunner(env={"COLUMNS": ""}).invoke(app, ["knobs", *arguments])  # a program reads it
     assert done.exit_code == 2
     assert hint in " ".join(done.output.split())

@@ -110,7 +110,7 @@ def test_the_hooks_under_the_real_pre_commit(tmp_path: Path) -> None:
 def the_form_is_kept_in_step(user: Repository) -> None:
     first = user.run("oomdoctor-issue-form")
     assert first.returncode == 1, first.stdout + first.stderr
-    assert "brought up to date" in first.stdout
+    assert "written; look at it" in first.stdout
     path = user.folder / our_form.PLACE
     assert path.read_text(encoding="utf-8") == our_form.text()
     git(user.folder, "add", our_form.PLACE)
