@@ -55,6 +55,7 @@ def test_the_stories_tell_the_same_figures(log: Path) -> None:
         assert not wrong(other), other
 
 
+@pytest.mark.skipif(not CATALOGUE.exists(), reason="a wheel has the compiled catalogues only")
 def test_every_translation_is_written_as_chinese_is() -> None:
     with CATALOGUE.open("rb") as stream:
         entries = [(str(entry.id), str(entry.string)) for entry in read_po(stream) if entry.id]
