@@ -99,10 +99,10 @@ def test_the_program_runs(tmp_path: Path) -> None:
     assert done.stdout.startswith("oom\nraylet.out no such file\nreward-model-ram-hog 0.")
 
 
+@pytest.mark.skipif(not (TOP / ".github").is_dir(), reason="beside a wheel not all is there that is linked to")
 def test_links_lead_somewhere() -> None:
     for document in TOP.glob("*.md"):
         text = document.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-            elsewhere = target.startswith(".github/") and not (TOP / ".github").is_dir()  # beside a wheel
-            if not target.startswith("https://") and not elsewhere:
+            if not target.startswith("https://"):
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
