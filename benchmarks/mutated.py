@@ -63,7 +63,7 @@ def changed(each: int) -> Iterator[Changed]:
         beside = log.with_suffix(".json")
         known = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
         roots = [event["line"] for event in known.get("events", ()) if event["role"] == "root"]
-        if not roots or known.get("cause") in (None, "not-oom", "inconclusive"):
+        if not roots or known.get("cause") in (None, NO_OOM, "inconclusive"):
             continue
         text = log.read_bytes().decode("utf-8", "replace")
         for number in range(each):

@@ -66,7 +66,7 @@ def _triggers() -> tuple[ahocorasick_rs.AhoCorasick, tuple[int, ...]]:
 
 
 def found_in(page: Page) -> Iterator[tuple[int, Read]]:
-    """Every event and lookalike of a page, in the order of its lines, with the index of the line that it was read at.
+    """Every event and lookalike of a page, with the index of the line that it was read at.
 
     Without their surroundings: who keeps an event looks them up.
     """
@@ -125,7 +125,7 @@ def _read(family: Family, page: Page, index: int) -> Iterator[Read]:
 
 
 def read(page: Page) -> Iterator[Read]:
-    """Every event and lookalike of a page, in the order of its lines."""
+    """Every event and lookalike of a page."""
     neighbourhood = Neighbourhood(page)
     for index, found in found_in(page):
         yield replace(found, around=neighbourhood.around(index)) if isinstance(found, Event) else found
