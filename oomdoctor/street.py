@@ -21,7 +21,7 @@ from oomdoctor.records import dataclass
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
 from oomdoctor.scan import Slice
-from oomdoctor.sources import Source, Trouble, gather
+from oomdoctor.sources import Found, Source, Trouble, gather, look
 from oomdoctor.streams import Page
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def diagnose(
             kind = type(path).__name__
             raise TypeError(f"a path is a str or an os.PathLike, not a {kind}; several are diagnose(*paths)")
     told = beside(launch, config, assume)
-    sources, troubles = gather([os.fspath(path) for path in paths], absolute=absolute)
-    return report_on(sources, troubles, progress, told)
+    return report_of(facts_in(look([os.fspath(path) for path in paths], absolute=absolute), progress, told))
 
 
 def beside(launch: Given = (), config: Given = (), assume: Iterable[str] | Mapping[str, object] = ()) -> Outside | None:
@@ -134,6 +133,12 @@ def report_on(
 def report_of(facts: Facts) -> Report:
     """The report on what the logs say."""
     return build(facts.crashes, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats)
+
+
+def facts_in(found: Found, progress: Progress | None = None, told: Outside | None = None) -> Facts:
+    """What these logs say, before any cause is asked, and of folders and archives what was left out."""
+    facts = facts_of(found.sources, found.troubles, progress, told)
+    return replace(facts, notes=(*facts.notes, *found.summary()))
 
 
 def facts_of(
@@ -192,8 +197,10 @@ __all__ = [
     "Trouble",
     "beside",
     "diagnose",
+    "facts_in",
     "facts_of",
     "gather",
+    "look",
     "pages",
     "read",
     "report_of",

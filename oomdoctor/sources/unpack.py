@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from oomdoctor.language import say
@@ -115,6 +116,29 @@ FORMATS: tuple[tuple[str, re.Pattern[bytes], Callable[[], Opened]], ...] = (
     ("xz", late(rb"\xfd7zXZ\x00"), _xz),
     ("zstd", late(rb"\x28\xb5\x2f\xfd"), _zstd),
 )
+
+
+ARCHIVES: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    ("zip", late(rb"PK\x03\x04")),
+    ("tar", late(rb".{257}ustar", re.DOTALL)),
+)
+
+
+def archive(path: Path) -> str | None:
+    """The kind of archive that a file is, compressed or not; None for all others and for what cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            head = next(unpacked(stream, 4096), b"")
+    except (OSError, UnreadableError):
+        return None
+    return next((kind for kind, magic in ARCHIVES if magic.match(head)), None)
+
+
+def is_packed(stream: BinaryIO) -> bool:
+    """Whether a file is compressed; it is left at its beginning."""
+    head = stream.read(16)
+    stream.seek(0)
+    return any(magic.match(head) for _, magic, _ in FORMATS)
 
 
 def unpacked(stream: BinaryIO, size: int) -> Iterator[bytes]:
