@@ -1,0 +1,155 @@
+"""Where files come from, as far as their names and lines tell: two of different origins are of two jobs.
+
+What tells is the Ray cluster, the Slurm job or torchrun's run that a file is of, the program that its tracebacks begin
+in, and when it was written. A file that says nothing of a cluster is of the one that the files around it are of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import Final
+
+from oomdoctor.incident.moments import Moment, moment, seconds_between
+from oomdoctor.patterns import late
+from oomdoctor.streams import Line, Page
+
+# Programs that write rarely, and clocks that are a little off, leave gaps within one job.
+FAR: Final = 2 * 3600
+# What is written between other hours may be so by another time zone's clock.
+FURTHEST_ZONES: Final = 26 * 3600
+MOST_TIMES: Final = 20  # tried at each end of a page: seconds since a boot are no moment
+MOST: Final = 8  # of one kind that a file tells of; one that tells of more is of no single job
+
+_SESSION = late(r"session_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{1,9}_\d{1,10}")
+_SLURM_FILE = late(r"slurm-(\d{1,12}(?:_\d{1,9})?)(?:[-.].{0,200})?")
+_SLURM_SAYS = late(r"\bSLURM_JOB_?ID[=: '\"]{1,5}(\d{1,12})|\bStepId=(\d{1,12}(?:_\d{1,9})?)[.+]|\bJOB (\d{1,12}) ON ")
+_CLUSTER = late(r"Setting cluster ID to: ([0-9a-f]{40,64})\b")
+_BEGINS = late(r"\s{0,20}File \"(?:[^\"]{0,300}[/\\])?([^\"/\\]{1,100}\.py)\", line \d{1,9}, in <module>")
+_PACKAGES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3")
+_ATTEMPT = late(r"attempt_\d{1,4}")
+_UNNAMED_RUN: Final = "none"  # torchrun's run without --rdzv-id
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a file tells of its origin."""
+
+    jobs: dict[str, set[str]] = field(default_factory=dict)  # a kind of job, and those of that kind
+    programs: set[str] = field(default_factory=set)
+    first: Moment | None = None
+    last: Moment | None = None
+
+    def of(self, kind: str, name: str) -> None:
+        names = self.jobs.setdefault(kind, set())
+        if len(names) < MOST:
+            names.add(name)
+
+
+class Origins:
+    """Takes pages as they come."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, _Told] = {}
+        self._around: dict[tuple[str, str], set[str]] = {}  # the jobs of each kind below a folder
+
+    def add(self, page: Page) -> None:
+        """Take what this page says of where its file comes from."""
+        told = self._files.get(page.file)
+        if told is None:
+            told = self._files[page.file] = _named(page.file)
+        for line in page.lines:
+            text = line.text
+            if "in <module>" in text:
+                _take_program(told, text)
+            elif "cluster ID to" in text and (match := _CLUSTER.search(text[:400])):
+                told.of("cluster", match[1])
+            elif ("SLURM_JOB" in text or "StepId=" in text or "JOB " in text) and (
+                match := _SLURM_SAYS.search(text[:400])
+            ):
+                told.of("slurm", match[1] or match[2] or match[3])
+        told.first = told.first or _first_time(iter(page.lines))
+        told.last = _first_time(reversed(page.lines)) or told.last
+        self._around.clear()
+
+    def apart(self, one: str, other: str) -> bool:
+        """Whether these files are of two jobs."""
+        mine, others = self._files.get(one), self._files.get(other)
+        if mine is None or others is None or one == other:
+            return False
+        together = False
+        for kind in ("cluster", "session", "slurm", "run"):
+            first, second = self._jobs(one, mine, kind), self._jobs(other, others, kind)
+            if first and second and first.isdisjoint(second):
+                return True
+            together = together or bool(first & second)
+        if together:
+            return False
+        if mine.programs and others.programs and mine.programs.isdisjoint(others.programs):
+            return True
+        return _at_other_times(mine, others)
+
+    def _jobs(self, file: str, told: _Told, kind: str) -> set[str]:
+        """The jobs of this kind that a file is of: by itself, or as the only one in the nearest folder with any."""
+        own = told.jobs.get(kind)
+        if own:
+            return own
+        for folder in _folders(file):
+            around = self._below(folder, kind)
+            if around:
+                return around if len(around) == 1 else set()
+        return set()
+
+    def _below(self, folder: str, kind: str) -> set[str]:
+        if not self._around:
+            for file, told in self._files.items():
+                for above in _folders(file):
+                    for each, names in told.jobs.items():
+                        self._around.setdefault((above, each), set()).update(names)
+            self._around.setdefault(("", ""), set())  # it is known, even if nothing is
+        return self._around.get((folder, kind), set())
+
+
+def _named(file: str) -> _Told:
+    """What the name of a file tells."""
+    told = _Told()
+    *folders, name = file.split("/")
+    if match := _SLURM_FILE.fullmatch(name):
+        told.of("slurm", match[1])
+    for folder, inner in pairwise([*folders, name]):
+        if _SESSION.fullmatch(folder):
+            told.of("session", folder)
+        run = folder.rpartition("_")[0]
+        if _ATTEMPT.fullmatch(inner) and run and run != _UNNAMED_RUN:
+            told.of("run", run)
+    return told
+
+
+def _folders(file: str) -> Iterator[str]:
+    """The folders that a file lies in, the nearest first; "" is above all of them."""
+    while file:
+        file = file.rpartition("/")[0]
+        yield file
+
+
+def _take_program(told: _Told, text: str) -> None:
+    match = _BEGINS.match(text[:600])
+    if match and len(told.programs) < MOST and not any(part in text for part in _PACKAGES):
+        told.programs.add(match[1])
+
+
+def _first_time(lines: Iterator[Line]) -> Moment | None:
+    times = islice((line.mark.time for line in lines if line.mark.time), MOST_TIMES)
+    return next(filter(None, map(moment, times)), None)
+
+
+def _at_other_times(one: _Told, other: _Told) -> bool:
+    """Whether one was written long before the other; clocks of different zones cannot be compared to the hour."""
+    if not (one.first and one.last and other.first and other.last):
+        return False
+    begun, ended = (other.first, one.last) if one.first.at <= other.first.at else (one.first, other.last)
+    if begun.at <= ended.at:
+        return False
+    same_clock = begun.clock == ended.clock
+    return seconds_between(ended, begun) > (FAR if same_clock else FURTHEST_ZONES + FAR)
