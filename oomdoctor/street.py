@@ -6,9 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oomdoctor import families, scan, streams
+from oomdoctor.ahead import scanned
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.incident import context, trajectory
 from oomdoctor.incident.assemble import Gathered, crashes
@@ -47,21 +49,30 @@ class Facts:
 def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[tuple[Page, Slice]]:
     """The pages worth reading of all logs, one after the other, each with the slice it was cut from."""
     anchors = tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
-    for source in sources:
-        left_out: Counter[bytes] = Counter()
-        pieces = scan.slices(_counted(source, sources, progress), anchors, ends=source.ends, left_out=left_out)
+
+    def tell() -> None:
+        if progress is not None:
+            progress(sum(source.size for source in sources))
+
+    for source, pieces in scanned(sources, partial(_scanned, anchors), tell):
         for piece, is_last in _with_last(pieces):
             ends = is_last and source.ends
             yield streams.page(source.name, piece.first_line, piece.data, ends=ends), piece
-        source.notes += [
-            say(
-                '{file}: "{words}" stands in it so often that {count} places were not read',
-                file=source.name,
-                words=anchor.decode(),
-                count=f"{count:,}",
-            )
-            for anchor, count in sorted(left_out.items())
-        ]
+
+
+def _scanned(anchors: tuple[bytes, ...], source: Source, tell: Callable[[], None]) -> Iterator[Slice]:
+    """The slices of a log that are worth reading."""
+    left_out: Counter[bytes] = Counter()
+    yield from scan.slices(_counted(source, tell), anchors, ends=source.ends, left_out=left_out)
+    source.notes += [
+        say(
+            '{file}: "{words}" stands in it so often that {count} places were not read',
+            file=source.name,
+            words=anchor.decode(),
+            count=f"{count:,}",
+        )
+        for anchor, count in sorted(left_out.items())
+    ]
 
 
 def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
@@ -74,10 +85,9 @@ def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
         yield waiting, True
 
 
-def _counted(source: Source, sources: Sequence[Source], progress: Progress | None) -> Iterator[bytes]:
+def _counted(source: Source, tell: Callable[[], None]) -> Iterator[bytes]:
     for block in source.blocks():
-        if progress is not None:
-            progress(sum(s.size for s in sources))
+        tell()
         yield block
 
 
