@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process is c
 HEALTHY = b"".join(b"INFO trainer.py:7 -- step %d loss 0.125\n" % n for n in range(30_000))
 FAILURE = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
 
+State = tuple[str, int, list[Trouble], list[str]]  # of a source, once it is read
+
 
 @pytest.fixture(autouse=True)
 def _large_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +40,7 @@ def write(folder: Path) -> None:
     (folder / "cut.log").write_bytes(packed[:-9])
 
 
-def read(folder: Path, cores: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[object], list[int]]:
+def read(folder: Path, cores: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[State], list[int]]:
     monkeypatch.setattr(ahead, "cores", lambda: cores)
     sources, _ = gather([str(folder)])
     told: list[int] = []
@@ -55,8 +57,8 @@ def test_several_processes_read_what_one_does(tmp_path: Path, monkeypatch: pytes
     again, sources_again, told = read(tmp_path, 3, monkeypatch)
     assert again == slices
     assert sources_again == sources
-    assert any(notes for *_, notes in sources)  # type: ignore[misc]
-    assert any(troubles for _, _, troubles, _ in sources)  # type: ignore[misc]
+    assert any(notes for _, _, _, notes in sources)
+    assert any(troubles for _, _, troubles, _ in sources)
     assert told == sorted(told)
     assert told[-1] > sum(len(HEALTHY) for _ in range(5))
 
@@ -83,7 +85,7 @@ def test_a_process_that_dies_is_told_and_the_others_go_on(tmp_path: Path) -> Non
             os._exit(1)
 
     sources = sources_in(tmp_path, "a.log", "b.log", "c.log")
-    got = {source.name: [piece.data for piece in pieces] for source, pieces in scanned(sources, dies, int, 2)}
+    got = {source.name: [piece.data for piece in pieces] for source, pieces in scanned(sources, dies, lambda: None, 2)}
     assert got == {name: [b"first\n"] for name in ("a.log", "b.log", "c.log")}
     assert [source.troubles for source in sources] == [
         [Trouble("a.log", "the process that scanned it has died: read only that far")], [], [],
@@ -95,7 +97,7 @@ def test_whoever_stops_reading_leaves_no_process_behind(tmp_path: Path) -> None:
         while True:
             yield Slice(1, b"x" * 100_000)
 
-    begun = scanned(sources_in(tmp_path, "a.log", "b.log"), endless, int, 2)
+    begun = scanned(sources_in(tmp_path, "a.log", "b.log"), endless, lambda: None, 2)
     _, pieces = next(begun)
     assert len(next(pieces).data) == 100_000
     begun.close()  # type: ignore[attr-defined]
@@ -109,5 +111,5 @@ def test_a_program_with_threads_is_not_copied(tmp_path: Path, monkeypatch: pytes
     def work(source: Source, tell: Tell) -> Iterator[Slice]:
         yield Slice(1, str(os.getpid()).encode())
 
-    (first, *_) = [list(pieces) for _, pieces in scanned(sources_in(tmp_path, "a.log", "b.log"), work, int, 2)]
+    (first, *_) = [list(pieces) for _, pieces in scanned(sources_in(tmp_path, "a.log", "b.log"), work, lambda: None, 2)]
     assert [piece.data for piece in first] == [str(os.getpid()).encode()]

@@ -323,6 +323,8 @@ def _not_in_zip(part: _InZip) -> str | None:
     if part.info.flag_bits & 1:
         raise UnreadableError(say("it is encrypted"))
     if part.info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without a bound
-        raise UnreadableError(say("no log but {what}", what=say("compressed in a way that is not known here")))
+        raise UnreadableError(
+            say("no log but {what}", what=say("compressed in a way that is not known here: unpack it first"))
+        )
     with part.open() as stream:
         return recognised.not_by_content(part.name, _head(part.name, stream))
