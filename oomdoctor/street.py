@@ -15,6 +15,7 @@ from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.incident import context, trajectory
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.context import ContextBuilder
+from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Context, Crash
 from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.incident.trajectory import TrajectoryBuilder
@@ -173,13 +174,14 @@ def facts_of(
     found_crashes = crashes(
         gathered, add(facts), memory.build(), lambda file: add(replace(job.of(file), memory=facts.memory))
     )
+    clocks = dict.fromkeys(note for crash in found_crashes for note in clocks_apart(crash.events))
     elsewhere = None if found_crashes else died_elsewhere(gathered.events.values())
     return Facts(
         crashes=found_crashes,
         lookalikes=(*gathered.lookalikes.values(), *([elsewhere] if elsewhere else [])),
         context=add(facts),
         errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
-        notes=(*(note for source in sources for note in source.notes), *notes),
+        notes=(*(note for source in sources for note in source.notes), *notes, *clocks),
         stats=Stats(
             bytes=sum(source.size for source in sources),
             lines=None,

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from oomdoctor.families.event import PROOF, Event, Lookalike, Read, Role
+from oomdoctor.families.event import PROOF, Event, Lookalike, Process, Read, Role
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.joins import explains, long_apart, seconds_apart, set_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.incident.origins import writer_of
 from oomdoctor.incident.roles import role_of
 from oomdoctor.incident.stage import stage_of
 from oomdoctor.streams import Page
@@ -33,6 +34,10 @@ LINES_OF_ONE_CRASH: Final = 400
 
 # A log that repeats one kind of figure for days is kept at its beginning and its end.
 MOST_OF_A_KIND: Final = 400
+
+
+# Failures of the process that prints them; the others are told of another's.
+OF_THE_WRITER: Final = frozenset({"cuda", "cuda_error", "gpu_library", "host_alloc", "data_loader", "jax_tf"})
 
 
 @dataclass
@@ -115,10 +120,17 @@ def _familiar(events: Collection[Event]) -> Iterable[Event]:
 def _placed(event: Event) -> Event:
     """The event with the stage and the role that its surroundings and its process's name tell."""
     stage = event.stage if event.stage != "unknown" else stage_of(event)
-    process = event.process
+    process = _writer(event) if event.family in OF_THE_WRITER else event.process
     if process.name and process.role is None:
         process = replace(process, role=role_of(process.name))
     return replace(event, stage=stage, process=process)
+
+
+def _writer(event: Event) -> Process:
+    """The process of the event; what its lines do not tell, the name of its file may."""
+    told, named = event.process, writer_of(event.at.file)
+    rank = told.rank if told.rank is not None else named.rank
+    return replace(told, pid=told.pid or named.pid, rank=rank)
 
 
 def _groups(events: Sequence[Event], job: Job) -> list[list[Event]]:

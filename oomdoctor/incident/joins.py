@@ -13,7 +13,7 @@ from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
 from oomdoctor.incident.moments import moment, seconds_between
-from oomdoctor.language import mark
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 
 # What reports a kill polls, and `dmesg -T` is a little wrong after a suspend.
@@ -85,6 +85,23 @@ def _of_two_nodes(kill: NodeOutOfMemory, death: WorkerDeath) -> bool:
         return kill.node_id != death.node_id
     one, other = kill.process.node, death.process.node
     return bool(one and other) and one != other and kill.node_id not in (one, other)  # else an address and an id
+
+
+def clocks_apart(events: Iterable[Event]) -> list[str]:
+    """What to say of logs that print one death at different times."""
+    told = list(events)
+    kills = [event for event in told if isinstance(event, NodeOutOfMemory)]
+    pairs = [(kill, event) for event in told for kill in kills if explains(kill, event)]
+    files: dict[tuple[str, str], str] = {}
+    for kill, death in pairs:
+        mine, others = moment(kill.time), moment(death.time)
+        if mine and others and kill.at.file != death.at.file and seconds_between(mine, others) > SAME_MOMENT:
+            note = say(
+                "{file} and {other} have different clocks: they print {time} and {other_time} for one death",
+                file=kill.at.file, other=death.at.file, time=kill.time, other_time=death.time,
+            )  # fmt: skip
+            files.setdefault((kill.at.file, death.at.file), note)
+    return list(files.values())
 
 
 def long_apart(one: Event, other: Event) -> bool:

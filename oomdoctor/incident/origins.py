@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Final
 
+from oomdoctor.families.event import Process
 from oomdoctor.incident.moments import Moment, moment, seconds_between
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -30,6 +31,19 @@ _BEGINS = late(r"\s{0,20}File \"(?:[^\"]{0,300}[/\\])?([^\"/\\]{1,100}\.py)\", l
 _PACKAGES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3")
 _ATTEMPT = late(r"attempt_\d{1,4}")
 _UNNAMED_RUN: Final = "none"  # torchrun's run without --rdzv-id
+
+# Ray's files of one worker, and torchrun's of one rank
+_WORKER = late(
+    r"(?:worker-[0-9a-f]{20,64}-[0-9a-f]{8,64}-|python-core-worker-[0-9a-f]{20,64}_)(\d{1,10})\.(?:out|err|log)"
+)
+_OF_RANK = late(r"(?:.*/)?attempt_\d{1,4}/(\d{1,6})/(?:stdout\.log|stderr\.log|error\.json)")
+
+
+def writer_of(file: str) -> Process:
+    """Who writes this file, as far as its name tells."""
+    worker = _WORKER.fullmatch(file.rpartition("/")[2])
+    rank = _OF_RANK.fullmatch(file)
+    return Process(pid=int(worker[1]) if worker else None, rank=int(rank[1]) if rank else None)
 
 
 @dataclass(slots=True)

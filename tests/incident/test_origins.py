@@ -11,9 +11,9 @@ from oomdoctor.families.event import Event, Place, Process
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
 from oomdoctor.incident.assemble import Gathered, crashes
-from oomdoctor.incident.joins import explains
+from oomdoctor.incident.joins import clocks_apart, explains
 from oomdoctor.incident.model import Context, Crash
-from oomdoctor.incident.origins import Origins
+from oomdoctor.incident.origins import Origins, writer_of
 from oomdoctor.report.contract import Report
 from oomdoctor.streams import page
 
@@ -252,3 +252,37 @@ def test_a_death_of_another_process_in_that_minute_may_follow_from_the_kill() ->
         kill(7, ip="10.0.0.2", time="2026-03-01 10:00:00,010"), death(9, ip="10.0.0.2", time="2026-03-01 10:00:40,100")
     )
     assert crash.root.kind == "node-out-of-memory"
+
+
+def test_one_death_at_two_times_tells_of_two_clocks() -> None:
+    told = [
+        kill(7, ip="10.0.0.2", time="2026-03-01 03:11:52,010"),
+        kill(8, ip="10.0.0.2", time="2026-03-01 03:11:52,010"),
+        death(7, ip="10.0.0.2", time="2026-03-01 10:00:04,100"),
+    ]
+    (note,) = clocks_apart(told)
+    assert note == (
+        "n2/raylet.out and driver.log have different clocks: they print 2026-03-01 03:11:52,010 and "
+        "2026-03-01 10:00:04,100 for one death"
+    )
+
+
+@pytest.mark.parametrize("time", [None, "2026-03-01 10:01:50,100"])
+def test_a_death_a_moment_later_tells_of_no_clock(time: str | None) -> None:
+    assert clocks_apart([kill(7, time="2026-03-01 10:00:00,010"), death(7, time=time)]) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "who"),
+    [
+        (f"logs/worker-{A}-01000000-4711.err", Process(pid=4711)),
+        (f"logs/python-core-worker-{A}_4711.log", Process(pid=4711)),
+        ("run_x3f9/attempt_0/3/stderr.log", Process(rank=3)),
+        ("attempt_1/12/error.json", Process(rank=12)),
+        ("worker-7.log", Process()),
+        ("attempt_0/stderr.log", Process()),
+        (f"python-core-driver-01{A}_4711.log", Process()),
+    ],
+)
+def test_whose_a_file_is(file: str, who: Process) -> None:
+    assert writer_of(file) == who
