@@ -20,6 +20,7 @@ from oomdoctor.streams import Line, Page
 FAR: Final = 2 * 3600
 # What is written between other hours may be so by another time zone's clock.
 FURTHEST_ZONES: Final = 26 * 3600
+KINDS: Final = ("cluster", "session", "slurm", "run")
 MOST_TIMES: Final = 20  # tried at each end of a page: seconds since a boot are no moment
 MOST: Final = 8  # of one kind that a file tells of; one that tells of more is of no single job
 
@@ -66,7 +67,8 @@ class Origins:
 
     def __init__(self) -> None:
         self._files: dict[str, _Told] = {}
-        self._around: dict[tuple[str, str], set[str]] = {}  # the jobs of each kind below a folder
+        self._folders: dict[tuple[str, str], set[str]] | None = None
+        self._of: dict[str, tuple[set[str], ...]] = {}
 
     def add(self, page: Page) -> None:
         """Take what this page says of where its file comes from."""
@@ -85,7 +87,8 @@ class Origins:
                 told.of("slurm", match[1] or match[2] or match[3])
         told.first = told.first or _first_time(iter(page.lines))
         told.last = _first_time(reversed(page.lines)) or told.last
-        self._around.clear()
+        self._folders = None
+        self._of.clear()
 
     def apart(self, one: str, other: str) -> bool:
         """Whether these files are of two jobs."""
@@ -93,36 +96,38 @@ class Origins:
         if mine is None or others is None or one == other:
             return False
         together = False
-        for kind in ("cluster", "session", "slurm", "run"):
-            first, second = self._jobs(one, mine, kind), self._jobs(other, others, kind)
+        for first, second in zip(self._jobs(one), self._jobs(other), strict=True):
             if first and second and first.isdisjoint(second):
                 return True
-            together = together or bool(first & second)
+            together = together or not first.isdisjoint(second)
         if together:
             return False
         if mine.programs and others.programs and mine.programs.isdisjoint(others.programs):
             return True
         return _at_other_times(mine, others)
 
-    def _jobs(self, file: str, told: _Told, kind: str) -> set[str]:
-        """The jobs of this kind that a file is of: by itself, or as the only one in the nearest folder with any."""
-        own = told.jobs.get(kind)
-        if own:
-            return own
-        for folder in _folders(file):
-            around = self._below(folder, kind)
-            if around:
-                return around if len(around) == 1 else set()
-        return set()
+    def _jobs(self, file: str) -> tuple[set[str], ...]:
+        """The jobs of each kind that a file is of: by itself, or as the only one in the nearest folder with any."""
+        known = self._of.get(file)
+        if known is None:
+            own = self._files[file].jobs
+            known = self._of[file] = tuple(own.get(kind) or self._around(file, kind) for kind in KINDS)
+        return known
 
-    def _below(self, folder: str, kind: str) -> set[str]:
-        if not self._around:
+    def _around(self, file: str, kind: str) -> set[str]:
+        below = self._below()
+        found = next((jobs for folder in _folders(file) if (jobs := below.get((folder, kind)))), set())
+        return found if len(found) == 1 else set()
+
+    def _below(self) -> dict[tuple[str, str], set[str]]:
+        """The jobs of each kind that the files below each folder are of."""
+        if self._folders is None:
+            self._folders = {}
             for file, told in self._files.items():
-                for above in _folders(file):
-                    for each, names in told.jobs.items():
-                        self._around.setdefault((above, each), set()).update(names)
-            self._around.setdefault(("", ""), set())  # it is known, even if nothing is
-        return self._around.get((folder, kind), set())
+                for kind, names in told.jobs.items():
+                    for folder in _folders(file):
+                        self._folders.setdefault((folder, kind), set()).update(names)
+        return self._folders
 
 
 def _named(file: str) -> _Told:
