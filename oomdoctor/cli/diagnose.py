@@ -28,7 +28,7 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         show_default=False,
-        help="Logs, folders or archives of one crash; - or nothing reads a pipe.",
+        help="Logs, folders, archives of one crash; - or none: a pipe.",
     ),
 ]
 Output = Annotated[
