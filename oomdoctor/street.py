@@ -6,13 +6,16 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oomdoctor import families, scan, streams
+from oomdoctor.ahead import scanned
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.incident import context, trajectory
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.context import ContextBuilder
+from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Context, Crash
 from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.incident.trajectory import TrajectoryBuilder
@@ -21,7 +24,7 @@ from oomdoctor.records import dataclass
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
 from oomdoctor.scan import Slice
-from oomdoctor.sources import Source, Trouble, gather
+from oomdoctor.sources import Found, Source, Trouble, gather, look
 from oomdoctor.streams import Page
 
 if TYPE_CHECKING:
@@ -47,21 +50,30 @@ class Facts:
 def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[tuple[Page, Slice]]:
     """The pages worth reading of all logs, one after the other, each with the slice it was cut from."""
     anchors = tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
-    for source in sources:
-        left_out: Counter[bytes] = Counter()
-        pieces = scan.slices(_counted(source, sources, progress), anchors, ends=source.ends, left_out=left_out)
+
+    def tell() -> None:
+        if progress is not None:
+            progress(sum(source.size for source in sources))
+
+    for source, pieces in scanned(sources, partial(_scanned, anchors), tell):
         for piece, is_last in _with_last(pieces):
             ends = is_last and source.ends
             yield streams.page(source.name, piece.first_line, piece.data, ends=ends), piece
-        source.notes += [
-            say(
-                '{file}: "{words}" stands in it so often that {count} places were not read',
-                file=source.name,
-                words=anchor.decode(),
-                count=f"{count:,}",
-            )
-            for anchor, count in sorted(left_out.items())
-        ]
+
+
+def _scanned(anchors: tuple[bytes, ...], source: Source, tell: Callable[[], None]) -> Iterator[Slice]:
+    """The slices of a log that are worth reading."""
+    left_out: Counter[bytes] = Counter()
+    yield from scan.slices(_counted(source, tell), anchors, ends=source.ends, left_out=left_out)
+    source.notes += [
+        say(
+            '{file}: "{words}" stands in it so often that {count} places were not read',
+            file=source.name,
+            words=anchor.decode(),
+            count=f"{count:,}",
+        )
+        for anchor, count in sorted(left_out.items())
+    ]
 
 
 def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
@@ -74,10 +86,9 @@ def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
         yield waiting, True
 
 
-def _counted(source: Source, sources: Sequence[Source], progress: Progress | None) -> Iterator[bytes]:
+def _counted(source: Source, tell: Callable[[], None]) -> Iterator[bytes]:
     for block in source.blocks():
-        if progress is not None:
-            progress(sum(s.size for s in sources))
+        tell()
         yield block
 
 
@@ -105,8 +116,7 @@ def diagnose(
             kind = type(path).__name__
             raise TypeError(f"a path is a str or an os.PathLike, not a {kind}; several are diagnose(*paths)")
     told = beside(launch, config, assume)
-    sources, troubles = gather([os.fspath(path) for path in paths], absolute=absolute)
-    return report_on(sources, troubles, progress, told)
+    return report_of(facts_in(look([os.fspath(path) for path in paths], absolute=absolute), progress, told))
 
 
 def beside(launch: Given = (), config: Given = (), assume: Iterable[str] | Mapping[str, object] = ()) -> Outside | None:
@@ -136,6 +146,12 @@ def report_of(facts: Facts) -> Report:
     return build(facts.crashes, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats)
 
 
+def facts_in(found: Found, progress: Progress | None = None, told: Outside | None = None) -> Facts:
+    """What these logs say, before any cause is asked, and of folders and archives what was left out."""
+    facts = facts_of(found.sources, found.troubles, progress, told)
+    return replace(facts, notes=(*facts.notes, *found.summary()))
+
+
 def facts_of(
     sources: Sequence[Source],
     troubles: Sequence[Trouble],
@@ -158,13 +174,14 @@ def facts_of(
     found_crashes = crashes(
         gathered, add(facts), memory.build(), lambda file: add(replace(job.of(file), memory=facts.memory))
     )
+    clocks = dict.fromkeys(note for crash in found_crashes for note in clocks_apart(crash.events))
     elsewhere = None if found_crashes else died_elsewhere(gathered.events.values())
     return Facts(
         crashes=found_crashes,
         lookalikes=(*gathered.lookalikes.values(), *([elsewhere] if elsewhere else [])),
         context=add(facts),
         errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
-        notes=(*(note for source in sources for note in source.notes), *notes),
+        notes=(*(note for source in sources for note in source.notes), *notes, *clocks),
         stats=Stats(
             bytes=sum(source.size for source in sources),
             lines=None,
@@ -192,8 +209,10 @@ __all__ = [
     "Trouble",
     "beside",
     "diagnose",
+    "facts_in",
     "facts_of",
     "gather",
+    "look",
     "pages",
     "read",
     "report_of",

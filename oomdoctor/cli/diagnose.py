@@ -29,7 +29,7 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         show_default=False,
-        help="Logs or folders of one crash; - or nothing reads a pipe.",
+        help="Logs, folders, archives of one crash; - or none: a pipe.",
     ),
 ]
 Output = Annotated[
@@ -144,11 +144,11 @@ def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: 
         raise typer.BadParameter(
             say("name a log, or pipe one in: {command}", command="oomdoctor diagnose train.log"), param_hint="PATH"
         )
-    sources, troubles = street.gather(paths or [STDIN], absolute=absolute)
-    out.check_spares(output, (source.path for source in sources))
+    logs = street.look(paths or [STDIN], absolute=absolute)
+    out.check_spares(output, (source.path for source in logs.sources))
     progress = out.progress()
     try:
-        found = street.facts_of(sources, troubles, progress, told)
+        found = street.facts_in(logs, progress, told)
     finally:
         if progress is not None:
             progress.done()

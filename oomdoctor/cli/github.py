@@ -38,7 +38,7 @@ def in_workspace(paths: Sequence[str], environ: Mapping[str, str], *, absolute: 
     workspace = Path(environ.get("GITHUB_WORKSPACE") or ".").resolve()
     files = {}
     for source in street.gather(paths, absolute=absolute)[0]:
-        path = source.path.resolve() if source.path is not None else None
+        path = source.path.resolve() if source.path is not None and source.part is None else None
         if path is not None and path.is_relative_to(workspace):
             files[source.name] = path.relative_to(workspace).as_posix()
     return files

@@ -243,7 +243,7 @@ def draft(
 
 def _refreshed(file: str, *, redact: bool) -> int:
     from oomdoctor.helpers import block  # noqa: PLC0415
-    from oomdoctor.sources.folders import why  # noqa: PLC0415
+    from oomdoctor.sources.trouble import why  # noqa: PLC0415
 
     try:
         if not block.refresh(Path(file), redact=redact):

@@ -97,7 +97,7 @@ def _checked(texts: Iterable[tuple[Source, str]], output: str | None, *, strict:
     from oomdoctor.redaction import find  # noqa: PLC0415
 
     places = [
-        f"{source.path or source.name}:{line}: {kind}\n"
+        f"{source.name if source.part else source.path or source.name}:{line}: {kind}\n"
         for source, text in texts
         for line, kind in dict.fromkeys(
             (one.line, one.kind) for one in find(text) if one.put and (one.secret or strict)

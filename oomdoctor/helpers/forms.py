@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, cast, get_args
 from oomdoctor.language import CHINESE, ENGLISH, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.sources.folders import why
+from oomdoctor.sources.trouble import why
 from oomdoctor.text import sanitize
 
 Kind = Literal["markdown", "input", "textarea", "dropdown", "checkboxes"]

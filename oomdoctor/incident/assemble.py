@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from oomdoctor.families.event import PROOF, Event, Lookalike, Read, Role
+from oomdoctor.families.event import PROOF, Event, Lookalike, Process, Read, Role
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
-from oomdoctor.incident.joins import set_apart
+from oomdoctor.incident.joins import explains, long_apart, seconds_apart, set_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.incident.origins import writer_of
 from oomdoctor.incident.roles import role_of
 from oomdoctor.incident.stage import stage_of
 from oomdoctor.streams import Page
@@ -33,6 +34,10 @@ LINES_OF_ONE_CRASH: Final = 400
 
 # A log that repeats one kind of figure for days is kept at its beginning and its end.
 MOST_OF_A_KIND: Final = 400
+
+
+# Failures of the process that prints them; the others are told of another's.
+OF_THE_WRITER: Final = frozenset({"cuda", "cuda_error", "gpu_library", "host_alloc", "data_loader", "jax_tf"})
 
 
 @dataclass
@@ -114,10 +119,17 @@ def _familiar(events: Collection[Event]) -> Iterable[Event]:
 def _placed(event: Event) -> Event:
     """The event with the stage and the role that its surroundings and its process's name tell."""
     stage = event.stage if event.stage != "unknown" else stage_of(event)
-    process = event.process
+    process = _writer(event) if event.family in OF_THE_WRITER else event.process
     if process.name and process.role is None:
         process = replace(process, role=role_of(process.name))
     return replace(event, stage=stage, process=process)
+
+
+def _writer(event: Event) -> Process:
+    """The process of the event; what its lines do not tell, the name of its file may."""
+    told, named = event.process, writer_of(event.at.file)
+    rank = told.rank if told.rank is not None else named.rank
+    return replace(told, pid=told.pid or named.pid, rank=rank)
 
 
 def _groups(events: Sequence[Event], job: Job) -> list[list[Event]]:
@@ -126,19 +138,24 @@ def _groups(events: Sequence[Event], job: Job) -> list[list[Event]]:
     proven = [event for event in failures if event.strength >= PROOF]
     groups: list[list[Event]] = []
     for event in proven:
-        home = next((g for g in groups if _one_crash(g[-1], event, job)), None)
+        home = next((g for g in groups if _one_crash(g[-1], event, job) and _all_of_one_job(g, event, job)), None)
         if home is None:
             groups.append([event])
         else:
             home.append(event)
     hints = [event for event in failures if event.strength < PROOF]
     for event in hints:
-        homes = [g for g in groups if _of_one_job(g[0].at.file, event.at.file, job)]
+        homes = [g for g in groups if _all_of_one_job(g, event, job) and not _foreign(g, event)]
         if homes:
             _nearest(homes, event).append(event)
         else:
             groups.append([event])
     return groups
+
+
+def _foreign(group: Sequence[Event], death: Event) -> bool:
+    """Whether the crash is about other processes at another time."""
+    return all(explains(event, death) is False and long_apart(event, death) for event in group)
 
 
 def _one_crash(one: Event, other: Event, job: Job) -> bool:
@@ -154,10 +171,25 @@ def _of_one_job(one: str, other: str, job: Job) -> bool:
     return one == other or not files or other in files
 
 
+def _all_of_one_job(group: Iterable[Event], event: Event, job: Job) -> bool:
+    """Whether the event may be of the same job as each of these, of which some may say nothing of theirs."""
+    return all(_of_one_job(file, event.at.file, job) for file in {each.at.file for each in group})
+
+
 def _nearest(groups: list[list[Event]], event: Event) -> list[Event]:
-    """The crash a bare kill belongs to: of the host's memory if there is one, else the nearest."""
-    same_side = [g for g in groups if SIDES[g[0].pool] == "host"] or groups
-    return min(same_side, key=lambda g: abs(g[0].at.line - event.at.line) if g[0].at.file == event.at.file else 0)
+    """The crash a bare kill belongs to: whose kill names its process, else one of the host's memory if there is one,
+    else the nearest by time, else by line."""
+    named = [g for g in groups if any(explains(each, event) for each in g)]
+    same_side = named or [g for g in groups if SIDES[g[0].pool] == "host"] or groups
+    return min(same_side, key=lambda g: _distance(g, event))
+
+
+def _distance(group: Sequence[Event], event: Event) -> tuple[bool, float, int]:
+    other = all(explains(each, event) is False for each in group)
+    first = group[0]
+    if first.at.file == event.at.file:
+        return other, 0, abs(first.at.line - event.at.line)
+    return other, min(seconds_apart(each, event) for each in group), 0
 
 
 def _root(group: Sequence[Event], events: Iterable[Event]) -> Event:

@@ -14,6 +14,7 @@ import ahocorasick_rs
 from oomdoctor.incident import dumps, launch, recognition
 from oomdoctor.incident.dumps import Here, Stated
 from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.incident.origins import Origins
 from oomdoctor.patterns import late
 from oomdoctor.streams import Mark, Page
 from oomdoctor.units import KIB, size
@@ -73,9 +74,11 @@ class ContextBuilder:
     def __init__(self) -> None:
         self._files: dict[str, _Told] = {}
         self._dumps: dict[int, int] = {}
+        self._origins = Origins()
 
     def add(self, page: Page) -> None:
         """Take what this page says of the job."""
+        self._origins.add(page)
         file = page.file if page.file in self._files or len(self._files) < MOST_FILES else ""
         if file not in self._files:
             self._files[file] = _Told(self._dumps)
@@ -88,7 +91,8 @@ class ContextBuilder:
     def of(self, file: str) -> Context:
         """What this file says of its job, and other files of the same: what it says itself counts first.
 
-        Files that name no trainer in common are of two jobs, and those that name none may be of any.
+        Files of two origins, and those that name no trainer in common, are of two jobs; those that name none may be
+        of any.
         """
         if file not in self._files:
             return self.build()
@@ -97,7 +101,9 @@ class ContextBuilder:
         others = [
             name
             for name, told in self._files.items()
-            if name != file and not (trainers and told.trainers() and trainers.isdisjoint(told.trainers()))
+            if name != file
+            and not (trainers and told.trainers() and trainers.isdisjoint(told.trainers()))
+            and not self._origins.apart(file, name)
         ]
         told = self._joined((file, *others))
         told.prefer(mine)

@@ -1,5 +1,7 @@
-"""Which record of the kernel belongs to which failure: one that is about another program at another time explains
-nothing of it."""
+"""Which kill belongs to which failure: one of another process at another time explains nothing of it.
+
+Ids tell before process numbers, which every node gives anew, and both before times, which are each node's own.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.ray_death import WorkerDeath
+from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
 from oomdoctor.incident.moments import moment, seconds_between
-from oomdoctor.language import mark
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 
 # What reports a kill polls, and `dmesg -T` is a little wrong after a suspend.
@@ -18,6 +22,8 @@ ZONE_STEP: Final = 1800
 FURTHEST_ZONES: Final = 26 * 3600
 
 WHY: Final = mark("the kernel killed this program at another time than the failure here, which it does not explain")
+# What Ray kills on a busy node, it may report minutes later.
+LATE: Final = 600
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
 _OF_A_JOB = late(
     r"^(?:python|pt_|ray\b|ray::|raylet|VLLM|vllm|sglang|torchrun|deepspeed|accelerate|jupyter|ipython|trtllm|text-gen"
@@ -54,3 +60,62 @@ def _apart(kill: KernelKill | UserspaceKill, failure: Event) -> bool:
         return True
     # The host may be in another zone than the job's container.
     return seconds > FURTHEST_ZONES + SAME_MOMENT or SAME_MOMENT < seconds % ZONE_STEP < ZONE_STEP - SAME_MOMENT
+
+
+def explains(kill: Event, death: Event) -> bool | None:
+    """Whether this kill is what ended that worker; None where nothing tells."""
+    if not isinstance(kill, NodeOutOfMemory) or not kill.victims or not isinstance(death, WorkerDeath):
+        return None
+    answers = {_is_victim(victim, death) for victim in kill.victims}
+    if True in answers:
+        return not _of_two_nodes(kill, death)
+    if _of_two_nodes(kill, death):
+        return False
+    return None if None in answers else False
+
+
+def _is_victim(victim: Victim, death: WorkerDeath) -> bool | None:
+    """By the first of the ids that both tell of."""
+    ids = ((victim.worker_id, death.worker_id), (victim.actor_id, death.actor_id), (victim.pid, death.process.pid))
+    return next((one == other for one, other in ids if one and other), None)
+
+
+def _of_two_nodes(kill: NodeOutOfMemory, death: WorkerDeath) -> bool:
+    if kill.node_id and death.node_id:
+        return kill.node_id != death.node_id
+    one, other = kill.process.node, death.process.node
+    return bool(one and other) and one != other and kill.node_id not in (one, other)  # else an address and an id
+
+
+def clocks_apart(events: Iterable[Event]) -> list[str]:
+    """What to say of logs that print one death at different times."""
+    told = list(events)
+    kills = [event for event in told if isinstance(event, NodeOutOfMemory)]
+    pairs = [(kill, event) for event in told for kill in kills if explains(kill, event)]
+    files: dict[tuple[str, str], str] = {}
+    for kill, death in pairs:
+        mine, others = moment(kill.time), moment(death.time)
+        if mine and others and kill.at.file != death.at.file and seconds_between(mine, others) > SAME_MOMENT:
+            note = say(
+                "{file} and {other} have different clocks: they print {time} and {other_time} for one death",
+                file=kill.at.file, other=death.at.file, time=kill.time, other_time=death.time,
+            )  # fmt: skip
+            files.setdefault((kill.at.file, death.at.file), note)
+    return list(files.values())
+
+
+def long_apart(one: Event, other: Event) -> bool:
+    """Whether both print a time and these cannot be of one moment, whatever zones their clocks are in."""
+    mine, others = moment(one.time), moment(other.time)
+    if mine is None or others is None:
+        return False
+    seconds = seconds_between(mine, others)
+    if one.at.file == other.at.file:
+        return seconds > LATE
+    return seconds > FURTHEST_ZONES + LATE or LATE < seconds % ZONE_STEP < ZONE_STEP - LATE
+
+
+def seconds_apart(one: Event, other: Event) -> float:
+    """How long one is from the other; without end where it is not known."""
+    mine, others = moment(one.time), moment(other.time)
+    return float("inf") if mine is None or others is None else seconds_between(mine, others)

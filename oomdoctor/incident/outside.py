@@ -21,7 +21,7 @@ from oomdoctor.incident.model import Context, Setting, Value
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.sources.folders import why
+from oomdoctor.sources.trouble import why
 from oomdoctor.text import disarm
 from oomdoctor.versions import version_of
 

@@ -1,50 +1,106 @@
-"""Named byte streams: files, standard input, folders, compressed files, in any encoding."""
+"""Named byte streams: files, standard input, folders, archives, compressed files, in any encoding."""
 
 from __future__ import annotations
 
 import os
+import stat
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from oomdoctor.language import say
-from oomdoctor.sources.folders import background, logs_in, why
+from oomdoctor.language import say, translated
+from oomdoctor.sources import unpack
+from oomdoctor.sources.folders import logs_in
+from oomdoctor.sources.recognised import background
 from oomdoctor.sources.source import BLOCK, Source
-from oomdoctor.sources.trouble import Trouble, shown
+from oomdoctor.sources.trouble import Trouble, shown, why
+from oomdoctor.units import show
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The logs behind what the user named."""
+
+    sources: list[Source]
+    troubles: list[Trouble]
+    left_out: Counter[str] | None = None  # the other files, by the reason; None where no folder or archive was named
+
+    def summary(self) -> tuple[str, ...]:
+        """One line on what was read of folders and archives, once it is read, and what was left out."""
+        if self.left_out is None:
+            return ()
+        read = [source.size for source in self.sources if source.size]
+        count, size = f"{len(read):,}", show(sum(read))
+        if not self.left_out:
+            return (say("logs read: {count} ({size}); nothing left out", count=count, size=size),)
+        reasons = [say("{what} ({count})", what=translated(what), count=n) for what, n in sorted(self.left_out.items())]
+        others = ", ".join(reasons)
+        return (say("logs read: {count} ({size}); left out: {others}", count=count, size=size, others=others),)
+
+
 def gather(paths: Sequence[str], *, absolute: bool = False) -> tuple[list[Source], list[Trouble]]:
-    """The logs behind the paths, in the order given, folders walked; no log twice.
+    """The logs behind the paths, in the order given, folders and archives opened; no log twice.
 
     Troubles that show only while a log is read are the source's own.
     """
+    found = look(paths, absolute=absolute)
+    return found.sources, found.troubles
+
+
+def look(paths: Sequence[str], *, absolute: bool = False) -> Found:
+    """As `gather`, and what was left out of folders and archives."""
     sources: list[Source] = []
     troubles: list[Trouble] = []
+    left_out: Counter[str] = Counter()
+    opened = False
     seen: set[tuple[int, int]] = set()
     names = _Names(paths, absolute=absolute)
-    for path in dict.fromkeys(paths):
-        if path == STDIN:
+    for given in dict.fromkeys(paths):
+        if given == STDIN:
             sources.append(Source(STDIN_NAME, None))
             continue
+        path = Path(given)
         try:
-            os.stat(path)  # noqa: PTH116  # Path("") would be the current folder
-            files, met = _files(Path(path))
+            is_folder = stat.S_ISDIR(os.stat(given).st_mode)  # noqa: PTH116  # Path("") would be the current folder
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            troubles.append(Trouble(names.missing(path), _why(error)))
+            troubles.append(Trouble(names.missing(given), _why(error)))
             continue
-        troubles += met
-        if not files and not met:
-            troubles.append(Trouble(shown(path), say("no logs in this folder")))
-        sources += [
-            Source(names.of(file), file, ends=file == Path(path) or not background(file)) for file in _new(files, seen)
-        ]
-    return sources, troubles
+        if is_folder:
+            files, met = logs_in(path, left_out)
+            troubles += met
+            if not files and not met:
+                troubles.append(Trouble(shown(given), say("no logs in this folder")))
+            sources += [Source(names.of(file), file, ends=not background(file)) for file in _new(files, seen)]
+            opened = True
+            continue
+        for file in _new([path], seen):
+            name = names.of(file)
+            inside = _inside(file, name, names, left_out)
+            opened = opened or inside is not None
+            found, met = inside or ([Source(name, file)], [])
+            sources += found
+            troubles += met
+    return Found(sources, troubles, left_out if opened else None)
 
 
-def _files(path: Path) -> tuple[list[Path], list[Trouble]]:
-    return logs_in(path) if path.is_dir() else ([path], [])
+def _inside(file: Path, name: str, names: _Names, left_out: Counter[str]) -> tuple[list[Source], list[Trouble]] | None:
+    """The logs in an archive; None if the file is none, or holds none."""
+    kind = unpack.archive(file) if file.is_file() else None
+    if kind is None:
+        return None
+    from oomdoctor.sources.archives import listing  # noqa: PLC0415  (few logs come in archives)
+
+    logs, troubles = listing(file, name, kind, left_out)
+    if not logs and not troubles:
+        return None  # reading it will say what it is
+    return [
+        Source(names.unique(f"{name}/{shown(str(part.name))}"), file, ends=not background(part.name), part=part)
+        for part in logs
+    ], troubles
 
 
 def _new(files: Iterable[Path], seen: set[tuple[int, int]]) -> list[Path]:
@@ -78,7 +134,9 @@ class _Names:
 
     def of(self, file: Path) -> str:
         path = os.path.abspath(file)  # noqa: PTH100  # resolve() would follow links
-        name = shown(os.path.relpath(path, self._parent) if self._parent else path)
+        return self.unique(shown(os.path.relpath(path, self._parent) if self._parent else path))
+
+    def unique(self, name: str) -> str:
         count = self._taken[name] = self._taken.get(name, 0) + 1
         return name if count == 1 else f"{name} ({count})"
 
@@ -97,4 +155,4 @@ def _why(error: OSError | ValueError) -> str:
     return why(error) if isinstance(error, OSError) else say("no such file")
 
 
-__all__ = ["BLOCK", "STDIN", "Source", "Trouble", "gather", "shown"]
+__all__ = ["BLOCK", "STDIN", "Found", "Source", "Trouble", "gather", "look", "shown"]

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.sources import text, unpack
-from oomdoctor.sources.folders import why
-from oomdoctor.sources.trouble import Trouble, UnreadableError
+from oomdoctor.sources.trouble import Trouble, UnreadableError, why
+
+if TYPE_CHECKING:
+    from oomdoctor.sources.archives import Part
 
 BLOCK = 1024 * 1024  # stays in the processor's cache between reading, scanning and counting
 
@@ -29,11 +31,12 @@ class Source:
     """One log. What its reading met stands in `troubles`, `notes` and `size` once its blocks are read."""
 
     name: str  # as the report prints it: relative to the inputs' common parent, "<stdin>" for a pipe
-    path: Path | None  # None for standard input
+    path: Path | None  # the file that holds it; None for standard input
     ends: bool = True  # whether its head and tail are worth reading where no anchor stands in it
     size: int = 0  # bytes of text so far, decompressed
     troubles: list[Trouble] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    part: Part | None = None  # where it lies in an archive
 
     def blocks(self) -> Iterator[bytes]:
         """The log's bytes as UTF-8 (or another superset of ASCII), decompressed, in blocks of bounded size."""
@@ -67,11 +70,14 @@ class Source:
             self.troubles.append(Trouble(self.name, say("nothing but NUL bytes") if nuls else say("empty")))
 
     def _open(self) -> AbstractContextManager[BinaryIO]:
+        if self.part is not None:
+            return self.part.open()
         return _standard_input() if self.path is None else _file(self.path)
 
     def _note_packing(self, stream: BinaryIO) -> None:
         """Where its name promises a compressed file and its first bytes are of none, it is read as it is."""
-        named = unpack.SUFFIXES.get(self.path.suffix.lower()) if self.path is not None else None
+        path = self.part.name if self.part is not None else self.path
+        named = unpack.SUFFIXES.get(path.suffix.lower()) if path is not None else None
         if named is None or not isinstance(stream, io.BufferedReader):
             return
         head = stream.peek(unpack.LONGEST_MAGIC)

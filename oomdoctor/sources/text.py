@@ -15,8 +15,8 @@ SAMPLE = 64 * 1024
 BINARIES: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (late(magic, re.DOTALL), what)
     for magic, what in (
-        (rb"PK\x03\x04", mark("a zip archive or a PyTorch checkpoint")),
-        (rb".{257}ustar", mark("a tar archive: unpack it and give the folder")),
+        (rb"PK\x03\x04", mark("a zip archive without logs or in a pipe, or a PyTorch checkpoint")),
+        (rb".{257}ustar", mark("a tar archive without logs or in a pipe: logs in it are read from a file")),
         (rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07", mark("an archive: unpack it and give the folder")),
         (rb"\x04\x22\x4d\x18|\x1f\x9d", mark("compressed in a way that is not known here: unpack it first")),
         (rb"\x7fELF", mark("a program or a core dump")),

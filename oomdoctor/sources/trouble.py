@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from oomdoctor.language import say
 from oomdoctor.records import dataclass
 
 
@@ -23,3 +24,11 @@ def shown(path: str) -> str:
     """A path as it may be printed: one form on every system, whatever bytes a hostile archive named its files with."""
     text = os.fsencode(path).decode("utf-8", "replace").replace(os.sep, "/")
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def why(error: OSError) -> str:
+    """The system's reason as part of a sentence: "permission denied"."""
+    if isinstance(error, FileNotFoundError):
+        return say("no such file")
+    reason = error.strerror or str(error) or type(error).__name__
+    return reason[:1].lower() + reason[1:]

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from oomdoctor.language import say
@@ -124,6 +125,22 @@ LONGEST_MAGIC = 10
 def packed_as(head: bytes) -> str | None:
     """The format that a file's first bytes are of."""
     return next((name for name, magic, _ in FORMATS if magic.match(head)), None)
+
+
+ARCHIVES: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    ("zip", late(rb"PK\x03\x04")),
+    ("tar", late(rb".{257}ustar", re.DOTALL)),
+)
+
+
+def archive(path: Path) -> str | None:
+    """The kind of archive that a file is, compressed or not; None for all others and for what cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            head = next(unpacked(stream, 4096), b"")
+    except (OSError, UnreadableError):
+        return None
+    return next((kind for kind, magic in ARCHIVES if magic.match(head)), None)
 
 
 def unpacked(stream: BinaryIO, size: int) -> Iterator[bytes]:

@@ -109,7 +109,7 @@ class TestPacked:
             archive.addfile(tarfile.TarInfo("raylet.out"), io.BytesIO(b""))
         log = source(tmp_path, PACKERS[packer](tar.getvalue()))
         assert read(log) == b""
-        assert whys(log) == ["no log but a tar archive: unpack it and give the folder"]
+        assert whys(log) == ["no log but a tar archive without logs or in a pipe: logs in it are read from a file"]
 
 
 def test_text_that_only_begins_like_a_packed_file_is_text(tmp_path: Path) -> None:
