@@ -286,7 +286,7 @@ def _megatron(here: _Here) -> Iterator[_Figure]:
 
 def _verl_logger(here: _Here) -> Iterator[_Figure]:
     """It says where in the program it stands; its "GB" are GiB."""
-    if match := _VERL_LOGGER.match(here.text):
+    if match := _VERL_LOGGER.search(here.text):
         said = sanitize(match["said"].strip(), NAMED_CHARACTERS) or None
         yield _Figure(ALLOCATED, "gpu", size(match["held"], "gb"), said=said)
         yield _Figure(RESERVED, "gpu", size(match["reserved"], "gb"), said=said)
@@ -358,7 +358,7 @@ _NOT_OWN: Final = (
     "on the node",
     "actual memory used",
     "Sleep mode",
-    "memory allocated (GB)",
+    ", memory reserved (GB)",  # verl's logger
 )
 
 

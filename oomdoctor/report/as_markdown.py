@@ -320,7 +320,7 @@ def _timeline(report: Report, incident: Incident) -> Part:
 
 def _moment(event: EventRecord, moment: Moment) -> tuple[str, ...]:
     times = [prose(say("{count} times", count=event.repeats))] if event.repeats > 1 else []
-    when = [piece for piece in (code(moment.time or ""), prose(since(moment))) if piece]
+    when = [piece for piece in (code(moment.time or ""), since(moment)) if piece]
     return (
         _at(event.file, event.line),
         listed(when),

@@ -267,3 +267,14 @@ def test_open_growth_has_an_interval_and_no_slope() -> None:
     assert found.growth_low_bytes is not None
     assert found.growth_high_bytes is not None
     assert found.growth_low_bytes <= 0 < found.growth_high_bytes
+
+
+def test_a_print_of_the_users_own_that_begins_as_verls_does() -> None:
+    (grown,) = read("".join(f"step {n} memory allocated (GB): {3 + n}.5\n" for n in range(6)))
+    assert (grown.what, grown.growth_bytes) == ("memory allocated", GIB)
+
+
+def test_verls_place_may_hold_a_comma() -> None:
+    line = "Before {}, once more, memory allocated (GB): {}.50, memory reserved (GB): 20.00\n"
+    grown, _ = read("".join(line.format("update_actor", 3 + n) for n in range(6)))
+    assert grown.growth_bytes == GIB
