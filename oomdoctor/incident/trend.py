@@ -60,7 +60,9 @@ def trend(places: Sequence[int], sizes: Sequence[int]) -> Trend:
     where, steady = places[begin:], sizes[begin:]
     lows = _lows(steady)
     found = _of_teeth(where, steady, lows) if len(lows) >= LEAST_POINTS else _of_line(where, steady)
-    if found.shape in ("level", "unclear") and (_started_lower(sizes[0], steady) or _stays_higher(where, steady)):
+    if found.shape == "level" and _started_lower(sizes[0], steady):
+        return replace(found, shape="plateau")
+    if found.shape == "unclear" and _stays_higher(where, steady):
         return replace(found, shape="plateau")
     return found
 
