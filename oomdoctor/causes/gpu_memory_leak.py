@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.gpu import refusal
+from oomdoctor.causes.growth import no_growth
 from oomdoctor.incident import names
 from oomdoctor.incident.model import Crash, Trajectory
 from oomdoctor.language import mark, say
@@ -15,8 +16,10 @@ GROWTH = 16 * MIB  # per step; less is a counter or a slowly filling cache
 
 def judge(crash: Crash) -> Judgement | None:
     grown = crash.trajectory
-    if grown is None or grown.pool != "gpu" or not grown.growth_bytes or grown.growth_bytes < 0:
+    if grown is None or grown.pool != "gpu":
         return None
+    if not grown.growth_bytes:
+        return no_growth(grown)
     if len(grown.points) < POINTS or grown.growth_bytes < GROWTH:
         return None
     first, last = grown.points[0], grown.points[-1]

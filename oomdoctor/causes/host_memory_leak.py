@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes import Cause, Finding, Judgement
+from oomdoctor.causes.growth import no_growth
 from oomdoctor.causes.host import node_memory, per, total_bytes, used_bytes
 from oomdoctor.incident import names
 from oomdoctor.incident.model import Crash, Trajectory
@@ -12,26 +13,17 @@ from oomdoctor.units import percent, show
 # Growth that explains the kill: this share of what was in use came during the log.
 MUCH = 0.2
 LEAST_POINTS = 3
-HOST_POOLS = ("host_ram", "cgroup", "object_store", "shm")
+HOST_POOLS = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
 
 
 def judge(crash: Crash) -> Judgement | None:
     trajectory = crash.trajectory
     if trajectory is None or trajectory.pool not in HOST_POOLS or len(trajectory.points) < LEAST_POINTS:
         return _mentioned(crash)
-    first, last = trajectory.points[0], trajectory.points[-1]
-    grown = last.bytes - first.bytes
-    if trajectory.growth_bytes is None or grown <= 0:
-        return RuledOut(
-            say(
-                "{figure} is printed {count} times and does not grow: {first} at first, {last} at the end",
-                figure=names.figure(trajectory.what),
-                count=len(trajectory.points),
-                first=show(first.bytes),
-                last=show(last.bytes),
-            )
-        )
-    base = used_bytes(crash) or total_bytes(crash) or last.bytes
+    if not trajectory.growth_bytes:
+        return no_growth(trajectory) or _mentioned(crash)
+    grown = trajectory.grown
+    base = used_bytes(crash) or total_bytes(crash) or trajectory.points[-1].bytes
     share = grown / base
     return Finding(
         weight=_weight(trajectory, share),
@@ -65,20 +57,8 @@ def _weight(trajectory: Trajectory, share: float) -> float:
 def _grew(crash: Crash, trajectory: Trajectory, base: int) -> str:
     start, end = trajectory.points[0], trajectory.points[-1]
     figure, first, last = names.figure(trajectory.what), show(start.bytes), show(end.bytes)
-    share = percent((end.bytes - start.bytes) / base)
+    share = percent(trajectory.grown / base)
     whole = _of(crash, base, end.bytes)
-    if not trajectory.growth_bytes:
-        return say(
-            "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}): {share} "
-            "of {whole} came while the job ran.",
-            figure=figure,
-            first=first,
-            first_line=start.line,
-            last=last,
-            last_line=end.line,
-            share=share,
-            whole=whole,
-        )
     return say(
         "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
         "{rate} per {step}: {share} of {whole} came while the job ran.",
@@ -87,7 +67,7 @@ def _grew(crash: Crash, trajectory: Trajectory, base: int) -> str:
         first_line=start.line,
         last=last,
         last_line=end.line,
-        rate=show(trajectory.growth_bytes),
+        rate=show(trajectory.growth_bytes or 0),
         step=per(trajectory),
         share=share,
         whole=whole,

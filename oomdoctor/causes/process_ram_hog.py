@@ -69,7 +69,7 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
     if memory.cut:
         against.append(say("the table's first rows are missing"))
         weight = 0.6
-    if crash.trajectory is not None:
+    if crash.trajectory is not None and crash.trajectory.growth_bytes:
         weight = min(weight, 0.85)  # it grew: the growth is the cause, the process is where
     if memory.used_bytes is None:
         weight = min(weight, 0.8)

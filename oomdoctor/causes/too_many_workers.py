@@ -85,7 +85,7 @@ def _from_table(crash: Crash, memory: NodeMemory) -> Judgement | None:
     if is_rank(group.name):
         against.append(say("there is one of them for each GPU: fewer of them means fewer GPUs"))
         weight = min(weight, 0.75)
-        if crash.trajectory is not None:
+        if crash.trajectory is not None and crash.trajectory.growth_bytes:
             weight = 0.6
     return Finding(
         weight=weight,

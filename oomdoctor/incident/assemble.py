@@ -32,6 +32,9 @@ Job = Callable[[str], Context]  # what is known of the job that this file belong
 # Two failures of one side further apart than this, at different stages, are two crashes.
 LINES_OF_ONE_CRASH: Final = 400
 
+# Prints of a figure that show that it does not grow
+ENOUGH_POINTS: Final = 8
+
 # A log that repeats one kind of figure for days is kept at its beginning and its end.
 MOST_OF_A_KIND: Final = 400
 
@@ -229,9 +232,23 @@ def _crash(
         stage=stage,
         context=context,
         ledgers=tuple(ledger for ledger in ledgers(told) if SIDES.get(ledger.pool) == side),
-        trajectory=next((t for t in figures if SIDES.get(t.pool) == side and t.growth_bytes), None),
+        trajectory=_telling([t for t in figures if _of_pool(t.pool, root.pool)]),
         lookalikes=lookalikes,
     )
+
+
+def _of_pool(figure: str, pool: str) -> bool:
+    """Whether a figure of that pool can tell of this one. The object store is filled on purpose: only of itself."""
+    return figure == pool or (figure != "object_store" and SIDES.get(figure) == SIDES[pool])
+
+
+def _telling(figures: Sequence[Trajectory]) -> Trajectory | None:
+    """The figure that grows most, else the one that is printed most often and shows that nothing does."""
+    grown = next((figure for figure in figures if figure.growth_bytes), None)
+    if grown is not None:
+        return grown
+    others = [figure for figure in figures if len(figure.points) >= ENOUGH_POINTS and figure.shows_a_whole]
+    return max(others, key=lambda figure: len(figure.points), default=None)
 
 
 def _role(event: Event, root: Event) -> Role:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from oomdoctor.families.event import Event, Frame, Lookalike
+from oomdoctor.incident.trend import Shape
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 
@@ -116,6 +117,26 @@ class Trajectory:
     points: tuple[Point, ...]
     growth_bytes: int | None = None  # per step (or per print, where no step stands), None where it does not grow
     file: str = ""
+    shape: Shape = "few"
+    growth_low_bytes: int | None = None  # the ends of the growth's interval; also where growth is open
+    growth_high_bytes: int | None = None
+    reached_bytes: int | None = None  # how high it stood last, of a sawtooth the last peak
+    limit_bytes: int | None = None  # how much there is in all, where the same print says it
+
+    @property
+    def grown(self) -> int:
+        """How much came between the first print and the highest of the last ones."""
+        return max(self.points[-1].bytes, self.reached_bytes or 0) - self.points[0].bytes
+
+    def room(self, limit: int) -> int:
+        """What is left up to a limit."""
+        return limit - (self.reached_bytes or self.points[-1].bytes)
+
+    @property
+    def shows_a_whole(self) -> bool:
+        """Whether a leak would show in it: not in the row of one process, nor in what stood there at kills, which is
+        the limit each time."""
+        return not self.what.startswith("PID ") and not self.what.endswith("at each kill")
 
     @property
     def per(self) -> str:

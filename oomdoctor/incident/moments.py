@@ -64,7 +64,12 @@ def _offset(zone: str | None) -> timedelta:
 
 
 def seconds_between(one: Moment, other: Moment) -> float:
+    return abs(seconds_since(one, other))
+
+
+def seconds_since(one: Moment, other: Moment) -> float:
+    """From one to the other; less than nothing where the other is earlier."""
     if one.dated and other.dated:
-        return abs((one.at - other.at).total_seconds())
-    apart = abs((one.at.replace(year=SOME_YEAR) - other.at.replace(year=SOME_YEAR)).total_seconds())
-    return min(apart, A_YEAR - apart)
+        return (other.at - one.at).total_seconds()
+    apart = (other.at.replace(year=SOME_YEAR) - one.at.replace(year=SOME_YEAR)).total_seconds()
+    return min(apart, apart - A_YEAR, apart + A_YEAR, key=abs)  # across a New Year's Eve

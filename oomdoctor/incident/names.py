@@ -12,9 +12,11 @@ from oomdoctor.patterns import late
 
 SMALLER: Final = "smaller processes of the table"  # the name of that row, behind their number
 ON_THE_NODE: Final = mark("memory used on the node")
+ON_THE_CARD: Final = mark("memory used on the card")  # the name of that figure, behind it the card's number
 
 _PROCESS: Final = late(r"process (\d{1,12})")
 _SMALLER: Final = late(rf"(\d{{1,12}}) {SMALLER}")
+_OF_CARD: Final = late(rf"{ON_THE_CARD} (\d{{1,3}})")
 _AT_KILLS: Final = late(rf"{ON_THE_NODE} (\S{{1,60}}) at each kill")
 
 
@@ -35,4 +37,6 @@ def figure(what: str) -> str:
         return what
     if match := _AT_KILLS.fullmatch(what):
         return say("memory used on the node {node} at each kill", node=match[1])
+    if match := _OF_CARD.fullmatch(what):
+        return say("memory used on the card {number}", number=match[1])
     return translated(what)

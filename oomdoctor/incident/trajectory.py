@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import ahocorasick_rs
 
 from oomdoctor.incident.model import Point, Trajectory
-from oomdoctor.incident.names import ON_THE_NODE
+from oomdoctor.incident.names import ON_THE_CARD, ON_THE_NODE
+from oomdoctor.incident.trend import LEAST_POINTS, Trend, trend
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -26,17 +26,18 @@ from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, size
 
 # Printed once per step, so many in a healthy log: look around these lines, not further.
-ANCHORS: tuple[str, ...] = ("perf/cpu_memory_used_gb", "CPU Virtual Memory:")
+ANCHORS: tuple[str, ...] = (
+    "perf/cpu_memory_used_gb",
+    "CPU Virtual Memory:",
+    "memory (MB) | allocated",
+    "memory allocated (GB)",
+    "Sleep mode freed",
+)
 
 MOST_POINTS: Final = 256
 MOST_SERIES: Final = 64
 MOST_SHOWN: Final = 12
 NAMED_CHARACTERS: Final = 80
-LEAST_POINTS: Final = 3
-
-# What counts as growth: the fitted rise over the whole series against its level, and how many steps go up.
-LEAST_RISE: Final = 0.02
-LEAST_RISING: Final = 0.6
 LEAST_RISE_OF_A_ROW: Final = 512 * MIB  # rows of a process table wander while processes start
 
 
@@ -46,12 +47,16 @@ class _Series:
     pool: str
     file: str
     points: list[Point] = field(default_factory=list)
+    limit: int | None = None  # how much there is in all, as it was printed last
     every: int = 1  # of this many figures one is kept
     seen: int = 0
     last: Point | None = None
 
-    def add(self, point: Point) -> None:
+    def add(self, point: Point, limit: int | None) -> None:
+        if self.last is not None and point.line <= self.last.line:
+            return  # read already: the slices of a log overlap
         self.last = point
+        self.limit = limit or self.limit
         if self.seen % self.every == 0:
             self.points.append(point)
             if len(self.points) > MOST_POINTS:
@@ -70,11 +75,35 @@ class _Series:
         places = Counter(_place(point) for point in points)
         return [point for point in points if _place(point) == places.most_common(1)[0][0]]
 
-    def growth(self) -> int | None:
+    def whole(self) -> Trajectory:
+        """The points that can be compared, and what becomes of them."""
         points = self.alike()
+        return self._judged(points, points)
+
+    def few(self) -> Trajectory:
+        """Some points from all of them, and what becomes of those that can be compared."""
+        points = self.all()
+        some = [*points[:: max(1, len(points) // MOST_SHOWN)], points[-1]]
+        return self._judged(list(dict.fromkeys(some)), self.alike())
+
+    def _judged(self, shown: list[Point], points: list[Point]) -> Trajectory:
+        found = _trend(points)
+        shape = found.shape
         if self.what.startswith("PID ") and points[-1].bytes - points[0].bytes < LEAST_RISE_OF_A_ROW:
-            return None
-        return growth(points)
+            shape = "level" if shape == "growing" else shape
+        told = shape in ("growing", "unclear")
+        return Trajectory(
+            what=self.what,
+            pool=self.pool,
+            points=tuple(shown),
+            growth_bytes=_whole_bytes(found.slope) if shape == "growing" else None,
+            file=self.file,
+            shape=shape,
+            growth_low_bytes=_whole_bytes(found.low) if told else None,
+            growth_high_bytes=_whole_bytes(found.high) if told else None,
+            reached_bytes=found.reached,
+            limit_bytes=self.limit,
+        )
 
 
 class TrajectoryBuilder:
@@ -90,38 +119,27 @@ class TrajectoryBuilder:
             hits = automaton.find_matches_as_indexes(line.text, overlapping=True)
             if not hits:
                 continue
+            here = _Here(line.text[:8000], page, index)
             for reader in dict.fromkeys(readers[hit[0]] for hit in hits):
-                said = _named_place(page, index) if reader is _deepspeed else None
-                for what, pool, amount, step in reader(line.text[:8000]):
-                    self._point(page.file, line, what, pool, amount, step, said)
+                for figure in reader(here):
+                    self._point(page.file, line, figure)
 
     def build(self) -> list[Trajectory]:
         """The series with more than a point or two, growing ones first."""
-        found = [
-            Trajectory(what=s.what, pool=s.pool, points=tuple(s.alike()), growth_bytes=s.growth(), file=s.file)
-            for s in self._series.values()
-            if len(s.alike()) >= LEAST_POINTS
-        ]
+        found = [series.whole() for series in self._series.values() if len(series.alike()) >= LEAST_POINTS]
         return sorted(found, key=lambda t: (t.growth_bytes is None, -(t.growth_bytes or 0)))
 
     def figures(self) -> tuple[Trajectory, ...]:
         """Every series, also of one print, with a few points each: what the job says of its memory."""
-        found = []
-        for series in list(self._series.values())[:MOST_SHOWN]:
-            points = series.all()
-            few = [*points[:: max(1, len(points) // MOST_SHOWN)], points[-1]]
-            found.append(Trajectory(series.what, series.pool, tuple(dict.fromkeys(few)), series.growth(), series.file))
-        return tuple(found)
+        return tuple(series.few() for series in list(self._series.values())[:MOST_SHOWN])
 
-    def _point(
-        self, file: str, line: Line, what: str, pool: str, amount: int | None, step: int | None, said: str | None
-    ) -> None:
+    def _point(self, file: str, line: Line, figure: _Figure) -> None:
         # a node's figure is one series whoever prints it, a process's figure is its own
-        key = (what, file if what.startswith(_NODE) else f"{file} {line.writer}")
-        if amount is None or (key not in self._series and len(self._series) >= MOST_SERIES):
+        key = (figure.what, file if figure.what.startswith(_NODE) else f"{file} {line.writer}")
+        if figure.bytes is None or (key not in self._series and len(self._series) >= MOST_SERIES):
             return
-        series = self._series.setdefault(key, _Series(what, pool, file))
-        series.add(Point(step, amount, line.number, said))
+        series = self._series.setdefault(key, _Series(figure.what, figure.pool, file))
+        series.add(Point(figure.step, figure.bytes, line.number, figure.said), figure.total)
 
 
 def _place(point: Point) -> str:
@@ -129,37 +147,18 @@ def _place(point: Point) -> str:
     return _DIGITS.sub("#", point.text or "")
 
 
-def _named_place(page: Page, index: int) -> str | None:
-    """DeepSpeed's report begins with a line that says where in the program it stands."""
-    above = [line.text for line in reversed(page.before(index, 2))]
-    said = next((text for text in above if not _OF_DEEPSPEED.search(text)), "").strip()
-    return sanitize(said, NAMED_CHARACTERS) or None
-
-
 def growth(points: list[Point]) -> int | None:
-    """The rise per step (per print, where no step stands) by Theil and Sen, None where the figure does not grow.
+    """The rise per step (per print, where no step stands), None where the figure does not grow."""
+    found = _trend(points)
+    return _whole_bytes(found.slope) if found.shape == "growing" else None
 
-    The first fifth is warm-up: a jump there and a plateau afterwards is no growth.
-    """
-    if len(points) < LEAST_POINTS:
-        return None
-    steady = points[len(points) // 5 :] if len(points) >= 5 else points
-    places = _places(steady)
-    slopes = [
-        (steady[j].bytes - steady[i].bytes) / (places[j] - places[i])
-        for i in range(len(steady))
-        for j in range(i + 1, len(steady))
-        if places[j] > places[i]
-    ]
-    if not slopes:
-        return None
-    slope = median(slopes)
-    rise = slope * (places[-1] - places[0])
-    rising = sum(b.bytes > a.bytes for a, b in pairwise(steady)) / (len(steady) - 1)
-    level = max(p.bytes for p in steady)
-    if slope <= 0 or rise < LEAST_RISE * level or rising < LEAST_RISING or _levelled(steady):
-        return None
-    return round(slope)
+
+def _trend(points: list[Point]) -> Trend:
+    return trend(_places(points), [point.bytes for point in points])
+
+
+def _whole_bytes(size: float | None) -> int | None:
+    return None if size is None else round(size)
 
 
 def _places(points: list[Point]) -> list[int]:
@@ -170,20 +169,33 @@ def _places(points: list[Point]) -> list[int]:
     return list(range(len(points)))
 
 
-def _levelled(points: list[Point]) -> bool:
-    """Whether the last third no longer rises as the first two thirds did."""
-    if len(points) < 6:
-        return False
-    third = points[-len(points) // 3 :]
-    whole = points[-1].bytes - points[0].bytes
-    return third[-1].bytes - third[0].bytes < 0.05 * whole
-
-
 _NODE: Final = ON_THE_NODE
 
 ALLOCATED: Final = mark("memory allocated")
+RESERVED: Final = mark("memory reserved")
 
-_Figure = tuple[str, str, int | None, int | None]  # what, pool, bytes, step
+
+class _Figure(NamedTuple):
+    what: str
+    pool: str
+    bytes: int | None
+    step: int | None = None
+    total: int | None = None  # what there is in all
+    said: str | None = None  # where in the program it was printed
+
+
+class _Here(NamedTuple):
+    """A line, and the page that it stands on."""
+
+    text: str
+    page: Page
+    at: int
+
+    def above(self, count: int) -> list[str]:
+        """The lines before it, the nearest first."""
+        return [line.text for line in reversed(self.page.before(self.at, count))]
+
+
 _STEP: Final = late(r"(?:\bstep|global_step|\biteration|\biter|\bepoch)[ :=\[]{1,3}(\d{1,9})", re.IGNORECASE)
 _METRIC: Final = late(
     r"perf/(cpu_memory_used_gb|max_memory_allocated_gb|max_memory_reserved_gb)[:=]\s?(?:np\.float64\()?(\d+(?:\.\d+)?)"
@@ -195,12 +207,31 @@ _DIGITS: Final = late(r"\d{1,20}")
 _SUMMARY: Final = late(r"\|\s{0,4}Allocated memory\s{1,12}\|\s{0,12}(\d{1,9})\s{1,4}((?:[KMGT]i?)?B)\b")
 _TITAN: Final = late(r"\bstep:\s{1,8}(\d{1,9})\b.{1,200}\bmemory:\s{1,4}(\d{1,6}\.\d{2})GiB\(")
 _MMENGINE: Final = late(r"\btime: [\d.]{1,12}, data_time: [\d.]{1,12}, memory: (\d{1,7})\b")
-_MEGATRON: Final = late(r"memory \(MB\) \| allocated: (\d+(?:\.\d+)?)")
+_MEGATRON: Final = late(
+    r"(?:\(after (?P<step>\d{1,9}) iterations\) )?memory \(MB\) \| allocated: (?P<held>\d+(?:\.\d+)?)"
+)
+_VERL_LOGGER: Final = late(
+    r"(?P<said>[^,]{0,200}), memory allocated \(GB\): (?P<held>\d+(?:\.\d+)?), memory reserved \(GB\): "
+    r"(?P<reserved>\d+(?:\.\d+)?)"
+    r"(?:, device memory used/total \(GB\): (?P<used>\d+(?:\.\d+)?)/(?P<total>\d+(?:\.\d+)?))?"
+)
+_SMI: Final = late(
+    r"\|\s{1,4}(?:N/A|ERR!|\d{1,3}%)\s[^|]{1,60}\|\s{0,12}(\d{1,9})MiB\s{1,3}/\s{1,12}(\d{1,9})MiB\s{0,4}\|"
+)
+_SMI_CARD: Final = late(r"\|\s{1,4}(\d{1,3})\s{1,4}\S")
+_GPUSTAT: Final = late(r"\s{0,4}\[(\d{1,3})\] [^|]{1,80}\|[^|]{1,60}\|\s{0,8}(\d{1,9}) /\s{1,8}(\d{1,9}) MB\b")
+# `ray status` counts what is requested as "memory", but what is used as "object_store_memory". Its sums have one blank
+# before them, the single nodes' figures two.
+_STATUS: Final = late(
+    r" ?(?P<used>\d+(?:\.\d+)?)(?P<unit>[KMGT]iB|B)/(?P<total>\d+(?:\.\d+)?)(?P<of>[KMGT]iB|B) "
+    r"object_store_memory\s{0,4}$"
+)
 _RAY: Final = late(
     r"Memory on the node \(IP: ([\d.:a-f]{1,45})[^)]{0,200}\)[^/]{0,400}?was (\d+(?:\.\d+)?)GB(?: used)? /"
+    r"(?: (\d+(?:\.\d+)?)GB)?"
 )
 _ROW: Final = late(r"\s{0,8}(\d{1,10})\t(\d{1,6}\.\d\d)\t(\S.{0,79})")
-_TUNE: Final = late(r"Memory usage on this node: (\d+(?:\.\d+)?)/\d+(?:\.\d+)? GiB")
+_TUNE: Final = late(r"Memory usage on this node: (\d+(?:\.\d+)?)/(\d+(?:\.\d+)?) GiB")
 _SLEEP: Final = late(r"Sleep mode freed [\d.]+ GiB memory, (\d+(?:\.\d+)?) GiB memory is still in use")
 _HOST_USED: Final = late(r"'?host_used_GB'?[:=]\s?(\d+(?:\.\d+)?)")
 _OWN_PRINT: Final = late(
@@ -218,82 +249,130 @@ _GPU_PRINT: Final = late(
 )
 
 
-def _verl(text: str) -> Iterator[_Figure]:
-    step = _step(text)
-    for name, number in _METRIC.findall(text):
+def _verl(here: _Here) -> Iterator[_Figure]:
+    step = _step(here.text)
+    for name, number in _METRIC.findall(here.text):
         if name == "cpu_memory_used_gb":
-            yield _NODE, "host_ram", size(number, "gb"), step
+            yield _Figure(_NODE, "host_ram", size(number, "gb"), step)
         else:
-            yield f"perf/{name}", "gpu", size(number, "gb"), step
+            yield _Figure(f"perf/{name}", "gpu", size(number, "gb"), step)
 
 
-def _deepspeed(text: str) -> Iterator[_Figure]:
-    if match := _DEEPSPEED_HOST.search(text):
-        yield _NODE, "host_ram", size(match[1], "gb"), None
-    elif match := _DEEPSPEED_GPU.search(text):
-        yield ALLOCATED, "gpu", size(match[1], "gb"), None
-        yield mark("memory reserved"), "gpu", size(match[2], "gb"), None
+def _deepspeed(here: _Here) -> Iterator[_Figure]:
+    """Its report begins with a line that says where in the program it stands."""
+    if match := _DEEPSPEED_HOST.search(here.text):
+        yield _Figure(_NODE, "host_ram", size(match[1], "gb"), said=_named_place(here))
+    elif match := _DEEPSPEED_GPU.search(here.text):
+        said = _named_place(here)
+        yield _Figure(ALLOCATED, "gpu", size(match[1], "gb"), said=said)
+        yield _Figure(RESERVED, "gpu", size(match[2], "gb"), said=said)
 
 
-def _mmengine(text: str) -> Iterator[_Figure]:
+def _named_place(here: _Here) -> str | None:
+    said = next((text for text in here.above(2) if not _OF_DEEPSPEED.search(text)), "").strip()
+    return sanitize(said, NAMED_CHARACTERS) or None
+
+
+def _mmengine(here: _Here) -> Iterator[_Figure]:
     """OpenMMLab's loggers print MiB without a unit."""
-    if match := _MMENGINE.search(text):
-        yield mark("memory"), "gpu", size(match[1], "mb"), _step(text)
+    if match := _MMENGINE.search(here.text):
+        yield _Figure(mark("memory"), "gpu", size(match[1], "mb"), _step(here.text))
 
 
-def _megatron(text: str) -> Iterator[_Figure]:
-    if match := _MEGATRON.search(text):
-        yield ALLOCATED, "gpu", size(match[1], "mb"), _step(text)
+def _megatron(here: _Here) -> Iterator[_Figure]:
+    if match := _MEGATRON.search(here.text):
+        yield _Figure(ALLOCATED, "gpu", size(match["held"], "mb"), int(match["step"]) if match["step"] else None)
 
 
-def _summary(text: str) -> Iterator[_Figure]:
-    """The row of what is in use now, in torch.cuda.memory_summary()'s table."""
-    if match := _SUMMARY.search(text):
-        yield ALLOCATED, "gpu", size(match[1], match[2]), None
+def _verl_logger(here: _Here) -> Iterator[_Figure]:
+    """It says where in the program it stands; its "GB" are GiB."""
+    if match := _VERL_LOGGER.search(here.text):
+        said = sanitize(match["said"].strip(), NAMED_CHARACTERS) or None
+        yield _Figure(ALLOCATED, "gpu", size(match["held"], "gb"), said=said)
+        yield _Figure(RESERVED, "gpu", size(match["reserved"], "gb"), said=said)
+        if match["used"] is not None:
+            total = size(match["total"], "gb")
+            yield _Figure(ON_THE_CARD, "gpu", size(match["used"], "gb"), total=total, said=said)
 
 
-def _titan(text: str) -> Iterator[_Figure]:
-    if match := _TITAN.search(text):
-        yield mark("peak memory reserved"), "gpu", size(match[2], "gib"), int(match[1])
-
-
-def _ray(text: str) -> Iterator[_Figure]:
-    if match := _RAY.search(text):
-        yield f"{_NODE} {match[1]} at each kill", "host_ram", size(match[2], "gb"), None
-    elif match := _TUNE.search(text):
-        yield _NODE, "host_ram", size(match[1], "gib"), None
-
-
-def _row(text: str) -> Iterator[_Figure]:
-    """A row of Ray's table of memory users: a process that grows from kill to kill."""
-    if match := _ROW.match(text):
-        yield f"PID {match[1]} ({match[3].strip()})", "host_ram", size(match[2], "gb"), None
-
-
-def _sleep(text: str) -> Iterator[_Figure]:
-    if match := _SLEEP.search(text):
-        yield mark("still in use after the engine slept"), "gpu", size(match[1], "gib"), None
-
-
-def _slime(text: str) -> Iterator[_Figure]:
-    if match := _HOST_USED.search(text):
-        yield _NODE, "host_ram", size(match[1], "gb"), _step(text)
-
-
-_NOT_OWN: Final = ("KV cache", "out of memory", "on this node", "on the node", "actual memory used", "Sleep mode")
-
-
-def _own(text: str) -> Iterator[_Figure]:
-    """psutil and nvidia-smi, printed by the user's own code."""
-    if any(words in text for words in _NOT_OWN):
+def _nvidia_smi(here: _Here) -> Iterator[_Figure]:
+    """A card's second row; its number stands in the first."""
+    if not (match := _SMI.match(here.text.strip())):
         return
-    if match := _GPU_PRINT.search(text):
+    head = next((found for text in here.above(1) if (found := _SMI_CARD.match(text.strip()))), None)
+    if head is not None:
+        yield _Figure(f"{ON_THE_CARD} {head[1]}", "gpu", size(match[1], "mib"), total=size(match[2], "mib"))
+
+
+def _gpustat(here: _Here) -> Iterator[_Figure]:
+    """Its "MB" are MiB."""
+    if match := _GPUSTAT.match(here.text):
+        yield _Figure(f"{ON_THE_CARD} {match[1]}", "gpu", size(match[2], "mb"), total=size(match[3], "mb"))
+
+
+def _ray_status(here: _Here) -> Iterator[_Figure]:
+    if match := _STATUS.match(here.text):
+        total = size(match["total"], match["of"])
+        yield _Figure(mark("object store in use"), "object_store", size(match["used"], match["unit"]), total=total)
+
+
+def _summary(here: _Here) -> Iterator[_Figure]:
+    """The row of what is in use now, in torch.cuda.memory_summary()'s table."""
+    if match := _SUMMARY.search(here.text):
+        yield _Figure(ALLOCATED, "gpu", size(match[1], match[2]))
+
+
+def _titan(here: _Here) -> Iterator[_Figure]:
+    if match := _TITAN.search(here.text):
+        yield _Figure(mark("peak memory reserved"), "gpu", size(match[2], "gib"), int(match[1]))
+
+
+def _ray(here: _Here) -> Iterator[_Figure]:
+    if match := _RAY.search(here.text):
+        total = size(match[3], "gb") if match[3] else None
+        yield _Figure(f"{_NODE} {match[1]} at each kill", "host_ram", size(match[2], "gb"), total=total)
+    elif match := _TUNE.search(here.text):
+        yield _Figure(_NODE, "host_ram", size(match[1], "gib"), total=size(match[2], "gib"))
+
+
+def _row(here: _Here) -> Iterator[_Figure]:
+    """A row of Ray's table of memory users: a process that grows from kill to kill."""
+    if match := _ROW.match(here.text):
+        yield _Figure(f"PID {match[1]} ({match[3].strip()})", "host_ram", size(match[2], "gb"))
+
+
+def _sleep(here: _Here) -> Iterator[_Figure]:
+    if match := _SLEEP.search(here.text):
+        yield _Figure(mark("still in use after the engine slept"), "gpu", size(match[1], "gib"))
+
+
+def _slime(here: _Here) -> Iterator[_Figure]:
+    if match := _HOST_USED.search(here.text):
+        yield _Figure(_NODE, "host_ram", size(match[1], "gb"), _step(here.text))
+
+
+_NOT_OWN: Final = (
+    "KV cache",
+    "out of memory",
+    "on this node",
+    "on the node",
+    "actual memory used",
+    "Sleep mode",
+    ", memory reserved (GB)",  # verl's logger
+)
+
+
+def _own(here: _Here) -> Iterator[_Figure]:
+    """psutil and nvidia-smi, printed by the user's own code."""
+    if any(words in here.text for words in _NOT_OWN):
+        return
+    if match := _GPU_PRINT.search(here.text):
         unit = match["unit"] or match["title"]
         if unit is not None:
-            yield match["what"].lower(), "gpu", size(match["number"], unit), _step(text)
+            yield _Figure(match["what"].lower(), "gpu", size(match["number"], unit), _step(here.text))
         return
-    if match := _OWN_PRINT.search(text):
-        yield match["what"].lower(), "host_ram", size(match["number"], match["unit"]), _step(text)
+    if match := _OWN_PRINT.search(here.text):
+        yield _Figure(match["what"].lower(), "host_ram", size(match["number"], match["unit"]), _step(here.text))
 
 
 def _step(text: str) -> int | None:
@@ -301,11 +380,15 @@ def _step(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-_Reader = Callable[[str], Iterator[_Figure]]
+_Reader = Callable[[_Here], Iterator[_Figure]]
 _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
     (("perf/cpu_memory", "perf/max_memory"), _verl),
     (("CPU Virtual Memory", "MA "), _deepspeed),
     (("memory (MB) | allocated",), _megatron),
+    (("memory allocated (GB)",), _verl_logger),
+    (("MiB / ",), _nvidia_smi),
+    ((" MB |",), _gpustat),
+    (("object_store_memory",), _ray_status),
     (("Allocated memory ",), _summary),
     (("GiB(",), _titan),
     ((", memory: ",), _mmengine),

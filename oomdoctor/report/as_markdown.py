@@ -16,7 +16,7 @@ from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Quote, Report
 from oomdoctor.report.markup import cell, code, fenced, link, prose, shortened
 from oomdoctor.report.words import (
     action,
@@ -29,6 +29,8 @@ from oomdoctor.report.words import (
     left_open,
     nothing_found,
     root_of,
+    since,
+    who,
 )
 from oomdoctor.text import sanitize
 from oomdoctor.units import percent, show
@@ -304,11 +306,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _timeline(report: Report, incident: Incident) -> Part:
     events = {event.id: event for event in report.events}
-    rows = [
-        _moment(events[moment.event], moment.role, moment.time)
-        for moment in incident.timeline
-        if moment.event in events
-    ]
+    rows = [_moment(events[moment.event], moment) for moment in incident.timeline if moment.event in events]
     head = (say("Where"), say("When"), say("Role"), say("What"))
     lines = _table(head, rows).split("\n")
     return Part(
@@ -320,16 +318,14 @@ def _timeline(report: Report, incident: Incident) -> Part:
     )
 
 
-def _moment(event: EventRecord, role: str, time: str | None) -> tuple[str, ...]:
-    name, pid = event.process.get("name"), event.process.get("pid")
-    number = prose(f"(PID {pid})") if isinstance(pid, int) else ""
-    times = prose(say("{count} times", count=event.repeats)) if event.repeats > 1 else ""
-    who = " ".join(piece for piece in (code(str(name or "")), number) if piece)
+def _moment(event: EventRecord, moment: Moment) -> tuple[str, ...]:
+    times = [prose(say("{count} times", count=event.repeats))] if event.repeats > 1 else []
+    when = [piece for piece in (code(moment.time or ""), since(moment)) if piece]
     return (
         _at(event.file, event.line),
-        code(time or ""),
-        translated(role),
-        listed(piece for piece in (event.kind, who, times) if piece),
+        listed(when),
+        translated(moment.role),
+        listed([event.kind, *who(event, code), *times]),
     )
 
 

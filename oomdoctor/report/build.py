@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from oomdoctor import __version__
@@ -14,6 +14,7 @@ from oomdoctor.classifier.ranking import closing, ranked
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.incident.timeline import in_order
 from oomdoctor.language import joined, say, translated
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import rejected_advice
@@ -34,6 +35,7 @@ from oomdoctor.report.contract import (
     Verdict,
 )
 from oomdoctor.report.fingerprint import fingerprint, place_of
+from oomdoctor.report.outlook import limit_of, outlook
 from oomdoctor.sources import Trouble
 
 NOT_FROM_IT: Final = ", not from the log"
@@ -117,8 +119,8 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
         next_evidence=tuple(dict.fromkeys(next_evidence)) or (closing(crash) if ranking.open else ()),
         gap=lacked,
         ledger=tuple(_ledger(crash)),
-        timeline=tuple(Moment(ids[id(e)], e.role, e.time) for e in crash.events if e.role not in ("context", "advice")),
-        trajectory=_trajectory(crash.trajectory),
+        timeline=tuple(_timeline(crash, ids)),
+        trajectory=_trajectory(crash.trajectory, limit_of(crash)),
     )
 
 
@@ -185,18 +187,30 @@ def _ledger(crash: Crash) -> list[Ledger]:
     ]
 
 
-def _trajectory(trajectory: Trajectory | None) -> dict[str, Any] | None:
+def _timeline(crash: Crash, ids: dict[int, str]) -> Iterator[Moment]:
+    told = (event for event in crash.events if event.role not in ("context", "advice"))
+    for happening in in_order(told, crash.root):
+        event = happening.event
+        yield Moment(ids[id(event)], event.role, event.time, happening.after_seconds)
+
+
+def _trajectory(trajectory: Trajectory | None, limit: int | None = None) -> dict[str, Any] | None:
     if trajectory is None:
         return None
+    full = outlook(trajectory, limit)
     return {
         "what": trajectory.what,
         "pool": trajectory.pool,
+        "shape": trajectory.shape,
         "growth_bytes": trajectory.growth_bytes,
+        "growth_low_bytes": trajectory.growth_low_bytes,
+        "growth_high_bytes": trajectory.growth_high_bytes,
         "per": trajectory.per,
         "points": [
             {"step": p.step, "bytes": p.bytes, "line": p.line, **({"text": p.text} if p.text else {})}
             for p in trajectory.points
         ],
+        "full": asdict(full) if full is not None else None,
     }
 
 

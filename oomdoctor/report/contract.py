@@ -77,6 +77,7 @@ class Moment:
     event: str
     role: str
     time: str | None
+    after_seconds: float | None = None  # since the first failure, where both times are of one clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from oomdoctor.causes import causes
+from oomdoctor.incident.trend import SHAPES
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import SCHEMA_VERSION, Incident, Report
 from oomdoctor.report.vocabulary import BASES, POOLS, ROLES, STAGES
@@ -66,6 +67,10 @@ def _shapes() -> Mapping[str, Schema]:
     """Fields whose type says less than the contract does."""
     number = {"type": ["integer", "null"]}
     text = {"type": ["string", "null"]}
+    whole = {"type": "integer"}
+    outlook = {
+        "limit_bytes": whole, "count": whole, "count_low": whole, "count_high": whole, "derivation": {"type": "string"},
+    }  # fmt: skip
     return {
         "schema_version": {"const": SCHEMA_VERSION},
         "tool": _plain_object({"name": {"const": "oomdoctor"}, "version": {"type": "string"}}),
@@ -103,7 +108,11 @@ def _shapes() -> Mapping[str, Schema]:
                                 text={"type": "string"},
                             ),
                         },
-                    }
+                    },
+                    shape={"enum": list(SHAPES)},
+                    growth_low_bytes=number,
+                    growth_high_bytes=number,
+                    full={"anyOf": [{"type": "null"}, _plain_object(outlook)]},
                 ),
             ]
         },

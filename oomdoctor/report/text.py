@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
@@ -21,6 +22,7 @@ from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import CauseRuledOut, Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.sparkline import sparkline
 from oomdoctor.report.words import (
     WORTH_A_LINE,
     action,
@@ -35,6 +37,8 @@ from oomdoctor.report.words import (
     nothing_found,
     root_of,
     sentences,
+    since,
+    who,
 )
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -60,6 +64,7 @@ REASONS = 2
 
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
+SPARK = 48  # characters of a figure's line
 BAR = 60  # characters of the ledger's bar where there is room
 _FILLS = ("█▓▒░▚▞", "#=+:%o")
 _COLORS = ("red", "yellow", "blue", "magenta", "cyan", "white")
@@ -176,8 +181,8 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
         if doubt := left_open(incident):
             yield _line(doubt)
         yield from _diagnosis(best, page)
-    if page.verbose and incident.trajectory and incident.trajectory["points"]:
-        yield _line(growth(incident.trajectory), indent=2)
+    if incident.trajectory and incident.trajectory["points"] and (page.verbose or _rests_on_growth(best, page)):
+        yield from _growth(incident.trajectory, page)
     for ledger in incident.ledger[: page.some(1)]:
         yield Text()
         yield from _ledger(ledger, page)
@@ -393,9 +398,36 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Rend
         knob = KNOBS.get(rejected.knob)
         words = f"{translated(knob.action)} [{rejected.knob}]" if knob is not None else rejected.knob
         yield _line((say("Not advised: "), "bold"), say("{name}: {why}", name=words, why=rejected.why))
-    places = {event.id: f"{event.file}:{event.line}" for event in report.events}
-    moments = [f"{places.get(moment.event, moment.event)} {translated(moment.role)}" for moment in incident.timeline]
-    yield _line((say("In the order of the log: "), "bold"), listed(moments))
+    yield from _timeline(report, incident)
+
+
+def _timeline(report: Report, incident: Incident) -> Iterator[RenderableType]:
+    """What failed first and what followed, each with its time where there is one."""
+    events = {event.id: event for event in report.events}
+    told = [(moment, events[moment.event]) for moment in incident.timeline if moment.event in events]
+    if not told:
+        return
+    timed = any(moment.after_seconds is not None for moment, _ in told)
+    yield _heading(say("What happened, by the times in the log") if timed else say("In the order of the log"))
+    times = [sanitize(since(moment) or moment.time or "") for moment, _ in told]
+    widest = max(map(cell_len, times))
+    for (moment, event), time in zip(told, times, strict=True):
+        repeated = [say("{count} times", count=event.repeats)] if event.repeats > 1 else []
+        what = listed([event.kind, *who(event), *repeated])
+        role = say("{title}: ", title=translated(moment.role))
+        when = set_cell_size(time, widest) + "  " if widest else ""
+        yield _line((when, "dim"), f"{event.file}:{event.line}  ", (role, "bold"), what, indent=2)
+
+
+def _rests_on_growth(best: Diagnosis | None, page: Page) -> bool:
+    return best is not None and best.cause.endswith("-leak") and page.tight < WITHOUT_REASONS
+
+
+def _growth(trajectory: Mapping[str, Any], page: Page) -> Iterator[RenderableType]:
+    sizes = [point["bytes"] for point in trajectory["points"]]
+    if line := sparkline(sizes, max(1, min(SPARK, page.width - 4)), unicode=page.unicode):
+        yield _line((line, "cyan"), indent=2)
+    yield _line(growth(trajectory), indent=2)
 
 
 def _others(report: Report, page: Page) -> Iterator[RenderableType]:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoctor.causes.host import low_limit
 from oomdoctor.incident.names import figure
-from oomdoctor.language import mark, one_of, say, translated
+from oomdoctor.language import mark, one_of, say, semicolons, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
-from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Report
+from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Moment, Report
 from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
 from oomdoctor.units import MIB, show
 
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
+
+_COURSES: Final = {
+    "plateau": mark("it rises at first and then stays"),
+    "sawtooth": mark("it goes up and down, and what is left each time does not grow"),
+    "level": mark("it does not grow"),
+    "falling": mark("it does not grow"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +99,58 @@ def _when(best: Diagnosis, root: EventRecord | None) -> str:
 
 
 def growth(trajectory: Mapping[str, Any]) -> str:
-    """From where to where a figure went, and how fast where it grew."""
+    """From where to where a figure went, how fast where it grew, and how long that could have gone on."""
     first, last = trajectory["points"][0], trajectory["points"][-1]
-    grown = trajectory.get("growth_bytes")
-    places = {
-        "what": figure(trajectory["what"]),
-        "first": show(first["bytes"]), "first_line": first["line"],
-        "last": show(last["bytes"]), "last_line": last["line"],
-    }  # fmt: skip
-    if not grown:
-        return say("{what}: {first} at line {first_line}, {last} at line {last_line}", **places)
-    return say(
-        "{what}: {first} at line {first_line}, {last} at line {last_line}, {rate} per {step}",
-        **places, rate=show(grown), step=translated(trajectory["per"]),
+    went = say(
+        "{what}: {first} at line {first_line}, {last} at line {last_line}",
+        what=figure(trajectory["what"]),
+        first=show(first["bytes"]), first_line=first["line"],
+        last=show(last["bytes"]), last_line=last["line"],
     )  # fmt: skip
+    return semicolons([went, *_course(trajectory)])
+
+
+def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:
+    rate, low, high = (trajectory.get(name) for name in ("growth_bytes", "growth_low_bytes", "growth_high_bytes"))
+    step = translated(trajectory["per"])
+    if trajectory.get("shape") in _COURSES:
+        yield translated(_COURSES[trajectory["shape"]])
+    elif rate is None and low is not None and high is not None:
+        yield say("open whether it grows: {low} to {high} per {step}", low=show(low), high=show(high), step=step)
+    elif rate and low is not None and high is not None and show(low) != show(high):
+        yield say(
+            "about {rate} per {step} ({low} to {high})", rate=show(rate), step=step, low=show(low), high=show(high)
+        )
+    elif rate:
+        yield say("about {rate} per {step}", rate=show(rate), step=step)
+    if full := trajectory.get("full"):
+        count, formula = full["count"], full["derivation"]
+        if trajectory["per"] == "step":
+            yield say("full after about {count} more steps at that rate: {formula}", count=count, formula=formula)
+        else:
+            yield say("full after about {count} more prints at that rate: {formula}", count=count, formula=formula)
+
+
+def who(event: EventRecord, quoted: Callable[[str], str] = str) -> list[str]:
+    """Which process, rank, node and card, as far as the log says; the log's own names as they are quoted there."""
+    process = event.process
+    names = [quoted(str(process["name"]))] if process.get("name") else []
+    if isinstance(process.get("pid"), int):
+        names.append(quoted(f"PID {process['pid']}"))
+    if process.get("rank") is not None:
+        names.append(say("rank {number}", number=process["rank"]))
+    if process.get("node"):
+        names.append(say("node {name}", name=quoted(str(process["node"]))))
+    if process.get("gpu") is not None:
+        names.append(say("card {number}", number=process["gpu"]))
+    return names
+
+
+def since(moment: Moment) -> str:
+    """How long after the first failure; empty where that is not known, or where it is the first failure itself."""
+    if moment.after_seconds is None or moment.role == "root":
+        return ""
+    return f"{moment.after_seconds:+,.0f} s"
 
 
 def commands(incident: Incident, remedies: Sequence[Remedy]) -> list[str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from gpu_logs import FORWARD, finding, refused, says, trace
 
+from oomdoctor.causes import RuledOut
 from oomdoctor.causes.gpu_memory_leak import CAUSE
 
 STEP = (
@@ -10,16 +11,30 @@ STEP = (
 )
 
 
+def why_not(*lines: str) -> str:
+    judgement = says(CAUSE, *lines, refused())
+    assert isinstance(judgement, RuledOut)
+    return judgement.why
+
+
 def steps(*sizes: int) -> list[str]:
     return [STEP.format(10 * (n + 1), size, size + 500) for n, size in enumerate(sizes)]
 
 
 def test_not_a_figure_that_stays() -> None:
-    assert says(CAUSE, *steps(*[40000] * 8), refused()) is None
+    assert why_not(*steps(*[40000] * 8)) == (
+        "memory allocated is printed 8 times and does not grow: 39.06 GiB at first, 39.06 GiB at the end"
+    )
+
+
+def test_not_of_seven_prints() -> None:
+    assert says(CAUSE, *steps(*[40000] * 7), refused()) is None
 
 
 def test_not_a_warm_up() -> None:
-    assert says(CAUSE, *steps(30000, 42000, 42000, 42000, 42000, 42000, 42000, 42000), refused()) is None
+    assert why_not(*steps(30000, 42000, 42000, 42000, 42000, 42000, 42000, 42000)) == (
+        "memory allocated is printed 8 times, rises from 29.30 GiB to 41.02 GiB and then stays there"
+    )
 
 
 def test_not_a_log_without_figures() -> None:
@@ -27,7 +42,14 @@ def test_not_a_log_without_figures() -> None:
 
 
 def test_not_a_figure_that_goes_up_and_down() -> None:
-    assert says(CAUSE, *steps(40000, 52000, 39000, 51000, 41000, 50500, 40000, 52000), refused()) is None
+    assert why_not(*steps(*[40000, 52000, 40100, 51000] * 4)) == (
+        "memory allocated is printed 16 times and goes up and down between 39.06 GiB and 50.78 GiB: "
+        "what is left each time does not grow"
+    )
+
+
+def test_not_where_the_figures_leave_it_open() -> None:
+    assert says(CAUSE, *steps(40000, 52000, 39000, 51000, 43000, 50500, 45000, 56000), refused()) is None
 
 
 def test_a_figure_that_grows_with_every_print() -> None:

@@ -8,7 +8,7 @@ from oomdoctor.families.event import Event, Place, Process
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.joins import set_apart
-from oomdoctor.incident.moments import moment, seconds_between
+from oomdoctor.incident.moments import moment, seconds_between, seconds_since
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,20 @@ def test_one_failure_that_may_be_explained_is_enough() -> None:
 
 def test_kernel_records_alone_are_the_failure() -> None:
     assert not apart(record("firefox", "Mar 18 02:00:00"), record("python", "Mar 18 21:00:00", pid=3))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "seconds"),
+    [
+        ("2026-03-01 10:00:00", "2026-03-01 10:00:12", 12),
+        ("2026-03-01 10:00:12", "2026-03-01 10:00:00", -12),
+        ("12-31 23:59:50", "01-01 00:00:10", 20),
+        ("01-01 00:00:10", "12-31 23:59:50", -20),
+    ],
+)
+def test_which_of_two_is_the_later(one: str, other: str, seconds: float) -> None:
+    first, second = moment(one), moment(other)
+    assert first is not None
+    assert second is not None
+    assert seconds_since(first, second) == seconds
+    assert seconds_between(first, second) == abs(seconds)

@@ -164,3 +164,117 @@ def test_torchtitan_counts_its_steps() -> None:
     line = "step: {:>2}  loss:  8.1234  memory: {:.2f}GiB(80.00%)  tps: 1,234\n"
     (grown,) = read("".join(line.format(10 * n, 20 + n) for n in range(1, 6)))
     assert grown.growth_bytes == round(GIB / 10)
+
+
+def test_verls_logger_says_where_it_stands() -> None:
+    log = "".join(
+        f"(WorkerDict pid=7) {where}, memory allocated (GB): {held}, memory reserved (GB): {held + 2}, "
+        f"device memory used/total (GB): {held + 5}/79.3\n"
+        for n in range(6)
+        for where, held in (("Before rollout", 10.5 + n), ("After offload to cpu", 2.5))
+    )
+    found = {trajectory.what: trajectory for trajectory in read(log)}
+    assert {t.growth_bytes for t in found.values()} == {GIB}
+    card = found["memory used on the card"]
+    assert card.limit_bytes == round(79.3 * GIB)
+    assert {point.text for point in card.points} == {"Before rollout"}
+
+
+def test_megatron_counts_its_iterations() -> None:
+    line = "[Rank 0] (after {} iterations) memory (MB) | allocated: {}.50 | max allocated: 70000.00 | reserved: 1.00\n"
+    (grown,) = read("".join(line.format(10 * n, 20000 + 1024 * n) for n in range(1, 7)))
+    assert [point.step for point in grown.points] == [10, 20, 30, 40, 50, 60]
+    assert grown.growth_bytes == round(102.4 * 1024**2)
+
+
+def smi(*held: int) -> str:
+    rows = "".join(
+        f"|   {card}  NVIDIA A100-SXM4-80GB          On  | 00000000:0{card}:00.0 Off |                    0 |\n"
+        f"| N/A   34C    P0    62W / 400W |  {size}MiB / 81920MiB |      0%      Default |\n"
+        "|                               |                      |             Disabled |\n"
+        for card, size in enumerate(held)
+    )
+    return f"| NVIDIA-SMI 535.104.05             Driver Version: 535.104.05   CUDA Version: 12.2     |\n{rows}\n"
+
+
+def test_tables_of_nvidia_smi_are_a_series_for_each_card() -> None:
+    grown, still = read("".join(smi(20480 + 2048 * n, 71000) for n in range(6)))
+    assert (grown.what, grown.growth_bytes, grown.limit_bytes) == ("memory used on the card 0", 2 * GIB, 80 * GIB)
+    assert (still.what, still.shape) == ("memory used on the card 1", "level")
+
+
+def test_a_slices_bar1_is_no_memory_of_the_card() -> None:
+    mig = (
+        "|  0    7   0   0  |      6MiB /  9728MiB  | 14      0 |  1   0    0    0    0 |\n"
+        "|                  |      0MiB / 16383MiB  |           |                       |\n"
+    )
+    assert read(mig * 5) == []
+
+
+def test_gpustat() -> None:
+    line = "[{}] NVIDIA A100 80GB | 52'C, 100 % | {} / 81920 MB | me(8000M)\n"
+    found = read("".join(line.format(card, 10240 * (n + 1)) for n in range(5) for card in (0, 1)))
+    assert [(t.what, t.growth_bytes) for t in found] == [
+        ("memory used on the card 0", 10 * GIB),
+        ("memory used on the card 1", 10 * GIB),
+    ]
+
+
+def test_ray_status_prints_what_is_requested_as_memory_and_what_is_used_of_the_store() -> None:
+    table = (
+        "======== Autoscaler status: 2026-03-01 10:00:0{n}.1 ========\nUsage:\n 4.0/8.0 CPU\n"
+        " {n}0.00GiB/200.00GiB memory\n {n}.00GiB/30.00GiB object_store_memory\n\n"
+        "Node: 0481 (node_0481)\n Usage:\n  0B/10.00GiB object_store_memory\n"
+    )
+    (store,) = read("".join(table.format(n=n) for n in range(1, 8)))
+    assert (store.what, store.pool) == ("object store in use", "object_store")
+    assert [point.bytes for point in store.points] == [n * GIB for n in range(1, 8)]
+    assert store.limit_bytes == 30 * GIB
+
+
+def test_what_an_engine_leaves_when_it_sleeps() -> None:
+    line = "Sleep mode freed 46.35 GiB memory, {}.10 GiB memory is still in use.\n"
+    (grown,) = read("".join(line.format(20 + 2 * n) for n in range(6)))
+    assert (grown.growth_bytes, grown.shape) == (2 * GIB, "growing")
+
+
+def test_the_nodes_total_is_its_limit() -> None:
+    log = "".join(f"Memory usage on this node: {10 + i}.0/62.0 GiB\n" for i in range(5))
+    (node,) = read(log)
+    assert node.limit_bytes == 62 * GIB
+    assert node.room(62 * GIB) == 48 * GIB
+
+
+def test_slices_overlap_and_no_point_counts_twice() -> None:
+    log = "".join(f"step {i} RSS: {10 + i}.0 GB\n" for i in range(6))
+    builder = TrajectoryBuilder()
+    builder.add(streams.page("job.log", 1, log.encode()))
+    builder.add(streams.page("job.log", 4, "".join(log.splitlines(keepends=True)[3:]).encode()))
+    (found,) = builder.build()
+    assert [point.line for point in found.points] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_sawtooth_tells_how_high_it_stood_last() -> None:
+    log = "".join(f"step {i} RSS: {20 + i + 40 * (i % 2)}.0 GB\n" for i in range(25))
+    (found,) = read(log)
+    assert (found.growth_bytes, found.points[-1].bytes, found.reached_bytes) == (GIB, 44 * GIB, 83 * GIB)
+
+
+def test_open_growth_has_an_interval_and_no_slope() -> None:
+    figures = (100, 112, 103, 103, 120, 108, 118, 124)
+    (found,) = read("".join(f"step {i} RSS: {figure}.0 GB\n" for i, figure in enumerate(figures)))
+    assert (found.shape, found.growth_bytes) == ("unclear", None)
+    assert found.growth_low_bytes is not None
+    assert found.growth_high_bytes is not None
+    assert found.growth_low_bytes <= 0 < found.growth_high_bytes
+
+
+def test_a_print_of_the_users_own_that_begins_as_verls_does() -> None:
+    (grown,) = read("".join(f"step {n} memory allocated (GB): {3 + n}.5\n" for n in range(6)))
+    assert (grown.what, grown.growth_bytes) == ("memory allocated", GIB)
+
+
+def test_verls_place_may_hold_a_comma() -> None:
+    line = "Before {}, once more, memory allocated (GB): {}.50, memory reserved (GB): 20.00\n"
+    grown, _ = read("".join(line.format("update_actor", 3 + n) for n in range(6)))
+    assert grown.growth_bytes == GIB

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import combinations, permutations
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import pytest
@@ -198,3 +199,61 @@ def test_what_is_not_printed_shows_its_formula(log: Path) -> None:
             assert [row["what"] for row in derived if not row["derivation"]] == []
             results = [(row, in_prose(row["derivation"])[-1]) for row in derived]
             assert [row["what"] for row, result in results if not result.is_near(Number(row["bytes"], 1))] == []
+
+
+RAY_KILL = (
+    "(raylet) Memory on the node (IP: 10.1.0.4, ID: 7f1c) where the task (actor ID: 12, name=WorkerDict.__init__, "
+    "pid=4471, memory used=80.00GB) was running was 957.60GB / 1008.00GB (0.950000), which exceeds the memory usage "
+    "threshold of 0.95. Ray killed this worker (ID: 33) because it was the most recently scheduled task\n"
+)
+CARD_FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of 79.11 GiB "
+    "of which 1.25 GiB is free. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 900.00 MiB is reserved "
+    "by PyTorch but unallocated.\n"
+)
+GROWING = {
+    "a node": "".join(
+        f"step:{n} - perf/cpu_memory_used_gb:{300 + 20 * n + n * 7 % 5}.5 - timing_s/gen:40\n" for n in range(1, 25)
+    )
+    + RAY_KILL,
+    "a card": "".join(
+        f"[Rank 0] (after {10 * n} iterations) memory (MB) | allocated: {30000 + 1500 * n + n * 331 % 97}.25 | "
+        "max allocated: 71000.00 | reserved: 72000.00 | max reserved: 72000.00\n"
+        for n in range(1, 25)
+    )
+    + CARD_FULL,
+    "lows of a sawtooth": "".join(
+        f"step {n} RSS: {100 + 10 * n + 300 * (n % 2)}.00 GB\n" for n in range(1, 41)
+    )
+    + RAY_KILL,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_growth_is_the_median_of_its_slopes_and_shows_how_long_it_lasts(name: str, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(GROWING[name])
+    report = oomdoctor.diagnose(log).as_json()
+    figure = report["trajectory"]
+    known = Known(of_log(log.read_text()))
+    assert [point["bytes"] for point in figure["points"] if not known.holds(Number(point["bytes"], 1.0))] == []
+    points = [(point["step"], point["bytes"]) for point in figure["points"]]
+    steady = points[len(points) // 5 :]
+    if name == "lows of a sawtooth":
+        steady = [point for point in steady if point[0] % 2 == 0]
+    slopes = [(b - a) / (to - at) for (at, a), (to, b) in combinations(steady, 2)]
+    assert figure["growth_bytes"] == round(median(slopes))
+    assert figure["growth_low_bytes"] <= figure["growth_bytes"] <= figure["growth_high_bytes"]
+    explanation = report["diagnoses"][0]["explanation"]
+    assert report["diagnoses"][0]["cause"].endswith("-memory-leak")
+    assert unexplained(explanation, known, [Number(figure["growth_bytes"], 0.006 * 1024**3)]) == []
+    full = figure["full"]
+    if name == "lows of a sawtooth":  # one process: nobody knows what all the others leave to it
+        assert full is None
+        return
+    limit, reached, growth, count = in_prose(full["derivation"])
+    assert known.holds(limit)
+    assert known.holds(reached)
+    assert growth.is_near(Number(figure["growth_bytes"], 1))
+    assert count.value == full["count"] == round((limit.value - reached.value) / growth.value)
+    assert full["count_low"] <= full["count"] <= full["count_high"]

@@ -49,6 +49,7 @@ A reward model's process holds most of the node's memory  [reward-model-ram-hog,
   The reward server (PID 230) held 88.00 GiB of the 121.60 GiB in use, 72 %; the killed PolicyActor
   held 6.40 GiB. Ray kills the newest worker, not the largest process.
   driver.log:412: Memory on the node (IP: 10.3.0.8, ID: 7f1c) was 121.60GB / 128.00GB (0.950000), which exceeds the threshold
+  ▅█
   reward server: 1.00 GiB at line 12, 2.00 GiB at line 40
 
 Where the memory was: 128.00 GiB of node 10.3.0.8
@@ -86,7 +87,9 @@ Ruled out: object-store-full: nothing spilled and no store message stands in the
 Ruled out: container-limit: 128.00 GiB is the node's own memory
 Not advised: Let the engine give its memory back while the trainer works [engine-sleep]: it keeps a
 copy of the weights in the memory that ran out
-In the order of the log: driver.log:412 root, driver.log:431 cascade
+In the order of the log
+  2025-04-02 11:20:31  driver.log:412  root: memory-kill, PolicyActor, PID 4471, node 10.3.0.8
+                       driver.log:431  cascade: actor-death, PolicyActor, PID 4471, node 10.3.0.8
 Printed advice that does not apply
   driver.log:424: To adjust the kill threshold, set the environment variable `RAY_memory_usage_threshold`
     a higher threshold only delays the kill

@@ -22,7 +22,20 @@ from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Report
 from oomdoctor.report.html.bars import bar
 from oomdoctor.report.html.plot import Plot, plot
 from oomdoctor.report.vocabulary import POOL_NAMES
-from oomdoctor.report.words import Told, action, commands, costs, enough, formula, growth, headline, left_open, root_of
+from oomdoctor.report.words import (
+    Told,
+    action,
+    commands,
+    costs,
+    enough,
+    formula,
+    growth,
+    headline,
+    left_open,
+    root_of,
+    since,
+    who,
+)
 from oomdoctor.text import disarm
 from oomdoctor.units import percent, show
 
@@ -197,7 +210,9 @@ def _environment() -> Environment:
         page_language=page_language,
         row_name=row_name,
         say=_say,
+        since=since,
         translated=translated,
+        who=who,
     )
     environment.filters.update(
         {

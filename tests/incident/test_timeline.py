@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from oomdoctor.families.event import Event, Place
+from oomdoctor.incident.timeline import in_order
+
+
+def event(file: str, line: int, time: str | None = None) -> Event:
+    return Event(at=Place(file, line, line, ""), time=time)
+
+
+def told(root: Event, *events: Event) -> list[tuple[str, int, float | None]]:
+    return [(one.event.at.file, one.event.at.line, one.after_seconds) for one in in_order(events, root)]
+
+
+def test_without_times_in_the_order_of_the_logs() -> None:
+    events = [event("b", 7), event("b", 9), event("a", 1)]
+    assert told(events[1], *events) == [("b", 7, None), ("b", 9, None), ("a", 1, None)]
+
+
+def test_by_time_across_logs() -> None:
+    root = event("rank3.log", 90, "2026-03-01 10:00:00")
+    driver = event("driver.log", 5, "2026-03-01 10:00:09")
+    early = event("rank0.log", 70, "2026-03-01 09:59:58")
+    later = event("rank0.log", 71, "2026-03-01 10:00:04")
+    assert told(root, driver, early, later, root) == [
+        ("rank0.log", 70, -2),
+        ("rank3.log", 90, 0),
+        ("rank0.log", 71, 4),
+        ("driver.log", 5, 9),
+    ]
+
+
+def test_what_has_no_time_stays_behind_what_stands_before_it() -> None:
+    root = event("a", 10, "2026-03-01 10:00:00")
+    between = event("a", 11)
+    after = event("a", 12, "2026-03-01 10:00:05")
+    other = event("b", 3, "2026-03-01 10:00:02")
+    assert [line for _, line, _ in told(root, root, between, after, other)] == [10, 11, 3, 12]
+
+
+def test_what_has_no_time_at_the_beginning_of_its_log_comes_with_what_follows_it() -> None:
+    root = event("a", 10, "2026-03-01 10:00:00")
+    untimed, timed = event("b", 1), event("b", 2, "2026-03-01 10:00:03")
+    assert [(line, after) for _, line, after in told(root, untimed, timed, root)] == [(10, 0), (1, None), (2, 3)]
+
+
+def test_a_log_without_times_comes_last() -> None:
+    root = event("b", 10, "2026-03-01 10:00:00")
+    assert [file for file, _, _ in told(root, event("a", 1), root, event("c", 1, "2026-03-01 10:00:01"))] == [
+        "b",
+        "c",
+        "a",
+    ]
+
+
+def test_the_kernels_clock_is_not_compared_with_a_programs() -> None:
+    root = event("a", 10, "2026-03-01 10:00:00")
+    kernel = event("dmesg", 4, "Mar  1 09:59:59")
+    boot = event("dmesg", 5, "[1234.5]")
+    assert told(root, kernel, boot, root) == [("a", 10, 0), ("dmesg", 4, None), ("dmesg", 5, None)]
+
+
+def test_another_zone_is_no_order() -> None:
+    root = event("a", 10, "2026-03-01 10:00:00")
+    assert told(root, event("b", 1, "2026-03-01 02:00:07"), root) == [("a", 10, 0), ("b", 1, None)]
+
+
+def test_within_one_log_hours_are_hours() -> None:
+    root = event("a", 10, "2026-03-01 10:00:00")
+    assert told(root, root, event("a", 99, "2026-03-01 13:00:00"))[-1] == ("a", 99, 10_800)
+
+
+def test_one_second_keeps_the_logs_order() -> None:
+    events = [event("a", line, "2026-03-01 10:00:00,500") for line in (3, 4, 5)]
+    assert [line for _, line, _ in told(events[0], *events)] == [3, 4, 5]
