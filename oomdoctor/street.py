@@ -46,10 +46,10 @@ class Facts:
 
 def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[tuple[Page, Slice]]:
     """The pages worth reading of all logs, one after the other, each with the slice it was cut from."""
-    anchors = tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
+    wanted = anchors()
     for source in sources:
         left_out: Counter[bytes] = Counter()
-        pieces = scan.slices(_counted(source, sources, progress), anchors, ends=source.ends, left_out=left_out)
+        pieces = scan.slices(_counted(source, sources, progress), wanted, ends=source.ends, left_out=left_out)
         for piece, is_last in _with_last(pieces):
             ends = is_last and source.ends
             yield streams.page(source.name, piece.first_line, piece.data, ends=ends), piece
@@ -62,6 +62,11 @@ def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterat
             )
             for anchor, count in sorted(left_out.items())
         ]
+
+
+def anchors() -> tuple[bytes, ...]:
+    """What makes a place of a log worth reading."""
+    return tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
 
 
 def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
@@ -153,8 +158,32 @@ def facts_of(
             if piece.owns(found.at.line):
                 gathered.add(found, index)
         gathered.look_around(page)
+    return concluded(
+        gathered,
+        job,
+        memory,
+        errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
+        notes=[note for source in sources for note in source.notes],
+        bytes_read=sum(source.size for source in sources),
+        files=len(sources),
+        told=told,
+    )
+
+
+def concluded(
+    gathered: Gathered,
+    job: ContextBuilder,
+    memory: TrajectoryBuilder,
+    *,
+    errors: Sequence[Trouble] = (),
+    notes: Sequence[str] = (),
+    bytes_read: int,
+    files: int = 1,
+    told: Outside | None = None,
+) -> Facts:
+    """The crashes of what was gathered so far, and what is said of the job."""
     facts = replace(job.build(), memory=memory.figures())
-    add, notes = _adder(facts, told, gathered)
+    add, of_outside = _adder(facts, told, gathered)
     found_crashes = crashes(
         gathered, add(facts), memory.build(), lambda file: add(replace(job.of(file), memory=facts.memory))
     )
@@ -163,14 +192,9 @@ def facts_of(
         crashes=found_crashes,
         lookalikes=(*gathered.lookalikes.values(), *([elsewhere] if elsewhere else [])),
         context=add(facts),
-        errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
-        notes=(*(note for source in sources for note in source.notes), *notes),
-        stats=Stats(
-            bytes=sum(source.size for source in sources),
-            lines=None,
-            files=len(sources),
-            events=len(gathered.events),
-        ),
+        errors=tuple(errors),
+        notes=(*notes, *of_outside),
+        stats=Stats(bytes=bytes_read, lines=None, files=files, events=len(gathered.events)),
     )
 
 
@@ -190,7 +214,9 @@ __all__ = [
     "Report",
     "Source",
     "Trouble",
+    "anchors",
     "beside",
+    "concluded",
     "diagnose",
     "facts_of",
     "gather",

@@ -123,7 +123,7 @@ def diagnose(
     else:
         shown = without_secrets(report) if redacted else report
         look = out.style(color, to_file=output not in (None, STDIN))
-        out.write(_rendered(shown, form, look, redacted=redacted, verbose=verbose), output)
+        out.write(rendered(shown, form, look, redacted=redacted, verbose=verbose), output)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
 
 
@@ -183,7 +183,7 @@ def without_secrets(report: Report) -> Report:
     return Redactor().report(report)
 
 
-def _rendered(report: Report, form: str, look: out.Style, *, redacted: bool, verbose: bool) -> str:
+def rendered(report: Report, form: str, look: out.Style, *, redacted: bool, verbose: bool) -> str:
     """Each form's renderer is loaded only for it."""
     if form == "text":
         from oomdoctor.report import text  # noqa: PLC0415
