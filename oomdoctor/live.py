@@ -18,7 +18,6 @@ from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.trajectory import TrajectoryBuilder
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.scan import AFTER, BEFORE, CHUNK, SMALL
-from oomdoctor.sources import Trouble
 from oomdoctor.streams import Page
 from oomdoctor.street import anchors, concluded, report_of
 
@@ -40,7 +39,6 @@ class Live:
     def __init__(self, name: str) -> None:
         self.name = name
         self.bytes = 0
-        self.troubles: list[Trouble] = []
         self._file = name  # and its number, from the second file of that name on
         self._files = 1
         self._gathered = Gathered()
@@ -99,7 +97,7 @@ class Live:
 
     def climbs(self, now: float) -> list[str]:
         """What is to be said of memory that grows; each thing once, and again when it has become worse."""
-        if now - self._asked_s < BETWEEN_CLIMBS_S:
+        if now - self._asked_s < BETWEEN_CLIMBS_S or self._last_s < self._asked_s:
             return []
         self._asked_s = now
         return self._climbs.of(self._memory.build(), self._job.build())
@@ -121,6 +119,8 @@ class Live:
         """Read for good what stands before the offset; what was gathered, where that holds a failure."""
         border = end if to_the_end else self._held.rfind(b"\n", 0, end) + 1
         if border <= self._own_at:
+            if end - self._own_at <= BEFORE:
+                return None
             border = end  # one huge line, which is cut where it stands
         own_to = self._line(border) + (not self._held.endswith(b"\n", 0, border))
         known = len(self._gathered.events)
@@ -170,7 +170,7 @@ class Live:
         gathered.look_around(page)
 
     def _measure(self) -> None:
-        """Take the figures of the lines that have come since, as far as they are whole."""
+        """Take what the lines that have come since say of the job, as far as they are whole."""
         end = self._held.rfind(b"\n") + 1
         if end <= self._measured_at:
             return
@@ -178,7 +178,9 @@ class Live:
         own_to = self._measured + data.count(b"\n")
         for piece in scan.slices([data], anchors(), ends=True):
             first = self._measured + piece.first_line - 1
-            self._take_figures(streams.page(self._file, first, piece.data, ends=False), own_to, first)
+            page = streams.page(self._file, first, piece.data, ends=False)
+            self._job.add(page)
+            self._take_figures(page, own_to, first)
         self._measured, self._measured_at = own_to, end
 
     def _take_figures(self, page: Page, own_to: int, own_from: int = 1) -> None:
@@ -195,7 +197,7 @@ class Live:
         """The report with what was not told yet; nothing, where all was."""
         if found is None:
             return None
-        report = report_of(concluded(found, self._job, self._memory, errors=self.troubles, bytes_read=self.bytes))
+        report = report_of(concluded(found, self._job, self._memory, bytes_read=self.bytes))
         new = [incident for incident in report.incidents if _answer(incident) not in self._told]
         if not new:
             return None

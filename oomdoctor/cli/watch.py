@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -243,17 +243,17 @@ def _piped(descriptor: int) -> Iterator[bytes]:
 def _written(path: Path) -> Iterator[bytes]:
     from oomdoctor.sources.follow import Followed  # noqa: PLC0415  (not for --help)
 
-    log = Followed(path)
     files = 1
-    while True:
-        block = log.read()
-        if log.files > files:
-            files = log.files
-            yield _ANOTHER
-        if block:
-            yield block
-        else:
-            time.sleep(POLL_S)
+    with closing(Followed(path)) as log:
+        while True:
+            block = log.read()
+            if log.files > files:
+                files = log.files
+                yield _ANOTHER
+            if block:
+                yield block
+            else:
+                time.sleep(POLL_S)
 
 
 def _pass_on(block: bytes) -> None:
