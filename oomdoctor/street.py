@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomdoctor import families, scan, streams
-from oomdoctor.families.event import Lookalike, Read
+from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.incident import context, trajectory
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.context import ContextBuilder
@@ -42,6 +42,7 @@ class Facts:
     errors: tuple[Trouble, ...]
     notes: tuple[str, ...]
     stats: Stats
+    events: tuple[Event, ...] = ()  # also of a job that did not fail
 
 
 def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[tuple[Page, Slice]]:
@@ -195,6 +196,7 @@ def concluded(
         errors=tuple(errors),
         notes=(*notes, *of_outside),
         stats=Stats(bytes=bytes_read, lines=None, files=files, events=len(gathered.events)),
+        events=tuple(gathered.events.values()),
     )
 
 
