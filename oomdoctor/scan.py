@@ -10,6 +10,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import TypeVar
 
@@ -195,6 +196,7 @@ def _with_late(chunks: Iterable[_Item]) -> Iterator[tuple[_Item, bool]]:
         yield chunk, True
 
 
+@cache
 def _automata(anchors: tuple[bytes, ...]) -> list[tuple[ahocorasick_rs.BytesAhoCorasick, tuple[bytes, ...]]]:
     number = -(-len(anchors) // LITERALS)
     in_order = tuple(sorted(anchors))  # what begins alike searches faster together

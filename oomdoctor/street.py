@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oomdoctor import families, scan, streams
 from oomdoctor.ahead import scanned
-from oomdoctor.families.event import Lookalike, Read
+from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.incident import context, trajectory
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.context import ContextBuilder
@@ -45,17 +45,17 @@ class Facts:
     errors: tuple[Trouble, ...]
     notes: tuple[str, ...]
     stats: Stats
+    events: tuple[Event, ...] = ()  # also of a job that did not fail
 
 
 def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[tuple[Page, Slice]]:
     """The pages worth reading of all logs, one after the other, each with the slice it was cut from."""
-    anchors = tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
 
     def tell() -> None:
         if progress is not None:
             progress(sum(source.size for source in sources))
 
-    for source, pieces in scanned(sources, partial(_scanned, anchors), tell):
+    for source, pieces in scanned(sources, partial(_scanned, anchors()), tell):
         for piece, is_last in _with_last(pieces):
             ends = is_last and source.ends
             yield streams.page(source.name, piece.first_line, piece.data, ends=ends), piece
@@ -74,6 +74,11 @@ def _scanned(anchors: tuple[bytes, ...], source: Source, tell: Callable[[], None
         )
         for anchor, count in sorted(left_out.items())
     ]
+
+
+def anchors() -> tuple[bytes, ...]:
+    """What makes a place of a log worth reading."""
+    return tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
 
 
 def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
@@ -169,8 +174,32 @@ def facts_of(
             if piece.owns(found.at.line):
                 gathered.add(found, index)
         gathered.look_around(page)
+    return concluded(
+        gathered,
+        job,
+        memory,
+        errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
+        notes=[note for source in sources for note in source.notes],
+        bytes_read=sum(source.size for source in sources),
+        files=sum(source.size > 0 for source in sources),
+        told=told,
+    )
+
+
+def concluded(
+    gathered: Gathered,
+    job: ContextBuilder,
+    memory: TrajectoryBuilder,
+    *,
+    errors: Sequence[Trouble] = (),
+    notes: Sequence[str] = (),
+    bytes_read: int,
+    files: int = 1,
+    told: Outside | None = None,
+) -> Facts:
+    """The crashes of what was gathered so far, and what is said of the job."""
     facts = replace(job.build(), memory=memory.figures())
-    add, notes = _adder(facts, told, gathered)
+    add, of_outside = _adder(facts, told, gathered)
     found_crashes = crashes(
         gathered, add(facts), memory.build(), lambda file: add(replace(job.of(file), memory=facts.memory))
     )
@@ -180,14 +209,10 @@ def facts_of(
         crashes=found_crashes,
         lookalikes=(*gathered.lookalikes.values(), *([elsewhere] if elsewhere else [])),
         context=add(facts),
-        errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
-        notes=(*(note for source in sources for note in source.notes), *notes, *clocks),
-        stats=Stats(
-            bytes=sum(source.size for source in sources),
-            lines=None,
-            files=sum(source.size > 0 for source in sources),
-            events=len(gathered.events),
-        ),
+        errors=tuple(errors),
+        notes=(*notes, *of_outside, *clocks),
+        stats=Stats(bytes=bytes_read, lines=None, files=files, events=len(gathered.events)),
+        events=tuple(gathered.events.values()),
     )
 
 
@@ -207,7 +232,9 @@ __all__ = [
     "Report",
     "Source",
     "Trouble",
+    "anchors",
     "beside",
+    "concluded",
     "diagnose",
     "facts_in",
     "facts_of",

@@ -10,6 +10,7 @@ from oomdoctor import __version__
 from oomdoctor.cli import (
     bench,
     causes,
+    compare,
     diagnose,
     events,
     explain,
@@ -20,6 +21,7 @@ from oomdoctor.cli import (
     reduce,
     schema,
     train,
+    watch,
     whatif,
 )
 from oomdoctor.cli.quick import Command, Group, Lang
@@ -73,7 +75,8 @@ def _root(
 
 # As the list of the commands shows them: what a newcomer needs first.
 for heading, commands in (
-    (mark("Diagnose a crash"), (diagnose.diagnose, explain.explain, whatif.whatif)),
+    (mark("Diagnose a crash"), (diagnose.diagnose, explain.explain, whatif.whatif, compare.compare)),
+    (mark("Run alongside"), (watch.watch,)),
     (mark("Share it"), (issue.issue, reduce.reduce, redact.redact, issue.draft, issue.issue_form)),
     (mark("Look things up"), (causes.causes, knobs.knobs)),
     (mark("Build upon it"), (events.events, schema.schema, bench.bench, train.train)),

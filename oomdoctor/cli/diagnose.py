@@ -124,7 +124,7 @@ def diagnose(
     else:
         shown = redactor.report(report) if redactor else report
         look = out.style(color, to_file=output not in (None, STDIN))
-        out.write(_rendered(shown, form, look, redacted=redactor is not None, verbose=verbose), output)
+        out.write(rendered(shown, form, look, redacted=redactor is not None, verbose=verbose), output)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
 
 
@@ -192,7 +192,7 @@ def _redactor(wanted: bool, paths: list[str] | None, beside: list[str]) -> Redac
     return knowing(paths or [], beside)
 
 
-def _rendered(report: Report, form: str, look: out.Style, *, redacted: bool, verbose: bool) -> str:
+def rendered(report: Report, form: str, look: out.Style, *, redacted: bool, verbose: bool) -> str:
     """Each form's renderer is loaded only for it."""
     if form == "text":
         from oomdoctor.report import text  # noqa: PLC0415

@@ -92,6 +92,14 @@ def write(text: str, to: str | None = None) -> None:
         raise CannotWriteError(say("standard output: {why}", why=error.strerror)) from error
 
 
+def write_error(text: str) -> None:
+    """The text to standard error, where standard output is another's."""
+    if sys.stderr is not None:
+        encoding = sys.stderr.encoding or "utf-8"
+        sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stderr.flush()
+
+
 def check_folder(to: str | None) -> None:
     """Before the work, not after it: is there a folder for the output?"""
     if to is not None and to != "-":

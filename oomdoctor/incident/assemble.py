@@ -72,6 +72,19 @@ class Gathered:
         if index is not None:
             self.fresh[identity] = index
 
+    def copy(self) -> Gathered:
+        """What may be told of now, while the log goes on."""
+        kinds = {kind: list(identities) for kind, identities in self.kinds.items()}
+        return Gathered(dict(self.events), dict(self.lookalikes), kinds, dict(self.fresh))
+
+    def without_failures(self) -> Gathered:
+        """What a next failure of the same log may need: the job's figures, and nothing of the failure before it."""
+        rest = Gathered()
+        for event in self.events.values():
+            if event.role == "context":
+                rest.add(event)
+        return rest
+
     def look_around(self, page: Page) -> None:
         """Look up what stands around the events of this page that are kept so far."""
         neighbourhood = Neighbourhood(page)

@@ -316,7 +316,11 @@ class _Told:
             return
         self._settings.pop(setting.name, None)
         self._settings[setting.name] = setting
-        if isinstance(setting.value, str) and recognition.names_a_model(setting.name, setting.value):
+        if (
+            len(self._models) < MOST_MODELS
+            and isinstance(setting.value, str)
+            and recognition.names_a_model(setting.name, setting.value)
+        ):
             self._models.setdefault(setting.value.rstrip("/"), None)
 
 

@@ -13,11 +13,12 @@ from oomdoctor.patterns import late
 SMALLER: Final = "smaller processes of the table"  # the name of that row, behind their number
 ON_THE_NODE: Final = mark("memory used on the node")
 ON_THE_CARD: Final = mark("memory used on the card")  # the name of that figure, behind it the card's number
+AT_KILLS: Final = " at each kill"  # behind the node's name
 
 _PROCESS: Final = late(r"process (\d{1,12})")
 _SMALLER: Final = late(rf"(\d{{1,12}}) {SMALLER}")
 _OF_CARD: Final = late(rf"{ON_THE_CARD} (\d{{1,3}})")
-_AT_KILLS: Final = late(rf"{ON_THE_NODE} (\S{{1,60}}) at each kill")
+_AT_KILLS: Final = late(rf"{ON_THE_NODE} (\S{{1,60}}){AT_KILLS}")
 
 
 def row(what: str) -> str:

@@ -70,17 +70,35 @@ def encoding(head: bytes) -> tuple[str, int]:
 
 def utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The blocks of a text as UTF-8 or another superset of ASCII."""
-    head = next(blocks, b"")
-    what = binary(head)
-    if what:
-        raise UnreadableError(say("no log but {what}", what=translated(what)))
-    name, begin = encoding(head)
-    if name == "utf-8":
-        yield head[begin:]
-        yield from blocks
-        return
-    decoder = codecs.getincrementaldecoder(name)(errors="replace")
-    yield decoder.decode(head[begin:]).encode("utf-8", "replace")
+    text = Text()
     for block in blocks:
-        yield decoder.decode(block).encode("utf-8", "replace")
-    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+        yield text.utf8(block)
+    yield text.rest()
+
+
+class Text:
+    """A text whose first block says how it is written."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._decoder: codecs.IncrementalDecoder | None = None  # None where the bytes pass as they are
+
+    def utf8(self, block: bytes) -> bytes:
+        """The next block, as UTF-8 or another superset of ASCII."""
+        if not self._begun:
+            block = self._begin(block)
+        return block if self._decoder is None else self._decoder.decode(block).encode("utf-8", "replace")
+
+    def rest(self) -> bytes:
+        """What a cut character at the end leaves."""
+        return b"" if self._decoder is None else self._decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+    def _begin(self, head: bytes) -> bytes:
+        what = binary(head)
+        if what:
+            raise UnreadableError(say("no log but {what}", what=translated(what)))
+        name, begin = encoding(head)
+        if name != "utf-8":
+            self._decoder = codecs.getincrementaldecoder(name)(errors="replace")
+        self._begun = True
+        return head[begin:]

@@ -422,7 +422,9 @@ def test_version_causes_schema_explain() -> None:
     assert "\x1b[" in seen
 
 
-@pytest.mark.parametrize("command", ["", "diagnose", "events", "explain", "causes", "knobs", "whatif", "schema"])
+@pytest.mark.parametrize(
+    "command", ["", "diagnose", "events", "explain", "causes", "knobs", "whatif", "compare", "watch", "schema"]
+)
 def test_every_help_teaches(command: str) -> None:
     done = run(*command.split(), "--help")
     assert done.returncode == 0
@@ -430,7 +432,7 @@ def test_every_help_teaches(command: str) -> None:
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
 
 
-HEADINGS = ("Diagnose a crash:\n  diagnose ", "Share it:\n  issue ", "Build upon it:")
+HEADINGS = ("Diagnose a crash:\n  diagnose ", "Run alongside:\n  watch ", "Share it:\n  issue ", "Build upon it:")
 
 
 def test_the_commands_stand_under_headings_with_the_one_that_matters_first() -> None:

@@ -1,0 +1,60 @@
+"""`oomdoctor compare`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.diagnose import STDIN, UNREADABLE, Absolute, Output, facts
+from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.language import say
+
+FORMATS = ("text", "json")
+NOTHING_EXPLAINS, EXPLAINED = 0, 1
+
+
+def compare(
+    good: Annotated[str, typer.Argument(metavar="GOOD", show_default=False, help="The log of the run that went well.")],
+    bad: Annotated[str, typer.Argument(metavar="BAD", show_default=False, help="The log of the run that did not.")],
+    form: Annotated[
+        str,
+        typer.Option("-f", "--format", metavar="|".join(FORMATS), callback=one_of(*FORMATS), help="What to print."),
+    ] = "text",
+    output: Output = None,
+    absolute_paths: Absolute = False,
+    _lang: Lang = None,
+) -> None:
+    """Lay a run that went well beside the one that crashed: what changed that can explain it.
+
+    \b
+    Examples:
+      oomdoctor compare yesterday.log today.log
+      oomdoctor compare good/ bad/ --format json -o difference.json
+
+    Settings, versions, models, hardware, the peaks of memory and the ledgers stand side by side. First comes what
+    would have taken less in the crash with the good run's value, as `whatif` reckons it. Each may be a folder.
+
+    Exits with 0 (nothing printed explains the crash, or there is none), 1 (something that changed can), 2 (wrong
+    usage, or a log could not be read) or 70 (an error of oomdoctor itself).
+    """
+    if form == "json":
+        for_others()
+    if STDIN in (good, bad) and good == bad:
+        raise typer.BadParameter(say("only one of them can be a pipe"), param_hint="BAD")
+    there = facts([good], output, absolute=absolute_paths, told=None)
+    here = facts([bad], output, absolute=absolute_paths, told=None)
+    if not (there.stats.bytes and here.stats.bytes):
+        raise typer.Exit(UNREADABLE)  # `facts` has said why
+    from oomdoctor.remedies.compared import Run, compared  # noqa: PLC0415  (not for --help)
+    from oomdoctor.report import compared as report  # noqa: PLC0415
+
+    first, second = (Run(crashes=one.crashes, context=one.context, events=one.events) for one in (there, here))
+    found = compared(first, second)
+    if form == "json":
+        out.write(report.as_json(found), output)
+    else:
+        look = out.style("never", to_file=output not in (None, STDIN))
+        out.write(report.text(found, min(look.width, out.PIPED_WIDTH)), output)
+    raise typer.Exit(EXPLAINED if found.explains else NOTHING_EXPLAINS)

@@ -1,0 +1,268 @@
+"""`oomdoctor watch`."""
+
+from __future__ import annotations
+
+import os
+import queue
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from oomdoctor.cli import out
+from oomdoctor.cli.diagnose import (
+    COLORS,
+    NO_FAILURE,
+    STDIN,
+    UNREADABLE,
+    Color,
+    Output,
+    Redact,
+    exit_code,
+    rendered,
+)
+from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.language import say
+
+if TYPE_CHECKING:
+    from oomdoctor.live import Live
+    from oomdoctor.report.contract import Report
+
+FORMATS: Final = ("text", "jsonl", "markdown")
+POLL_S: Final = 0.25
+BLOCK: Final = 256 * 1024
+WAITING: Final = 4  # blocks that are read and not yet looked at; then whoever writes the log into a pipe waits
+
+
+def watch(
+    path: Annotated[
+        str | None,
+        typer.Argument(metavar="PATH", show_default=False, help="A log that is being written; - or nothing: a pipe."),
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option("-f", "--format", metavar="|".join(FORMATS), callback=one_of(*FORMATS), help="What to print."),
+    ] = "text",
+    output: Output = None,
+    tee: Annotated[
+        bool, typer.Option("--tee", help="Pass the log through to standard output; diagnoses go to standard error.")
+    ] = False,
+    redact: Redact = None,
+    color: Color = COLORS[0],
+    _lang: Lang = None,
+) -> None:
+    """Watch a log while it is written: warn while memory climbs, diagnose a failure at once.
+
+    \b
+    Examples:
+      oomdoctor watch train.log
+      python train.py 2>&1 | oomdoctor watch --tee > train.log
+      ray job logs --follow ID | oomdoctor watch
+      oomdoctor watch train.log --format markdown -o crash.md
+
+    A failure is diagnosed when nothing is written for two seconds behind it, after ten seconds where other processes
+    go on writing, or when the log ends; again where later lines say something else. With -o, the file holds the last
+    diagnosis.
+
+    A file is followed until Ctrl-C, also where it is rotated or cut; of a log that was rotated, train.log@2 is the
+    second file of that name. A pipe is read to its end.
+
+    Exits with what the last diagnosis says: 0 (no failure so far), 1 (a memory failure), 3 (the log does not show
+    which); with 2 (it could not be read) or 70 (an error of oomdoctor itself).
+    """
+    from oomdoctor.live import Live  # noqa: PLC0415  (not for --help)
+
+    if form != "text":
+        for_others()
+    if tee and output == STDIN:
+        raise typer.BadParameter(say("standard output is the log's, with --tee: name a file"), param_hint="--output")
+    out.check_folder(output)
+    given = path or STDIN
+    _check(given, from_a_pipe=path is None)
+    if given != STDIN:
+        out.check_spares(output, [Path(given)])
+    reader = _Reader(given, tee=tee)
+    watched = Live("<stdin>" if given == STDIN else Path(given).name)
+    told = _Told(form, output, color, tee=tee, redacted=form == "markdown" if redact is None else redact)
+    reader.start()
+    try:
+        told.tell(watched.end(time.monotonic(), ends=_follow(reader, watched, told)))
+    except Exception:
+        reader.pass_on_the_rest()  # the job must not die of us
+        raise
+    if reader.why_not is not None:
+        out.tell(f"{watched.name}: {reader.why_not}")
+    if told.code == NO_FAILURE:
+        if reader.why_not is not None:
+            raise typer.Exit(UNREADABLE)
+        out.tell(say("{file}: no failure so far", file=watched.name))
+    raise typer.Exit(told.code)
+
+
+def _check(path: str, *, from_a_pipe: bool) -> None:
+    if path == STDIN:
+        if sys.stdin is None or sys.stdin.closed or (from_a_pipe and out.stdin_is_terminal()):
+            raise typer.BadParameter(
+                say("name a log, or pipe one in: {command}", command="oomdoctor watch train.log"), param_hint="PATH"
+            )
+    elif Path(path).is_dir():
+        raise typer.BadParameter(say("{file} is a folder: name one log in it", file=path), param_hint="PATH")
+    elif not Path(path).exists():
+        if not Path(path).parent.is_dir():
+            raise typer.BadParameter(
+                say("{file}: there is no folder {folder}; make it first", file=path, folder=Path(path).parent),
+                param_hint="PATH",
+            )
+        out.tell(say("{file} is not there yet: waiting for it", file=path))
+
+
+class _Told:
+    """What was said, and what it makes of the exit code."""
+
+    def __init__(self, form: str, output: str | None, color: str, *, tee: bool, redacted: bool) -> None:
+        self.code = NO_FAILURE
+        self._form = form
+        self._output = output
+        self._color = color
+        self._tee = tee
+        self._redacted = redacted
+
+    def tell(self, report: Report | None) -> None:
+        """Print a diagnosis where one is."""
+        if report is None:
+            return
+        self.code = exit_code(report, exit_zero=False)
+        shown = self._shared(report) if self._redacted else report
+        to_file = self._output not in (None, STDIN)
+        look = out.style(self._color, to_file=to_file or self._tee)
+        words = rendered(shown, self._form, look, redacted=self._redacted, verbose=False)
+        if self._tee and not to_file:
+            out.write_error(words)
+        else:
+            out.write(words, self._output)
+
+    @staticmethod
+    def _shared(report: Report) -> Report:
+        from oomdoctor.redaction import Redactor  # noqa: PLC0415  (one's own terminal has no use for it)
+
+        return Redactor().report(report)
+
+
+def _follow(reader: _Reader, watched: Live, told: _Told) -> bool:
+    """Until the log ends, or the watching of it: whether it was the log."""
+    try:
+        while True:
+            item = reader.wait(0)
+            now = time.monotonic()
+            if item is None:
+                told.tell(watched.look(now))
+                for warning in watched.climbs(now):
+                    out.tell(f"{watched.name}: {warning}")
+                item = reader.wait(POLL_S)
+            if item is _END:
+                return True
+            if item is _ANOTHER:
+                told.tell(watched.rotated(now))
+            elif item is not None:
+                told.tell(watched.take(item, now))
+    except KeyboardInterrupt:
+        return False
+
+
+_END: Final = b"the end"  # told from the log's own bytes by being these very objects
+_ANOTHER: Final = b"another file"
+
+
+class _Reader(threading.Thread):
+    """Reads the log, and passes it through, while another thread looks at it."""
+
+    def __init__(self, path: str, *, tee: bool) -> None:
+        super().__init__(daemon=True)
+        self.why_not: str | None = None  # the log was not read to its end
+        self._path = path
+        self._tee = tee
+        self._items: queue.Queue[bytes] = queue.Queue(WAITING)
+
+    def wait(self, seconds: float) -> bytes | None:
+        """The next block, the end or the beginning of another file; None where nothing comes."""
+        try:
+            return self._items.get(timeout=seconds) if seconds else self._items.get_nowait()
+        except queue.Empty:
+            return None
+
+    def pass_on_the_rest(self) -> None:
+        """Where nobody looks at the log any more."""
+        while self._tee and self._items.get() is not _END:
+            pass
+
+    def run(self) -> None:
+        from oomdoctor.sources.text import Text  # noqa: PLC0415  (not for --help)
+        from oomdoctor.sources.trouble import UnreadableError, why  # noqa: PLC0415
+
+        text = Text()
+        try:
+            for block in _blocks(self._path):
+                if block is _ANOTHER:
+                    text = Text()
+                    self._items.put(block)
+                    continue
+                if self._tee:
+                    _pass_on(block)
+                try:
+                    readable = text.utf8(block)
+                except UnreadableError as error:
+                    self.why_not = str(error)
+                if self.why_not is None:
+                    self._items.put(readable)
+                elif not self._tee:
+                    break
+        except OSError as error:
+            self.why_not = why(error)
+        self._items.put(_END)
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    if path == STDIN:
+        yield from _piped(sys.stdin.fileno())
+    elif Path(path).exists() and not stat.S_ISREG(Path(path).stat().st_mode):
+        with Path(path).open("rb") as pipe:
+            yield from _piped(pipe.fileno())
+    else:
+        yield from _written(Path(path))
+
+
+def _piped(descriptor: int) -> Iterator[bytes]:
+    with suppress(OSError):  # whoever started us may have left it non-blocking
+        os.set_blocking(descriptor, True)
+    while block := os.read(descriptor, BLOCK):
+        yield block
+
+
+def _written(path: Path) -> Iterator[bytes]:
+    from oomdoctor.sources.follow import Followed  # noqa: PLC0415  (not for --help)
+
+    files = 1
+    with closing(Followed(path)) as log:
+        while True:
+            block = log.read()
+            if log.files > files:
+                files = log.files
+                yield _ANOTHER
+            if block:
+                yield block
+            else:
+                time.sleep(POLL_S)
+
+
+def _pass_on(block: bytes) -> None:
+    if sys.stdout is None:  # started with its standard output closed
+        return
+    rest = memoryview(block)
+    while rest:
+        rest = rest[os.write(sys.stdout.fileno(), rest) :]

@@ -1,0 +1,106 @@
+"""Memory that climbs while the job still runs: what to say of it, and when to say it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from oomdoctor.incident import names
+from oomdoctor.incident.model import Context, Trajectory
+from oomdoctor.language import say
+from oomdoctor.units import GIB, show
+
+LEAST_POINTS: Final = 5
+# Of a figure whose limit is not known: so much more than at first, and not only megabytes.
+MUCH: Final = 0.25
+LEAST_RISE: Final = 1 * GIB
+# Of one whose limit is known: nearly full, or full before the log is three times as long.
+NEARLY_FULL: Final = 0.8
+AHEAD: Final = 2
+# It has become worse when half of what was left is gone, or when it is so much larger.
+WORSE: Final = 1.25
+
+
+class Climbs:
+    """Remembers what was said."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[int, int]] = {}  # what → its size then, and its last line
+
+    def of(self, figures: Sequence[Trajectory], context: Context) -> list[str]:
+        """A sentence for each figure that climbs and of which that was not said, or that has become worse."""
+        found = []
+        for figure in figures:
+            if figure.growth_bytes and len(figure.points) >= LEAST_POINTS:
+                limit = _limit(figure, context)
+                if _is_news(figure, limit, self._said.get(figure.what)):
+                    last = figure.points[-1]
+                    self._said[figure.what] = last.bytes, last.line
+                    found.append(_sentence(figure, limit))
+        return found
+
+
+def _is_news(figure: Trajectory, limit: int | None, said: tuple[int, int] | None) -> bool:
+    first, last = figure.points[0], figure.points[-1]
+    if said is not None:
+        worse = (limit + said[0]) / 2 if limit is not None and limit > said[0] else said[0] * WORSE
+        return last.line != said[1] and last.bytes >= worse
+    if limit is None:
+        return last.bytes - first.bytes >= max(LEAST_RISE, MUCH * first.bytes)
+    return last.bytes >= NEARLY_FULL * limit or _left(figure, limit) <= AHEAD * len(figure.points)
+
+
+def _left(figure: Trajectory, limit: int) -> int:
+    """How many more steps (or prints) there is room for."""
+    assert figure.growth_bytes
+    return max(0, (limit - figure.points[-1].bytes) // figure.growth_bytes)
+
+
+def _limit(figure: Trajectory, context: Context) -> int | None:
+    """What the node has, where the log says it; a process may use up all of it."""
+    if figure.pool != "host_ram":
+        return None
+    ram, used = context.hardware.get("ram_bytes"), context.hardware.get("ram_used_fraction")
+    if isinstance(ram, (int, float)) and ram > figure.points[-1].bytes:
+        return int(ram)
+    if figure.what == names.ON_THE_NODE and isinstance(used, float) and 0 < used < 1:
+        return round(figure.points[-1].bytes / used)
+    return None
+
+
+def _sentence(figure: Trajectory, limit: int | None) -> str:
+    first, last = figure.points[0], figure.points[-1]
+    values = {
+        "figure": names.figure(figure.what),
+        "first": show(first.bytes),
+        "first_line": first.line,
+        "last": show(last.bytes),
+        "last_line": last.line,
+        "rate": show(figure.growth_bytes or 0),
+    }
+    if limit is None:
+        if figure.per == "step":
+            return say(
+                "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
+                "{rate} a step",
+                **values,
+            )
+        return say(
+            "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
+            "{rate} from print to print",
+            **values,
+        )
+    room = {"limit": show(limit), "left": f"{_left(figure, limit):,}"}
+    if figure.per == "step":
+        return say(
+            "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
+            "{rate} a step; all of {limit} is full in about {left} steps",
+            **values,
+            **room,
+        )
+    return say(
+        "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
+        "{rate} from print to print; all of {limit} is full in about {left} prints",
+        **values,
+        **room,
+    )

@@ -1,0 +1,153 @@
+"""`oomdoctor compare`, as people type it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from oomdoctor.cli.app import app
+
+CRASHED = (Path(__file__).parent.parent.parent / "fixtures/stories/simplerl-third-rollout/log.txt").read_text()
+BEFORE_THE_CRASH = CRASHED[: CRASHED.index("Error executing job")]
+REFUSED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 79.15 GiB "
+    "of which 1.12 GiB is free. Including non-PyTorch memory, this process has 78.02 GiB memory in use. Of the "
+    "allocated memory 75.50 GiB is allocated by PyTorch, and 1.20 GiB is reserved by PyTorch but unallocated.\n"
+)
+
+AS_PRINTED = """\
+In BAD the node's memory (RAM) ran out during the rollout (bad.log:65)
+
+What can explain it (GOOD -> BAD):
+  1. actor_rollout_ref.rollout.swap_space: 4 -> 40  (line 25 -> 25)
+     with 4 it would have taken 392.00 GiB less, and fitted
+     4 instead of 40 GiB, a page-locked buffer (a power of two) for each of 28 layers x 8 GPUs:
+       56.00 GiB instead of 448.00 GiB
+
+What else is different (GOOD -> BAD):
+  actor_rollout_ref.rollout.temperature: 0.9 -> 1.0  (line 26 -> 26)
+
+The most that each figure came to
+                       GOOD           BAD   more in BAD
+  memory used    250.10 GiB    719.42 GiB   +469.32 GiB
+
+Where the memory was: node 10.30.4.44
+                                          GOOD           BAD   more in BAD
+  8 x WorkerDict                                  902.20 GiB
+  main_task (pid 51203)                            11.34 GiB
+  gcs_server (pid 50011)                             727 MiB
+  in use, in no row of the table                   43.37 GiB
+  free                                             49.91 GiB
+  in all                                         1007.53 GiB
+"""
+
+
+def compared(folder: Path, good: str, bad: str, *options: str) -> Result:
+    for name, text in (("good.log", good), ("bad.log", bad)):
+        (folder / name).write_text(text)
+    arguments = ["compare", str(folder / "good.log"), str(folder / "bad.log"), *options]
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "100"})
+
+
+def body(done: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.output)
+    return found
+
+
+def healthy(**changed: str) -> str:
+    text = BEFORE_THE_CRASH.replace("719.42", "250.10").replace("480.75", "245.00")
+    for name, value in changed.items():
+        before, _, after = text.partition(f"'{name}': ")
+        text = f"{before}'{name}': {value}{after[after.index(',') :]}"
+    return text
+
+
+def test_the_whole_text(tmp_path: Path) -> None:
+    done = compared(tmp_path, healthy(swap_space="4", temperature="0.9"), CRASHED)
+    assert done.output == AS_PRINTED
+    assert done.exit_code == 1
+
+
+def test_json(tmp_path: Path) -> None:
+    done = compared(tmp_path, healthy(swap_space="4", temperature="0.9"), CRASHED, "--format", "json")
+    found = body(done)
+    (explains,) = found["explains"]
+    assert (explains["name"], explains["good"], explains["bad"]) == ("actor_rollout_ref.rollout.swap_space", 4, 40)
+    assert explains["less_bytes"] == 392 * 1024**3
+    assert [one["name"] for one in found["differences"]] == ["actor_rollout_ref.rollout.temperature"]
+    assert found["crash"]["line"] == 65
+    assert done.exit_code == 1
+
+
+def test_what_would_have_taken_more_explains_nothing(tmp_path: Path) -> None:
+    done = compared(tmp_path, healthy(swap_space="80"), CRASHED)
+    assert "Nothing that both logs print can explain it" in done.output
+    assert "swap_space: 80 -> 40" in done.output
+    assert done.exit_code == 0
+
+
+def test_the_same_settings_explain_nothing(tmp_path: Path) -> None:
+    done = compared(tmp_path, healthy(), CRASHED)
+    assert "->" not in done.output
+    assert done.exit_code == 0
+
+
+def test_without_a_failure_there_is_nothing_to_explain(tmp_path: Path) -> None:
+    done = compared(tmp_path, healthy(swap_space="4"), healthy())
+    assert done.output.startswith("BAD holds no failure: there is nothing to explain\n")
+    assert "swap_space: 4 -> 40" in done.output
+    assert done.exit_code == 0
+
+
+def test_a_good_run_that_failed_is_said_to(tmp_path: Path) -> None:
+    done = compared(tmp_path, CRASHED, CRASHED)
+    assert "Note: GOOD holds a failure, too" in done.output
+    assert body(compared(tmp_path, CRASHED, CRASHED, "--format", "json"))["good_failed"] is True
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "kind", "explains"),
+    [
+        ("vllm==0.8.2\n", "vllm==0.8.3\n", "version", False),
+        ("NVIDIA H200\n| 0  NVIDIA H200\n", "| 0  NVIDIA H200\n", "hardware", False),
+    ],
+)
+def test_versions_without_known_trouble_do_not_explain(
+    tmp_path: Path, good: str, bad: str, kind: str, explains: bool
+) -> None:
+    found = body(compared(tmp_path, good + "step 1\n", bad + REFUSED, "--format", "json"))
+    assert any(one["kind"] == kind for one in found["explains"]) is explains
+
+
+def test_less_memory_in_the_machine_explains_a_failure_of_the_host_only(tmp_path: Path) -> None:
+    good, bad = "MemTotal:       1056964608 kB\n", "MemTotal:       528482304 kB\n"
+    host = body(compared(tmp_path, good + healthy(), bad + CRASHED, "--format", "json"))
+    assert [(one["name"], one["why"]) for one in host["explains"]] == [("ram_bytes", "there is less of it")]
+    card = body(compared(tmp_path, good, bad + REFUSED, "--format", "json"))
+    assert card["explains"] == []
+    assert [one["name"] for one in card["differences"]] == ["ram_bytes"]
+
+
+def test_another_model_can_explain_it(tmp_path: Path) -> None:
+    good = healthy().replace("Qwen2.5-Math-7B", "Qwen2.5-Math-1.5B")
+    found = body(compared(tmp_path, good, CRASHED, "--format", "json"))
+    assert ("model", "Qwen2.5-Math-1.5B", "Qwen2.5-Math-7B") in [
+        (one["kind"], one["good"], one["bad"]) for one in found["explains"]
+    ]
+
+
+def test_the_same_model_from_another_folder_is_no_difference(tmp_path: Path) -> None:
+    good = healthy().replace("/models/Qwen2.5-Math-7B", "/scratch/Qwen2.5-Math-7B")
+    found = body(compared(tmp_path, good, CRASHED, "--format", "json"))
+    assert all(one["kind"] != "model" for one in (*found["explains"], *found["differences"]))
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "no.log"), str(tmp_path / "none.log")])
+    assert done.exit_code == 2
+    assert "no.log" in done.output
+    assert CliRunner().invoke(app, ["compare", "-", "-"]).exit_code == 2
