@@ -156,7 +156,7 @@ _LEADING = (
     # Ray's actors and tasks, vLLM's processes: "(LLMRayActor pid=7, ip=10.0.0.2) ", "(VllmWorker rank=7 pid=240) "
     _Decoration(
         "(",
-        r"\((?:(?P<name>[^\s=()][^\n()]{0,200}?(?:\([^()\n]{0,80}\))?) )?(?:rank=(?P<rank>\d{1,6}) )?"
+        r"\((?:(?P<name>[^\s=()][^\r\n()]{0,200}?(?:\([^()\r\n]{0,80}\))?) )?(?:rank=(?P<rank>\d{1,6}) )?"
         r"pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
         who=_WHO,
         hint="pid=",
@@ -218,7 +218,7 @@ _LEADING = (
     # transformers: "[INFO|trainer.py:2134] 2024-05-01 10:00:00,123 >> ", LLaMA-Factory's turned about
     _Decoration("[", rf"\[(?P<level>{_LEVEL})\|(?P<time>{_STAMP})\] ?", second=_CAPITALS, hint="|"),
     _Decoration(
-        "[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\n]{{1,120}})\] ?", second=_CAPITALS, hint="|"
+        "[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\r\n]{{1,120}})\] ?", second=_CAPITALS, hint="|"
     ),
     _Decoration("[", rf"\[(?P<level>{_LEVEL}):(?P<source>[a-z][\w.]{{1,60}})\] ?", second=_CAPITALS, hint=":"),
     # kubectl logs --prefix
@@ -721,7 +721,7 @@ def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str
             line,
             writer=f"{dress.writer} {line.writer}".rstrip(),
             mark=replace(line.mark, host=line.mark.host or launched.host, rank=rank),
-            raw=physical[:LONGEST_QUOTE],
+            raw=physical[:LONGEST_QUOTE].replace("\r", " "),
         )
 
 
