@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-LONGEST_PIECE = 300  # bytes taken of a fixture
+PIECES = (80, 200, 500)  # bytes taken of a fixture, at most
 MOST_CHANGES = 3
 
 ESCAPES = (
@@ -97,11 +97,11 @@ def seeds() -> tuple[bytes, ...]:
 
 def _piece(dice: Random) -> bytes:
     """A fixture, or some lines of it."""
-    whole = dice.choice(seeds())
-    if len(whole) <= LONGEST_PIECE and dice.random() < 0.7:
+    whole, longest = dice.choice(seeds()), dice.choice(PIECES)
+    if len(whole) <= longest:
         return whole
-    start = whole.rfind(b"\n", 0, dice.randrange(len(whole) or 1) + 1) + 1
-    return whole[start : start + dice.randint(1, LONGEST_PIECE)]
+    start = whole.rfind(b"\n", 0, dice.randrange(len(whole)) + 1) + 1
+    return whole[start : start + dice.randint(1, longest)]
 
 
 def _somewhere(dice: Random, data: bytes) -> int:

@@ -36,12 +36,12 @@ class OffloadPlan(Event):
     requested_layers: int | None = None  # -1: as many as fit
     layers: int | None = None
     offloaded_layers: int | None = None
-    available_bytes: tuple[int, ...] = usage()  # of each card
+    available_bytes: tuple[int, ...] = ()  # of each card
     overhead_bytes: int | None = usage()  # OLLAMA_GPU_OVERHEAD
     full_bytes: int | None = usage()  # with all layers on the cards
     partial_bytes: int | None = usage()  # with the layers of this plan
     kv_bytes: int | None = usage()
-    allocations_bytes: tuple[int, ...] = usage()
+    allocations_bytes: tuple[int, ...] = ()
     weights_bytes: int | None = usage()
     repeating_bytes: int | None = usage()
     other_weights_bytes: int | None = usage()
