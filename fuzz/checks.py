@@ -7,12 +7,14 @@ import re
 import signal
 import time
 import unicodedata
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from jsonschema import Draft202012Validator
 
@@ -141,3 +143,32 @@ def _strings(value: object) -> str:
 def _shown(where: str, shown: str, besides: str = "") -> None:
     if signs := unsafe(shown) - set(besides):
         raise WrongError(f"{where} holds {sorted(map(ascii, signs))}")
+
+
+# A number as a program prints it; the digits of other scripts count, too
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_FACTORS = (1, 1024, 1024**2, 1024**3, 1024**4, 1000, 1000**2, 1000**3, 1000**4, 0.01, 4096, 16384, 65536)
+
+
+def printed(data: bytes, report: Any) -> list[tuple[str, str, float]]:
+    """The events' figures that stand nowhere in the log, in no unit."""
+    tokens = _NUMBER.findall(data.decode("utf-8", "replace"))
+    numbers = sorted(float(token.replace(",", sign)) for token in tokens for sign in ("", "."[token.count(",") > 1 :]))
+    return [
+        (event["id"], name, figure)
+        for event in report["events"]
+        for part in ("usage", "threshold")
+        for name, value in event[part].items()
+        for figure in (value if isinstance(value, list) else [value])
+        if isinstance(figure, int | float) and not _stands(abs(figure), numbers)
+    ]
+
+
+def _stands(figure: float, numbers: Sequence[float]) -> bool:
+    """Whether one of the numbers is the figure in some unit; bytes are rounded to whole ones, shares to six digits."""
+    slack = 0.51 if figure == int(figure) else 6e-7
+    for factor in _FACTORS:
+        least = bisect_left(numbers, (figure - slack) / factor)
+        if least < len(numbers) and numbers[least] <= (figure + slack) / factor * (1 + 1e-12):
+            return True
+    return figure == 0

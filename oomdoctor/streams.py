@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from oomdoctor.patterns import late
 from oomdoctor.text import disarm
+
+_Found = TypeVar("_Found")
 
 LONGEST_LINE = 65536  # characters read of one line
 LONGEST_QUOTE = 2000  # characters kept of it for quoting
@@ -59,6 +62,14 @@ class Page:
     lines: list[Line]
     ends: bool = True  # nothing of the log stands behind it
     _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[Callable[[Page], Any], Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, look: Callable[[Page], _Found]) -> _Found:
+        """What the function finds in the whole page, looked for only once."""
+        if look not in self._known:
+            self._known[look] = look(self)
+        found: _Found = self._known[look]
+        return found
 
     def after(self, index: int, limit: int = 80) -> list[Line]:
         """The line at the index and those that go on from it: of the same writer, and bare ones.
