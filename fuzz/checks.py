@@ -19,6 +19,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 import oomdoctor
+from oomdoctor import streams
 from oomdoctor.report import as_json, as_markdown, text
 from oomdoctor.report.contract import Report
 from oomdoctor.report.schema import schema
@@ -31,6 +32,7 @@ PATIENCE = 20.0  # seconds after which it counts as hanging
 _SEEN = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd").union(
     map(chr, range(0x13430, 0x13440))
 )
+_OTHERWISE_WRITTEN = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")  # compressed, UTF-16: read by `sources`
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -99,6 +101,7 @@ def check(log: Path, size: int, rigour: Rigour = ALL) -> float:
             _shown("Markdown", as_markdown.document(report), besides="\t")
         if rigour.schema:
             _valid(json.loads(as_json.document(report)))
+            _figures_are_printed(log.read_bytes(), said)
         if rigour.wide:
             _wide(report)
         if rigour.again and oomdoctor.diagnose(log).as_json() != said:
@@ -110,6 +113,13 @@ def check(log: Path, size: int, rigour: Rigour = ALL) -> float:
 
 def _no_json(word: str) -> None:
     raise WrongError(f"JSON knows no {word}")
+
+
+def _figures_are_printed(data: bytes, said: Any) -> None:
+    if b"\0" in data or data.startswith(_OTHERWISE_WRITTEN):
+        return
+    if loose := printed(data, said):
+        raise WrongError(f"figures that are not printed: {loose[:3]}")
 
 
 def _valid(document: object) -> None:
@@ -151,8 +161,9 @@ _FACTORS = (1, 1024, 1024**2, 1024**3, 1024**4, 1000, 1000**2, 1000**3, 1000**4,
 
 
 def printed(data: bytes, report: Any) -> list[tuple[str, str, float]]:
-    """The events' figures that stand nowhere in the log, in no unit."""
-    tokens = _NUMBER.findall(data.decode("utf-8", "replace"))
+    """The events' figures that stand nowhere in the log's clean lines, in no unit."""
+    lines = streams.page("", 1, data).lines
+    tokens = _NUMBER.findall("\n".join(line.text for line in lines))
     numbers = sorted(float(token.replace(",", sign)) for token in tokens for sign in ("", "."[token.count(",") > 1 :]))
     return [
         (event["id"], name, figure)

@@ -42,7 +42,7 @@ def test_an_event_of_a_mutated_fixture_holds_figures_that_are_printed(tmp_path: 
     log = tmp_path / "job.log"
     log.write_bytes(mutations.mutated(dice))
     report = oomdoctor.diagnose(log).as_json()
-    assert printed(log.read_bytes(), report) == [], log.read_bytes()
+    assert printed(log.read_bytes(), report) == []
 
 
 def test_an_input_follows_from_its_seed_and_number() -> None:
