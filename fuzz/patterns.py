@@ -10,18 +10,21 @@ need more nanoseconds per character than told, or more than twice as many on a t
 from __future__ import annotations
 
 import argparse
+import ast
 import gc
 import importlib
 import pkgutil
 import re
 import signal
+import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import oomdoctor
-from oomdoctor import grammars
+from oomdoctor import grammars, streams
 from oomdoctor.patterns import late
 
 try:
@@ -35,40 +38,60 @@ MANY = 8  # a repetition that may be this long is worth an attack
 END = "\x00\u20ac"
 ATTEMPTS = 2
 PATIENCE = 0.5  # seconds
-DECORATION = "streams"  # is tried at the beginning of a line only
+NOT_FOR_LOGS = ("oomdoctor.training", "oomdoctor.classifier.generator", "oomdoctor.__main__")
 CHEAP = 100  # nanoseconds per character: no second attempt
 
 
-def package_patterns() -> dict[tuple[str, int], str]:
-    """The package's regular expressions with their flags, and where they stand."""
-    skipped = ("oomdoctor.training", "oomdoctor.classifier.generator", "oomdoctor.__main__")
+def package_patterns() -> dict[tuple[str, int], bool]:
+    """The package's regular expressions with their flags, and whether they are tried at the beginning of a text only."""
     for module in pkgutil.walk_packages(oomdoctor.__path__, "oomdoctor."):
-        if not module.name.startswith(skipped):
+        if not module.name.startswith(NOT_FOR_LOGS):
             importlib.import_module(module.name)
-    found: dict[tuple[str, int], str] = {}
-    from oomdoctor import streams  # noqa: PLC0415
-
-    for one in (*streams._LEADING, *streams._AFTER_TIME, streams._COMPOSE, streams._NUMBERED, streams._NAMED_HOST):  # noqa: SLF001
-        found[one._pattern, 0] = DECORATION  # noqa: SLF001
-    for one in gc.get_objects():
-        if isinstance(one, late) and isinstance(one._text, str):
-            found.setdefault((one._text, one._flags), "late")
+    found: dict[tuple[str, int], bool] = {}
+    tables = (*streams._LEADING, *streams._AFTER_TIME, streams._COMPOSE, streams._NUMBERED, streams._NAMED_HOST)
+    for decoration in tables:
+        found[decoration._pattern, 0] = True
     for name in grammars.names():
         for terminal in grammars.build(name).terminals:
-            flags = sum(getattr(re, flag.upper()) for flag in terminal.pattern.flags)
-            found.setdefault(
-                (terminal.pattern.to_regexp() if not flags else terminal.pattern.value, int(flags)), f"{name}.lark"
-            )
+            found[terminal.pattern.value, sum(getattr(re, flag.upper()) for flag in terminal.pattern.flags)] = True
+    at_beginning = _only_matched()
+    for one in gc.get_objects():
+        if isinstance(one, late) and isinstance(one._text, str):
+            found[one._text, one._flags] = one._text in at_beginning
+    return found
+
+
+def _only_matched() -> set[str]:
+    """The patterns that a module keeps under a name and asks `match` and `fullmatch` only."""
+    found: set[str] = set()
+    for module in [module for name, module in sys.modules.items() if name.startswith("oomdoctor.")]:
+        tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
+        used: dict[str, set[str]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                used.setdefault(node.value.id, set()).add(node.attr)
+        loads = Counter(
+            node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        )
+        asked = Counter(
+            node.value.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        )
+        for name, methods in used.items():
+            pattern = vars(module).get(name)
+            if isinstance(pattern, late) and methods <= {"match", "fullmatch"} and loads[name] == asked[name]:
+                found.add(pattern._text)
     return found
 
 
 def attacks(pattern: str, flags: int, length: int) -> Iterator[str]:
     tree = parser.parse(pattern, flags)
-    for before, pump in set(_pumps(list(tree), "")):
+    for before, pump in sorted(set(_pumps(list(tree), ""))):
         yield (before + pump * (length // len(pump)))[:length] + END
         yield ((before + pump * 50 + "\n") * (length // (len(before) + 50 * len(pump) + 1) + 1))[:length]
     whole = _sample(list(tree))
-    for part in {whole[:-1], whole[: len(whole) // 2], whole}:
+    for part in (whole[:-1], whole[: len(whole) // 2], whole):
         if part:
             yield (part * (length // len(part) + 1))[:length] + END
 
@@ -104,7 +127,7 @@ def _takes(body: list[Any]) -> Iterator[str]:
         yield sample
 
 
-_CATEGORIES = {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w",
+CATEGORIES = {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w",
                "CATEGORY_NOT_DIGIT": r"\D", "CATEGORY_NOT_SPACE": r"\S", "CATEGORY_NOT_WORD": r"\W"}  # fmt: skip
 
 
@@ -127,7 +150,7 @@ def _in(part: tuple[Any, Any], character: str) -> bool:
     if code is sre.RANGE:
         return value[0] <= ord(character) <= value[1]
     if code is sre.CATEGORY:
-        return re.match(_CATEGORIES[str(value)], character) is not None
+        return re.match(CATEGORIES[str(value)], character) is not None
     return False
 
 
@@ -168,6 +191,7 @@ def _give_up(_signal: int, _frame: object) -> None:
 def cost(compiled: re.Pattern[str], text: str, *, anchored: bool) -> float:
     """Nanoseconds of the processor per character for all matches in the text; the best of a few attempts."""
     best = float("inf")
+    signal.signal(signal.SIGVTALRM, _give_up)
     for _ in range(ATTEMPTS):
         signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
         started = time.process_time_ns()
@@ -186,12 +210,17 @@ def cost(compiled: re.Pattern[str], text: str, *, anchored: bool) -> float:
     return best
 
 
-def worst(pattern: str, flags: int, length: int, *, anchored: bool) -> tuple[float, str]:
-    """The dearest of the attacks, and its price."""
+def worst(pattern: str, flags: int, length: int, *, anchored: bool) -> tuple[float, int]:
+    """What the dearest of the attacks costs, and which it is."""
     compiled = re.compile(pattern, flags)
-    return max(
-        ((cost(compiled, text, anchored=anchored), text) for text in attacks(pattern, flags, length)), default=(0.0, "")
-    )
+    costs = (cost(compiled, text, anchored=anchored) for text in attacks(pattern, flags, length))
+    return max(((price, number) for number, price in enumerate(costs)), default=(0.0, 0))
+
+
+def grown(pattern: str, flags: int, length: int, number: int, *, anchored: bool) -> float:
+    """What the same attack costs with a text of another length."""
+    text = list(attacks(pattern, flags, length))[number]
+    return cost(re.compile(pattern, flags), text, anchored=anchored)
 
 
 def main() -> None:
@@ -199,18 +228,19 @@ def main() -> None:
     arguments.add_argument("--length", type=int, default=2000, help="characters")
     arguments.add_argument("--slower-than", type=float, default=200, help="nanoseconds per character")
     given = arguments.parse_args()
-    signal.signal(signal.SIGVTALRM, _give_up)
     found = package_patterns()
     slower = 0
-    for (pattern, flags), where in found.items():
-        price, text = worst(pattern, flags, given.length, anchored=where == DECORATION)
+    for (pattern, flags), anchored in found.items():
+        price, number = worst(pattern, flags, given.length, anchored=anchored)
         if price > given.slower_than:
             slower += 1
-            twice = cost(re.compile(pattern, flags), text[: -len(END)] * 2 + END, anchored=where == DECORATION)
+            twice = grown(pattern, flags, 2 * given.length, number, anchored=anchored)
             print(
-                f"{price:9.0f} ns/character, {twice / price:.1f} times that in a text of twice the length, {where}: {pattern[:300]!r}"
+                f"{price:9.0f} ns/character, {twice / price:.1f} times that in a text of twice the length, "
+                f"{'match' if anchored else 'search'}: {pattern[:300]!r}\n"
+                f"    {list(attacks(pattern, flags, given.length))[number][:100]!r}",
+                flush=True,
             )
-            print(f"    {text[:100]!r}", flush=True)
     print(f"{len(found)} patterns, {slower} slower")
 
 

@@ -571,7 +571,7 @@ def _cuts_a_word(before: str, after: str) -> bool:
         tail = _TAIL.search(before[-40:])
         if tail is not None and (tail[0] + head[0]).lower() in _WORDS:
             return True
-    if (last.isdigit() or last == ".") and first in " 0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
+    if (last.isdecimal() or last == ".") and first in " 0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
         return _REST_OF_NUMBER.match(after) is not None
     if last in _HEX and first in _HEX and (head := _HEX_HEAD.match(after)):
         tail = _HEX_TAIL.search(before[-80:])
@@ -598,7 +598,7 @@ def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]
     for index in candidates:
         width, next_width = sheet.widths[index - 1], sheet.widths[index]
         before, after = sheet.lines[index - 1].text, sheet.lines[index].text
-        if not before[-1].isalnum() or not (after[0].islower() or after[0].isdigit()) or next_width > width:
+        if not before[-1].isalnum() or not (after[0].islower() or after[0].isdecimal()) or next_width > width:
             continue
         if COLUMN in before and COLUMN in after:
             continue  # rows of a table
