@@ -2,10 +2,10 @@
 
     python -m fuzz.mutate --count 1000000 --seed 8 [--from 0] [--keep found/] [--all]
 
-Each input follows from the seed and its number alone: a run that was stopped goes on with --from. Of every input the
-diagnosis is made and every string of its report checked; of every eighth the JSON document, the text and the Markdown are
-rendered; of every 64th the JSON is held against the schema and the log's numbers, the text drawn in colour at two widths, and a second reading
-has to say the same. --all checks everything of each.
+Each input follows from the seed and its number alone: a run that was stopped goes on with --from. Of every input
+the diagnosis is made and every string of its report checked; of every eighth the JSON document, the text and the
+Markdown are rendered; of every 64th the JSON is held against the schema and the log's numbers, the text drawn in colour
+at two widths, and a second reading has to say the same. --all checks everything of each.
 What fails is written to --keep, and the run goes on; it ends with 1 if anything failed.
 """
 

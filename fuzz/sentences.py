@@ -11,9 +11,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from fuzz.patterns import CATEGORIES, parser, sre
 from lark.grammar import Rule, Terminal
 
+from fuzz.patterns import CATEGORIES, parser, sre
 from oomdoctor import grammars
 
 WORDS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:"

@@ -2,8 +2,8 @@
 
     python -m fuzz.slow [--size 40000] [--rounds 0] [--seed 8] [--top 15] [--of ray_kill]
 
-Every fixture, and every line of the fixtures that differs by more than its figures, is repeated until it fills the size.
-Each round then changes one of the dearest and keeps the result where it costs more. The limit is one second per megabyte.
+Every fixture, and every line of the fixtures that differs by more than its figures, is repeated until it fills the
+size. Each round then changes one of the dearest and keeps the result where it costs more.
 """
 
 from __future__ import annotations

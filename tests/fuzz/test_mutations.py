@@ -5,7 +5,10 @@ A few hundred inputs; `python -m fuzz.mutate` goes on for as long as one likes.
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,10 +70,33 @@ def test_the_check_sees_a_figure_that_is_not_printed() -> None:
     assert printed(b"used 6.0 GiB of 8", report) == [("e1", "used_bytes", 5 * 1024**3)]
 
 
+def test_the_same_report_comes_out_of_another_process(tmp_path: Path) -> None:
+    """Whatever the order of sets is there."""
+    code = (
+        "import sys, hashlib, pathlib; from fuzz.mutations import input_of; import oomdoctor\n"
+        "from oomdoctor.report import as_json\n"
+        "log, said = pathlib.Path(sys.argv[1]), hashlib.sha256()\n"
+        "for number in range(60):\n"
+        "    log.write_bytes(input_of(11, number)); said.update(as_json.document(oomdoctor.diagnose(log)).encode())\n"
+        "print(said.hexdigest())"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "job.log")],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": paths},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1
+
+
 def test_the_check_is_not_satisfied_by_slowness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(b"CUDA out of memory\n")
-    monkeypatch.setattr("fuzz.checks.FLOOR", 0.0)
+    monkeypatch.setattr("fuzz.checks.FLOOR", -1.0)
     monkeypatch.setattr("fuzz.checks.SECONDS_PER_BYTE", 0.0)
     with pytest.raises(WrongError, match="slow"):
         check(log, 1)

@@ -44,7 +44,7 @@ AROUND = {
     ("kernel", "unit"): ("train.service: A process of this unit has been killed", ("train.service",)),
     ("kernel", "unit_peak"): ("Consumed 3min CPU time, 12.5G memory peak", ("12.5G",)),
     ("kill", "shell_pid"): ("run.sh: line 3: 162 Killed python3 eat.py", ("162",)),
-    ("llama_cpp", "card_free"): ("using device CUDA0 (a card) - 812 MiB free", ("using device CUDA0 (a card) - ", "812 MiB")),
+    ("llama_cpp", "card_free"): ("using device CUDA0 (a) - 812 MiB free", ("using device CUDA0 (a) - ", "812 MiB")),
     ("llama_cpp", "pinned"): ("failed to allocate 12.50 MiB of pinned memory", ("12.50 MiB",)),
     ("llama_cpp", "scratch"): ("batch_size (512) = 12.00 MB VRAM for the scratch buffer", ("12.00 MB",)),
     ("llama_cpp", "sycl"): ("can't allocate 123 Bytes of memory on device", ("123 Bytes",)),
