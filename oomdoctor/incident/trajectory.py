@@ -124,6 +124,12 @@ class TrajectoryBuilder:
                 for figure in reader(here):
                     self._point(page.file, line, figure)
 
+    def join(self, later: TrajectoryBuilder) -> None:
+        """Take the points of other logs."""
+        for key, series in later._series.items():
+            if len(self._series) < MOST_SERIES:
+                self._series.setdefault(key, series)
+
     def build(self) -> list[Trajectory]:
         """The series with more than a point or two, growing ones first."""
         found = [series.whole() for series in self._series.values() if len(series.alike()) >= LEAST_POINTS]
