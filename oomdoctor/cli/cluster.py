@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from oomdoctor.street import Facts
 
 SECONDS: Final = 600
+INSTALL: Final = "pip install 'oomdoctor[ray]'"
 _SESSION = late(r"session_[\w.-]{1,200}")
 
 
@@ -89,10 +91,13 @@ def cluster(
     """
     if form in FOR_PROGRAMS:
         for_others()
+    if find_spec("ray") is None:
+        raise typer.BadParameter(
+            say("a cluster is read through Ray, which is not installed: {command}", command=INSTALL),
+            param_hint="oomdoctor cluster",
+        )
     out.check_folder(output)
     found = _facts(address, session, _seconds(timeout), archived or [], beside(launch, config, assume))
-    for trouble in found.errors:
-        out.tell(f"{trouble.file}: {trouble.why}")
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
     from oomdoctor.redaction import Redactor  # noqa: PLC0415
 
@@ -118,9 +123,12 @@ def _facts(address: str, session: str | None, seconds: float, archived: list[str
     from oomdoctor.cluster.connection import ClosedError  # noqa: PLC0415
 
     try:
-        return facts.gathered(address, session, seconds, archived, told, out.tell)
+        found = facts.gathered(address, session, seconds, archived, told, out.tell)
     except ClosedError as error:
         raise typer.BadParameter(str(error), param_hint="--address") from error
+    for trouble in found.errors:
+        out.tell(f"{trouble.file}: {trouble.why}")
+    return found
 
 
 def _seconds(given: str) -> float:

@@ -8,7 +8,6 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,6 @@ from oomdoctor.language import say
 from oomdoctor.sources.trouble import shown
 
 AUTO: Final = "auto"
-INSTALL: Final = "pip install 'oomdoctor[ray]'"
 PATIENCE_S: Final = 5.0  # for a connection to be taken
 LONGEST: Final = 300  # characters of what Ray says
 _CLIENT: Final = "ray://"
@@ -29,8 +27,6 @@ class ClosedError(Exception):
 @contextlib.contextmanager
 def connected(address: str, packages: Path | None = None) -> Iterator[Any]:
     """Ray, connected to the cluster. Its workers import from the folder of packages first, where there is one."""
-    if find_spec("ray") is None:
-        raise ClosedError(say("a cluster is read through Ray, which is not installed: {command}", command=INSTALL))
     import ray  # noqa: PLC0415  (nothing else needs it)
 
     # Ray prints to standard output what its raylets complain of, whatever `log_to_driver` says; we read it in the logs.

@@ -83,7 +83,7 @@ class _Scan:
             if isinstance(place, Failed):
                 self._fails(node, place.why)
             elif not place["there"]:
-                self._fails(node, say("there is no folder {folder}", folder=shown(place["logs"])))
+                self._fails(node, _not_there(place))
             else:
                 self._places[node] = place
         self._folders = folders({node: self._places[node] for node in self._nodes if node in self._places})
@@ -118,7 +118,7 @@ class _Scan:
 
     def _fails(self, node: Node, why: str) -> None:
         self._failed[node] = why
-        self._tell(f"{node.label}: {why}")
+        self._tell(say("{node}: not read", node=node.label))
 
     def whole(self) -> Whole:
         """All of it, in the order of the nodes."""
@@ -158,6 +158,16 @@ class _Scan:
             for folder in self._folders
             if len(folder.readers) > 1
         ]
+
+
+def _not_there(place: Mapping[str, Any]) -> str:
+    if others := place["sessions"]:
+        return say(
+            "there is no folder {folder}; the latest there: {others}",
+            folder=shown(place["logs"]),
+            others=names([shown(name) for name in others]),
+        )
+    return say("there is no folder {folder}", folder=shown(place["logs"]))
 
 
 def folders(places: Mapping[Node, Mapping[str, Any]]) -> list[Folder]:

@@ -38,7 +38,7 @@ class Node:
 
 
 def listed(rows: Iterable[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """The nodes of `ray.nodes()`: the head first, then by their addresses."""
+    """The nodes of `ray.nodes()` by their addresses, the head last: who was killed, a node's own raylet tells best."""
     known = [row for row in rows if _ID.fullmatch(str(row.get("NodeID", "")))]
     of_address = Counter(_address(row) for row in known)
     return tuple(_node(row, unique=of_address[_address(row)] == 1) for row in sorted(known, key=_place))
@@ -59,7 +59,7 @@ def _node(row: Mapping[str, Any], *, unique: bool) -> Node:
 
 
 def _place(row: Mapping[str, Any]) -> tuple[bool, list[tuple[int, str]], str]:
-    return _HEAD not in row.get("Resources", ()), _natural(_address(row)), row["NodeID"]
+    return _HEAD in row.get("Resources", ()), _natural(_address(row)), row["NodeID"]
 
 
 def _address(row: Mapping[str, Any]) -> str:

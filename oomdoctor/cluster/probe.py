@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 RAYLET = re.compile(r"raylet(?:\.\d{1,4})?\.out")
+SHOWN = 3
 HEAD = 1024 * 1024  # of a raylet's log, which names its node in the first lines and in every dump of its state
 NODE_ID = re.compile(rb"(?:node_id=|Raylet of id, |Node ID: )([0-9a-f]{56})")
 
@@ -25,6 +26,7 @@ def probe(session: str | None) -> dict[str, Any]:
     return {
         "logs": str(logs),
         "there": there,
+        "sessions": [] if there else _sessions(folder.parent),
         "raylets": raylets(logs) if there else {},
         "version": _version(),
     }
@@ -56,6 +58,11 @@ def _session_folder() -> Path:
         return Path(context.get_temp_dir(), context.get_session_name())
     node: Any = ray._private.worker.global_worker.node  # noqa: SLF001
     return Path(node.get_session_dir_path())
+
+
+def _sessions(root: Path) -> list[str]:
+    """The sessions that were begun last; their names begin with the time."""
+    return sorted(path.name for path in root.glob("session_2*") if path.is_dir())[: -SHOWN - 1 : -1]
 
 
 def _version() -> str | None:
