@@ -94,7 +94,7 @@ def limit() -> str:
 
 
 class Lab:
-    """Two nodes, either from two `ray start` (a folder each) or from `ray.cluster_utils` (one folder)."""
+    """Two nodes, from two `ray start` or from `ray.cluster_utils`."""
 
     def __init__(self, second: str = sys.executable) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="oom", dir="/tmp"))  # a socket's path has at most 107 characters
@@ -103,7 +103,7 @@ class Lab:
         self._running: list[subprocess.Popen[str]] = []
         # Ray takes the nodes of this machine for each other's where a variable names one.
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        self.environment |= {"RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
+        self.environment |= {"RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0"}
         (self.folder / "ray").mkdir()  # where `cluster_utils` writes its address
 
     def pair(self) -> Lab:
@@ -118,14 +118,14 @@ class Lab:
             sys.executable,
             ["--head", f"--port={port}", f"--node-ip-address={own}", f"--temp-dir={self.folder}/1", *common, *of_head],
         )
-        _wait_for(lambda: _answers(self.address))
+        wait_for(lambda: self.nodes() == 1)  # or both may take one name for their sockets, where they share a folder
         self._start(
             self._second,
             [f"--address={self.address}", f"--node-ip-address={SECOND}", f"--temp-dir={self.folder}/2", *common, *more],
             RAY_memory_usage_threshold=limit(),
             RAY_memory_monitor_refresh_ms="100",
         )
-        _wait_for(lambda: self.nodes() == 2)
+        wait_for(lambda: self.nodes() == 2)
         return self
 
     def shared(self) -> Lab:
@@ -141,7 +141,7 @@ class Lab:
             if line.startswith("address "):
                 self.address = line.split()[1]
                 break
-        _wait_for(lambda: self.nodes() == 2)
+        wait_for(lambda: self.nodes() == 2)
         return self
 
     def provoke(self) -> dict[str, Any]:
@@ -163,14 +163,16 @@ class Lab:
         logs = [log for log in self.folder.rglob("raylet*.out") if not log.parent.parent.is_symlink()]
         return sum("Raylet of id" in log.read_text(errors="replace") for log in logs)
 
+    @property
+    def folders(self) -> int:
+        """How many session folders the nodes write to: older Rays ignore the --temp-dir of a second node."""
+        return len(list(self.folder.rglob("session_2*/sockets")))
+
     def kill_raylet(self, at: str) -> None:
-        """End a raylet as the kernel does, told by a word of its command line."""
+        """End a raylet as the kernel does, told by a part of its command line."""
         for pid, words in _processes():
-            if (
-                words[0].endswith("/raylet")
-                and str(self.folder) in " ".join(words)
-                and any(at in word for word in words)
-            ):
+            line = " ".join(words)
+            if words[0].endswith("/raylet") and str(self.folder) in line and at in line:
                 os.kill(pid, signal.SIGKILL)
                 return
         raise AssertionError(f"no raylet has {at} in its command line")
@@ -213,18 +215,11 @@ def _processes() -> list[tuple[int, list[str]]]:
     return found
 
 
-def _wait_for(ready: Any, seconds: float = 90.0) -> None:
+def wait_for(ready: Any, seconds: float = 90.0) -> None:
     end = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < end, "the cluster does not start"
         time.sleep(0.3)
-
-
-def _answers(address: str) -> bool:
-    host, port = address.rsplit(":", 1)
-    with suppress(OSError), socket.create_connection((host, int(port)), 1.0):
-        return True
-    return False
 
 
 def _free_port() -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from oomdoctor.language import say
 from oomdoctor.sources import Found, look, recognised, shown
-from oomdoctor.sources.trouble import Trouble
+from oomdoctor.sources.trouble import Trouble, why
 
 INSTALL: Final = "pip install 'oomdoctor[remote]'"
 
@@ -69,7 +69,7 @@ def _fetched(address: str, folder: Path) -> str:
             return str(_copied(there, root, folder / PurePosixPath(root).name))
         files = there.find(root)
         if not files:
-            raise FetchError(say("no such file"))
+            raise FetchError(why(FileNotFoundError()))
         for file in files:
             name = PurePosixPath(file).relative_to(PurePosixPath(root))
             if _may_be_a_log(name):

@@ -86,10 +86,15 @@ class _Scan:
                 self._fails(node, _not_there(place))
             else:
                 self._places[node] = place
-        self._folders = folders({node: self._places[node] for node in self._nodes if node in self._places})
+        found = [node for node in self._nodes if node in self._places]
+        self._folders = folders(
+            {node: self._places[node] for node in sorted(found, key=lambda node: not self._has_it(node))}
+        )
         for folder in self._folders:
-            has_it = self._places[folder.readers[0]]["version"] == __version__
-            (self.ready if has_it else self.lacking).append(folder)
+            (self.ready if self._has_it(folder.readers[0]) else self.lacking).append(folder)
+
+    def _has_it(self, node: Node) -> bool:
+        return bool(self._places[node]["version"] == __version__)
 
     def read(self, ray: Any, given: Iterable[Folder]) -> None:
         """Let the folders be read, each by one of its nodes; by the next one where that fails."""
