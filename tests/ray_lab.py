@@ -168,12 +168,13 @@ class Lab:
         """How many session folders the nodes write to: older Rays ignore the --temp-dir of a second node."""
         return len(list(self.folder.rglob("session_2*/sockets")))
 
-    def kill_raylet(self, at: str) -> None:
-        """End a raylet as the kernel does, told by a part of its command line."""
+    def kill_node(self, at: str) -> None:
+        """End a raylet, told by a part of its command line, and its workers, which may outlive it."""
         for pid, words in _processes():
             line = " ".join(words)
             if words[0].endswith("/raylet") and str(self.folder) in line and at in line:
-                os.kill(pid, signal.SIGKILL)
+                for one in [pid, *_children(pid)]:
+                    os.kill(one, signal.SIGKILL)
                 return
         raise AssertionError(f"no raylet has {at} in its command line")
 
@@ -203,6 +204,10 @@ class Lab:
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         )  # fmt: skip
         self._running.append(program)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _processes() -> list[tuple[int, list[str]]]:
