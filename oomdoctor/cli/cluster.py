@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -97,6 +98,7 @@ def cluster(
             param_hint="oomdoctor cluster",
         )
     out.check_folder(output)
+    out.check_spares(output, map(Path, archived or []))
     found = _facts(address, session, _seconds(timeout), archived or [], beside(launch, config, assume))
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
     from oomdoctor.redaction import Redactor  # noqa: PLC0415

@@ -8,7 +8,7 @@ from typing import Any
 
 from oomdoctor import __version__
 from oomdoctor.cluster import part, probe
-from oomdoctor.cluster.connection import connected
+from oomdoctor.cluster.connection import ClosedError, connected
 from oomdoctor.cluster.nodes import Node, listed, of_the_dead
 from oomdoctor.cluster.part import Part, Task
 from oomdoctor.cluster.shipping import packages
@@ -57,8 +57,11 @@ def read(address: str, session: str | None, seconds: float, tell: Tell) -> Whole
         scan.find(ray)
         scan.read(ray, scan.ready)
     if scan.lacking:
-        with packages() as folder, connected(address, folder) as ray:
-            scan.read(ray, scan.lacking)
+        try:
+            with packages() as folder, connected(address, folder) as ray:
+                scan.read(ray, scan.lacking)
+        except ClosedError as error:
+            scan.give_up(scan.lacking, str(error))
     return scan.whole()
 
 
@@ -110,6 +113,11 @@ class _Scan:
                 self._fails(node, result.why)
                 if others := of_reader[node].readers[1:]:
                     waiting.append(Folder(of_reader[node].logs, others, of_reader[node].raylets))
+
+    def give_up(self, given: Iterable[Folder], why: str) -> None:
+        """Name the nodes that cannot be asked any more."""
+        for folder in given:
+            self._fails(folder.readers[0], why)
 
     def _reads(self, node: Node, result: Part) -> None:
         self._parts[node] = result
@@ -178,15 +186,14 @@ def _not_there(place: Mapping[str, Any]) -> str:
 def folders(places: Mapping[Node, Mapping[str, Any]]) -> list[Folder]:
     """Which folders there are: nodes of one machine may share one, and a file system that is mounted everywhere, too.
 
-    Two nodes see one folder where its path is one and both find in it the logs of the same raylets, their own among
-    them.
+    Two nodes see one folder where its path is one and both find in it the logs of the same raylets: their ids are
+    given once.
     """
     seen: dict[tuple[str, frozenset[str]], list[Node]] = {}
-    own = []
     for node, place in places.items():
-        raylets = frozenset(place["raylets"].values())
-        if node.id in raylets and len(raylets) > 1:
-            seen.setdefault((place["logs"], raylets), []).append(node)
-        else:
-            own.append(Folder(place["logs"], (node,)))
-    return [*own, *(Folder(logs, tuple(nodes), raylets) for (logs, raylets), nodes in seen.items())]
+        raylets = frozenset(place["raylets"].values()) or frozenset({node.id})
+        seen.setdefault((place["logs"], raylets), []).append(node)
+    return [
+        Folder(logs, tuple(nodes), raylets if len(raylets) > 1 else frozenset())
+        for (logs, raylets), nodes in seen.items()
+    ]

@@ -99,7 +99,14 @@ def place(logs: str, *writers: str) -> dict[str, Any]:
 def test_nodes_that_find_each_other_s_logs_share_a_folder() -> None:
     one, two, three = node(ONE, "10.0.0.1"), node(TWO, "10.0.0.1"), node(THREE, "10.0.0.2")
     found = folders({one: place("/t/logs", ONE, TWO), two: place("/t/logs", ONE, TWO), three: place("/t/logs", THREE)})
-    assert [folder.readers for folder in found] == [(three,), (one, two)]
+    assert [(folder.readers, len(folder.raylets)) for folder in found] == [((one, two), 2), ((three,), 0)]
+
+
+def test_an_older_session_s_folder_is_read_once_though_none_of_its_raylets_lives() -> None:
+    one, two = node(ONE, "10.0.0.1"), node(TWO, "10.0.0.1")
+    (folder,) = folders({one: place("/t/logs", THREE), two: place("/t/logs", THREE)})
+    assert folder.readers == (one, two)
+    assert folder.task([one, two]).labels == {}
 
 
 def test_a_path_that_is_the_same_on_two_machines_is_not_one_folder() -> None:
