@@ -12,7 +12,7 @@ LARGEST = 1_000_000
 READABLE = ("oomdoctor/causes/*.md", "oomdoctor/remedies/settings/*.txt", "oomdoctor/locale/*/*.po")
 PACKED = {
     "oomdoctor/_packed/grammars.txt",
-    "oomdoctor/_packed/pages.json",
+    "oomdoctor/_packed/pages.txt",
     "oomdoctor/_packed/settings.txt",
     "oomdoctor/locale/zh_CN/packed.txt",
 }

@@ -15,7 +15,7 @@ def files() -> dict[Path, bytes]:
     """By their places in the package."""
     texts = {
         grammars.PACKED: grammars.packed().encode(),
-        pages.PACKED: pages.packed().encode(),
+        pages.PACKED: pages.packed(),
         spellings.PACKED: spellings.packed().encode(),
     }
     languages = (path for path in (PACKAGE / "locale").iterdir() if path.is_dir())
