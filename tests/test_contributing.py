@@ -57,7 +57,7 @@ def test_the_new_cause_is_found_and_explained(copy: Path) -> None:
     first = incident["diagnoses"][0]
     assert first["cause"] == "quarry-pool-too-small"
     assert "96.00 GiB" in json.dumps(first)
-    assert oomdoctor(copy, "explain", first["cause"]).stdout.startswith(first["title"])
+    assert oomdoctor(copy, "explain", first["cause"]).stdout.startswith(f"# {first['title']}")
     assert first["cause"] in oomdoctor(copy, "causes").stdout
 
 
