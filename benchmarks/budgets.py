@@ -10,8 +10,8 @@ ABOVE = 1.2  # times its budget is a regression: machines differ by less, and so
 HEAD = """\
 # What oomdoctor's processor time may be, in times of another program's for the same log, what resident memory may be in
 # megabytes, and how time may grow (1: twice as much takes twice as long). `python -m benchmarks --check` fails where a
-# measured figure is more than 20 % above its budget; `--update-budgets` writes what was measured, and what is not
-# measured stays.
+# measured figure is more than 20 % above its budget; `--update-budgets` replaces the budgets of what was measured. What
+# has no line here is only told.
 """
 
 
@@ -29,6 +29,5 @@ def exceeded(figures: Mapping[str, float]) -> Iterator[str]:
 
 
 def update(figures: Mapping[str, float]) -> None:
-    known = budgets() if BUDGETS.exists() else {}
-    lines = [f'"{name}" = {value:.3g}\n' for name, value in sorted({**known, **figures}.items())]
+    lines = [f'"{name}" = {figures.get(name, known):.3g}\n' for name, known in budgets().items()]
     BUDGETS.write_text(HEAD + "\n" + "".join(lines), encoding="utf-8")

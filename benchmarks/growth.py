@@ -16,17 +16,14 @@ FILES = (16 * 10**6, 10)  # bytes of all together, and files at the first step
 
 def growth(folder: Path, rounds: int) -> dict[str, Fit]:
     few = made(folder / "small.log", SMALL, "sparse")
-    inputs = {
-        "a dense log's megabytes": {SIZE * step / 10**6: (SIZE * step, "dense") for step in STEPS},
-        "failures": {FAILURES[1] * step: (FAILURES[0], "failures", FAILURES[1] * step) for step in STEPS},
-        "files": {FILES[1] * step: (FILES[0], "files", FILES[1] * step) for step in STEPS},
+    inputs: dict[str, dict[float, tuple[int, tuple[str, ...]]]] = {
+        "a dense log's megabytes": {SIZE * step / 10**6: (SIZE * step, ("dense",)) for step in STEPS},
+        "failures": {FAILURES[1] * step: (FAILURES[0], ("failures", str(FAILURES[1] * step))) for step in STEPS},
+        "files": {FILES[1] * step: (FILES[0], ("files", str(FILES[1] * step))) for step in STEPS},
     }
     found = {}
     for what, sizes in inputs.items():
-        paths = {
-            number: made(folder / f"{place}", size, *map(str, kind))
-            for place, (number, (size, *kind)) in enumerate(sizes.items())
-        }
+        paths = {number: made(folder / f"{number:g}", size, *kind) for number, (size, kind) in sizes.items()}
         commands = {str(number): oomdoctor(path) for number, path in paths.items()}
         runs = in_turns({START: oomdoctor(few), **commands}, rounds)
         taken = {number: typical(runs[str(number)], lambda it: it.processor) for number in paths}
