@@ -60,9 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", help="for the logs (default: the system's temporary one)")
     parser.add_argument("--json", metavar="FILE", help="write all figures")
     parser.add_argument("--check", action="store_true", help="fail on what is 20 %% above its budget (budgets.toml)")
-    parser.add_argument(
-        "--update-budgets", action="store_true", help="make what is measured now the budgets"
-    )
+    parser.add_argument("--update-budgets", action="store_true", help="make what is measured now the budgets")
     return parser.parse_args()
 
 
