@@ -39,7 +39,7 @@ def packed(folder: Path) -> bytes:
 
 
 def _sum(text: str) -> str:
-    return f"{crc32(text.encode()):0{_SUM}x}"
+    return f"{crc32(text.encode(errors='surrogatepass')):0{_SUM}x}"
 
 
 def _words(folder: Path) -> dict[str, str]:

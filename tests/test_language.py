@@ -137,6 +137,7 @@ def test_the_packed_catalogue_is_read_as_the_written_ones(script: ModuleType, tm
     assert len(texts) > 1000
     assert [text for text in texts if packed(text) != written(text)] == []
     assert packed("nobody says it") == "nobody says it"
+    assert packed("half a character: \udcff") == "half a character: \udcff"
 
 
 @in_a_checkout
