@@ -91,6 +91,17 @@ def test_the_reference_is_of_what_is_there(site: dict[str, str]) -> None:
     assert [name for name, text in site.items() if str(TOP) in text] == []
 
 
+def test_every_command_that_a_page_names_is_understood(site: dict[str, str]) -> None:
+    told = re.compile(r"^## ([\w-]+)\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    helps = dict(told.findall(site["reference/commands.md"]))
+    written = "".join(path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md"))
+    lines = re.findall(r"^(?:[^#\n`]*\| )?oomdoctor ([\w-]+)([^#\n|]*)", written, re.MULTILINE)
+    assert len(lines) >= 6
+    for command, rest in lines:
+        flags = [word for word in rest.split() if word.startswith("-") and word != "-"]
+        assert [flag for flag in flags if flag not in helps[command]] == []
+
+
 def test_what_is_said_elsewhere_is_taken_from_there(builder: ModuleType, site: dict[str, str]) -> None:
     assert "One search for literals" in site["explanation.md"]
     assert "## How sure it is" in site["explanation.md"]
