@@ -27,6 +27,7 @@ MOST_PROCESSES: Final = 8
 WAITING: Final = 4  # slices of one log that wait to be read; the largest have three megabytes
 TOLD_EVERY: Final = 16 * 1024**2  # bytes between two reports of how far a process is
 PATIENCE: Final = 0.2  # seconds between two calls of `tell`
+_ENDING: Final = {signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])}
 
 Tell = Callable[[], None]
 Work = Callable[[Source, Tell], Iterator[Slice]]  # it calls the second as it gets on
@@ -55,7 +56,7 @@ def scanned(
         for source in sources:
             while ahead and len(running) < most:
                 large = ahead.popleft()
-                running[id(large)] = _Scan(large, work)
+                running[id(large)] = _Scan(large, work, [scan.connection for scan in running.values()])
             mine = running.get(id(source))
             yield source, work(source, tell) if mine is None else _taken(mine, running, tell)
             if mine is not None:
@@ -84,7 +85,7 @@ def _taken(mine: _Scan, running: dict[int, _Scan], tell: Tell) -> Iterator[Slice
 class _Scan:
     """One log that another process scans."""
 
-    def __init__(self, source: Source, work: Work) -> None:
+    def __init__(self, source: Source, work: Work, others: Sequence[Connection]) -> None:
         from multiprocessing import get_context  # noqa: PLC0415  (few logs are large)
 
         self._source = source
@@ -92,8 +93,13 @@ class _Scan:
         self.done = False
         context = get_context("fork")
         self.connection, theirs = context.Pipe(duplex=False)
-        self._process = context.Process(target=_run, args=(source, work, theirs), daemon=True)
-        self._process.start()
+        ours = [*others, self.connection]
+        self._process = context.Process(target=_run, args=(source, work, theirs, ours), daemon=True)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until it is known which of the two is asked to end
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     @property
@@ -127,10 +133,14 @@ class _Scan:
         self._process.close()
 
 
-def _run(source: Source, work: Work, connection: Connection) -> None:
+def _run(source: Source, work: Work, connection: Connection, ours: Sequence[Connection]) -> None:
     """What the other process does: the slices, how far it is, and at the end what was wrong with the log."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us ends us
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in _ENDING - {signal.SIGINT}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    for one in ours:  # or the pipe would still have a reader when whoever started us is gone
+        one.close()
     with suppress(BrokenPipeError):
         for piece in work(source, _Teller(source, connection)):
             connection.send(piece)

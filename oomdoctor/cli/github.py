@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from oomdoctor import street
@@ -52,5 +53,10 @@ def add_to_summary(summary: Path, report: Report, *, redacted: bool) -> None:
         out.tell(say("the step's summary, {file}: it is full, and the report is not added", file=summary))
         return
     text = as_markdown.document(report, limit=min(room, as_markdown.LIMIT), redacted=redacted)
-    with summary.open("ab") as file:
-        file.write(("\n\n" * bool(there) + text).encode("utf-8", "replace"))
+    try:
+        with summary.open("ab") as file:
+            file.write(("\n\n" * bool(there) + text).encode("utf-8", "replace"))
+    except BaseException:  # no half report, also where we are asked to end
+        with suppress(OSError):
+            os.truncate(summary, there)
+        raise

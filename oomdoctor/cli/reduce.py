@@ -81,5 +81,4 @@ def _lines(text: str) -> list[str]:
 
 def _told(made: int, left: int) -> None:
     if sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write("\r" + say("{tries} tries, {lines:,} lines left", tries=made, lines=left) + "   \r")
-        sys.stderr.flush()
+        out.write_error("\r" + say("{tries} tries, {lines:,} lines left", tries=made, lines=left) + "   \r")

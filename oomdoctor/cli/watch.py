@@ -111,10 +111,10 @@ def _check(path: str, *, from_a_pipe: bool) -> None:
             raise typer.BadParameter(
                 say("name a log, or pipe one in: {command}", command="oomdoctor watch train.log"), param_hint="PATH"
             )
-    elif Path(path).is_dir():
+    elif os.path.isdir(path):  # noqa: PTH112  (Path's fails on a long name)
         raise typer.BadParameter(say("{file} is a folder: name one log in it", file=path), param_hint="PATH")
-    elif not Path(path).exists():
-        if not Path(path).parent.is_dir():
+    elif not os.path.exists(path):  # noqa: PTH110
+        if not os.path.isdir(Path(path).parent):  # noqa: PTH112
             raise typer.BadParameter(
                 say("{file}: there is no folder {folder}; make it first", file=path, folder=Path(path).parent),
                 param_hint="PATH",

@@ -99,6 +99,16 @@ class Source:
             )
 
 
+@dataclass(slots=True)
+class InMemory(Source):
+    """A log that is part of something else, or was put together."""
+
+    data: bytes = b""
+
+    def _open(self) -> AbstractContextManager[BinaryIO]:
+        return nullcontext(io.BytesIO(self.data))
+
+
 def _standard_input() -> AbstractContextManager[BinaryIO]:
     # None where the process was started without one (pythonw, `<&-`)
     if sys.stdin is None or sys.stdin.closed:
