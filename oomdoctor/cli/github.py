@@ -13,6 +13,7 @@ from oomdoctor.language import say
 from oomdoctor.redaction import Redactor
 from oomdoctor.report import as_github, as_markdown
 from oomdoctor.report.contract import Report
+from oomdoctor.sources import shown
 
 SUMMARY_LIMIT = 1_048_576  # bytes, of all that a step writes to its summary
 SHORTEST = 8_192  # less room than this is not worth a report
@@ -40,8 +41,11 @@ def in_workspace(paths: Sequence[str], environ: Mapping[str, str], *, absolute: 
     files = {}
     for source in street.gather(paths, absolute=absolute)[0]:
         path = source.path.resolve() if source.path is not None and source.part is None else None
-        if path is not None and path.is_relative_to(workspace):
-            files[source.name] = path.relative_to(workspace).as_posix()
+        if path is None or not path.is_relative_to(workspace):
+            continue
+        place = path.relative_to(workspace).as_posix()
+        if place == shown(place):  # an annotation cannot point at what cannot be printed
+            files[source.name] = place
     return files
 
 

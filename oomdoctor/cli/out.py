@@ -13,7 +13,7 @@ from typing import IO
 from oomdoctor.aside import replace
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
-from oomdoctor.text import sanitize
+from oomdoctor.text import disarm, sanitize
 from oomdoctor.units import show
 
 NARROWEST = 20
@@ -90,6 +90,12 @@ def write(text: str, to: str | None = None) -> None:
     except OSError as error:
         _give_up(sys.stdout)
         raise CannotWriteError(say("standard output: {why}", why=error.strerror)) from error
+
+
+def write_log(text: str, to: str | None = None) -> None:
+    """A log's own lines, to a file or a pipe as they are; a terminal gets nothing that it would obey."""
+    at_a_terminal = to in (None, "-") and _is_terminal(sys.stdout)
+    write(disarm(text) if at_a_terminal else text, to)
 
 
 def write_error(text: str) -> None:

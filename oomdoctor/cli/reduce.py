@@ -62,7 +62,7 @@ def reduce(
     except ReduceError as error:
         out.tell(str(error))
         raise typer.Exit(NOTHING) from error
-    out.write(excerpt.text, output)
+    out.write_log(excerpt.text, output)
     out.tell(
         say(
             "kept {kept:,} of {lines:,} lines; the diagnosis is the same ({tries} tries)",

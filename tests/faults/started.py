@@ -69,11 +69,11 @@ def until(holds: Any, patience: float = 30.0) -> bool:
     return True
 
 
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    (tmp_path / "oom.log").write_text(OOM)
-    (tmp_path / "healthy.log").write_text(HEALTHY)
-    return tmp_path
+def with_logs(folder: Path) -> Path:
+    """The folder, with a log that fails and one that does not."""
+    (folder / "oom.log").write_text(OOM)
+    (folder / "healthy.log").write_text(HEALTHY)
+    return folder
 
 
 # What the system's functions do to us when a disk or a network fails, where a test cannot have that fail for real.
@@ -123,13 +123,11 @@ ssize_t write(int fd, const void *buffer, size_t count) {
 """
 
 
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_shim(folder: Path) -> Path:
     """A library that fails what the environment says."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("no C compiler here, or no Linux")
-    folder = tmp_path_factory.mktemp("shim")
     (folder / "shim.c").write_text(_SHIM)
     built = subprocess.run(
         [compiler, "-shared", "-fPIC", "-o", folder / "shim.so", folder / "shim.c", "-ldl"],

@@ -8,10 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from started import COMMAND, ENVIRONMENT, HEADLINE, OOM, run, said
+from started import COMMAND, ENVIRONMENT, HEADLINE, OOM, run, said, with_logs
 
 SMALL = 'ulimit -f 1; "$@"'  # no file longer than 512 or 1024 bytes: the write fails in the middle
 DRAFT = f"# A crash\n\n```text\n{OOM}```\n"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return with_logs(tmp_path)
 
 
 def files(folder: Path) -> set[str]:

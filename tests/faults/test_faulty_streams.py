@@ -6,9 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
-from started import HEADLINE, OOM, run, said
+from started import HEADLINE, OOM, run, said, with_logs
 
 NO_SPACE = "oomdoctor: cannot write to standard output: No space left on device"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return with_logs(tmp_path)
 
 
 @pytest.mark.parametrize(

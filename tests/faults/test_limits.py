@@ -15,10 +15,15 @@ import termios
 from pathlib import Path
 
 import pytest
-from started import COMMAND, ENVIRONMENT, HEADLINE, HEALTHY, OOM, run, said
+from started import COMMAND, ENVIRONMENT, HEADLINE, HEALTHY, OOM, run, said, with_logs
 
 MIB = 1024**2
 ADDRESSES = "ulimit -v 300000"  # KiB
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return with_logs(tmp_path)
 
 
 @pytest.fixture(scope="module")

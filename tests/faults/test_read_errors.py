@@ -10,10 +10,20 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from started import ENVIRONMENT, HEALTHY, OOM, Done, run, said
+from started import ENVIRONMENT, HEALTHY, OOM, Done, built_shim, run, said, with_logs
 
 FILLING = "INFO trainer.py:7 -- step loss 0.125\n" * 40_000  # 1.5 MB
 EIO = "input/output error"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return with_logs(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_shim(tmp_path_factory.mktemp("shim"))
 
 
 def failing(shim: Path, suffix: str, after: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from started import COMMAND, ENVIRONMENT, HEALTHY, OOM, in_session, run, until
+from started import COMMAND, ENVIRONMENT, HEALTHY, OOM, built_shim, in_session, run, until, with_logs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 
@@ -20,6 +20,16 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are l
 TWO_AT_ONCE = (
     "from oomdoctor import ahead\nahead.LARGE = 1\nahead.cores = lambda: 2\nfrom oomdoctor.cli import main\nmain()"
 )
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return with_logs(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_shim(tmp_path_factory.mktemp("shim"))
 
 
 @contextmanager
