@@ -76,9 +76,7 @@ def test_inside_a_packed_log(logs: Path, shim: Path, kind: str) -> None:
     [
         (("redact", "job.log"), 2),
         (("compare", "healthy.log", "job.log"), 2),
-        (("draft", "job.log"), 2),
         (("diagnose", "healthy.log", "--launch", "job.log"), 2),
-        (("issue", "oom.log", "--form", "job.log"), 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

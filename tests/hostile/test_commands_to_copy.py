@@ -61,9 +61,7 @@ TEMPLATES = (
     SLURM,
     KERNEL,
 )  # fmt: skip
-WORDS = (
-    f"$({MARK})", f"`{MARK}`", f"a;{MARK};b", f"';{MARK};'", f'"$({MARK})"', f"x|{MARK}&", f"{MARK}", f"x\t{MARK}\\",
-)  # fmt: skip
+WORDS = (f"$({MARK})", f"`{MARK}`", f"a;{MARK};b", f"';{MARK};'", f'"$({MARK})"', f"{MARK}")
 
 
 def to_copy(report: Report) -> Iterator[str]:

@@ -97,7 +97,7 @@ def test_the_other_commands(folder: Path, form: str, arguments: tuple[str, ...])
 
 def test_watch(folder: Path) -> None:
     """As a process, since it reads from a descriptor; the name is that of a file that is no more than opened."""
-    for form in ("text", "jsonl", "markdown"):
+    for form in ("jsonl", "markdown"):
         with (folder / "plain.log").open("rb") as log:
             done = subprocess.run(
                 [sys.executable, "-m", "oomdoctor", "watch", "-", "-f", form],
@@ -150,15 +150,14 @@ def test_wrong_usage_is_said_in_plain_words(folder: Path, arguments: tuple[str, 
         check("text", (done.stdout, told))
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_a_terminal_gets_no_escapes_of_a_log_that_is_passed_on(folder: Path, lang: str) -> None:
+def test_a_terminal_gets_no_escapes_of_a_log_that_is_passed_on(folder: Path) -> None:
     """`redact` and `reduce` keep a log as it is in a file, and obeyed by nobody at a terminal."""
     import pty
 
     for command in ("redact", "reduce"):
         ours, theirs = pty.openpty()
         with subprocess.Popen(
-            [sys.executable, "-m", "oomdoctor", command, "plain.log", "--lang", lang],
+            [sys.executable, "-m", "oomdoctor", command, "plain.log"],
             stdin=subprocess.DEVNULL,
             stdout=theirs,
             stderr=subprocess.DEVNULL,

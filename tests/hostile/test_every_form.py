@@ -21,7 +21,7 @@ FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 LOGS = tuple(
     min((FIXTURES / folder).rglob("*.log"))
     for folder in (
-        "cuda", "kernel", "ray_kill", "ray_store", "container", "nvidia_smi", "vllm_error", "stories",
+        "cuda", "kernel", "ray_kill", "container", "nvidia_smi", "stories",
     )
 )  # fmt: skip
 LOOK = out.Style(width=100, color=False, unicode=False)

@@ -24,7 +24,7 @@ LOG = (
     f'Traceback (most recent call last):\n  File "/home/{USER}/train.py", line 3, in f\n    loss.backward()\n'
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of 23.60 GiB "
     "of which 1.25 GiB is free. Including non-PyTorch memory, this process has 22.30 GiB memory in use. Of the "
-    f"allocated memory 21.00 GiB is allocated by PyTorch, and 900.00 MiB is reserved. token={TOKEN} on {HOST} for {MAIL}\n"
+    f"allocated memory 21.00 GiB is allocated by PyTorch. token={TOKEN} on {HOST} for {MAIL}\n"
 )
 SHARED = (
     ("diagnose", "train.log", "-f", "markdown"),
