@@ -35,6 +35,8 @@ MAKES_CODE = frozenset({
     "jinja2.nativetypes", "oomdoctor.catalogues", "importlib._bootstrap", "importlib._bootstrap_external",
     "_frozen_importlib", "_frozen_importlib_external",
 })  # fmt: skip
+# What a copy of this process sends, beside classes of ours.
+PLAIN = {("builtins", "getattr"), *(("datetime", name) for name in ("datetime", "timedelta", "timezone"))}
 LOADS_CODE = frozenset({"importlib._bootstrap_external", "_frozen_importlib_external", "zipimport"})
 
 
@@ -81,8 +83,8 @@ class Guard:
         if event == "marshal.loads":
             return None if _caller() in LOADS_CODE else _caller()
         if event == "pickle.find_class":
-            ours = self._forks and arguments == ("oomdoctor.scan", "Slice")
-            return None if ours else repr(arguments)
+            ours = arguments[0].startswith("oomdoctor.") or arguments in PLAIN
+            return None if self._forks and ours else repr(arguments)
         return None
 
     def _opening(self, path: Any, mode: str | None, flags: int) -> str | None:
@@ -155,9 +157,9 @@ def main() -> None:
     told = json.load(sys.stdin)
     guard = Guard(told["readable"], told["writable"], forks=told.get("forks", False))
     if told.get("large"):
-        from oomdoctor import ahead
+        from oomdoctor import shares
 
-        ahead.LARGE, ahead.cores = 1, lambda: 2  # type: ignore[misc]
+        shares.FULL, shares.cores = 1, lambda: 2  # type: ignore[misc]
     ours, codes = sys.stdout, {}
     works = {" ".join(one["arguments"]): one for one in told.get("commands", ())}
     snippets = {code: _snippet(code) for code in told.get("snippets", ())}

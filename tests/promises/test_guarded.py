@@ -148,8 +148,8 @@ def test_nothing_else_is_done_either_and_every_command_did_its_work(told: dict[s
     assert commands - done == UNTESTED
 
 
-def test_large_logs_are_scanned_by_copies_of_the_process_and_by_nothing_else(guarded: Guarded, tmp_path: Path) -> None:
-    """What comes back from them are slices of the log: no other class is unpickled."""
+def test_large_logs_are_read_by_copies_of_the_process_and_by_nothing_else(guarded: Guarded, tmp_path: Path) -> None:
+    """What comes back from them is made of classes of ours: no other class is unpickled."""
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_text("step 1\n" * 1000 + OOM)
     found = guarded([command("diagnose", tmp_path)], readable=[tmp_path], forks=True, large=True)
