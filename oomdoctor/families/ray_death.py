@@ -262,7 +262,7 @@ def _value(found: Mapping[str, tuple[str, ...]], name: str) -> str | None:
 
 def _number(text: str | None) -> int | None:
     digits = (text or "").rstrip(",.")
-    return int(digits) if digits.lstrip("-").isdigit() else None
+    return int(digits) if digits.lstrip("-").isdecimal() else None
 
 
 FAMILY = Family(

@@ -343,7 +343,7 @@ class _Reading:
 
 def _number(text: str) -> int | None:
     digits = text.replace(",", "")
-    return int(digits) if digits.isdigit() else None
+    return int(digits) if digits.isdecimal() else None
 
 
 def _bytes(text: str) -> int | None:

@@ -129,7 +129,10 @@ class Spelling:
             return self.write
         if value is None:
             return None
-        return self.write.replace("{}", self.set if self.set and value == self.value else _written(value))
+        written = self.set if self.set and value == self.value else _written(value)
+        if written.startswith("'") and "'" in self.write:
+            return None  # one quotation inside another would end it
+        return self.write.replace("{}", written)
 
 
 def _written(value: Value) -> str:
