@@ -297,8 +297,21 @@ def _raised(page: Page, index: int, before: str) -> bool:
 
 
 def _lives_on(page: Page, index: int) -> bool:
-    after = [line.text[:400] for line in page.lines[index + 1 :]]
-    return any(PROGRESS.search(text) for text in after) and not any(_DEATH.search(text) for text in after)
+    return page.once(_last_progress) > index >= page.once(_last_death)
+
+
+def _last_progress(page: Page) -> int:
+    return _last(page, PROGRESS)
+
+
+def _last_death(page: Page) -> int:
+    return _last(page, _DEATH)
+
+
+def _last(page: Page, pattern: re.Pattern[str]) -> int:
+    """The index of the last line that holds the pattern; -1 where none does."""
+    backwards = range(len(page.lines) - 1, -1, -1)
+    return next((index for index in backwards if pattern.search(page.lines[index].text[:400])), -1)
 
 
 def _dies_of_it(page: Page, index: int, last: Line) -> bool:
