@@ -12,11 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import TypeVar
 
 import ahocorasick_rs
 
-_Item = TypeVar("_Item")
 Hit = tuple[int, int, bytes]  # where it begins and ends, from the beginning of the log, and its anchor
 
 KIB = 1024
@@ -32,10 +30,16 @@ CHUNK = 1024 * KIB  # stays in the processor's cache; larger than SMALL
 _REACH = max(BEFORE, TAIL) + KIB  # how far back a hit in the next chunk, or the tail, may ask
 
 # An anchor that stands everywhere in a log tells little by each of its hits. After this many bytes around one
-# anchor's hits, they are read at growing distances and with less around them, and all of them again at the end.
+# anchor's hits, they are read at growing distances and with less around them, and all of them again at the end. Where
+# many anchors do, they share the distances, and few bytes are soon plenty.
 PLENTY = 2048 * KIB
+PLENTY_OF_ALL = 4096 * KIB
+FEW = 256 * KIB
+LEAST = 8 * KIB  # bytes that a hit counts for, however near the one before it stands
 NEAR = 4 * KIB
+DISTANCE = 64 * KIB
 HITS_PER_DISTANCE = 32
+LATE = 256 * KIB
 
 # Beyond 64 literals the automaton loses its SIMD search and takes four times as long: several small ones are faster.
 LITERALS = 48
@@ -95,9 +99,9 @@ def slices(
     held = _Held()
     around = _Around(Counter() if left_out is None else left_out)
     window = _Window(0, HEAD, 0, 0) if ends else None
-    for (chunk, hits), late in _with_late(_searched(chain([first], chunks), anchors)):
+    for chunk, hits, late in _with_late(_searched(chain([first], chunks), anchors)):
         held.add(chunk)
-        for near in around.hits(hits, late=late):
+        for near in around.hits(hits, late):
             near.start = max(near.start, held.given)
             if window is None:
                 window = near
@@ -124,23 +128,37 @@ class _Around:
         self._left_out = left_out
         self._seen: dict[bytes, int] = {}  # where each anchor's latest hit begins
         self._spent: Counter[bytes] = Counter()  # bytes around its hits
-        self._thinned: Counter[bytes] = Counter()  # hits read since it had plenty
-        self._next: dict[bytes, int] = {}  # where its next hit is worth reading
+        self._latest = -BEFORE - AFTER  # where the latest hit of any begins
+        self._spent_on_all = 0
+        self._next: dict[bytes, int] = {}  # of an anchor that had plenty, where its next hit is worth reading
+        self._thinned: Counter[bytes] = Counter()  # its hits read since
 
-    def hits(self, hits: Iterable[Hit], *, late: bool) -> Iterator[_Window]:
+    def hits(self, hits: Iterable[Hit], late: int) -> Iterator[_Window]:
+        """The windows to read; at this offset the end of the log begins."""
+        following, left_out = self._next, self._left_out
         for start, end, anchor in hits:
-            if self._spent[anchor] < PLENTY:
-                new = start - self._seen.get(anchor, -BEFORE - AFTER)
-                self._spent[anchor] += min(new, BEFORE + AFTER)
-                self._seen[anchor] = start
+            worth = following.get(anchor)
+            if worth is None:
+                self._spend(start, anchor)
                 yield _Window(max(0, start - BEFORE), end + AFTER, start, end)
-            elif late or start >= self._next.get(anchor, 0):
-                doubled: int = 2 ** (self._thinned[anchor] // HITS_PER_DISTANCE)
-                self._thinned[anchor] += 1
-                self._next[anchor] = start + 2 * NEAR * doubled
+            elif start >= worth or start >= late:
+                following[anchor] = start + self._distance(anchor)
                 yield _Window(max(0, start - NEAR), end + NEAR, start, end)
             else:
-                self._left_out[anchor] += 1
+                left_out[anchor] += 1
+
+    def _spend(self, start: int, anchor: bytes) -> None:
+        window = BEFORE + AFTER
+        self._spent[anchor] += max(LEAST, min(window, start - self._seen.get(anchor, -window)))
+        self._spent_on_all += min(window, start - self._latest)
+        self._seen[anchor] = self._latest = start
+        if self._spent[anchor] >= (PLENTY if self._spent_on_all < PLENTY_OF_ALL else FEW):
+            self._next[anchor] = start
+
+    def _distance(self, anchor: bytes) -> int:
+        doubled: int = 2 ** (self._thinned[anchor] // HITS_PER_DISTANCE)
+        self._thinned[anchor] += len(self._next)
+        return DISTANCE * doubled
 
 
 def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -185,15 +203,17 @@ def _searched(chunks: Iterable[bytes], anchors: tuple[bytes, ...]) -> Iterator[t
         before = (before + chunk[-overlap:])[-overlap:] if overlap else b""
 
 
-def _with_late(chunks: Iterable[_Item]) -> Iterator[tuple[_Item, bool]]:
-    """Each chunk, and whether it is one of the last two (the very last may hold a few bytes only)."""
-    waiting: deque[_Item] = deque()
-    for chunk in chunks:
-        waiting.append(chunk)
-        if len(waiting) > 2:
-            yield waiting.popleft(), False
-    for chunk in waiting:
-        yield chunk, True
+def _with_late(searched: Iterable[tuple[bytes, list[Hit]]]) -> Iterator[tuple[bytes, list[Hit], int]]:
+    """Each chunk with its hits, and where the end of the log begins: known of the last chunks only, which hold it."""
+    waiting: deque[tuple[bytes, list[Hit]]] = deque()
+    size = 0
+    for chunk, hits in searched:
+        size += len(chunk)
+        waiting.append((chunk, hits))
+        if len(waiting) > 2:  # the very last may hold a few bytes only
+            yield *waiting.popleft(), sys.maxsize
+    for chunk, hits in waiting:
+        yield chunk, hits, size - LATE
 
 
 @cache
