@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
+import ahocorasick_rs
+
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.incident.roles import class_and_method, role_of
 from oomdoctor.patterns import late
@@ -562,7 +564,6 @@ _AFTERMATH: Final = (
     ("forward", "ran out of memory with exception"),
     *_OPERATION,
 )  # fmt: skip
-Rows = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # each stage with its texts, cut at the stars
 
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
 _OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
@@ -713,26 +714,37 @@ def _of_progress(event: Event) -> str:
 
 @lru_cache(maxsize=4096)  # events stand near one another
 def _progress(line: str) -> str | None:
-    return _first(_progress_rows(), line)
+    return _progress_table().first(line)
 
 
 @lru_cache(maxsize=4096)
 def _aftermath(line: str) -> str | None:
-    return _first(_aftermath_rows(), line)
+    return _aftermath_table().first(line)
 
 
 @cache
-def _progress_rows() -> Rows:
-    return _rows(_PROGRESS)
+def _progress_table() -> _Table:
+    return _Table(_PROGRESS)
 
 
 @cache
-def _aftermath_rows() -> Rows:
-    return _rows(_AFTERMATH)
+def _aftermath_table() -> _Table:
+    return _Table(_AFTERMATH)
 
 
-def _rows(table: Sequence[tuple[str, str]]) -> Rows:
-    return tuple((stage, tuple(tuple(text.split("*")) for text in _texts(texts))) for stage, texts in table)
+class _Table:
+    """Stages with the texts that tell them, cut at the stars; all of them are looked for at once."""
+
+    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
+        self._rows = [(stage, text.split("*")) for stage, texts in rows for text in _texts(texts)]
+        # Each text by its longest piece
+        self._automaton = ahocorasick_rs.AhoCorasick([max(pieces, key=len) for _, pieces in self._rows])
+
+    def first(self, line: str) -> str | None:
+        text = line[:CHARACTERS].lower()
+        hits = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        held = sorted({hit[0] for hit in hits})
+        return next((stage for stage, pieces in (self._rows[row] for row in held) if _holds(text, pieces)), None)
 
 
 def _texts(block: str) -> list[str]:
@@ -740,12 +752,7 @@ def _texts(block: str) -> list[str]:
     return [line.strip() for line in block.strip().splitlines()]
 
 
-def _first(rows: Rows, line: str) -> str | None:
-    text = line[:CHARACTERS].lower()
-    return next((stage for stage, texts in rows if any(_holds(text, pieces) for pieces in texts)), None)
-
-
-def _holds(text: str, pieces: tuple[str, ...]) -> bool:
+def _holds(text: str, pieces: Sequence[str]) -> bool:
     """Whether the text holds the pieces, one behind the other."""
     position = 0
     for piece in pieces:
