@@ -16,10 +16,11 @@ from oomdoctor.incident.assemble import Gathered
 from oomdoctor.incident.climb import Climbs
 from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.reading import Reading, anchors
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.scan import AFTER, BEFORE, CHUNK, SMALL
 from oomdoctor.streams import Page
-from oomdoctor.street import anchors, concluded, report_of
+from oomdoctor.street import concluded, report_of
 
 SILENCE_S: Final = 2.0  # a traceback is written in one go; ranks and the launcher follow each other faster
 BETWEEN_LOOKS_S: Final = 0.25
@@ -197,7 +198,7 @@ class Live:
         """The report with what was not told yet; nothing, where all was."""
         if found is None:
             return None
-        report = report_of(concluded(found, self._job, self._memory, bytes_read=self.bytes))
+        report = report_of(concluded(Reading(found, self._job, self._memory), bytes_read=self.bytes))
         new = [incident for incident in report.incidents if _answer(incident) not in self._told]
         if not new:
             return None

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from oomdoctor import families, scan, streams
-from oomdoctor.ahead import scanned
-from oomdoctor.families.event import Event, Lookalike, Read
-from oomdoctor.incident import context, trajectory
+from oomdoctor import shares
+from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.incident.assemble import Gathered, crashes
-from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Context, Crash
 from oomdoctor.incident.peers import died_elsewhere
-from oomdoctor.incident.trajectory import TrajectoryBuilder
-from oomdoctor.language import say
+from oomdoctor.reading import Reading
 from oomdoctor.records import dataclass
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
-from oomdoctor.scan import Slice
 from oomdoctor.sources import Found, Source, Trouble, gather, look
-from oomdoctor.streams import Page
 
 if TYPE_CHECKING:
     from oomdoctor.incident.outside import Outside
@@ -46,61 +38,6 @@ class Facts:
     notes: tuple[str, ...]
     stats: Stats
     events: tuple[Event, ...] = ()  # also of a job that did not fail
-
-
-def pages(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[tuple[Page, Slice]]:
-    """The pages worth reading of all logs, one after the other, each with the slice it was cut from."""
-
-    def tell() -> None:
-        if progress is not None:
-            progress(sum(source.size for source in sources))
-
-    for source, pieces in scanned(sources, partial(_scanned, anchors()), tell):
-        for piece, is_last in _with_last(pieces):
-            ends = is_last and source.ends
-            yield streams.page(source.name, piece.first_line, piece.data, ends=ends), piece
-
-
-def _scanned(anchors: tuple[bytes, ...], source: Source, tell: Callable[[], None]) -> Iterator[Slice]:
-    """The slices of a log that are worth reading."""
-    left_out: Counter[bytes] = Counter()
-    yield from scan.slices(_counted(source, tell), anchors, ends=source.ends, left_out=left_out)
-    source.notes += [
-        say(
-            '{file}: "{words}" stands in it so often that {count} places were not read',
-            file=source.name,
-            words=anchor.decode(),
-            count=f"{count:,}",
-        )
-        for anchor, count in sorted(left_out.items())
-    ]
-
-
-def anchors() -> tuple[bytes, ...]:
-    """What makes a place of a log worth reading."""
-    return tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
-
-
-def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
-    waiting: Slice | None = None
-    for piece in pieces:
-        if waiting is not None:
-            yield waiting, False
-        waiting = piece
-    if waiting is not None:
-        yield waiting, True
-
-
-def _counted(source: Source, tell: Callable[[], None]) -> Iterator[bytes]:
-    for block in source.blocks():
-        tell()
-        yield block
-
-
-def read(sources: Sequence[Source]) -> Iterator[Read]:
-    """Every event and lookalike of the logs."""
-    for page, piece in pages(sources):
-        yield from (found for found in families.read(page) if piece.owns(found.at.line))
 
 
 def diagnose(
@@ -164,20 +101,13 @@ def facts_of(
     told: Outside | None = None,
 ) -> Facts:
     """What the logs say, before any cause is asked."""
-    gathered = Gathered()
-    job = ContextBuilder()
-    memory = TrajectoryBuilder()
-    for page, piece in pages(sources, progress):
-        job.add(page)
-        memory.add(page)
-        for index, found in families.found_in(page):
-            if piece.owns(found.at.line):
-                gathered.add(found, index)
-        gathered.look_around(page)
+
+    def tell() -> None:
+        if progress is not None:
+            progress(sum(source.size for source in sources))
+
     return concluded(
-        gathered,
-        job,
-        memory,
+        shares.read(sources, tell),
         errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
         notes=[note for source in sources for note in source.notes],
         bytes_read=sum(source.size for source in sources),
@@ -187,9 +117,7 @@ def facts_of(
 
 
 def concluded(
-    gathered: Gathered,
-    job: ContextBuilder,
-    memory: TrajectoryBuilder,
+    reading: Reading,
     *,
     errors: Sequence[Trouble] = (),
     notes: Sequence[str] = (),
@@ -197,7 +125,8 @@ def concluded(
     files: int = 1,
     told: Outside | None = None,
 ) -> Facts:
-    """The crashes of what was gathered so far, and what is said of the job."""
+    """The crashes of what was read, and what is said of the job."""
+    gathered, job, memory = reading.gathered, reading.job, reading.memory
     facts = replace(job.build(), memory=memory.figures())
     add, of_outside = _adder(facts, told, gathered)
     found_crashes = crashes(
@@ -232,7 +161,6 @@ __all__ = [
     "Report",
     "Source",
     "Trouble",
-    "anchors",
     "beside",
     "concluded",
     "diagnose",
@@ -240,8 +168,6 @@ __all__ = [
     "facts_of",
     "gather",
     "look",
-    "pages",
-    "read",
     "report_of",
     "report_on",
 ]

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from reports import diagnosed
 
-from oomdoctor.families import Event, anchors, families
-from oomdoctor.sources import gather
-from oomdoctor.street import read
+from oomdoctor.families import Event, anchors, families, found_in
+from oomdoctor.reading import pages
+from oomdoctor.sources import Source
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 FAMILIES = [family.name for family in families()]
@@ -28,7 +28,10 @@ LOGS = sorted(path for name in FAMILIES for path in (FIXTURES / name).glob("*.lo
 
 def events_of(log: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"events": [], "lookalikes": []}
-    for item in read(gather([str(log)])[0]):
+    read = (
+        item for page, piece in pages(Source(log.name, log)) for _, item in found_in(page) if piece.owns(item.at.line)
+    )
+    for item in read:
         if not isinstance(item, Event):
             found["lookalikes"].append({"line": item.at.line, "why": item.why})
             continue

@@ -180,6 +180,22 @@ def test_where_the_room_is_known_the_steps_left_are_told() -> None:
     assert said[0].endswith("about 8.00 GiB a step; all of 240.00 GiB is full in about 12 steps")
 
 
+def test_a_total_printed_beside_the_figure_is_the_room() -> None:
+    log, said = Live("fit.log"), []
+    for minute in range(20):
+        log.take(a_card(30_000 + 2000 * minute).encode(), 60.0 * minute)
+        log.look(60.0 * minute + 3)
+        said += log.climbs(60.0 * minute + 6)
+    assert said[0].endswith("about 1.95 GiB from print to print; all of 79.65 GiB is full in about 17 prints")
+
+
+def a_card(used: int) -> str:
+    return (
+        "|   0  NVIDIA H100 80GB HBM3          On  |   00000000:19:00.0 Off |                    0 |\n"
+        f"| N/A   41C    P0            120W /  700W |   {used}MiB /  81559MiB |     95%      Default |\n"
+    )
+
+
 @pytest.mark.parametrize(("first", "per_step"), [(100, 0), (100, 0.01), (100, -1)])
 def test_memory_that_does_not_climb_is_not_spoken_of(first: float, per_step: float) -> None:
     assert climbing(first, per_step, 40) == []

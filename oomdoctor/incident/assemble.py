@@ -85,6 +85,12 @@ class Gathered:
                 rest.add(event)
         return rest
 
+    def join(self, later: Gathered) -> None:
+        """Take what was gathered of other logs."""
+        for event in later.events.values():
+            self.add(event)
+        self.lookalikes = later.lookalikes | self.lookalikes
+
     def look_around(self, page: Page) -> None:
         """Look up what stands around the events of this page that are kept so far."""
         neighbourhood = Neighbourhood(page)

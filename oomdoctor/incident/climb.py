@@ -57,7 +57,9 @@ def _left(figure: Trajectory, limit: int) -> int:
 
 
 def _limit(figure: Trajectory, context: Context) -> int | None:
-    """What the node has, where the log says it; a process may use up all of it."""
+    """What there is in all: as it is printed beside the figure, or what the node has, which one process may use up."""
+    if figure.limit_bytes is not None:
+        return figure.limit_bytes
     if figure.pool != "host_ram":
         return None
     ram, used = context.hardware.get("ram_bytes"), context.hardware.get("ram_used_fraction")

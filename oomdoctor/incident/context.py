@@ -79,10 +79,20 @@ class ContextBuilder:
     def add(self, page: Page) -> None:
         """Take what this page says of the job."""
         self._origins.add(page)
-        file = page.file if page.file in self._files or len(self._files) < MOST_FILES else ""
+        self._told(page.file).add(page)
+
+    def join(self, later: ContextBuilder) -> None:
+        """Take what other files say, which come after these."""
+        self._origins.join(later._origins)
+        for file, told in later._files.items():
+            self._told(file).join(told)
+
+    def _told(self, file: str) -> _Told:
+        if file not in self._files and len(self._files) >= MOST_FILES:
+            file = ""
         if file not in self._files:
             self._files[file] = _Told(self._dumps)
-        self._files[file].add(page)
+        return self._files[file]
 
     def build(self) -> Context:
         """What the pages so far say, of however many jobs."""

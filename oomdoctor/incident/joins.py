@@ -12,7 +12,7 @@ from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
-from oomdoctor.incident.moments import moment, seconds_between
+from oomdoctor.incident.moments import moment, seconds_between, seconds_since
 from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 
@@ -89,19 +89,41 @@ def _of_two_nodes(kill: NodeOutOfMemory, death: WorkerDeath) -> bool:
 
 def clocks_apart(events: Iterable[Event]) -> list[str]:
     """What to say of logs that print one death at different times."""
+    notes = {
+        (kill.at.file, death.at.file): say(
+            "{file} and {other} have different clocks: they print {time} and {other_time} for one death; the order of "
+            "what happened allows for it",
+            file=kill.at.file, other=death.at.file, time=kill.time, other_time=death.time,
+        )
+        for kill, death, _ in reversed(_dated_twice(events))
+    }  # fmt: skip
+    return list(reversed(notes.values()))
+
+
+def clocks_ahead(events: Iterable[Event], file: str) -> dict[str, float]:
+    """How many seconds the clocks of other logs are ahead of this log's, where one death tells."""
+    ahead: dict[str, float] = {}
+    for kill, death, seconds in _dated_twice(events):
+        if kill.at.file == file:
+            ahead.setdefault(death.at.file, seconds)
+        elif death.at.file == file:
+            ahead.setdefault(kill.at.file, -seconds)
+    return ahead
+
+
+def _dated_twice(events: Iterable[Event]) -> list[tuple[NodeOutOfMemory, Event, float]]:
+    """Kills and the deaths that two logs print of them, and by how many seconds the second clock is ahead."""
     told = list(events)
-    kills = [event for event in told if isinstance(event, NodeOutOfMemory)]
-    pairs = [(kill, event) for event in told for kill in kills if explains(kill, event)]
-    files: dict[tuple[str, str], str] = {}
-    for kill, death in pairs:
-        mine, others = moment(kill.time), moment(death.time)
-        if mine and others and kill.at.file != death.at.file and seconds_between(mine, others) > SAME_MOMENT:
-            note = say(
-                "{file} and {other} have different clocks: they print {time} and {other_time} for one death",
-                file=kill.at.file, other=death.at.file, time=kill.time, other_time=death.time,
-            )  # fmt: skip
-            files.setdefault((kill.at.file, death.at.file), note)
-    return list(files.values())
+    found = []
+    for kill in (event for event in told if isinstance(event, NodeOutOfMemory)):
+        mine = moment(kill.time)
+        for death in told if mine else ():
+            others = moment(death.time)
+            if mine and others and kill.at.file != death.at.file and explains(kill, death):
+                seconds = seconds_since(mine, others)
+                if abs(seconds) > SAME_MOMENT:
+                    found.append((kill, death, seconds))
+    return found
 
 
 def long_apart(one: Event, other: Event) -> bool:

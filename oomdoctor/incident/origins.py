@@ -87,6 +87,14 @@ class Origins:
                 told.of("slurm", match[1] or match[2] or match[3])
         told.first = told.first or _first_time(iter(page.lines))
         told.last = _first_time(reversed(page.lines)) or told.last
+        self._forget_folders()
+
+    def join(self, later: Origins) -> None:
+        """Take what other files say of where they come from."""
+        self._files |= later._files
+        self._forget_folders()
+
+    def _forget_folders(self) -> None:
         self._folders = None
         self._of.clear()
 

@@ -7,11 +7,13 @@ from math import inf
 from typing import Final
 
 from oomdoctor.families.event import Event
+from oomdoctor.incident.joins import clocks_ahead
 from oomdoctor.incident.moments import Moment, moment, seconds_since
 from oomdoctor.records import dataclass
 
 # What another log dates further off than this stands on a clock of its own: another zone, or a wrong one.
 ANOTHER_CLOCK: Final = 3600
+FAILURES: Final = frozenset({"root", "confirmation", "cascade"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +26,43 @@ def in_order(events: Iterable[Event], root: Event) -> list[Happening]:
     """The events with those before them that came before them.
 
     What has no time stands behind what stands before it in its log. A log without any time that can be compared comes
-    last.
+    last, but for that of the root: what dates its failure elsewhere dates it.
     """
-    began = moment(root.time)
+    told = list(events)
+    began = moment(root.time) or _first(told)
+    ahead = clocks_ahead(told, root.at.file)
     logs: dict[str, list[Happening]] = {}
-    for event in events:
-        after = _after(began, event, root) if began is not None else None
+    for event in told:
+        after = _after(began, event, root, ahead.get(event.at.file)) if began is not None else None
         logs.setdefault(event.at.file, []).append(Happening(event, after))
-    dated = [pair for happenings in logs.values() for pair in zip(_filled(happenings), happenings, strict=True)]
-    return [happening for _, happening in sorted(dated, key=lambda pair: pair[0])]
+    dated = [
+        pair
+        for file, happenings in logs.items()
+        for pair in zip(_filled(happenings, 0 if file == root.at.file else inf), happenings, strict=True)
+    ]
+    in_turn = sorted(dated, key=lambda pair: (pair[0], pair[1].event.at.file != root.at.file))
+    return [happening for _, happening in in_turn]
 
 
-def _after(began: Moment, event: Event, root: Event) -> float | None:
+def _first(events: Iterable[Event]) -> Moment | None:
+    """The earliest time of the clock that tells the first of the failures."""
+    times = [at for event in events if event.role in FAILURES and (at := moment(event.time)) is not None]
+    alike = (at for at in times if at.clock == times[0].clock)
+    return min(alike, key=lambda at: seconds_since(times[0], at), default=None)
+
+
+def _after(began: Moment, event: Event, root: Event, ahead: float | None) -> float | None:
     at = moment(event.time)
     if at is None or at.clock != began.clock:
         return None
-    seconds = seconds_since(began, at)
-    return seconds if event.at.file == root.at.file or abs(seconds) <= ANOTHER_CLOCK else None
+    seconds = seconds_since(began, at) - (ahead or 0)
+    one_clock = event.at.file == root.at.file or ahead is not None or abs(seconds) <= ANOTHER_CLOCK
+    return seconds if one_clock else None
 
 
-def _filled(happenings: Sequence[Happening]) -> list[float]:
+def _filled(happenings: Sequence[Happening], undated: float) -> list[float]:
     """When each of one log happened: what has no time right behind what is printed before it."""
-    latest = next((one.after_seconds for one in happenings if one.after_seconds is not None), inf)
+    latest = next((one.after_seconds for one in happenings if one.after_seconds is not None), undated)
     filled = []
     for happening in happenings:
         latest = latest if happening.after_seconds is None else happening.after_seconds

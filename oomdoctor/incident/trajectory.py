@@ -36,6 +36,7 @@ ANCHORS: tuple[str, ...] = (
 
 MOST_POINTS: Final = 256
 MOST_SERIES: Final = 64
+STALE: Final = 50 * MOST_SERIES  # figures of others since its last: whoever printed it is gone
 MOST_SHOWN: Final = 12
 NAMED_CHARACTERS: Final = 80
 LEAST_RISE_OF_A_ROW: Final = 512 * MIB  # rows of a process table wander while processes start
@@ -51,6 +52,7 @@ class _Series:
     every: int = 1  # of this many figures one is kept
     seen: int = 0
     last: Point | None = None
+    turn: int = 0  # the number of its last figure among those of all series
 
     def add(self, point: Point, limit: int | None) -> None:
         if self.last is not None and point.line <= self.last.line:
@@ -111,6 +113,7 @@ class TrajectoryBuilder:
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, str], _Series] = {}
+        self._turn = 0
 
     def add(self, page: Page) -> None:
         """Take the points that this page prints."""
@@ -124,6 +127,12 @@ class TrajectoryBuilder:
                 for figure in reader(here):
                     self._point(page.file, line, figure)
 
+    def join(self, later: TrajectoryBuilder) -> None:
+        """Take the points of other logs."""
+        for key, series in later._series.items():
+            if len(self._series) < MOST_SERIES:
+                self._series.setdefault(key, series)
+
     def build(self) -> list[Trajectory]:
         """The series with more than a point or two, growing ones first."""
         found = [series.whole() for series in self._series.values() if len(series.alike()) >= LEAST_POINTS]
@@ -136,10 +145,22 @@ class TrajectoryBuilder:
     def _point(self, file: str, line: Line, figure: _Figure) -> None:
         # a node's figure is one series whoever prints it, a process's figure is its own
         key = (figure.what, file if figure.what.startswith(_NODE) else f"{file} {line.writer}")
-        if figure.bytes is None or (key not in self._series and len(self._series) >= MOST_SERIES):
+        self._turn += 1
+        if figure.bytes is None or not (key in self._series or self._has_room()):
             return
         series = self._series.setdefault(key, _Series(figure.what, figure.pool, file))
+        series.turn = self._turn
         series.add(Point(figure.step, figure.bytes, line.number, figure.said), figure.total)
+
+    def _has_room(self) -> bool:
+        """Whether one more series can be kept, if need be instead of one that ended long ago."""
+        if len(self._series) < MOST_SERIES:
+            return True
+        oldest = min(self._series, key=lambda key: self._series[key].turn)
+        if self._turn - self._series[oldest].turn < STALE:
+            return False
+        del self._series[oldest]
+        return True
 
 
 def _place(point: Point) -> str:

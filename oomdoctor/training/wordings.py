@@ -9,9 +9,11 @@ import json
 import re
 from collections.abc import Iterator
 
-from oomdoctor import families, street
+from oomdoctor import families
 from oomdoctor.families.event import Event
 from oomdoctor.families.likeness import LONGEST, NO_FAILURE, WORDINGS, comparable, wording
+from oomdoctor.reading import pages
+from oomdoctor.sources import Source
 from oomdoctor.streams import Page
 from oomdoctor.training.cases import FIXTURES
 
@@ -26,7 +28,7 @@ def table() -> str:
     told: dict[str, str] = {}
     for log in sorted(FIXTURES.glob("*/*.log")):
         known = json.loads(log.with_suffix(".json").read_text(encoding="utf-8"))
-        for page, _ in street.pages(street.gather([str(log)])[0]):
+        for page, _ in pages(Source(log.name, log)):
             for family, text in _lines(page, near="near_miss_of" in known):
                 if told.get(text, NO_FAILURE) == NO_FAILURE:  # what tells of a failure anywhere is a message
                     told[text] = family

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from oomdoctor.families.event import Event, Place
+from oomdoctor.families.ray_death import WorkerDeath
+from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
 from oomdoctor.incident.timeline import in_order
 
 
@@ -73,3 +75,20 @@ def test_within_one_log_hours_are_hours() -> None:
 def test_one_second_keeps_the_logs_order() -> None:
     events = [event("a", line, "2026-03-01 10:00:00,500") for line in (3, 4, 5)]
     assert [line for _, line, _ in told(events[0], *events)] == [3, 4, 5]
+
+
+def test_where_the_root_has_no_time_what_confirms_it_begins_the_count() -> None:
+    root = event("driver.log", 22)
+    seen = event("raylet.out", 204, "2026-03-01 09:01:33,515")
+    later = event("gcs_server.out", 9, "2026-03-01 09:01:37,357")
+    assert told(root, later, root, seen) == [("driver.log", 22, None), ("raylet.out", 204, 0), ("gcs_server.out", 9, 4)]
+
+
+def test_a_clock_that_one_death_shows_to_be_ahead_is_set_back() -> None:
+    victim = Victim(pid=71, worker_id="ab" * 28)
+    root = NodeOutOfMemory(
+        at=Place("n2/raylet.out", 5, 5, ""), time="2026-03-01 10:00:00", victims=(victim,), role="root"
+    )
+    death = WorkerDeath(at=Place("driver.log", 8, 8, ""), time="2026-03-01 12:00:03", worker_id="ab" * 28)
+    after = event("driver.log", 9, "2026-03-01 12:00:10")
+    assert told(root, after, root, death) == [("n2/raylet.out", 5, 0), ("driver.log", 8, 0), ("driver.log", 9, 7)]

@@ -4,7 +4,7 @@ import pytest
 
 from oomdoctor import streams
 from oomdoctor.incident.model import Point, Trajectory
-from oomdoctor.incident.trajectory import MOST_POINTS, TrajectoryBuilder, growth
+from oomdoctor.incident.trajectory import MOST_POINTS, MOST_SERIES, TrajectoryBuilder, growth
 
 GIB = 1024**3
 
@@ -278,3 +278,15 @@ def test_verls_place_may_hold_a_comma() -> None:
     line = "Before {}, once more, memory allocated (GB): {}.50, memory reserved (GB): 20.00\n"
     grown, _ = read("".join(line.format("update_actor", 3 + n) for n in range(6)))
     assert grown.growth_bytes == GIB
+
+
+def test_after_a_restart_the_new_processes_figures_take_the_place_of_those_that_are_gone() -> None:
+    def printed(first: int, count: int, times: int) -> str:
+        return "".join(
+            f"(Worker pid={pid}) RSS: {time + 1} GiB\n" for time in range(times) for pid in range(first, first + count)
+        )
+
+    gone, left = printed(100, 100, 6), printed(500, 60, 100)
+    kept = read(gone + left)
+    assert len(kept) == MOST_SERIES
+    assert [figure.points[-1].bytes for figure in kept].count(100 * GIB) == 60

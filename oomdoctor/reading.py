@@ -1,0 +1,82 @@
+"""What logs say, before anything is concluded of it. Readings of several logs join to the reading of all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from oomdoctor import families, scan, streams
+from oomdoctor.incident import context, trajectory
+from oomdoctor.incident.assemble import Gathered
+from oomdoctor.incident.context import ContextBuilder
+from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.language import say
+from oomdoctor.scan import Slice
+from oomdoctor.sources import Source
+from oomdoctor.streams import Page
+
+Tell = Callable[[], None]  # called now and then, when a log's size says how much of it is read
+
+
+@dataclass
+class Reading:
+    """Takes logs one by one, or what another process read of others; what it keeps is bounded, and can be pickled."""
+
+    gathered: Gathered = field(default_factory=Gathered)
+    job: ContextBuilder = field(default_factory=ContextBuilder)
+    memory: TrajectoryBuilder = field(default_factory=TrajectoryBuilder)
+
+    def add(self, source: Source, tell: Tell = lambda: None) -> None:
+        """Take what this log says."""
+        for page, piece in pages(source, tell):
+            self.job.add(page)
+            self.memory.add(page)
+            for index, found in families.found_in(page):
+                if piece.owns(found.at.line):
+                    self.gathered.add(found, index)
+            self.gathered.look_around(page)
+
+    def join(self, later: Reading) -> None:
+        """Take what was read of other logs, which come after these."""
+        self.gathered.join(later.gathered)
+        self.job.join(later.job)
+        self.memory.join(later.memory)
+
+
+def anchors() -> tuple[bytes, ...]:
+    """What makes a place of a log worth reading."""
+    return tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
+
+
+def pages(source: Source, tell: Tell = lambda: None) -> Iterator[tuple[Page, Slice]]:
+    """The pages of a log that are worth reading, each with the slice it was cut from."""
+    left_out: Counter[bytes] = Counter()
+    pieces = scan.slices(_counted(source, tell), anchors(), ends=source.ends, left_out=left_out)
+    for piece, is_last in _with_last(pieces):
+        yield streams.page(source.name, piece.first_line, piece.data, ends=is_last and source.ends), piece
+    source.notes += [
+        say(
+            '{file}: "{words}" stands in it so often that {count} places were not read',
+            file=source.name,
+            words=anchor.decode(),
+            count=f"{count:,}",
+        )
+        for anchor, count in sorted(left_out.items())
+    ]
+
+
+def _with_last(pieces: Iterable[Slice]) -> Iterator[tuple[Slice, bool]]:
+    waiting: Slice | None = None
+    for piece in pieces:
+        if waiting is not None:
+            yield waiting, False
+        waiting = piece
+    if waiting is not None:
+        yield waiting, True
+
+
+def _counted(source: Source, tell: Tell) -> Iterator[bytes]:
+    for block in source.blocks():
+        tell()
+        yield block

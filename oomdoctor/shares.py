@@ -1,0 +1,182 @@
+"""Many or large logs in shares, which are read on several cores and joined in their order.
+
+Half of a scan counts lines and copies bytes with the interpreter's lock held, so that two threads measured no faster
+than one: it takes processes. What travels back is what was read, not the log. How the logs are shared out depends on
+them alone, so that the same logs give the same report on every machine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from oomdoctor.reading import Reading, Tell
+from oomdoctor.sources import Source
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+FULL: Final = 32 * 1024**2  # bytes of one share; below it a process costs more than it saves
+MOST_LOGS: Final = 500  # of one share: small logs take a millisecond each
+MOST_PROCESSES: Final = 8
+TOLD_EVERY: Final = 16 * 1024**2  # bytes between two reports of how far a process is
+PATIENCE: Final = 0.2  # seconds between two calls of `tell`
+
+Share = list[Source]
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def read(sources: Sequence[Source], tell: Tell = lambda: None, processes: int | None = None) -> Reading:
+    """What all these logs say; `tell` is called now and then, when their sizes say how much is read."""
+    shares = list(shared_out(sources))
+    most = min(MOST_PROCESSES, cores() if processes is None else processes, len(shares))
+    readings = _by_others(shares, tell, most) if most > 1 and _can_fork(sources) else _one_by_one(shares, tell)
+    whole = next(readings, None) or Reading()
+    for reading in readings:
+        whole.join(reading)
+    return whole
+
+
+def shared_out(sources: Sequence[Source]) -> Iterator[Share]:
+    """The logs in their order, in shares of about one size; a large log is a share of its own."""
+    share: Share = []
+    size = 0
+    for source in sources:
+        own = _size(source)
+        if share and (size + own > FULL or len(share) == MOST_LOGS):
+            yield share
+            share, size = [], 0
+        share.append(source)
+        size += own
+    if share:
+        yield share
+
+
+def _size(source: Source) -> int:
+    try:
+        return source.path.stat().st_size if source.path is not None else 0
+    except OSError:
+        return 0
+
+
+def _read(share: Share, tell: Tell) -> Reading:
+    reading = Reading()
+    for source in share:
+        reading.add(source, tell)
+    return reading
+
+
+def _one_by_one(shares: Iterable[Share], tell: Tell) -> Iterator[Reading]:
+    return (_read(share, tell) for share in shares)
+
+
+def _by_others(shares: Sequence[Share], tell: Tell, most: int) -> Iterator[Reading]:
+    """The readings in the order of the shares, of which so many processes read one each."""
+    from multiprocessing.connection import wait  # noqa: PLC0415  (few logs are large)
+
+    waiting = deque(shares)
+    running: deque[_Reader] = deque()
+    try:
+        while waiting or running:
+            while waiting and sum(not reader.done for reader in running) < most:
+                running.append(_Reader(waiting.popleft()))
+            if running[0].done:
+                reader = running.popleft()
+                yield _read(reader.share, tell) if reader.result is None else reader.result
+                continue
+            open_ones = {reader.connection: reader for reader in running if not reader.done}
+            for ready in wait(list(open_ones), PATIENCE):
+                open_ones[ready].receive()  # type: ignore[index]
+            tell()
+    finally:
+        for reader in running:
+            reader.close()
+
+
+class _Reader:
+    """One share that another process reads."""
+
+    def __init__(self, share: Share) -> None:
+        from multiprocessing import get_context  # noqa: PLC0415
+
+        self.share = share
+        self.result: Reading | None = None  # also once it is done, where it died
+        self.done = False
+        context = get_context("fork")
+        self.connection, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_run, args=(share, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def receive(self) -> None:
+        """Take what the process tells next: how far each log is, and at the end what it read."""
+        try:
+            told: Any = self.connection.recv()
+        except (EOFError, OSError):
+            self.close()
+            return
+        if isinstance(told, tuple):
+            at, self.share[at].size = told
+            return
+        self.result, states = told
+        for source, (size, troubles, notes) in zip(self.share, states, strict=True):
+            source.size, source.troubles[:], source.notes[:] = size, troubles, notes
+        self.close()
+
+    def close(self) -> None:
+        if self.done:
+            return
+        self.done = True
+        self.connection.close()
+        self._process.terminate()
+        self._process.join()
+        self._process.close()
+
+
+def _run(share: Share, connection: Connection) -> None:
+    """What the other process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us ends us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with suppress(Exception):  # who started us reads the share again, and meets it too
+        reading = _read(share, _Teller(share, connection))
+        connection.send([reading, [(source.size, source.troubles, source.notes) for source in share]])
+
+
+class _Teller:
+    """Says how far the reading is, not too often."""
+
+    def __init__(self, share: Share, connection: Connection) -> None:
+        self._share = share
+        self._connection = connection
+        self._at = 0
+        self._told = 0
+
+    def __call__(self) -> None:
+        while self._at + 1 < len(self._share) and self._share[self._at + 1].size:
+            self._connection.send((self._at, self._share[self._at].size))
+            self._at += 1
+            self._told = 0
+        if self._share[self._at].size - self._told >= TOLD_EVERY:
+            self._told = self._share[self._at].size
+            self._connection.send((self._at, self._told))
+
+
+def _can_fork(sources: Iterable[Source]) -> bool:
+    """Whether a copy of this process can go on by itself: not one of a program with threads, and not on macOS.
+
+    The logs of an archive come one after the other out of one open file.
+    """
+    alone = sys.platform == "linux" and threading.active_count() == 1
+    return alone and all(source.part is None for source in sources)
