@@ -116,8 +116,8 @@ class Origins:
         return _at_other_times(mine, others)
 
     def _jobs(self, file: str) -> tuple[set[str], ...]:
-        """The jobs of each kind that a file is of: by itself, or as the only one in the nearest folder with any. Nothing
-        where it is of none: many files are compared with each other."""
+        """The jobs of each kind that a file is of: by itself, or as the only one in the nearest folder with any. Empty
+        where it is of none, as most are: each file is compared with each other one."""
         known = self._of.get(file)
         if known is None:
             own = self._files[file].jobs

@@ -667,10 +667,15 @@ def _of_titles(event: Event) -> str:
     """What most of the memory's holders were running, by the titles in Ray's table."""
     shares: Counter[str] = Counter()
     for title, size in _titles(event):
-        stage = _of_call(*class_and_method(title))
+        stage = _of_title(title)
         if stage:
             shares[stage] += max(size, 1)
     return shares.most_common(1)[0][0] if shares else ""
+
+
+@lru_cache(maxsize=1024)  # workers have few names
+def _of_title(title: str) -> str:
+    return _of_call(*class_and_method(title))
 
 
 def _titles(event: Event) -> Iterator[tuple[str, int]]:
@@ -765,11 +770,22 @@ def _holds(text: str, pieces: Sequence[str]) -> bool:
 
 def _of_aftermath(event: Event) -> str:
     for line in (event.at.text, *event.around.below[:_NEAR]):
-        if (method := _METHOD_FAILED.search(line)) and (stage := _of_method(method[1])):
+        if stage := _of_failed_method(line):
             return stage
         if told := _aftermath(line[:CHARACTERS]):
             return told
     return ""
+
+
+@lru_cache(maxsize=4096)
+def _of_failed_method(line: str) -> str:
+    method = _METHOD_FAILED.search(line)
+    return _of_method(method[1]) if method else ""
+
+
+@lru_cache(maxsize=4096)
+def _tells_of_a_failed_start(line: str) -> bool:
+    return _START_FAILED.search(line) is not None
 
 
 def _of_loss(event: Event) -> str:
@@ -781,7 +797,7 @@ def _of_loss(event: Event) -> str:
 
 
 def _of_start(event: Event) -> str:
-    if any(_START_FAILED.search(line) for line in event.around.below[:_NEAR]):
+    if any(_tells_of_a_failed_start(line) for line in event.around.below[:_NEAR]):
         return "engine_init"
     return _BY_KIND.get((event.family, event.kind), "")
 
