@@ -38,7 +38,9 @@ def test_what_could_be_obeyed_is_gone(dangerous: str, safe: str) -> None:
     assert disarm(dangerous) == safe
 
 
-@pytest.mark.parametrize("text", ["tab\there", "two\nlines", "bar\rbar", "内存 █ é 🦥 ⚠\ufe0f", "[31m not an escape", "x[0]"])
+@pytest.mark.parametrize(
+    "text", ["tab\there", "two\nlines", "bar\rbar", "内存 █ é 🦥 ⚠\ufe0f", "[31m not an escape", "x[0]"]
+)
 def test_plain_text_stays_as_it_is(text: str) -> None:
     assert disarm(text) == text
 

@@ -105,6 +105,13 @@ _HEAD = late(
     # the sentence without its head, which stood on a line that is not there
     r"|(?P<cut>^\W{0,20}Tried to allocate (?=[\d.]{1,12} [KMG]iB(?:\.| \(GPU)))"
 )
+_IN_HEADS = (
+    "ut of memory",
+    "Allocation on device",
+    "memory block with size",
+    "Invalid buffer",
+    "Allocation failed for",
+)
 _LIMITS = (
     (late(r"memory block with size larger than"), "per-allocation"),
     (late(r"^Invalid buffer size"), "per-allocation"),
@@ -184,7 +191,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _heads(text: str) -> list[re.Match[str]]:
     first = _HEAD.search(text)
-    if first is None or not any(text.find(word, first.end()) >= 0 for word in FAMILY.triggers):
+    if first is None or not any(text.find(word, first.end()) >= 0 for word in _IN_HEADS):
         return [first] if first else []
     return list(islice(_HEAD.finditer(text), HEADS_OF_A_LINE))
 
