@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import oomdoctor
 from fuzz import mutations
 from fuzz.checks import ALL, WrongError, check, printed, unsafe
 
