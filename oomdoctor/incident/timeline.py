@@ -44,6 +44,22 @@ def in_order(events: Iterable[Event], root: Event) -> list[Happening]:
     return [happening for _, happening in in_turn]
 
 
+def earliest(failures: Sequence[Event], told: Iterable[Event]) -> Event:
+    """The one of these that happened first: by the times of several logs where they compare, else as the logs stand."""
+    first = failures[0]
+    began = moment(first.time)
+    if began is None:
+        return first
+    ahead = clocks_ahead(told, first.at.file)
+
+    def after(event: Event) -> float:
+        if event.at.file == first.at.file:
+            return 0
+        return _after(began, event, first, ahead.get(event.at.file)) or 0
+
+    return min(failures, key=after)
+
+
 def _first(events: Iterable[Event]) -> Moment | None:
     """The earliest time of the clock that tells the first of the failures."""
     times = [at for event in events if event.role in FAILURES and (at := moment(event.time)) is not None]
@@ -70,4 +86,4 @@ def _filled(happenings: Sequence[Happening], undated: float) -> list[float]:
     return filled
 
 
-__all__ = ["Happening", "in_order"]
+__all__ = ["Happening", "earliest", "in_order"]
