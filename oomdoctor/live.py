@@ -108,6 +108,7 @@ class Live:
         found = self._settle(len(self._held), to_the_end=True)
         self._files += 1
         self._file = f"{self.name}@{self._files}"
+        self._memory.rotated()
         self._open()
         return self._fresh(found, now)
 

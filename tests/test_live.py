@@ -126,6 +126,19 @@ def test_after_a_rotation_lines_are_counted_anew_under_another_name() -> None:
     assert (report.events[0].file, report.events[0].line) == ("fit.log@2", TRACE.count("\n"))
 
 
+def test_figures_go_on_after_a_rotation() -> None:
+    log, said = Live("fit.log"), []
+    for step in range(40):
+        now = 10.0 * (step + 1)
+        if step and step % 10 == 0:
+            log.rotated(now)
+        log.take(a_step(step, 100 + 8 * step), now)
+        log.look(now)
+        said += log.climbs(now)
+    assert "from 100.00 GiB (line 1) to " in said[-1]
+    assert float(said[-1].partition(" to ")[2].partition(" ")[0]) > 100 + 8 * 25
+
+
 def test_a_failure_at_the_end_of_a_rotated_file_is_told() -> None:
     log = Live("fit.log")
     log.take(TRACE.encode(), 0.0)

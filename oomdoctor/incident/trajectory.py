@@ -53,11 +53,12 @@ class _Series:
     seen: int = 0
     last: Point | None = None
     turn: int = 0  # the number of its last figure among those of all series
+    read_to: int = 0  # the line of its last figure in the file at hand
 
     def add(self, point: Point, limit: int | None) -> None:
-        if self.last is not None and point.line <= self.last.line:
+        if point.line <= self.read_to:
             return  # read already: the slices of a log overlap
-        self.last = point
+        self.last, self.read_to = point, point.line
         self.limit = limit or self.limit
         if self.seen % self.every == 0:
             self.points.append(point)
@@ -126,6 +127,11 @@ class TrajectoryBuilder:
             for reader in dict.fromkeys(readers[hit[0]] for hit in hits):
                 for figure in reader(here):
                     self._point(page.file, line, figure)
+
+    def rotated(self) -> None:
+        """Another file has taken the log's name: its lines are counted anew, its figures go on."""
+        for series in self._series.values():
+            series.read_to = 0
 
     def join(self, later: TrajectoryBuilder) -> None:
         """Take the points of other logs."""
