@@ -47,7 +47,15 @@ def _is_news(figure: Trajectory, limit: int | None, said: tuple[int, int] | None
         return last.line != said[1] and last.bytes >= worse
     if limit is None:
         return last.bytes - first.bytes >= max(LEAST_RISE, MUCH * first.bytes)
-    return last.bytes >= NEARLY_FULL * limit or _left(figure, limit) <= AHEAD * len(figure.points)
+    return last.bytes >= NEARLY_FULL * limit or _left(figure, limit) <= AHEAD * _so_far(figure)
+
+
+def _so_far(figure: Trajectory) -> int:
+    """How many steps (or prints) the log has."""
+    first, last = figure.points[0].step, figure.points[-1].step
+    if figure.per == "step" and first is not None and last is not None:
+        return last - first + 1
+    return max(figure.prints, len(figure.points))
 
 
 def _left(figure: Trajectory, limit: int) -> int:
