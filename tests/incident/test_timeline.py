@@ -111,3 +111,21 @@ def test_no_failure_is_earlier_by_another_clock_or_by_none() -> None:
     ]
     assert earliest([root, *others], [root, *others]) is root
     assert earliest([others[1], root], [root, others[1]]) is others[1]
+
+
+def test_what_lies_in_one_folder_is_by_one_clock() -> None:
+    victim = Victim(pid=71, worker_id="ab" * 28)
+    root = NodeOutOfMemory(at=Place("head/driver.log", 5, 5, ""), victims=(Victim(pid=70),), role="root")
+    kill = NodeOutOfMemory(
+        at=Place("worker/raylet.out", 7, 7, ""), time="2026-03-01 09:20:00", victims=(victim,), role="confirmation"
+    )
+    death = WorkerDeath(at=Place("head/gcs.out", 8, 8, ""), time="2026-03-01 09:00:03", worker_id="ab" * 28)
+    before = event("head/raylet.out", 3, "2026-03-01 08:59:58")
+    after = event("worker/agent.log", 9, "2026-03-01 09:20:09")
+    assert told(root, root, kill, death, before, after) == [
+        ("head/driver.log", 5, None),
+        ("head/raylet.out", 3, 0),
+        ("worker/raylet.out", 7, 5),
+        ("head/gcs.out", 8, 5),
+        ("worker/agent.log", 9, 14),
+    ]
