@@ -516,9 +516,8 @@ _LOOSE: Final = (
 
 
 def _figures(text: str) -> dict[str, tuple[str, ...]]:
-    tree = grammars.parse("container", text[:CHARACTERS])
     figures: dict[str, tuple[str, ...]] = {}
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.said("container", text[:CHARACTERS]):
         if values:
             figures.setdefault(name, values)
     return figures

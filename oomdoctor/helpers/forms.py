@@ -236,7 +236,7 @@ def _options(options: Any, where: str) -> Iterator[str]:
 
 
 def _default(index: Any, options: Sequence[str]) -> str | None:
-    at_hand = isinstance(index, str) and index.isascii() and index.isdigit() and len(index) < 4
+    at_hand = isinstance(index, str) and index.isascii() and index.isdecimal() and len(index) < 4
     return options[int(index)] if at_hand and int(index) < len(options) else None
 
 
