@@ -378,6 +378,8 @@ def _fraction(text: str) -> float | None:
         value = float(bare)
     except ValueError:
         return None
+    if value < 0:
+        return None
     return value / 100 if text.endswith("%") else value
 
 
