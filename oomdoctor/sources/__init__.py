@@ -34,12 +34,16 @@ class Found:
         if self.left_out is None:
             return ()
         read = [source.size for source in self.sources if source.size]
-        count, size = f"{len(read):,}", show(sum(read))
-        if not self.left_out:
-            return (say("logs read: {count} ({size}); nothing left out", count=count, size=size),)
-        reasons = [say("{what} ({count})", what=translated(what), count=n) for what, n in sorted(self.left_out.items())]
-        others = ", ".join(reasons)
-        return (say("logs read: {count} ({size}); left out: {others}", count=count, size=size, others=others),)
+        return (read_and_left_out(len(read), sum(read), self.left_out),)
+
+
+def read_and_left_out(logs: int, size: int, left_out: Counter[str]) -> str:
+    """How many logs were read, of which size, and how many files were not."""
+    if not left_out:
+        return say("logs read: {count} ({size}); nothing left out", count=f"{logs:,}", size=show(size))
+    reasons = [say("{what} ({count})", what=translated(what), count=n) for what, n in sorted(left_out.items())]
+    others = ", ".join(reasons)
+    return say("logs read: {count} ({size}); left out: {others}", count=f"{logs:,}", size=show(size), others=others)
 
 
 def gather(paths: Sequence[str], *, absolute: bool = False) -> tuple[list[Source], list[Trouble]]:
@@ -155,4 +159,4 @@ def _why(error: OSError | ValueError) -> str:
     return why(error) if isinstance(error, OSError) else say("no such file")
 
 
-__all__ = ["BLOCK", "STDIN", "Found", "Source", "Trouble", "gather", "look", "shown"]
+__all__ = ["BLOCK", "STDIN", "Found", "Source", "Trouble", "gather", "look", "read_and_left_out", "shown"]
