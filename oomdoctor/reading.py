@@ -52,7 +52,8 @@ def anchors() -> tuple[bytes, ...]:
 def pages(source: Source, tell: Tell = lambda: None) -> Iterator[tuple[Page, Slice]]:
     """The pages of a log that are worth reading, each with the slice it was cut from."""
     left_out: Counter[bytes] = Counter()
-    pieces = scan.slices(_counted(source, tell), anchors(), ends=source.ends, left_out=left_out)
+    figures = [word.encode() for word in trajectory.ANCHORS]
+    pieces = scan.slices(_counted(source, tell), anchors(), ends=source.ends, left_out=left_out, figures=figures)
     for piece, is_last in _with_last(pieces):
         yield streams.page(source.name, piece.first_line, piece.data, ends=is_last and source.ends), piece
     source.notes += [

@@ -12,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,48 +56,62 @@ def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 
 @cache
-def _defaults(cls: Any) -> tuple[tuple[str, Any, Any], ...]:
-    return tuple((field.name, field.default, field.default_factory) for field in _fields(cls))
-
-
-@cache
-def _by_name(cls: Any) -> dict[str, dataclasses.Field[Any]]:
-    return {field.name: field for field in _fields(cls)}
-
-
-@cache
-def _positional(cls: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in _fields(cls) if not field.kw_only)
-
-
-@cache
 def _compared(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in _fields(cls) if field.compare)
 
 
+class _Plan:
+    """How the instances of a class are filled: each field with what puts its value in."""
+
+    def __init__(self, cls: Any) -> None:
+        known = _fields(cls)
+        puts = {field.name: _putting(cls, field.name) for field in known}
+        missing = dataclasses.MISSING
+        self.positional = tuple(field.name for field in known if not field.kw_only)
+        self.with_default = [(f.name, puts[f.name], f.default) for f in known if f.default is not missing]
+        self.made = [(f.name, puts[f.name], f.default_factory) for f in known if f.default_factory is not missing]
+        self.required = [(f.name, puts[f.name]) for f in known if f.default is missing and f.default_factory is missing]
+
+
+_plan = cache(_Plan)
+
+
+def _putting(cls: Any, name: str) -> Any:
+    slot = getattr(cls, name, None)
+    return slot.__set__ if isinstance(slot, MemberDescriptorType) else partial(_put, name)
+
+
+def _put(name: str, self: Any, value: Any) -> None:
+    object.__setattr__(self, name, value)
+
+
 def _init(self: Any, *values: Any, **named: Any) -> None:
-    cls: Any = type(self)
-    positional = _positional(cls)
+    kind: Any = type(self)
+    plan = _plan(kind)
+    if values:
+        _name(kind.__name__, values, plan.positional, named)
+    take = named.pop
+    try:
+        for name, put in plan.required:
+            put(self, take(name))
+    except KeyError as missing:
+        raise TypeError(f"{kind.__name__}() misses {missing}") from None
+    for name, put, default in plan.with_default:
+        put(self, take(name, default))
+    for name, put, make in plan.made:
+        put(self, take(name) if name in named else make())
+    if named:
+        raise TypeError(f"{kind.__name__}() got unknown arguments: {sorted(named)}")
+
+
+def _name(kind: str, values: tuple[Any, ...], positional: tuple[str, ...], named: dict[str, Any]) -> None:
+    """Put the values among the named ones."""
     if len(values) > len(positional):
-        raise TypeError(f"{cls.__name__}() takes {len(positional)} positional arguments, {len(values)} were given")
-    given = dict(zip(positional, values, strict=False))
-    if given.keys() & named.keys():
-        raise TypeError(f"{cls.__name__}() got {sorted(given.keys() & named.keys())} twice")
-    given.update(named)
-    left = len(given)
-    put = object.__setattr__
-    for name, default, factory in _defaults(cls):
-        if name in given:
-            put(self, name, given[name])
-            left -= 1
-        elif default is not dataclasses.MISSING:
-            put(self, name, default)
-        elif factory is not dataclasses.MISSING:
-            put(self, name, factory())
-        else:
-            raise TypeError(f"{cls.__name__}() misses {name!r}")
-    if left:
-        raise TypeError(f"{cls.__name__}() got unknown arguments: {sorted(given.keys() - _by_name(cls).keys())}")
+        raise TypeError(f"{kind}() takes {len(positional)} positional arguments, {len(values)} were given")
+    for name, value in zip(positional, values, strict=False):
+        if name in named:
+            raise TypeError(f"{kind}() got {name!r} twice")
+        named[name] = value
 
 
 def _repr(self: Any) -> str:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import TypeVar
 
 import ahocorasick_rs
 
-_Item = TypeVar("_Item")
 Hit = tuple[int, int, bytes]  # where it begins and ends, from the beginning of the log, and its anchor
 
 KIB = 1024
@@ -32,10 +30,20 @@ CHUNK = 1024 * KIB  # stays in the processor's cache; larger than SMALL
 _REACH = max(BEFORE, TAIL) + KIB  # how far back a hit in the next chunk, or the tail, may ask
 
 # An anchor that stands everywhere in a log tells little by each of its hits. After this many bytes around one
-# anchor's hits, they are read at growing distances and with less around them, and all of them again at the end.
+# anchor's hits, they are read at growing distances and with less around them, and all of them again at the end. Where
+# many anchors do, they share the distances, and few bytes are soon plenty.
 PLENTY = 2048 * KIB
+PLENTY_OF_ALL = 4096 * KIB
+FEW = 256 * KIB
+LEAST = 8 * KIB  # bytes that a hit counts for, however near the one before it stands
 NEAR = 4 * KIB
+DISTANCE = 64 * KIB
 HITS_PER_DISTANCE = 32
+# Of an anchor that tells of a figure, the line and those right above it say all: less of more places is read, and no
+# more at the end than in between.
+NEAR_A_FIGURE = KIB
+DISTANCE_OF_FIGURES = 16 * KIB
+LATE = 256 * KIB
 
 # Beyond 64 literals the automaton loses its SIMD search and takes four times as long: several small ones are faster.
 LITERALS = 48
@@ -80,11 +88,12 @@ def slices(
     *,
     ends: bool = True,
     left_out: Counter[bytes] | None = None,
+    figures: Collection[bytes] = (),
 ) -> Iterator[Slice]:
     """The stretches around the hits and, if `ends`, the head and the tail of the log.
 
     The last slice is then the tail of the log. A small log is one slice. `left_out` counts the hits that were not
-    read because their anchor stands everywhere in this log.
+    read because their anchor stands everywhere in this log; `figures` are the anchors that tell of a figure.
     """
     chunks = _chunks(blocks)
     first = next(chunks, b"")
@@ -93,11 +102,13 @@ def slices(
             yield Slice(1, first)
         return
     held = _Held()
-    around = _Around(Counter() if left_out is None else left_out)
+    around = _Around(Counter() if left_out is None else left_out, frozenset(figures))
     window = _Window(0, HEAD, 0, 0) if ends else None
-    for (chunk, hits), late in _with_late(_searched(chain([first], chunks), anchors)):
+    for chunk, hits, size in _with_size(_searched(chain([first], chunks), anchors)):
         held.add(chunk)
-        for near in around.hits(hits, late=late):
+        for near in around.hits(hits, size - LATE):
+            if ends and near.end > size - TAIL:
+                near.start, near.end = min(near.start, size - TAIL), size  # the tail is read whole
             near.start = max(near.start, held.given)
             if window is None:
                 window = near
@@ -120,27 +131,43 @@ def slices(
 class _Around:
     """How much is read around each hit: less around those of an anchor that stands everywhere."""
 
-    def __init__(self, left_out: Counter[bytes]) -> None:
+    def __init__(self, left_out: Counter[bytes], figures: frozenset[bytes]) -> None:
         self._left_out = left_out
+        self._figures = figures
         self._seen: dict[bytes, int] = {}  # where each anchor's latest hit begins
         self._spent: Counter[bytes] = Counter()  # bytes around its hits
-        self._thinned: Counter[bytes] = Counter()  # hits read since it had plenty
-        self._next: dict[bytes, int] = {}  # where its next hit is worth reading
+        self._latest = -BEFORE - AFTER  # where the latest hit of any begins
+        self._spent_on_all = 0
+        self._next: dict[bytes, int] = {}  # of an anchor that had plenty, where its next hit is worth reading
+        self._thinned: Counter[bytes] = Counter()  # its hits read since
 
-    def hits(self, hits: Iterable[Hit], *, late: bool) -> Iterator[_Window]:
+    def hits(self, hits: Iterable[Hit], late: int) -> Iterator[_Window]:
+        """The windows to read; at this offset the end of the log begins."""
+        following, left_out = self._next, self._left_out
         for start, end, anchor in hits:
-            if self._spent[anchor] < PLENTY:
-                new = start - self._seen.get(anchor, -BEFORE - AFTER)
-                self._spent[anchor] += min(new, BEFORE + AFTER)
-                self._seen[anchor] = start
+            worth = following.get(anchor)
+            if worth is None:
+                self._spend(start, anchor)
                 yield _Window(max(0, start - BEFORE), end + AFTER, start, end)
-            elif late or start >= self._next.get(anchor, 0):
-                doubled: int = 2 ** (self._thinned[anchor] // HITS_PER_DISTANCE)
-                self._thinned[anchor] += 1
-                self._next[anchor] = start + 2 * NEAR * doubled
-                yield _Window(max(0, start - NEAR), end + NEAR, start, end)
+            elif start >= worth or (start >= late and anchor not in self._figures):
+                following[anchor] = start + self._distance(anchor)
+                before = NEAR_A_FIGURE if anchor in self._figures else NEAR
+                yield _Window(max(0, start - before), end + before, start, end)
             else:
-                self._left_out[anchor] += 1
+                left_out[anchor] += 1
+
+    def _spend(self, start: int, anchor: bytes) -> None:
+        window = BEFORE + AFTER
+        self._spent[anchor] += max(LEAST, min(window, start - self._seen.get(anchor, -window)))
+        self._spent_on_all += min(window, start - self._latest)
+        self._seen[anchor] = self._latest = start
+        if self._spent[anchor] >= (PLENTY if self._spent_on_all < PLENTY_OF_ALL else FEW):
+            self._next[anchor] = start
+
+    def _distance(self, anchor: bytes) -> int:
+        doubled: int = 2 ** (self._thinned[anchor] // HITS_PER_DISTANCE)
+        self._thinned[anchor] += len(self._next)
+        return doubled * (DISTANCE_OF_FIGURES if anchor in self._figures else DISTANCE)
 
 
 def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -185,15 +212,17 @@ def _searched(chunks: Iterable[bytes], anchors: tuple[bytes, ...]) -> Iterator[t
         before = (before + chunk[-overlap:])[-overlap:] if overlap else b""
 
 
-def _with_late(chunks: Iterable[_Item]) -> Iterator[tuple[_Item, bool]]:
-    """Each chunk, and whether it is one of the last two (the very last may hold a few bytes only)."""
-    waiting: deque[_Item] = deque()
-    for chunk in chunks:
-        waiting.append(chunk)
-        if len(waiting) > 2:
-            yield waiting.popleft(), False
-    for chunk in waiting:
-        yield chunk, True
+def _with_size(searched: Iterable[tuple[bytes, list[Hit]]]) -> Iterator[tuple[bytes, list[Hit], int]]:
+    """Each chunk with its hits and the size of the log: known of the last chunks only, which hold its end."""
+    waiting: deque[tuple[bytes, list[Hit]]] = deque()
+    size = 0
+    for chunk, hits in searched:
+        size += len(chunk)
+        waiting.append((chunk, hits))
+        if len(waiting) > 2:  # the very last may hold a few bytes only
+            yield *waiting.popleft(), sys.maxsize
+    for chunk, hits in waiting:
+        yield chunk, hits, size
 
 
 @cache
@@ -264,12 +293,23 @@ class _Held:
 
     def _cut(self, window: _Window, own_to: int = sys.maxsize) -> Slice:
         """The window as a slice, its ends moved inwards to the ends of lines."""
-        start, end = window.start, min(window.end, self.end)
+        start, end = self._with_own_line(window), min(window.end, self.end)
         data = self._bytes(start, end)
-        skipped = _line_start(data, window.first - start) if start else 0
+        skipped = 0 if self._begins_a_line(start) else _line_start(data, window.first - start)
         kept = _line_end(data, max(window.last - start, skipped)) if end < self.end else len(data)
         self.given = start + kept
         return Slice(self._line(start + skipped), data[skipped:kept], window.own_from, own_to)
+
+    def _begins_a_line(self, at: int) -> bool:
+        return at == 0 or self._bytes(at - 1, at) == b"\n"
+
+    def _with_own_line(self, window: _Window) -> int:
+        """Where to begin, so that the line of the first hit is whole if it is longer than what is read before it."""
+        start = window.start
+        if window.first - start > NEAR or b"\n" in self._bytes(start, window.first):
+            return start
+        least = max(self.given, window.first - IN_LINE)
+        return least + self._bytes(least, start).rfind(b"\n") + 1 if least < start else start
 
     def _bytes(self, start: int, end: int) -> bytes:
         parts = []

@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from oomdoctor.patterns import late
 from oomdoctor.text import disarm
+
+_Found = TypeVar("_Found")
 
 LONGEST_LINE = 65536  # characters read of one line
 LONGEST_QUOTE = 2000  # characters kept of it for quoting
@@ -59,6 +62,14 @@ class Page:
     lines: list[Line]
     ends: bool = True  # nothing of the log stands behind it
     _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[Callable[[Page], Any], Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, look: Callable[[Page], _Found]) -> _Found:
+        """What the function finds in the whole page, looked for only once."""
+        if look not in self._known:
+            self._known[look] = look(self)
+        found: _Found = self._known[look]
+        return found
 
     def after(self, index: int, limit: int = 80) -> list[Line]:
         """The line at the index and those that go on from it: of the same writer, and bare ones.
@@ -156,7 +167,7 @@ _LEADING = (
     # Ray's actors and tasks, vLLM's processes: "(LLMRayActor pid=7, ip=10.0.0.2) ", "(VllmWorker rank=7 pid=240) "
     _Decoration(
         "(",
-        r"\((?:(?P<name>[^\s=()][^\n()]{0,200}?(?:\([^()\n]{0,80}\))?) )?(?:rank=(?P<rank>\d{1,6}) )?"
+        r"\((?:(?P<name>[^\s=()][^\r\n()]{0,200}?(?:\([^()\r\n]{0,80}\))?) )?(?:rank=(?P<rank>\d{1,6}) )?"
         r"pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
         who=_WHO,
         hint="pid=",
@@ -218,7 +229,7 @@ _LEADING = (
     # transformers: "[INFO|trainer.py:2134] 2024-05-01 10:00:00,123 >> ", LLaMA-Factory's turned about
     _Decoration("[", rf"\[(?P<level>{_LEVEL})\|(?P<time>{_STAMP})\] ?", second=_CAPITALS, hint="|"),
     _Decoration(
-        "[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\n]{{1,120}})\] ?", second=_CAPITALS, hint="|"
+        "[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\r\n]{{1,120}})\] ?", second=_CAPITALS, hint="|"
     ),
     _Decoration("[", rf"\[(?P<level>{_LEVEL}):(?P<source>[a-z][\w.]{{1,60}})\] ?", second=_CAPITALS, hint=":"),
     # kubectl logs --prefix
@@ -560,7 +571,7 @@ def _cuts_a_word(before: str, after: str) -> bool:
         tail = _TAIL.search(before[-40:])
         if tail is not None and (tail[0] + head[0]).lower() in _WORDS:
             return True
-    if (last.isdigit() or last == ".") and first in " 0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
+    if (last.isdecimal() or last == ".") and first in " 0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
         return _REST_OF_NUMBER.match(after) is not None
     if last in _HEX and first in _HEX and (head := _HEX_HEAD.match(after)):
         tail = _HEX_TAIL.search(before[-80:])
@@ -587,7 +598,7 @@ def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]
     for index in candidates:
         width, next_width = sheet.widths[index - 1], sheet.widths[index]
         before, after = sheet.lines[index - 1].text, sheet.lines[index].text
-        if not before[-1].isalnum() or not (after[0].islower() or after[0].isdigit()) or next_width > width:
+        if not before[-1].isalnum() or not (after[0].islower() or after[0].isdecimal()) or next_width > width:
             continue
         if COLUMN in before and COLUMN in after:
             continue  # rows of a table
@@ -721,7 +732,7 @@ def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str
             line,
             writer=f"{dress.writer} {line.writer}".rstrip(),
             mark=replace(line.mark, host=line.mark.host or launched.host, rank=rank),
-            raw=physical[:LONGEST_QUOTE],
+            raw=physical[:LONGEST_QUOTE].replace("\r", " "),
         )
 
 

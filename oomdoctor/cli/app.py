@@ -69,7 +69,7 @@ def _root(
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         if out.stdin_is_terminal():
-            typer.echo(ctx.get_help(), err=True)
+            out.write_error(ctx.get_help() + "\n")
             raise typer.Exit(2)
         diagnose.diagnose([])
 

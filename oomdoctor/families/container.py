@@ -196,7 +196,7 @@ def _slurm_poll(page: Page, index: int) -> Event:
 
 
 def _slurm_bytes(values: tuple[str, ...], in_bytes: bool) -> int | None:
-    if not values or not values[0].isdigit():
+    if not values or not values[0].isdecimal():
         return None
     figure = int(values[0])
     return figure if in_bytes or figure >= _SMALLEST_LIMIT_IN_BYTES else figure * KIB
@@ -516,9 +516,8 @@ _LOOSE: Final = (
 
 
 def _figures(text: str) -> dict[str, tuple[str, ...]]:
-    tree = grammars.parse("container", text[:CHARACTERS])
     figures: dict[str, tuple[str, ...]] = {}
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.said("container", text[:CHARACTERS]):
         if values:
             figures.setdefault(name, values)
     return figures
@@ -526,7 +525,7 @@ def _figures(text: str) -> dict[str, tuple[str, ...]]:
 
 def _count(figures: Mapping[str, tuple[str, ...]], name: str) -> int | None:
     values = figures.get(name, ())
-    return int(values[0]) if values and values[0].lstrip("-").isdigit() else None
+    return int(values[0]) if values and values[0].lstrip("-").isdecimal() else None
 
 
 def _step(figures: Mapping[str, tuple[str, ...]]) -> str | None:

@@ -105,6 +105,13 @@ _HEAD = late(
     # the sentence without its head, which stood on a line that is not there
     r"|(?P<cut>^\W{0,20}Tried to allocate (?=[\d.]{1,12} [KMG]iB(?:\.| \(GPU)))"
 )
+_IN_HEADS = (
+    "ut of memory",
+    "Allocation on device",
+    "memory block with size",
+    "Invalid buffer",
+    "Allocation failed for",
+)
 _LIMITS = (
     (late(r"memory block with size larger than"), "per-allocation"),
     (late(r"^Invalid buffer size"), "per-allocation"),
@@ -184,7 +191,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _heads(text: str) -> list[re.Match[str]]:
     first = _HEAD.search(text)
-    if first is None or not any(text.find(word, first.end()) >= 0 for word in FAMILY.triggers):
+    if first is None or not any(text.find(word, first.end()) >= 0 for word in _IN_HEADS):
         return [first] if first else []
     return list(islice(_HEAD.finditer(text), HEADS_OF_A_LINE))
 
@@ -297,8 +304,21 @@ def _raised(page: Page, index: int, before: str) -> bool:
 
 
 def _lives_on(page: Page, index: int) -> bool:
-    after = [line.text[:400] for line in page.lines[index + 1 :]]
-    return any(PROGRESS.search(text) for text in after) and not any(_DEATH.search(text) for text in after)
+    return page.once(_last_progress) > index >= page.once(_last_death)
+
+
+def _last_progress(page: Page) -> int:
+    return _last(page, PROGRESS)
+
+
+def _last_death(page: Page) -> int:
+    return _last(page, _DEATH)
+
+
+def _last(page: Page, pattern: re.Pattern[str]) -> int:
+    """The index of the last line that holds the pattern; -1 where none does."""
+    backwards = range(len(page.lines) - 1, -1, -1)
+    return next((index for index in backwards if pattern.search(page.lines[index].text[:400])), -1)
 
 
 def _dies_of_it(page: Page, index: int, last: Line) -> bool:

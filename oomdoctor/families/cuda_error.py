@@ -52,58 +52,87 @@ _NVML = (
     r"NVML_SUCCESS == .{0,120}INTERNAL ASSERT FAILED at "
     r"\"[^\"]{0,300}?(?P<source>CUDACachingAllocator\.cpp)\":(?P<at>\d{1,6})"
 )
+# Who was asked, what the message always holds, the message. Most lines hold none of the words.
 _REFUSALS = tuple(
-    (layer, late(pattern))
-    for layer, pattern in (
-        ("thc", r"cuda runtime error \((?P<code>2)\) : out of memory" + _SOURCE),
-        ("thc", _CHECK + r" error=(?P<code>2) : out of memory"),
-        ("cumem", r"CUDA Error: out of memory at" + _SOURCE),
-        ("cumem", r"(?i:cuda error: out of memory at).{0,200}?(?P<source>cumem_allocator\.cpp:\d{1,6})"),
-        ("cumem", r"(?:CUresult|cudaError) error: (?P<code>2) \(out of memory\)" + _PLACE),
-        ("driver", r"(?P<device>CUDA|HIP) driver error: out of memory"),
-        ("driver", r"\bCUDA_ERROR_OUT_OF_MEMORY\b"),
-        ("runtime", r"(?P<device>CUDA|HIP|cuda|hip) error(?: (?P<code>\d{1,6}))?: out of memory" + _SOURCE),
-        ("runtime", r"(?P<device>CUDA|HIP) error: (?P<invalid>invalid argument)"),
-        ("runtime", r"cudaErrorMemoryAllocation:? (?:error )?\(?out of memory"),
-        ("runtime", r"hipErrorOutOfMemory"),
-        ("nvml", _NVML),
+    (layer, word, late(pattern))
+    for layer, word, pattern in (
+        ("thc", "cuda runtime error (2)", r"cuda runtime error \((?P<code>2)\) : out of memory" + _SOURCE),
+        ("thc", "THCudaCheck FAIL", _CHECK + r" error=(?P<code>2) : out of memory"),
+        ("cumem", "CUDA Error: out of memory at", r"CUDA Error: out of memory at" + _SOURCE),
+        (
+            "cumem",
+            "cumem_allocator.cpp:",
+            r"(?i:cuda error: out of memory at).{0,200}?(?P<source>cumem_allocator\.cpp:\d{1,6})",
+        ),
+        ("cumem", " error: 2 (out of memory)", r"(?:CUresult|cudaError) error: (?P<code>2) \(out of memory\)" + _PLACE),
+        ("driver", " driver error: out of memory", r"(?P<device>CUDA|HIP) driver error: out of memory"),
+        ("driver", "CUDA_ERROR_OUT_OF_MEMORY", r"\bCUDA_ERROR_OUT_OF_MEMORY\b"),
         (
             "runtime",
+            ": out of memory",
+            r"(?P<device>CUDA|HIP|cuda|hip) error(?: (?P<code>\d{1,6}))?: out of memory" + _SOURCE,
+        ),
+        ("runtime", "error: invalid argument", r"(?P<device>CUDA|HIP) error: (?P<invalid>invalid argument)"),
+        ("runtime", "cudaErrorMemoryAllocation", r"cudaErrorMemoryAllocation:? (?:error )?\(?out of memory"),
+        ("runtime", "hipErrorOutOfMemory", r"hipErrorOutOfMemory"),
+        ("nvml", "NVML_SUCCESS == ", _NVML),
+        (
+            "runtime",
+            "",
             r"(?i)\b(?P<device>CUDA|HIP)\b[^.]{0,60}\b(?:error|fail(?:ed|ure)?|assert)\b[^.]{0,160}: ?out of memory"
             + _SOURCE,
         ),
         (
             "framework",
+            "OutOfMemoryError: ",
             r"\btorch\.(?:cuda\.)?OutOfMemoryError: (?!.{0,400}(?:out of memory|Allocation on|out of resource))",
         ),
-        ("framework", r"^\W{0,4}OutOfMemoryError\s{2,60}Traceback \(most recent call last\)"),
-        ("framework", r"RayTaskError\(OutOfMemoryError\): (?!.{0,2000}out of memory)"),
-        ("runtime", _CALL + r"\b[^.]{0,80}\bfail[^.]{0,40}: out of memory"),
-        ("runtime", r"cudaSuccess \((?P<code>2) vs\. 0\)\s{1,4}out of memory"),
+        ("framework", "OutOfMemoryError", r"^\W{0,4}OutOfMemoryError\s{2,60}Traceback \(most recent call last\)"),
+        (
+            "framework",
+            "RayTaskError(OutOfMemoryError): ",
+            r"RayTaskError\(OutOfMemoryError\): (?!.{0,2000}out of memory)",
+        ),
+        ("runtime", ": out of memory", _CALL + r"\b[^.]{0,80}\bfail[^.]{0,40}: out of memory"),
+        ("runtime", "cudaSuccess (2 vs. 0)", r"cudaSuccess \((?P<code>2) vs\. 0\)\s{1,4}out of memory"),
         # Caffe2
         (
             "runtime",
+            "== cudaSuccess. 2 vs 0",
             r"== cudaSuccess\. (?P<code>2) vs 0\. Error at: \S{0,200}?(?P<source>[\w.]{1,60}:\d{1,6}): out of memory",
         ),
-        ("runtime", r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error (?P<code>2) out of memory\)"),
-        # dlib
-        ("runtime", r"[Ee]rror while calling " + _CALL + r"\(.{0,400}?\bcode: (?P<code>2), reason: out of memory"),
-        ("runtime", r"cudaErrorCudartUnloading:? (?P<device>CUDA): out of memory"),  # MXNet
-        ("driver", r"\bcuMem\w{0,20} failed: out of memory"),
-        ("runtime", r"Triton Error \[(?P<device>CUDA|HIP)\]: out of memory"),
-        ("runtime", r"\bCudaError: out of memory \((?P<code>2)\)"),
-        ("runtime", r"\b(?P<device>CUDA) error (?P<code>2) \[[^\]]{0,300}\]: out of memory"),
         (
             "runtime",
+            "(error 2 out of memory)",
+            r"\b(?P<device>cuda|hip)Malloc \d{1,20} bytes \(error (?P<code>2) out of memory\)",
+        ),
+        # dlib
+        (
+            "runtime",
+            "rror while calling ",
+            r"[Ee]rror while calling " + _CALL + r"\(.{0,400}?\bcode: (?P<code>2), reason: out of memory",
+        ),
+        ("runtime", "cudaErrorCudartUnloading", r"cudaErrorCudartUnloading:? (?P<device>CUDA): out of memory"),  # MXNet
+        ("driver", " failed: out of memory", r"\bcuMem\w{0,20} failed: out of memory"),
+        ("runtime", "Triton Error [", r"Triton Error \[(?P<device>CUDA|HIP)\]: out of memory"),
+        ("runtime", "CudaError: out of memory (2)", r"\bCudaError: out of memory \((?P<code>2)\)"),
+        ("runtime", "]: out of memory", r"\b(?P<device>CUDA) error (?P<code>2) \[[^\]]{0,300}\]: out of memory"),
+        (
+            "runtime",
+            " failed: out of memory",
             r"\b(?:parallel_for|\w{1,40}_by_key|trivial_device_copy \w->\w) failed: out of memory",
         ),
         # SYCL; the second one is what Level Zero makes of the first
-        ("runtime", r"\b(?P<device>UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY"),
-        ("runtime", r"Native API returns: -5 \((?P<device>PI)_ERROR_OUT_OF_RESOURCES\)"),
-        ("framework", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
-        ("framework", r"\bInsufficient VRAM\b"),
-        ("dispatch", r"Some modules are dispatched on the CPU or the disk\. Make sure you have enough GPU RAM"),
-        ("batch-size-search", r"No executable batch size found, reached zero"),
+        ("runtime", "ERROR_OUT_OF_DEVICE_MEMORY", r"\b(?P<device>UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY"),
+        ("runtime", "Native API returns: -5 ", r"Native API returns: -5 \((?P<device>PI)_ERROR_OUT_OF_RESOURCES\)"),
+        ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
+        ("framework", "Insufficient VRAM", r"\bInsufficient VRAM\b"),
+        (
+            "dispatch",
+            "Some modules are dispatched",
+            r"Some modules are dispatched on the CPU or the disk\. Make sure you have enough GPU RAM",
+        ),
+        ("batch-size-search", "No executable batch size found", r"No executable batch size found, reached zero"),
     )
 )
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
@@ -123,7 +152,8 @@ TRACEBACK_LINES = 60
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:CHARACTERS]
-    found = next(((layer, m) for layer, pattern in _REFUSALS if (m := pattern.search(text))), None)
+    refused = ((layer, pattern.search(text)) for layer, word, pattern in _REFUSALS if word in text)
+    found = next(((layer, match) for layer, match in refused if match), None)
     if found is None or _OTHERS.search(text[:600]):
         return
     layer, match = found

@@ -74,7 +74,9 @@ class Likeness:
 @dataclass(frozen=True, slots=True)
 class Compared:
     agreement: float  # the part of the words that both have
-    text: str
+    known: Wording
+    place: tuple[int, int] | None = None  # the words that differ: the first, and the one behind the last
+    there: str = ""  # what the known message has there
 
 
 def likeness(line: str) -> Likeness | None:
@@ -83,12 +85,10 @@ def likeness(line: str) -> Likeness | None:
     given = wording("", line[:LONGEST])
     if len(given.words) < FEWEST or _ABOUT.isdisjoint(given.words):
         return None
-    compared = ((known, _compared(given, known)) for known in _near(given))
-    found = [(told.agreement, known.family == NO_FAILURE, known, told.text) for known, told in compared if told]
-    if not found:
+    found = _likest(given.words, cut=len(given.text) == LONGEST)
+    if found is None or found.known.family == NO_FAILURE:
         return None
-    _, healthy, known, changed = max(found, key=lambda one: one[:2])
-    return None if healthy else Likeness(known.family, changed + line[LONGEST:], known.text)
+    return Likeness(found.known.family, _as_known(given, found) + line[LONGEST:], found.known.text)
 
 
 def comparable(known: Wording) -> bool:
@@ -109,10 +109,17 @@ def wording(family: str, text: str) -> Wording:
     return Wording(family, text, tuple(words), tuple(spans))
 
 
-def _compared(given: Wording, known: Wording) -> Compared | None:
-    """The given text with the known words in the one place that differs; None where more does, or the meaning."""
-    codes = list(_steps(given.words, known.words))
-    if codes[-1][0] != "equal" and LONGEST in (len(given.text), len(known.text)):
+@lru_cache(1024)  # a program repeats itself, with other figures
+def _likest(words: tuple[str, ...], *, cut: bool) -> Compared | None:
+    """The known message that most of these words are of; `cut` says that the line has more of them."""
+    found = [compared for known in _near(words) if (compared := _compared(words, known, cut=cut))]
+    return max(found, key=lambda one: (one.agreement, one.known.family == NO_FAILURE), default=None)
+
+
+def _compared(words: tuple[str, ...], known: Wording, *, cut: bool) -> Compared | None:
+    """The words beside the known ones; None where more than one place differs, or the meaning."""
+    codes = SequenceMatcher(None, words, known.words, autojunk=False).get_opcodes()
+    if codes[-1][0] != "equal" and (cut or len(known.text) == LONGEST):
         codes.pop()  # one of the two is cut there
     places = [code for code in codes if code[0] != "equal"]
     same = sum(code[2] - code[1] for code in codes if code[0] == "equal")
@@ -120,20 +127,22 @@ def _compared(given: Wording, known: Wording) -> Compared | None:
     if same < FEWEST or agreement < AGREEMENT or len(places) > 1:
         return None
     if not places:
-        return Compared(agreement, given.text)
+        return Compared(agreement, known)
     _, first, last, known_first, known_last = places[0]
-    if not _means_the_same(given.words[first:last], known.words[known_first:known_last]):
+    if not _means_the_same(words[first:last], known.words[known_first:known_last]):
         return None
     there = _between(known, known_first, known_last)
     if _DIGIT.search(there):
         return None  # figures of another log
-    start, end = _edges(given, first, last)
-    return Compared(agreement, given.text[:start] + there + given.text[end:])
+    return Compared(agreement, known, (first, last), there)
 
 
-@lru_cache(1024)  # a program repeats itself
-def _steps(given: tuple[str, ...], known: tuple[str, ...]) -> tuple[tuple[str, int, int, int, int], ...]:
-    return tuple(SequenceMatcher(None, given, known, autojunk=False).get_opcodes())
+def _as_known(given: Wording, found: Compared) -> str:
+    """The text with the known words in the place that differs."""
+    if found.place is None:
+        return given.text
+    start, end = _edges(given, *found.place)
+    return given.text[:start] + found.there + given.text[end:]
 
 
 def _means_the_same(given: Sequence[str], known: Sequence[str]) -> bool:
@@ -154,11 +163,11 @@ def _edges(it: Wording, first: int, last: int) -> tuple[int, int]:
     return start, end
 
 
-def _near(given: Wording) -> Iterable[Wording]:
+def _near(words: tuple[str, ...]) -> Iterable[Wording]:
     """The messages with the most words in common."""
     everything, index = _known()
     common: Counter[int] = Counter()
-    for word in set(given.words):
+    for word in set(words):
         common.update(index.get(word, ()))
     return (everything[number] for number, _ in common.most_common(CLOSEST))
 

@@ -88,8 +88,8 @@ def _ends_a_program(page: Page, index: int) -> bool:
 def _alike(page: Page, index: int) -> Iterator[Read]:
     """What the known message says that the line is but for a word."""
     line = page.lines[index]
-    found = None if echo(line.text[:CHARACTERS]) else likeness(line.text)
-    if found is None:
+    found = likeness(line.text)
+    if found is None or echo(line.text[:CHARACTERS]):
         return
     first = max(0, index - AROUND)
     window = page.lines[first : index + AROUND]

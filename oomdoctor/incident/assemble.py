@@ -144,14 +144,16 @@ def _placed(event: Event) -> Event:
     process = _writer(event) if event.family in OF_THE_WRITER else event.process
     if process.name and process.role is None:
         process = replace(process, role=role_of(process.name))
+    if stage == event.stage and process is event.process:
+        return event
     return replace(event, stage=stage, process=process)
 
 
 def _writer(event: Event) -> Process:
     """The process of the event; what its lines do not tell, the name of its file may."""
     told, named = event.process, writer_of(event.at.file)
-    rank = told.rank if told.rank is not None else named.rank
-    return replace(told, pid=told.pid or named.pid, rank=rank)
+    pid, rank = told.pid or named.pid, told.rank if told.rank is not None else named.rank
+    return told if (pid, rank) == (told.pid, told.rank) else replace(told, pid=pid, rank=rank)
 
 
 def _groups(events: Sequence[Event], job: Job) -> list[list[Event]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Final
 
@@ -52,7 +52,7 @@ _EXIT_CODE: Final = late(
 # "5011it [22:44", " 88%|████ | 22047/25050 [06:11"
 _BAR: Final = late(r"\b(\d{1,12})(?:/(\d{1,12})|it) \[\d{1,3}:\d\d")
 _STEP: Final = late(r"(?i)\b(?:global[ _]?)?(?:step|iter|iteration)s?[ :=#]{1,3}(\d{1,9})\b(?![./]\d)")
-_MEMTOTAL: Final = late(r"MemTotal:\s+(\d+) kB")
+_MEMTOTAL: Final = late(r"MemTotal:\s+(\d{1,12}) kB")
 
 _DEEPSPEED_PERCENT: Final = late(r"CPU Virtual Memory:\s+used = [\d.]{1,12} GB, percent = (\d{1,3}(?:\.\d+)?)%")
 # stable-diffusion-webui's monitor, in GiB
@@ -75,14 +75,17 @@ class ContextBuilder:
         self._files: dict[str, _Told] = {}
         self._dumps: dict[int, int] = {}
         self._origins = Origins()
+        self._all: Context | None = None  # what all files say, while no more is added
 
     def add(self, page: Page) -> None:
         """Take what this page says of the job."""
+        self._all = None
         self._origins.add(page)
         self._told(page.file).add(page)
 
     def join(self, later: ContextBuilder) -> None:
         """Take what other files say, which come after these."""
+        self._all = None
         self._origins.join(later._origins)
         for file, told in later._files.items():
             self._told(file).join(told)
@@ -96,7 +99,9 @@ class ContextBuilder:
 
     def build(self) -> Context:
         """What the pages so far say, of however many jobs."""
-        return self._joined(tuple(self._files)).context()
+        if self._all is None:
+            self._all = self._joined(tuple(self._files)).context()
+        return self._all
 
     def of(self, file: str) -> Context:
         """What this file says of its job, and other files of the same: what it says itself counts first.
@@ -178,7 +183,7 @@ class _Told:
 
     def trainers(self) -> frozenset[str]:
         """The frameworks of its job that are no part of another's."""
-        return frozenset(recognition.layers(self._frameworks)) & recognition.OUTER
+        return _trainers(frozenset(self._frameworks))
 
     def join(self, other: _Told) -> None:
         """Take what another file of the job tells, which comes later."""
@@ -332,6 +337,11 @@ class _Told:
             and recognition.names_a_model(setting.name, setting.value)
         ):
             self._models.setdefault(setting.value.rstrip("/"), None)
+
+
+@lru_cache(256)  # asked of each file for each other one
+def _trainers(frameworks: frozenset[str]) -> frozenset[str]:
+    return frozenset(recognition.layers(frameworks)) & recognition.OUTER
 
 
 def _unit_of_free(total: float) -> str:

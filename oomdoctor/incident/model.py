@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from oomdoctor.families.event import Event, Frame, Lookalike
 from oomdoctor.incident.trend import Shape
@@ -163,10 +163,21 @@ class Crash:
         return self.root.strength >= 2
 
     def every(self, kind: type[E]) -> list[E]:
-        return [event for event in self.events if isinstance(event, kind)]
+        return list(self._of_kind(kind))
 
     def first(self, kind: type[E]) -> E | None:
-        return next(iter(self.every(kind)), None)
+        return next(iter(self._of_kind(kind)), None)
+
+    def _of_kind(self, kind: type[E]) -> list[E]:
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = [event for event in self.events if isinstance(event, kind)]
+        return known
+
+    @cached_property
+    def _kinds(self) -> dict[type[Event], list[Any]]:
+        """The events of the kinds that were asked for: rules ask again and again, of hundreds of events."""
+        return {}
 
     def ledger(self, pool: str) -> Ledger | None:
         return next((ledger for ledger in self.ledgers if ledger.pool == pool), None)

@@ -104,10 +104,11 @@ class Origins:
         if mine is None or others is None or one == other:
             return False
         together = False
-        for first, second in zip(self._jobs(one), self._jobs(other), strict=True):
-            if first and second and first.isdisjoint(second):
-                return True
-            together = together or not first.isdisjoint(second)
+        for first, second in zip(self._jobs(one), self._jobs(other), strict=False):
+            if first and second:
+                if first.isdisjoint(second):
+                    return True
+                together = True
         if together:
             return False
         if mine.programs and others.programs and mine.programs.isdisjoint(others.programs):
@@ -115,11 +116,13 @@ class Origins:
         return _at_other_times(mine, others)
 
     def _jobs(self, file: str) -> tuple[set[str], ...]:
-        """The jobs of each kind that a file is of: by itself, or as the only one in the nearest folder with any."""
+        """The jobs of each kind that a file is of: by itself, or as the only one in the nearest folder with any. Empty
+        where it is of none, as most are: each file is compared with each other one."""
         known = self._of.get(file)
         if known is None:
             own = self._files[file].jobs
-            known = self._of[file] = tuple(own.get(kind) or self._around(file, kind) for kind in KINDS)
+            found = tuple(own.get(kind) or self._around(file, kind) for kind in KINDS)
+            known = self._of[file] = found if any(found) else ()
         return known
 
     def _around(self, file: str, kind: str) -> set[str]:

@@ -8,6 +8,7 @@ it was doing.
 from __future__ import annotations
 
 import shlex
+from functools import lru_cache
 from typing import Final
 
 from oomdoctor.patterns import late
@@ -115,6 +116,7 @@ _INTERPRETER = late(r"(?:.*/)?(?:python[\d.]*|pypy\d?|uv|bash|sh)(?:\.exe)?$")
 _PLAIN = late(r"[A-Za-z_][\w:.<>-]{0,80}(?:\[rank=\d{1,5}\]|\([a-z_]{1,40}-\d{1,4}\))?$")
 
 
+@lru_cache(maxsize=1024)  # a log names the same processes again and again
 def role_of(process_name: str) -> str | None:
     """What the process is to the job; None where its name does not tell."""
     title = process_name.strip()[:CHARACTERS]

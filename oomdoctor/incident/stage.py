@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
+import ahocorasick_rs
+
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.incident.roles import class_and_method, role_of
 from oomdoctor.patterns import late
@@ -562,7 +564,6 @@ _AFTERMATH: Final = (
     ("forward", "ran out of memory with exception"),
     *_OPERATION,
 )  # fmt: skip
-Rows = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # each stage with its texts, cut at the stars
 
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
 _OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
@@ -666,10 +667,15 @@ def _of_titles(event: Event) -> str:
     """What most of the memory's holders were running, by the titles in Ray's table."""
     shares: Counter[str] = Counter()
     for title, size in _titles(event):
-        stage = _of_call(*class_and_method(title))
+        stage = _of_title(title)
         if stage:
             shares[stage] += max(size, 1)
     return shares.most_common(1)[0][0] if shares else ""
+
+
+@lru_cache(maxsize=1024)  # workers have few names
+def _of_title(title: str) -> str:
+    return _of_call(*class_and_method(title))
 
 
 def _titles(event: Event) -> Iterator[tuple[str, int]]:
@@ -713,26 +719,37 @@ def _of_progress(event: Event) -> str:
 
 @lru_cache(maxsize=4096)  # events stand near one another
 def _progress(line: str) -> str | None:
-    return _first(_progress_rows(), line)
+    return _progress_table().first(line)
 
 
 @lru_cache(maxsize=4096)
 def _aftermath(line: str) -> str | None:
-    return _first(_aftermath_rows(), line)
+    return _aftermath_table().first(line)
 
 
 @cache
-def _progress_rows() -> Rows:
-    return _rows(_PROGRESS)
+def _progress_table() -> _Table:
+    return _Table(_PROGRESS)
 
 
 @cache
-def _aftermath_rows() -> Rows:
-    return _rows(_AFTERMATH)
+def _aftermath_table() -> _Table:
+    return _Table(_AFTERMATH)
 
 
-def _rows(table: Sequence[tuple[str, str]]) -> Rows:
-    return tuple((stage, tuple(tuple(text.split("*")) for text in _texts(texts))) for stage, texts in table)
+class _Table:
+    """Stages with the texts that tell them, cut at the stars; all of them are looked for at once."""
+
+    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
+        self._rows = [(stage, text.split("*")) for stage, texts in rows for text in _texts(texts)]
+        # Each text by its longest piece
+        self._automaton = ahocorasick_rs.AhoCorasick([max(pieces, key=len) for _, pieces in self._rows])
+
+    def first(self, line: str) -> str | None:
+        text = line[:CHARACTERS].lower()
+        hits = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        held = sorted({hit[0] for hit in hits})
+        return next((stage for stage, pieces in (self._rows[row] for row in held) if _holds(text, pieces)), None)
 
 
 def _texts(block: str) -> list[str]:
@@ -740,12 +757,7 @@ def _texts(block: str) -> list[str]:
     return [line.strip() for line in block.strip().splitlines()]
 
 
-def _first(rows: Rows, line: str) -> str | None:
-    text = line[:CHARACTERS].lower()
-    return next((stage for stage, texts in rows if any(_holds(text, pieces) for pieces in texts)), None)
-
-
-def _holds(text: str, pieces: tuple[str, ...]) -> bool:
+def _holds(text: str, pieces: Sequence[str]) -> bool:
     """Whether the text holds the pieces, one behind the other."""
     position = 0
     for piece in pieces:
@@ -758,11 +770,22 @@ def _holds(text: str, pieces: tuple[str, ...]) -> bool:
 
 def _of_aftermath(event: Event) -> str:
     for line in (event.at.text, *event.around.below[:_NEAR]):
-        if (method := _METHOD_FAILED.search(line)) and (stage := _of_method(method[1])):
+        if stage := _of_failed_method(line):
             return stage
         if told := _aftermath(line[:CHARACTERS]):
             return told
     return ""
+
+
+@lru_cache(maxsize=4096)
+def _of_failed_method(line: str) -> str:
+    method = _METHOD_FAILED.search(line)
+    return _of_method(method[1]) if method else ""
+
+
+@lru_cache(maxsize=4096)
+def _tells_of_a_failed_start(line: str) -> bool:
+    return _START_FAILED.search(line) is not None
 
 
 def _of_loss(event: Event) -> str:
@@ -774,7 +797,7 @@ def _of_loss(event: Event) -> str:
 
 
 def _of_start(event: Event) -> str:
-    if any(_START_FAILED.search(line) for line in event.around.below[:_NEAR]):
+    if any(_tells_of_a_failed_start(line) for line in event.around.below[:_NEAR]):
         return "engine_init"
     return _BY_KIND.get((event.family, event.kind), "")
 

@@ -1,7 +1,7 @@
 """Memory figures that the log prints again and again, and whether they grow.
 
-A series keeps at most a few hundred points: when it is full, every second one goes, so that memory stays flat and the
-points stay spread over the whole log.
+A series keeps at most a few hundred points: when it is full, those near the one before them go, so that memory stays
+flat and the points stay spread evenly over the log, of which some parts are read more closely than others.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class _Series:
     file: str
     points: list[Point] = field(default_factory=list)
     limit: int | None = None  # how much there is in all, as it was printed last
-    every: int = 1  # of this many figures one is kept
-    seen: int = 0
+    apart: int = 0  # lines that lie between two points at least
     last: Point | None = None
     turn: int = 0  # the number of its last figure among those of all series
 
@@ -59,12 +58,17 @@ class _Series:
             return  # read already: the slices of a log overlap
         self.last = point
         self.limit = limit or self.limit
-        if self.seen % self.every == 0:
+        if not self.points or point.line - self.points[-1].line >= self.apart:
             self.points.append(point)
-            if len(self.points) > MOST_POINTS:
-                del self.points[1::2]
-                self.every *= 2
-        self.seen += 1
+        if len(self.points) > MOST_POINTS:
+            self._thin_out()
+
+    def _thin_out(self) -> None:
+        self.apart = -(-2 * (self.points[-1].line - self.points[0].line) // MOST_POINTS)
+        points, self.points = self.points, []
+        for point in points:
+            if not self.points or point.line - self.points[-1].line >= self.apart:
+                self.points.append(point)
 
     def all(self) -> list[Point]:
         if self.last is not None and self.points[-1] is not self.last:

@@ -26,14 +26,15 @@ def rejected_advice(crash: Crash) -> list[tuple[Event, str]]:
 
 def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
     """ "If reserved but unallocated memory is large try ..." is printed always."""
-    refusals = crash.every(DeviceOutOfMemory)
+    first = crash.first(DeviceOutOfMemory)
+    refusals: dict[tuple[str, int], DeviceOutOfMemory] = {}  # by each of their lines
+    for each in crash.every(DeviceOutOfMemory):
+        for line in range(each.at.line, each.at.end_line + 1):
+            refusals.setdefault((each.at.file, line), each)
     for advice in crash.every(AllocatorAdvice):
         if "WATERMARK" in advice.advises:
             continue
-        refusal = next(
-            (r for r in refusals if r.at.file == advice.at.file and r.at.line <= advice.at.line <= r.at.end_line), None
-        )
-        refusal = refusal or (refusals[0] if refusals else None)
+        refusal = refusals.get((advice.at.file, advice.at.line), first)
         why = _not_fragmented(crash, advice, refusal)
         if why is not None:
             yield advice, why

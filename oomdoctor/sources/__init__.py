@@ -13,7 +13,7 @@ from oomdoctor.language import say, translated
 from oomdoctor.sources import unpack
 from oomdoctor.sources.folders import logs_in
 from oomdoctor.sources.recognised import background
-from oomdoctor.sources.source import BLOCK, Source
+from oomdoctor.sources.source import BLOCK, InMemory, Source
 from oomdoctor.sources.trouble import Trouble, shown, why
 from oomdoctor.units import show
 
@@ -159,4 +159,4 @@ def _why(error: OSError | ValueError) -> str:
     return why(error) if isinstance(error, OSError) else say("no such file")
 
 
-__all__ = ["BLOCK", "STDIN", "Found", "Source", "Trouble", "gather", "look", "read_and_left_out", "shown"]
+__all__ = ["BLOCK", "STDIN", "Found", "InMemory", "Source", "Trouble", "gather", "look", "read_and_left_out", "shown"]

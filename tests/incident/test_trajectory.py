@@ -103,6 +103,18 @@ def test_memory_is_bounded_and_the_points_stay_spread() -> None:
     assert found[0].growth_bytes == 1024**2
 
 
+def test_points_are_spread_evenly_where_a_part_of_the_log_is_read_more_closely() -> None:
+    builder = TrajectoryBuilder()
+    for first, lines in ((1, 2000), *((n * 1000, 1) for n in range(3, 300)), (300_000, 2000)):
+        text = "".join(f"step {first + n} RSS: {first + n}.0 MB\n" for n in range(lines))
+        builder.add(streams.page("job.log", first, text.encode()))
+    points = builder.build()[0].points
+    assert len(points) <= MOST_POINTS + 1
+    middle = [point for point in points if 2000 < point.line < 300_000]
+    assert len(middle) > 0.9 * len(points), "the two ends weigh no more than what is between them"
+    assert points[-1].line == 301_999
+
+
 def test_a_process_that_grows_from_kill_to_kill() -> None:
     log = "".join(
         "Top 10 memory users:\nPID\tMEM(GB)\tCOMMAND\n"

@@ -129,7 +129,10 @@ class Spelling:
             return self.write
         if value is None:
             return None
-        return self.write.replace("{}", self.set if self.set and value == self.value else _written(value))
+        written = self.set if self.set and value == self.value else _written(value)
+        if written.startswith("'") and "'" in self.write:
+            return None  # one quotation inside another would end it
+        return self.write.replace("{}", written)
 
 
 def _written(value: Value) -> str:
@@ -271,8 +274,13 @@ def missing(row: Spelling, context: Context) -> tuple[str, ...]:
 
 def _holds_by_default(need: str, framework: str, version: Version | None) -> bool:
     name, _, wanted = need.partition("=")
-    keys = [row for row in rows(framework) if row.key == name or row.key.endswith(f".{name}")]
-    return any(str(row.default(version)).lower() == wanted.lower() for row in keys)
+    named = (row for key, row in _keyed(framework) if key == name or key.endswith(f".{name}"))
+    return any(str(row.default(version)).lower() == wanted.lower() for row in named)
+
+
+@cache
+def _keyed(framework: str) -> tuple[tuple[str, Spelling], ...]:
+    return tuple((row.key, row) for row in rows(framework))
 
 
 def _stated(condition: str, context: Context) -> Setting | None:
