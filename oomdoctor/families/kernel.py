@@ -423,7 +423,7 @@ def _texts_above(page: Page, index: int) -> list[str]:
 def _sent(values: dict[str, tuple[str, ...]]) -> str | None:
     if named := values.get("signal"):
         return named[0]
-    return {"15": "SIGTERM", "9": "SIGKILL"}.get(values.get("early_signal", ("",))[0])
+    return {"15": "SIGTERM", "9": "SIGKILL"}.get("".join(values.get("early_signal", ())))
 
 
 def _systemd(page: Page, index: int) -> UserspaceKill:

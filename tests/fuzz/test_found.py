@@ -27,6 +27,7 @@ FOUND = {
         "pid, process_name, used_gpu_memory [MiB]\n\u2460, python, \u2460 MiB\n"
     ).encode(),
     "thousands of digits": b"MemTotal:        " + b"9" * 5000 + b" kB\nCUDA out of memory. Tried to allocate 1 GiB\n",
+    "a signal with hundreds of digits": b"Killing process 'python3' with signal " + b"9" * 400 + b"\n",
     "lists of sizes in an offload plan": (
         b"time=2025-08-11T00:42:49.545+02:00 level=INFO source=server.go:543 msg=offload library=rocm "
         b'layers.requested=99 layers.model=37 layers.offload=37 memory.available="[61.2 GiB]"\n'
