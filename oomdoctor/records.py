@@ -86,7 +86,8 @@ def _put(name: str, self: Any, value: Any) -> None:
 
 
 def _init(self: Any, *values: Any, **named: Any) -> None:
-    plan = _plan(type(self))
+    cls: Any = type(self)
+    plan = _plan(cls)
     if values:
         _name(type(self).__name__, values, plan.positional, named)
     take = named.pop

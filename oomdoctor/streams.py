@@ -19,6 +19,7 @@ from oomdoctor.text import disarm
 
 LONGEST_LINE = 65536  # characters read of one line
 LONGEST_QUOTE = 2000  # characters kept of it for quoting
+LINE_BEGINS = 400  # characters of a line that show what kind of line it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Page:
     lines: list[Line]
     ends: bool = True  # nothing of the log stands behind it
     _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _last: dict[re.Pattern[str], int] = field(default_factory=dict, repr=False, compare=False)
 
     def after(self, index: int, limit: int = 80) -> list[Line]:
         """The line at the index and those that go on from it: of the same writer, and bare ones.
@@ -85,6 +87,13 @@ class Page:
             end = bisect_left(indexes, index)
             found += indexes[max(0, end - limit) : end]
         return [self.lines[i] for i in sorted(found)[-limit:] if i >= first]
+
+    def last(self, pattern: re.Pattern[str]) -> int:
+        """The index of the last line that the pattern is found at the beginning of, -1 where there is none."""
+        if pattern not in self._last:
+            found = (i for i in reversed(range(len(self.lines))) if pattern.search(self.lines[i].text[:LINE_BEGINS]))
+            self._last[pattern] = next(found, -1)
+        return self._last[pattern]
 
     def _indexes(self, writer: str) -> Sequence[int]:
         """Where the lines of a writer stand."""

@@ -304,8 +304,7 @@ def _raised(page: Page, index: int, before: str) -> bool:
 
 
 def _lives_on(page: Page, index: int) -> bool:
-    after = [line.text[:400] for line in page.lines[index + 1 :]]
-    return any(PROGRESS.search(text) for text in after) and not any(_DEATH.search(text) for text in after)
+    return page.last(PROGRESS) > index >= page.last(_DEATH)
 
 
 def _dies_of_it(page: Page, index: int, last: Line) -> bool:
