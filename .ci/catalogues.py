@@ -1,8 +1,7 @@
-"""The catalogues of `oomdoctor/locale/`: brought up to date with the code, checked, compiled.
+"""The catalogues of `oomdoctor/locale/`: brought up to date with the code, checked.
 
 python .ci/catalogues.py update [NAME ...]   put in what is new, take out what is gone
 python .ci/catalogues.py check               list what is wrong with them; nothing, and 0, where all is well
-python .ci/catalogues.py compile FOLDER      write each language's compiled catalogue, as the wheel has it
 """
 
 from __future__ import annotations
@@ -12,20 +11,16 @@ import io
 import string
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_file
-from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 TOP: Final = Path(__file__).parent.parent
 PACKAGE: Final = TOP / "oomdoctor"
 LOCALE: Final = PACKAGE / "locale"
-COMPILED: Final = "oomdoctor.mo"  # as catalogues.py reads it
-NO_DATE: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # of a build: the same catalogues give the same bytes
 
 # Which texts stand in which catalogue: by the room that says them first. All others are the report's.
 ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -195,25 +190,9 @@ def _miscalled(node: ast.Call) -> Iterator[str]:
             yield f"it says {sorted(wanted)} and is given {sorted(map(str, given))}"
 
 
-def compiled(to: Path) -> None:
-    """All catalogues of a language as one, in a folder of its own."""
-    for folder in folders():
-        whole = Catalog(locale=folder.name, fuzzy=False, creation_date=NO_DATE, revision_date=NO_DATE)
-        for path in sorted(folder.glob("*.po")):
-            for message in catalogue(path):
-                if message.id and message.string and not message.fuzzy:
-                    whole.add(message.id, message.string)
-        target = to / folder.name / COMPILED
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as stream:
-            write_mo(stream, whole)
-
-
 def main(what: str, *arguments: str) -> None:
     if what == "update":
         update(arguments or ROOMS)
-    elif what == "compile":
-        compiled(Path(*arguments))
     elif what == "check":
         found = [*calls(), *problems()]
         sys.stdout.writelines(f"{line}\n" for line in found)

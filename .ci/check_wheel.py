@@ -8,16 +8,21 @@ from pathlib import Path
 
 TOP = Path(__file__).parent.parent
 LARGEST = 1_000_000
-PACKED = {"oomdoctor/_packed/grammars.txt", "oomdoctor/_packed/pages.json"}
+# What is packed (oomdoctor/packed.py): the readable files, and what the wheel has in their place.
+READABLE = ("oomdoctor/causes/*.md", "oomdoctor/remedies/settings/*.txt", "oomdoctor/locale/*/*.po")
+PACKED = {
+    "oomdoctor/_packed/grammars.txt",
+    "oomdoctor/_packed/pages.txt",
+    "oomdoctor/_packed/settings.txt",
+    "oomdoctor/locale/zh_CN/packed.txt",
+}
 
 
 def wanted() -> set[str]:
-    """Every file of the package, as the wheel names it: what is alike is packed, and the catalogues are compiled."""
-    package = {p.relative_to(TOP).as_posix() for p in (TOP / "oomdoctor").rglob("*") if p.is_file()}
-    written = {name for name in package if name.endswith(".po")}
-    pages = {name for name in package if name.startswith("oomdoctor/causes/") and name.endswith(".md")}
-    package = package - written - pages | {f"{name.rpartition('/')[0]}/oomdoctor.mo" for name in written}
-    return {name for name in package if "__pycache__" not in name} | PACKED
+    """Every file of the package, as the wheel names it."""
+    package = {p.relative_to(TOP) for p in (TOP / "oomdoctor").rglob("*") if p.is_file()}
+    kept = {p.as_posix() for p in package if not any(p.match(pattern) for pattern in READABLE)}
+    return {name for name in kept if "__pycache__" not in name} | PACKED
 
 
 def contents(wheel: Path) -> dict[str, bytes]:

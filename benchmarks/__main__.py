@@ -1,6 +1,7 @@
-"""How fast, next to what is as fast as it gets: `python -m benchmarks [--megabytes 1000] [--json]`.
+"""How fast, how large, and how it grows, next to what else reads logs: `python -m benchmarks`.
 
-Everything is measured side by side in one go, in turns, on logs made here; ratios matter, not seconds.
+Everything is measured side by side in one go, in turns, on logs made here and deleted again; the medians of the rounds'
+ratios matter, not seconds. Others: `python -m benchmarks.baseline`, `.mutated` and `.models` (how often it is right).
 """
 
 from __future__ import annotations
@@ -8,125 +9,101 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import subprocess
+import platform
 import sys
 import tempfile
-import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
-HERE = Path(__file__).parent
-OOMDOCTOR = [str(Path(sys.executable).parent / "oomdoctor")]  # the one of this environment
-NOTHING = [sys.executable, str(HERE / "do_nothing.py")]
+from benchmarks import budgets
+from benchmarks.growth import growth
+from benchmarks.logs import KINDS
+from benchmarks.measure import Fit
+from benchmarks.throughput import FILE, PIPE, Measured, Row, missing, start, throughput
 
-HARD = 16 * 10**6  # bytes of the logs that hold something to read on every line
-
-# Two dozen, as somebody would grep for them.
-LITERALS = (
-    """
-out of memory|OutOfMemoryError|killed due to memory pressure|Memory on the node|Killed process|oom-kill
-ObjectStoreFullError|object store is full|exit code 137|exitcode: -9|SIGKILL|cannot be scheduled right now
-No available node types can fulfill|NODE_OUT_OF_MEMORY|RayOutOfMemoryError|OutOfDiskError
-CUBLAS_STATUS_ALLOC_FAILED|NCCL error|No available memory for the cache blocks|KV cache is needed
-Free memory on device|Error in memory profiling|EngineDeadError|Bus error
-""".strip()
-    .replace("\n", "|")
-    .split("|")
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    what: str
-    seconds: float  # the best of several
-    megabytes: float  # highest resident memory
-
-
-def run(command: list[str], stdin: Path | None = None) -> tuple[float, float]:
-    """Seconds and resident megabytes of one run."""
-    with tempfile.TemporaryFile() as nowhere:
-        feed = subprocess.Popen(["cat", str(stdin)], stdout=subprocess.PIPE) if stdin else None
-        start = time.perf_counter()
-        child = subprocess.Popen(
-            command, stdin=feed.stdout if feed else subprocess.DEVNULL, stdout=nowhere, stderr=nowhere
-        )
-        _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - start
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if feed:
-            feed.communicate()
-    if child.returncode not in (0, 1):
-        raise SystemExit(f"{' '.join(command)} ended with {child.returncode}")
-    return seconds, usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
-
-
-def side_by_side(commands: dict[str, tuple[list[str], Path | None]], rounds: int) -> dict[str, Row]:
-    """The best of several rounds; in each round every command has its turn, so that a busy machine hits all alike."""
-    best: dict[str, Row] = {}
-    for _ in range(rounds):
-        for what, (command, stdin) in commands.items():
-            seconds, megabytes = run(command, stdin)
-            known = best.get(what)
-            if known is None or seconds < known.seconds:
-                best[what] = Row(what, seconds, max(megabytes, known.megabytes if known else 0.0))
-    return best
-
-
-def measured(folder: Path, size: int, rounds: int) -> tuple[dict[str, Row], dict[str, float]]:
-    big, small, literals = folder / "big.log", folder / "small.log", folder / "literals"
-    metrics, dense = folder / "metrics.log", folder / "dense.log"
-    for log, length, kind in (
-        (big, size, "healthy"), (small, 20_000, "healthy"), (metrics, HARD, "metrics"), (dense, HARD, "dense"),
-    ):  # fmt: skip
-        # In a process of its own: children start with the highest resident mark of the one that forks them.
-        subprocess.run([sys.executable, "-m", "benchmarks.logs", str(log), str(length), kind], check=True)
-    literals.write_text("\n".join(LITERALS) + "\n", encoding="utf-8")
-    commands: dict[str, tuple[list[str], Path | None]] = {
-        "wc -l": (["wc", "-l", str(big)], None),
-        "oomdoctor, big file": ([*OOMDOCTOR, "diagnose", str(big)], None),
-        "oomdoctor, big pipe": ([*OOMDOCTOR, "diagnose", "-"], big),
-        "oomdoctor, small file": ([*OOMDOCTOR, "diagnose", str(small)], None),
-        "oomdoctor, metrics": ([*OOMDOCTOR, "diagnose", str(metrics)], None),
-        "oomdoctor, dense": ([*OOMDOCTOR, "diagnose", str(dense)], None),
-        "do nothing": ([*NOTHING, str(small)], None),
-    }
-    ripgrep = shutil.which("rg")
-    if ripgrep:
-        commands = {"rg -c -F": ([ripgrep, "-c", "-F", "-f", str(literals), str(big)], None), **commands}
-    rows = side_by_side(commands, rounds)
-    start = rows["do nothing"].seconds
-    ratios = {"start to last word on a small log / do nothing": rows["oomdoctor, small file"].seconds / start}
-    for what in ("big file", "big pipe"):
-        reading = rows[f"oomdoctor, {what}"].seconds - rows["oomdoctor, small file"].seconds
-        if ripgrep:
-            ratios[f"{what}, without start-up / rg -c -F"] = reading / rows["rg -c -F"].seconds
-        ratios[f"{what}, without start-up / wc -l"] = reading / rows["wc -l"].seconds
-    for what in ("metrics", "dense"):
-        reading = rows[f"oomdoctor, {what}"].seconds - rows["oomdoctor, small file"].seconds
-        ratios[f"{what}, MB per second without start-up"] = HARD / 10**6 / reading
-    return rows, ratios
+SIZES = {"sparse": "1", "metrics": "0.1", "dense": "0.1"}  # gigabytes; one of sparse is read in no time
+STARTS = 5  # times the rounds: a start is short
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=1000, help="of the big log (default: 1000)")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="oomdoctor-benchmark-") as folder:
-        rows, ratios = measured(Path(folder), options.megabytes * 10**6, options.rounds)
+    options = arguments()
+    with tempfile.TemporaryDirectory(prefix="oomdoctor-benchmark-", dir=options.folder) as folder:
+        place = Path(folder)
+        measured = [start(place, STARTS * options.rounds)]
+        measured += [
+            throughput(place, kind, int(float(size) * 10**9), options.rounds)
+            for kind in options.kinds
+            for size in (options.sizes or SIZES[kind]).split(",")
+        ]
+        grown = growth(place, options.rounds) if options.growth else {}
+    rows = [row for one in measured for row in one.rows]
+    figures = figures_of(measured, rows, grown)
     if options.json:
-        print(
-            json.dumps({"megabytes": options.megabytes, "rows": [asdict(r) for r in rows.values()], "ratios": ratios})
+        Path(options.json).write_text(json.dumps(told(measured, rows, grown, figures), indent=1), encoding="utf-8")
+    print(table(rows, measured, grown))
+    sys.stdout.writelines(f"{line}\n" for line in missing())
+    if options.update_budgets:
+        budgets.update(figures)
+    if options.check and (broken := list(budgets.exceeded(figures))):
+        sys.exit("\n".join(broken))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--sizes", metavar="GB,...", help="of the logs (default: 1 of sparse ones, 0.1 of others; the disk holds two)"
+    )
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-growth", dest="growth", action="store_false", help="with size, failures and files")
+    parser.add_argument("--folder", help="for the logs (default: the system's temporary one)")
+    parser.add_argument("--json", metavar="FILE", help="write all figures")
+    parser.add_argument("--check", action="store_true", help="fail on what is 20 %% above its budget (budgets.toml)")
+    parser.add_argument("--update-budgets", action="store_true", help="make what is measured now the budgets")
+    return parser.parse_args()
+
+
+def figures_of(measured: Iterable[Measured], rows: Iterable[Row], grown: dict[str, Fit]) -> dict[str, float]:
+    """What has a budget: ratios, resident memory, and how time grows."""
+    found = {name: value for one in measured for name, value in one.ratios.items()}
+    ours = [row for row in rows if row.what in (FILE, PIPE)]
+    found |= {f"{row.kind}, {row.gigabytes:g} GB: resident MB, {row.what}": row.resident_megabytes for row in ours}
+    # Less than a straight line is as good as one: much of a log costs the same whatever is in it.
+    return found | {f"growth with {what}: exponent": max(line.exponent, 1.0) for what, line in grown.items()}
+
+
+def told(
+    measured: Iterable[Measured], rows: Iterable[Row], grown: dict[str, Fit], figures: dict[str, float]
+) -> dict[str, object]:
+    return {
+        "machine": {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()},
+        "rows": [asdict(row) for row in rows],
+        "figures": figures,
+        "ratios by the clock": {name: value for one in measured for name, value in one.by_the_clock.items()},
+        "growth": {what: asdict(line) for what, line in grown.items()},
+    }
+
+
+def table(rows: Iterable[Row], measured: Iterable[Measured], grown: dict[str, Fit]) -> str:
+    lines = [f"{'log':<18}{'what':<22}{'seconds':>9}{'processor':>11}{'MB/s':>9}{'resident MB':>13}"]
+    for row in rows:
+        log = row.kind if row.kind == "start-up" else f"{row.kind}, {row.gigabytes:g} GB"
+        speed = "" if row.kind == "start-up" else f"{row.megabytes_per_second:.0f}"
+        part = f"   reckoned from {row.reckoned_from_megabytes:g} MB" if row.reckoned_from_megabytes else ""
+        lines.append(
+            f"{log:<18}{row.what:<22}{row.seconds:>9.3f}{row.processor:>11.3f}{speed:>9}"
+            f"{row.resident_megabytes:>13.0f}{part}"
         )
-        return
-    print(f"A log of {options.megabytes} MB with one kill at its end, best of {options.rounds}:\n")
-    for row in rows.values():
-        print(f"{row.what:<24}{row.seconds:>8.3f} s{row.megabytes:>8.0f} MB resident")
-    print()
-    for what, ratio in ratios.items():
-        print(f"{what:<52}{ratio:>7.2f}")
+    lines += ["", f"{'medians of the ratios, without start-up':<52}{'processor':>11}{'clock':>9}"]
+    for one in measured:
+        lines += [f"{name:<52}{value:>11.2f}{one.by_the_clock[name]:>9.2f}" for name, value in one.ratios.items()]
+    for what, line in grown.items():
+        lines.append(
+            f"growth with {what}: {line.start:.2f} s + {line.each * 1000:.2f} ms each "
+            f"({line.explained:.1%} explained), exponent {line.exponent:.2f}"
+        )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""Logs to measure with: what healthy jobs print all day, and one kill at the end."""
+"""Logs to measure with: what healthy jobs print all day, and one kill at the end.
+
+python -m benchmarks.logs PATH BYTES sparse|metrics|dense     one log
+python -m benchmarks.logs PATH BYTES failures|files NUMBER    with so many failures, or a folder of so many logs
+"""
 
 from __future__ import annotations
 
@@ -123,7 +127,29 @@ def write_killed(path: Path, size: int, writers: tuple[Writer, ...] = HEALTHY) -
         file.write(healthy(20_000, seed=3))
 
 
-KINDS = {"healthy": HEALTHY, "metrics": METRICS, "dense": DENSE}
+def write_failing(path: Path, size: int, failures: int) -> None:
+    """A log of this size with so many failures all over it."""
+    r = random.Random(4)
+    day = healthy(min(size // failures, 32 * MIB))
+    with path.open("wb") as file:
+        for _ in range(failures):
+            file.write(day + _refusal(r).encode() + b"\n")
+
+
+def write_folder(folder: Path, size: int, files: int) -> None:
+    """So many logs of this size together, one of them with a kill."""
+    folder.mkdir()
+    for number in range(files - 1):
+        (folder / f"worker-{number:04}.log").write_bytes(healthy(size // files, seed=number))
+    write_killed(folder / "raylet.log", size // files)
+
+
+KINDS = {"sparse": HEALTHY, "metrics": METRICS, "dense": DENSE}
+MANY = {"failures": write_failing, "files": write_folder}
 
 if __name__ == "__main__":
-    write_killed(Path(sys.argv[1]), int(sys.argv[2]), KINDS[sys.argv[3]])
+    to, length, kind, *number = sys.argv[1:]
+    if kind in MANY:
+        MANY[kind](Path(to), int(length), int(*number))
+    else:
+        write_killed(Path(to), int(length), KINDS[kind])

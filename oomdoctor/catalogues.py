@@ -1,28 +1,49 @@
-"""The catalogues of one language: compiled, as a wheel has them, or as they are written.
+"""The catalogues of one language: as they are written, or packed, as a wheel has them.
 
-Of what gettext can put into a `.po` file they hold one form per text and no contexts.
+Of what gettext can put into a `.po` file they hold one form per text and no contexts. Packed they lack the texts, which
+stand in the code: a translation is found by its text's checksum.
 """
 
 from __future__ import annotations
 
 import ast
-import gettext
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from string import Formatter
 from typing import Final
+from zlib import crc32
 
-COMPILED: Final = "oomdoctor.mo"
+PACKED: Final = "packed.txt"
+_ENCODING: Final = "gb18030"  # a Chinese character in two bytes, and all others somehow
+_SUM: Final = 8  # letters
 
 
 def reader(folder: Path) -> Callable[[str], str]:
     """What gives a text's translation, or the text where there is none."""
-    compiled = folder / COMPILED
-    if compiled.is_file():
-        with compiled.open("rb") as stream:
-            return gettext.GNUTranslations(stream).gettext
-    words = {text: words for path in sorted(folder.glob("*.po")) for text, words in _entries(path) if text and words}
+    if (folder / PACKED).is_file():
+        sums, *translations = (folder / PACKED).read_bytes().decode(_ENCODING).split("\0")
+        places = range(0, len(sums), _SUM)
+        known = dict(zip((sums[place : place + _SUM] for place in places), translations, strict=True))
+        return lambda text: known.get(_sum(text), text)
+    words = _words(folder)
     return lambda text: words.get(text, text)
+
+
+def packed(folder: Path) -> bytes:
+    """All catalogues of the folder, as the wheel has them."""
+    words = _words(folder)
+    sums = [_sum(text) for text in words]
+    if len({*sums}) < len(sums):
+        raise ValueError("two texts have the same checksum: say one of them otherwise")
+    return "\0".join(("".join(sums), *words.values())).encode(_ENCODING)
+
+
+def _sum(text: str) -> str:
+    return f"{crc32(text.encode(errors='surrogatepass')):0{_SUM}x}"
+
+
+def _words(folder: Path) -> dict[str, str]:
+    return {text: words for path in sorted(folder.glob("*.po")) for text, words in _entries(path) if text and words}
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:

@@ -75,9 +75,13 @@ def _packed(name: str) -> tuple[bytes, bytes] | None:
 
 
 def packed() -> str:
-    """All grammars, as the wheel has them."""
+    """All grammars, as the wheel has them: without comments and empty lines."""
     lines = [(_SHARED, ""), *((name, lalr.written(build(name))) for name in names())]
-    return "\n".join("\t".join((name, json.dumps(_text(name)), parser)) for name, parser in lines)
+    return "\n".join("\t".join((name, json.dumps(_bare(_text(name))), parser)) for name, parser in lines)
+
+
+def _bare(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("//"))
 
 
 def parse(name: str, text: str) -> Parsed | None:

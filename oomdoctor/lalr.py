@@ -21,6 +21,7 @@ Json = dict[str, Any]
 _Actions = dict[str, tuple[int, Any]]  # by token: what a state does
 
 _SHIFT, _REDUCE = 0, 1  # as Lark writes them
+_END = "$END"
 
 
 def written(parser: Lark) -> str:
@@ -39,7 +40,7 @@ def written(parser: Lark) -> str:
         "symbols": symbols,
         "rule options": options,
         "rules": rules,
-        "table": _table(frontend["parser"]),
+        "table": _table(frontend["parser"], _tokens(symbols)),
     }
     return json.dumps(found, separators=(",", ":"))
 
@@ -65,17 +66,20 @@ def _number(value: object, values: list[Any]) -> int:
     return values.index(value)
 
 
-def _table(table: Json) -> Json:
+def _tokens(symbols: list[Any]) -> list[str]:
+    """What the parser's table speaks of."""
+    return sorted({_END, *(name for name, _ in symbols)})
+
+
+def _table(table: Json, tokens: list[str]) -> Json:
     named = {
         state: {table["tokens"][token]: action for token, action in actions.items()}
         for state, actions in table["states"].items()
     }
     numbers = _numbers(named, list(table["start_states"].values()))
-    tokens = sorted(table["tokens"].values())
     ahead = {token for actions in named.values() for token, (kind, _) in actions.items() if kind == _REDUCE}
     sets: list[Any] = []
     return {
-        "tokens": tokens,
         "sets": sets,
         "states": [_state(named[state], numbers, tokens, ahead, sets) for state in numbers],
         "start": {rule: numbers[state] for rule, state in table["start_states"].items()},
@@ -116,13 +120,14 @@ def read(text: str | bytes) -> Lark | None:
     rules = [_lark_rule(rule, symbols, found["rule options"]) for rule in found["rules"]]
     memo = dict(enumerate([*terminals, *rules]))
     places = [{"@": place} for place in memo]
+    table = found["table"] | {"tokens": _tokens(found["symbols"])}
     data = {
         "options": found["options"],
         "rules": places[len(terminals) :],
         "parser": {
             "lexer_conf": found["lexer"] | {"terminals": places[: len(terminals)]},
             "parser_conf": found["parser"] | {"rules": places[len(terminals) :]},
-            "parser": _lark_table(found["table"], places),
+            "parser": _lark_table(table, places),
         },
     }
     generated: Any = Lark  # the parsers that Lark generates load themselves so; no published type says it

@@ -9,7 +9,8 @@ from pathlib import Path
 from oomdoctor.language import ENGLISH
 
 FOLDER = Path(__file__).parent / "causes"
-PACKED = Path(__file__).parent / "_packed" / "pages.json"
+PACKED = Path(__file__).parent / "_packed" / "pages.txt"
+_ENCODING = "gb18030"  # a Chinese character in two bytes, and all others somehow
 
 
 def page(cause: str, language: str = ENGLISH) -> str | None:
@@ -21,11 +22,11 @@ def page(cause: str, language: str = ENGLISH) -> str | None:
 def pages() -> dict[str, str]:
     """All of them, by their files' names."""
     if PACKED.is_file():
-        found: dict[str, str] = json.loads(PACKED.read_text(encoding="utf-8"))
+        found: dict[str, str] = json.loads(PACKED.read_bytes().decode(_ENCODING))
         return found
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
 
 
-def packed() -> str:
+def packed() -> bytes:
     """All of them, as the wheel has them."""
-    return json.dumps(pages(), ensure_ascii=False)
+    return json.dumps(pages(), ensure_ascii=False).encode(_ENCODING)

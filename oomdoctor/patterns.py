@@ -8,7 +8,9 @@ some thousand characters is still a long time to a pattern that tries every way 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 LONG: Final = 8192  # characters; lines longer than this are dumps and attacks
 PATIENCE: Final = 0.5  # seconds for one search in one long text
@@ -77,4 +79,15 @@ else:
             return self._patient
 
 
-__all__ = ["late"]
+_Answer = TypeVar("_Answer")
+_KEPT: Final = 4096  # answers: more than the longest window has lines
+_SHORT: Final = 1000  # characters: some megabytes of texts are kept
+
+
+def remembered(look: Callable[[str], _Answer]) -> Callable[[str], _Answer]:
+    """The function of a text with its last answers kept: the lines around every hit are looked through again."""
+    kept = lru_cache(_KEPT)(look)
+    return lambda text: kept(text) if len(text) <= _SHORT else look(text)
+
+
+__all__ = ["late", "remembered"]

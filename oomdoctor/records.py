@@ -86,22 +86,22 @@ def _put(name: str, self: Any, value: Any) -> None:
 
 
 def _init(self: Any, *values: Any, **named: Any) -> None:
-    cls: Any = type(self)
-    plan = _plan(cls)
+    kind: Any = type(self)
+    plan = _plan(kind)
     if values:
-        _name(type(self).__name__, values, plan.positional, named)
+        _name(kind.__name__, values, plan.positional, named)
     take = named.pop
     try:
         for name, put in plan.required:
             put(self, take(name))
     except KeyError as missing:
-        raise TypeError(f"{type(self).__name__}() misses {missing}") from None
+        raise TypeError(f"{kind.__name__}() misses {missing}") from None
     for name, put, default in plan.with_default:
         put(self, take(name, default))
     for name, put, make in plan.made:
         put(self, take(name) if name in named else make())
     if named:
-        raise TypeError(f"{type(self).__name__}() got unknown arguments: {sorted(named)}")
+        raise TypeError(f"{kind.__name__}() got unknown arguments: {sorted(named)}")
 
 
 def _name(kind: str, values: tuple[Any, ...], positional: tuple[str, ...], named: dict[str, Any]) -> None:

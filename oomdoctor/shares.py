@@ -27,6 +27,7 @@ MOST_LOGS: Final = 500  # of one share: small logs take a millisecond each
 MOST_PROCESSES: Final = 8
 TOLD_EVERY: Final = 16 * 1024**2  # bytes between two reports of how far a process is
 PATIENCE: Final = 0.2  # seconds between two calls of `tell`
+_ENDING: Final = {signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])}
 
 Share = list[Source]
 
@@ -91,7 +92,7 @@ def _by_others(shares: Sequence[Share], tell: Tell, most: int) -> Iterator[Readi
     try:
         while waiting or running:
             while waiting and sum(not reader.done for reader in running) < most:
-                running.append(_Reader(waiting.popleft()))
+                running.append(_Reader(waiting.popleft(), [one.connection for one in running if not one.done]))
             if running[0].done:
                 reader = running.popleft()
                 yield _read(reader.share, tell) if reader.result is None else reader.result
@@ -108,7 +109,7 @@ def _by_others(shares: Sequence[Share], tell: Tell, most: int) -> Iterator[Readi
 class _Reader:
     """One share that another process reads."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: Share, others: Sequence[Connection]) -> None:
         from multiprocessing import get_context  # noqa: PLC0415
 
         self.share = share
@@ -116,8 +117,13 @@ class _Reader:
         self.done = False
         context = get_context("fork")
         self.connection, theirs = context.Pipe(duplex=False)
-        self._process = context.Process(target=_run, args=(share, theirs), daemon=True)
-        self._process.start()
+        ours = [*others, self.connection]
+        self._process = context.Process(target=_run, args=(share, theirs, ours, os.getpid()), daemon=True)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until it is known which of the two is asked to end
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     def receive(self) -> None:
@@ -145,25 +151,32 @@ class _Reader:
         self._process.close()
 
 
-def _run(share: Share, connection: Connection) -> None:
+def _run(share: Share, connection: Connection, ours: Sequence[Connection], parent: int) -> None:
     """What the other process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us ends us
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in _ENDING - {signal.SIGINT}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    for one in ours:  # or the pipe would still have a reader when whoever started us is gone
+        one.close()
     with suppress(Exception):  # who started us reads the share again, and meets it too
-        reading = _read(share, _Teller(share, connection))
+        reading = _read(share, _Teller(share, connection, parent))
         connection.send([reading, [(source.size, source.troubles, source.notes) for source in share]])
 
 
 class _Teller:
-    """Says how far the reading is, not too often."""
+    """Says how far the reading is, not too often, and ends it where nobody waits for it any more."""
 
-    def __init__(self, share: Share, connection: Connection) -> None:
+    def __init__(self, share: Share, connection: Connection, parent: int) -> None:
         self._share = share
         self._connection = connection
+        self._parent = parent
         self._at = 0
         self._told = 0
 
     def __call__(self) -> None:
+        if os.getppid() != self._parent:
+            os._exit(1)
         while self._at + 1 < len(self._share) and self._share[self._at + 1].size:
             self._connection.send((self._at, self._share[self._at].size))
             self._at += 1

@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from oomdoctor.patterns import late
 from oomdoctor.text import disarm
 
+_Found = TypeVar("_Found")
+
 LONGEST_LINE = 65536  # characters read of one line
 LONGEST_QUOTE = 2000  # characters kept of it for quoting
-LINE_BEGINS = 400  # characters of a line that show what kind of line it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,14 @@ class Page:
     lines: list[Line]
     ends: bool = True  # nothing of the log stands behind it
     _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
-    _last: dict[re.Pattern[str], int] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[Callable[[Page], Any], Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, look: Callable[[Page], _Found]) -> _Found:
+        """What the function finds in the whole page, looked for only once."""
+        if look not in self._known:
+            self._known[look] = look(self)
+        found: _Found = self._known[look]
+        return found
 
     def after(self, index: int, limit: int = 80) -> list[Line]:
         """The line at the index and those that go on from it: of the same writer, and bare ones.
@@ -87,13 +96,6 @@ class Page:
             end = bisect_left(indexes, index)
             found += indexes[max(0, end - limit) : end]
         return [self.lines[i] for i in sorted(found)[-limit:] if i >= first]
-
-    def last(self, pattern: re.Pattern[str]) -> int:
-        """The index of the last line that the pattern is found at the beginning of, -1 where there is none."""
-        if pattern not in self._last:
-            found = (i for i in reversed(range(len(self.lines))) if pattern.search(self.lines[i].text[:LINE_BEGINS]))
-            self._last[pattern] = next(found, -1)
-        return self._last[pattern]
 
     def _indexes(self, writer: str) -> Sequence[int]:
         """Where the lines of a writer stand."""
@@ -165,7 +167,7 @@ _LEADING = (
     # Ray's actors and tasks, vLLM's processes: "(LLMRayActor pid=7, ip=10.0.0.2) ", "(VllmWorker rank=7 pid=240) "
     _Decoration(
         "(",
-        r"\((?:(?P<name>[^\s=()][^\n()]{0,200}?(?:\([^()\n]{0,80}\))?) )?(?:rank=(?P<rank>\d{1,6}) )?"
+        r"\((?:(?P<name>[^\s=()][^\r\n()]{0,200}?(?:\([^()\r\n]{0,80}\))?) )?(?:rank=(?P<rank>\d{1,6}) )?"
         r"pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[^),\s]{1,64}))?\) ?",
         who=_WHO,
         hint="pid=",
@@ -227,7 +229,7 @@ _LEADING = (
     # transformers: "[INFO|trainer.py:2134] 2024-05-01 10:00:00,123 >> ", LLaMA-Factory's turned about
     _Decoration("[", rf"\[(?P<level>{_LEVEL})\|(?P<time>{_STAMP})\] ?", second=_CAPITALS, hint="|"),
     _Decoration(
-        "[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\n]{{1,120}})\] ?", second=_CAPITALS, hint="|"
+        "[", rf"\[(?P<level>{_LEVEL})\|(?P<source>[^\]\r\n]{{1,120}})\] ?", second=_CAPITALS, hint="|"
     ),
     _Decoration("[", rf"\[(?P<level>{_LEVEL}):(?P<source>[a-z][\w.]{{1,60}})\] ?", second=_CAPITALS, hint=":"),
     # kubectl logs --prefix
@@ -569,7 +571,7 @@ def _cuts_a_word(before: str, after: str) -> bool:
         tail = _TAIL.search(before[-40:])
         if tail is not None and (tail[0] + head[0]).lower() in _WORDS:
             return True
-    if (last.isdigit() or last == ".") and first in " 0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
+    if (last.isdecimal() or last == ".") and first in " 0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
         return _REST_OF_NUMBER.match(after) is not None
     if last in _HEX and first in _HEX and (head := _HEX_HEAD.match(after)):
         tail = _HEX_TAIL.search(before[-80:])
@@ -596,7 +598,7 @@ def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]
     for index in candidates:
         width, next_width = sheet.widths[index - 1], sheet.widths[index]
         before, after = sheet.lines[index - 1].text, sheet.lines[index].text
-        if not before[-1].isalnum() or not (after[0].islower() or after[0].isdigit()) or next_width > width:
+        if not before[-1].isalnum() or not (after[0].islower() or after[0].isdecimal()) or next_width > width:
             continue
         if COLUMN in before and COLUMN in after:
             continue  # rows of a table
@@ -730,7 +732,7 @@ def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str
             line,
             writer=f"{dress.writer} {line.writer}".rstrip(),
             mark=replace(line.mark, host=line.mark.host or launched.host, rank=rank),
-            raw=physical[:LONGEST_QUOTE],
+            raw=physical[:LONGEST_QUOTE].replace("\r", " "),
         )
 
 

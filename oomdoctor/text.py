@@ -17,20 +17,19 @@ _SEQUENCE = late(
 # Other ways to end a line, for some readers.
 _BREAK = late("[\x0b\x0c\x85\u2028\u2029]")
 
-# What is left of C0 and C1 but tab, line feed and carriage return; soft hyphen, bidirectional and zero-width signs,
-# interlinear anchors, tags. Single surrogates cannot be encoded.
-_INVISIBLE = late(
-    "[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f]"
+# What is left of C0 and C1 but tab, line feed and carriage return; interlinear anchors; and what Unicode lets a reader
+# leave out of sight (Default_Ignorable_Code_Point): soft hyphen, fillers, bidirectional and zero-width signs, tags and
+# variation selectors, which may hold a text of their own. U+FE0F is left, it makes an emoji of a sign.
+_UNSEEN = (
+    "\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+_INVISIBLE = late(f"[\x00-\x08\x0e-\x1f{_UNSEEN}]")
 _SURROGATE = late("[\ud800-\udfff]")
 
 # One look decides for most text that there is nothing to do.
 _UNSAFE_ASCII = late("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_UNSAFE = late(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
+_UNSAFE = late(f"[\x00-\x08\x0b\x0c\x0e-\x1f\u2028\u2029\ud800-\udfff{_UNSEEN}]")
 
 
 def disarm(text: str) -> str:

@@ -7,6 +7,7 @@ import os
 from importlib import metadata, resources
 from pathlib import Path
 
+import lark
 import pytest
 
 import oomdoctor
@@ -39,6 +40,8 @@ def test_every_grammar_opens_from_where_it_is_installed() -> None:
 def test_the_wheel_brings_all_grammars_with_the_parsers_that_their_texts_give() -> None:
     if not grammars.PACKED.is_file():
         pytest.skip("only in a wheel")
+    if f'"lark":"{lark.__version__}"' not in grammars.PACKED.read_text("ascii"):
+        pytest.skip("built with another Lark, whose tables are not used")
     assert grammars.PACKED.read_text("ascii") == grammars.packed()
     assert all(grammars._ready(name) is not None for name in grammars.names())
 

@@ -18,8 +18,8 @@ def test_a_page_is_found_by_its_cause_and_language() -> None:
 
 def test_what_is_packed_is_what_stands_beside_the_causes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = pages.pages()
-    packed = tmp_path / "pages.json"
-    packed.write_text(pages.packed(), encoding="utf-8", newline="\n")
+    packed = tmp_path / "pages.txt"
+    packed.write_bytes(pages.packed())
     monkeypatch.setattr(pages, "PACKED", packed)
     monkeypatch.setattr(pages, "FOLDER", tmp_path)
     assert pages.pages() == before

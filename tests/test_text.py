@@ -29,6 +29,7 @@ ESC = "\x1b"
         ("\u202eyromem\u202c \u2066x\u2069", "yromem x"),
         ("o\u200bu\u200dt\ufeff of\xad mem\u2060ory", "out of memory"),
         ("a\U000e0041b", "ab"),
+        ("a\U000e0101\ufe01b\u034f\u3164\u115fc\U0001d173", "abc"),
         ("a\ud800b", "a\ufffdb"),
         ("page\x0cbreak\u2028line\x85next", "page break line next"),
     ],
@@ -37,7 +38,9 @@ def test_what_could_be_obeyed_is_gone(dangerous: str, safe: str) -> None:
     assert disarm(dangerous) == safe
 
 
-@pytest.mark.parametrize("text", ["tab\there", "two\nlines", "bar\rbar", "内存 █ é 🦥", "[31m not an escape", "x[0]"])
+@pytest.mark.parametrize(
+    "text", ["tab\there", "two\nlines", "bar\rbar", "内存 █ é 🦥 ⚠\ufe0f", "[31m not an escape", "x[0]"]
+)
 def test_plain_text_stays_as_it_is(text: str) -> None:
     assert disarm(text) == text
 

@@ -11,10 +11,16 @@ from typing import NoReturn
 OUR_OWN_ERROR = 70
 INTERRUPTED = 130
 UNUSABLE = 2
+ENDING = ("SIGTERM", "SIGHUP")
+
+
+class _Ended(BaseException):
+    """Another process asked this one to end: on the way out what was begun is cleared away."""
 
 
 def main() -> NoReturn:
     """The entry point `oomdoctor`."""
+    _heed_those_who_end_us()
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us as it ends other tools: at once and silently
     gc.set_threshold(
@@ -26,9 +32,25 @@ def main() -> NoReturn:
         app(prog_name="oomdoctor")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except _Ended as end:
+        number = end.args[0]
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)  # so that whoever waits for us is told of what we died
+        sys.exit(128 + number)
     except Exception as error:  # noqa: BLE001  (the last one to catch it)
         sys.exit(_failed(error))
     sys.exit(0)
+
+
+def _heed_those_who_end_us() -> None:
+    """Those that this process was started to ignore (nohup) are still ignored."""
+
+    def end(number: int, _: object) -> None:
+        raise _Ended(number)
+
+    for number in (getattr(signal, name) for name in ENDING if hasattr(signal, name)):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
 
 
 def _failed(error: Exception) -> int:
@@ -44,6 +66,9 @@ def _failed(error: Exception) -> int:
 
     if isinstance(error, ModelError):
         out.tell(f"OOMDOCTOR_MODEL: {error}")
+        return UNUSABLE
+    if isinstance(error, MemoryError):
+        out.tell(say("there is not enough memory for this: name fewer or smaller logs, or run it where there is more"))
         return UNUSABLE
     if os.environ.get("OOMDOCTOR_DEBUG"):
         raise error

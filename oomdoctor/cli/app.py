@@ -10,6 +10,7 @@ from oomdoctor import __version__
 from oomdoctor.cli import (
     bench,
     causes,
+    cluster,
     compare,
     diagnose,
     events,
@@ -68,7 +69,7 @@ def _root(
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         if out.stdin_is_terminal():
-            typer.echo(ctx.get_help(), err=True)
+            out.write_error(ctx.get_help() + "\n")
             raise typer.Exit(2)
         diagnose.diagnose([])
 
@@ -76,7 +77,7 @@ def _root(
 # As the list of the commands shows them: what a newcomer needs first.
 for heading, commands in (
     (mark("Diagnose a crash"), (diagnose.diagnose, explain.explain, whatif.whatif, compare.compare)),
-    (mark("Run alongside"), (watch.watch,)),
+    (mark("Run alongside"), (watch.watch, cluster.cluster)),
     (mark("Share it"), (issue.issue, reduce.reduce, redact.redact, issue.draft, issue.issue_form)),
     (mark("Look things up"), (causes.causes, knobs.knobs)),
     (mark("Build upon it"), (events.events, schema.schema, bench.bench, train.train)),

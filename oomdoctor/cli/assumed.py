@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
+from oomdoctor import spellings
 from oomdoctor.cli.near import near
 from oomdoctor.incident import dumps, outside, recognition
 from oomdoctor.language import one_of, say
@@ -50,7 +51,7 @@ def assumed(told: outside.Outside) -> list[str]:
 @cache
 def _read() -> dict[str, str]:
     """The settings that something reads, by the last part of their names."""
-    rows = (row for framework in settings.frameworks() for row in settings.rows(framework))
+    rows = (row for framework in spellings.frameworks() for row in settings.rows(framework))
     of_knobs = (name for knob in KNOBS.values() for name in knob.settings)
     names = (*_BESIDE_THE_TABLES, _PATH, *dumps.KNOWN, *of_knobs, *(row.key for row in rows))
     return {_last(name): name.rpartition(".")[2] for name in names}

@@ -72,25 +72,27 @@ Color = Annotated[
     str,
     typer.Option(metavar="|".join(COLORS), callback=one_of(*COLORS), help="Colours in the text report."),
 ]
+Form = Annotated[
+    str,
+    typer.Option(
+        "-f",
+        "--format",
+        metavar="FORM",
+        callback=one_of(*FORMATS),
+        help="text, json, jsonl, markdown, html or github (annotations and a step's summary).",
+    ),
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Everything, not only one screen.")]
 
 
 def diagnose(
     paths: Paths = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "-f",
-            "--format",
-            metavar="FORM",
-            callback=one_of(*FORMATS),
-            help="text, json, jsonl, markdown, html or github (annotations and a step's summary).",
-        ),
-    ] = "text",
+    form: Form = "text",
     output: Output = None,
     exit_zero: ExitZero = False,
     absolute_paths: Absolute = False,
     redact: Redact = None,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Everything, not only one screen.")] = False,
+    verbose: Verbose = False,
     color: Color = "auto",
     launch: Launch = None,
     config: Config = None,
@@ -122,10 +124,17 @@ def diagnose(
 
         github.write(report, paths or [STDIN], output, absolute=absolute_paths, redactor=redactor)
     else:
-        shown = redactor.report(report) if redactor else report
-        look = out.style(color, to_file=output not in (None, STDIN))
-        out.write(rendered(shown, form, look, redacted=redactor is not None, verbose=verbose), output)
+        deliver(report, form, output, redactor, color=color, verbose=verbose)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
+
+
+def deliver(
+    report: Report, form: str, output: str | None, redactor: Redactor | None, *, color: str, verbose: bool
+) -> None:
+    """The report where it is wanted, redacted where there is a redactor."""
+    shown = redactor.report(report) if redactor else report
+    look = out.style(color, to_file=output not in (None, STDIN))
+    out.write(rendered(shown, form, look, redacted=redactor is not None, verbose=verbose), output)
 
 
 def read(paths: list[str] | None, output: str | None, *, absolute: bool, told: Outside | None = None) -> Report:

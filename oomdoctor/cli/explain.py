@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oomdoctor import spellings
 from oomdoctor.cli import out
 from oomdoctor.cli.knobs import checked
 from oomdoctor.cli.near import hint
@@ -64,10 +65,10 @@ def _options(knobs: Iterable[str], framework: str | None) -> Iterator[str]:
     yield ""
     if framework is None:
         yield say("## In your framework")
-        names = listed(settings.frameworks())
+        names = listed(spellings.frameworks())
         yield say("`--framework NAME` spells what to change, for {names}.", names=names)
         return
-    yield say("## In {framework}", framework=settings.title(framework))
+    yield say("## In {framework}", framework=spellings.title(framework))
     rows = [row for knob in knobs for row in settings.of_knob(knob, framework)]
     yield from (f"- {row.knob}: `{row.shown}`{_known(row)}" for row in rows)
     if not rows:

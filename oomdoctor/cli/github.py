@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from oomdoctor import street
@@ -12,6 +13,7 @@ from oomdoctor.language import say
 from oomdoctor.redaction import Redactor
 from oomdoctor.report import as_github, as_markdown
 from oomdoctor.report.contract import Report
+from oomdoctor.sources import shown
 
 SUMMARY_LIMIT = 1_048_576  # bytes, of all that a step writes to its summary
 SHORTEST = 8_192  # less room than this is not worth a report
@@ -39,8 +41,11 @@ def in_workspace(paths: Sequence[str], environ: Mapping[str, str], *, absolute: 
     files = {}
     for source in street.gather(paths, absolute=absolute)[0]:
         path = source.path.resolve() if source.path is not None and source.part is None else None
-        if path is not None and path.is_relative_to(workspace):
-            files[source.name] = path.relative_to(workspace).as_posix()
+        if path is None or not path.is_relative_to(workspace):
+            continue
+        place = path.relative_to(workspace).as_posix()
+        if place == shown(place):  # an annotation cannot point at what cannot be printed
+            files[source.name] = place
     return files
 
 
@@ -52,5 +57,10 @@ def add_to_summary(summary: Path, report: Report, *, redacted: bool) -> None:
         out.tell(say("the step's summary, {file}: it is full, and the report is not added", file=summary))
         return
     text = as_markdown.document(report, limit=min(room, as_markdown.LIMIT), redacted=redacted)
-    with summary.open("ab") as file:
-        file.write(("\n\n" * bool(there) + text).encode("utf-8", "replace"))
+    try:
+        with summary.open("ab") as file:
+            file.write(("\n\n" * bool(there) + text).encode("utf-8", "replace"))
+    except BaseException:  # no half report, also where we are asked to end
+        with suppress(OSError):
+            os.truncate(summary, there)
+        raise

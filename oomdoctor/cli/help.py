@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from typer.core import TyperCommand
 
+from oomdoctor.cli.out import one_line
 from oomdoctor.columns import cells, filled, wrapped
-from oomdoctor.language import mark, say, translated
+from oomdoctor.language import ENGLISH, in_use, mark, say, translated
 
 # What Typer says itself.
 WORDS: Final = (
@@ -101,7 +102,8 @@ def wrong(error: Any) -> str:
     if error.ctx is not None:
         path, option = error.ctx.command_path, error.ctx.help_option_names[0]
         lines = [error.ctx.get_usage(), say("Try '{command}' for help.", command=f"{path} {option}"), ""]
-    return "\n".join([*lines, say("Error: {why}", why=_why(error.format_message())), ""])
+    said = one_line(_why(error.format_message()))  # it names files
+    return "\n".join([*lines, say("Error: {why}", why=said), ""])
 
 
 _WRONG: Final = (
@@ -127,6 +129,8 @@ _WRONG: Final = (
 
 
 def _why(message: str) -> str:
+    if in_use() == ENGLISH:
+        return message
     for pattern, words in reversed(_WRONG):
         if found := re.fullmatch(pattern, message, re.DOTALL):
             return translated(words).format(**found.groupdict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,7 @@ def issue(
 def _form(given: str | None) -> Form:
     """The form to fill in; where there is a choice, which it is."""
     from oomdoctor.helpers import forms, our_form  # noqa: PLC0415
+    from oomdoctor.sources.trouble import why  # noqa: PLC0415
 
     if given is None:
         return our_form.form()
@@ -107,13 +109,15 @@ def _form(given: str | None) -> Form:
         raise typer.BadParameter(
             say("that is a link, and nothing is fetched: download the form first"), param_hint="--form"
         )
-    path = Path(given).expanduser()
+    path = Path(os.path.expanduser(given))  # noqa: PTH111  (Path's fails where there is no such home)
     try:
-        if not path.is_dir():
+        if not os.path.isdir(path):  # noqa: PTH112  (Path's fails on a long name)
             return forms.read(path)
         form, troubles = forms.choose(path)
     except forms.UnusableFormError as error:
         raise typer.BadParameter(str(error), param_hint="--form") from error
+    except OSError as error:
+        raise typer.BadParameter(f"{given}: {why(error)}", param_hint="--form") from error
     for trouble in troubles:
         out.tell(say("left out: {what}", what=trouble))
     out.tell(say("the form is {file} ({name})", file=form.file, name=form.name))

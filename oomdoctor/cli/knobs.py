@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oomdoctor import spellings
 from oomdoctor.cli import out
 from oomdoctor.cli.near import as_listed, hint
 from oomdoctor.cli.quick import Lang
@@ -46,7 +47,7 @@ def knobs(
         out.write(_page([(say("knob"), say("relieves"), say("spends"), say("what to do")), *rows]))
         return
     wanted = [knob] if knob is not None else list(KNOBS)
-    named = [framework] if framework is not None else settings.frameworks()
+    named = [framework] if framework is not None else spellings.frameworks()
     # An option that serves both directions stands once.
     chosen = list(dict.fromkeys(row for name in named for one in wanted for row in settings.of_knob(one, name)))
     if knob is not None:
@@ -76,9 +77,7 @@ def _not_a_knob(word: str, knobs: Mapping[str, Knob]) -> str:
 
 def checked(framework: str | None) -> str | None:
     """The framework, where it has a table."""
-    from oomdoctor.remedies import settings  # noqa: PLC0415
-
-    known = settings.frameworks()
+    known = spellings.frameworks()
     framework = as_listed(framework, known) if framework is not None else None
     if framework is not None and framework not in known:
         otherwise = say("there are {names}", names=listed(known))

@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from oomdoctor.aside import replace
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
-from oomdoctor.text import sanitize
+from oomdoctor.text import disarm, sanitize
 from oomdoctor.units import show
 
 NARROWEST = 20
@@ -87,33 +88,53 @@ def write(text: str, to: str | None = None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # Or Python tries once more when it ends, and complains in its own words.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up(sys.stdout)
         raise CannotWriteError(say("standard output: {why}", why=error.strerror)) from error
 
 
+def write_log(text: str, to: str | None = None) -> None:
+    """A log's own lines, to a file or a pipe as they are; a terminal gets nothing that it would obey."""
+    at_a_terminal = to in (None, "-") and _is_terminal(sys.stdout)
+    write(disarm(text) if at_a_terminal else text, to)
+
+
 def write_error(text: str) -> None:
-    """The text to standard error, where standard output is another's."""
-    if sys.stderr is not None:
-        encoding = sys.stderr.encoding or "utf-8"
+    """The text to standard error; where that cannot be written, there is nobody to tell it to."""
+    if sys.stderr is None:
+        return
+    encoding = sys.stderr.encoding or "utf-8"
+    try:
         sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        _give_up(sys.stderr)
+
+
+def _give_up(stream: IO[str]) -> None:
+    """Or Python tries once more when it ends, complains in its own words and changes the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def check_folder(to: str | None) -> None:
     """Before the work, not after it: is there a folder for the output?"""
-    if to is not None and to != "-":
-        if Path(to).is_dir():
-            raise CannotWriteError(say("{file}: it is a folder; name a file in it", file=to))
-        if not Path(to).parent.is_dir():
-            raise CannotWriteError(
-                say("{file}: there is no folder {folder}; make it first", file=to, folder=Path(to).parent)
-            )
+    if to is None or to == "-":
+        return
+    target = Path(to)
+    try:
+        is_folder, has_folder = target.is_dir(), target.parent.is_dir()
+    except OSError as error:  # a name that is too long, a folder that is not ours to look into
+        raise _cannot_write(to, error) from error
+    if is_folder:
+        raise CannotWriteError(say("{file}: it is a folder; name a file in it", file=to))
+    if not has_folder:
+        raise CannotWriteError(say("{file}: there is no folder {folder}; make it first", file=to, folder=target.parent))
 
 
 def check_spares(to: str | None, inputs: Iterable[Path | None]) -> None:
     """Before the work: the output must not replace one of the logs (None: standard input), by whatever name."""
-    if to is None or to == "-" or not Path(to).is_file():
+    if to is None or to == "-" or not os.path.isfile(to):  # noqa: PTH113  (Path's fails on a long name)
         return
     for log in inputs:
         with suppress(OSError, ValueError, AttributeError):  # gone since, or no standard input
@@ -122,28 +143,28 @@ def check_spares(to: str | None, inputs: Iterable[Path | None]) -> None:
 
 
 def _write_file(target: Path, data: bytes) -> None:
-    aside = None
     try:
         if target.exists() and not target.is_file():  # /dev/stdout, a named pipe
             target.write_bytes(data)
-            return
-        target = target.resolve()  # a link stays a link
-        aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-        aside.write_bytes(data)
-        aside.replace(target)
-    except OSError as error:
-        if aside is not None:
-            aside.unlink(missing_ok=True)
-        raise CannotWriteError(f"{target}: {error.strerror}") from error
+        else:
+            replace(target, data)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself, until Python 3.13
+        raise _cannot_write(str(target), error) from error
+
+
+def _cannot_write(file: str, error: OSError | RuntimeError) -> CannotWriteError:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return CannotWriteError(f"{file}: {why}")
 
 
 def tell(message: str) -> None:
     """One line on standard error, whatever a file's name has in it."""
-    if sys.stderr is not None:
-        encoding = sys.stderr.encoding or "utf-8"
-        words = sanitize(f"oomdoctor: {message}").replace("##[", "## [")  # which GitHub's runner would obey
-        line = words.encode(encoding, "backslashreplace").decode(encoding)
-        print(line, file=sys.stderr)  # noqa: T201
+    write_error(one_line(f"oomdoctor: {message}") + "\n")
+
+
+def one_line(message: str) -> str:
+    """Words that no terminal and, behind "##[", no runner of GitHub's obeys."""
+    return sanitize(message).replace("##[", "## [")
 
 
 class Progress:
@@ -162,13 +183,11 @@ class Progress:
         if now >= self._next:
             self._next = now + self.PAUSE_S
             self._shown = True
-            sys.stderr.write("\r" + say("read {size}", size=f"{show(read_bytes):<12}"))
-            sys.stderr.flush()
+            write_error("\r" + say("read {size}", size=f"{show(read_bytes):<12}"))
 
     def done(self) -> None:
         if self._shown:
-            sys.stderr.write(f"\r{'':<20}\r")
-            sys.stderr.flush()
+            write_error(f"\r{'':<20}\r")
 
 
 def progress() -> Progress | None:

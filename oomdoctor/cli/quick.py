@@ -76,6 +76,12 @@ class _Spoken:
 
     help: str | None
 
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        if option is not None:
+            option.callback = _print_help
+        return option
+
     def get_help(self, ctx: Any) -> Any:
         return super().get_help(_in_words(ctx))  # type: ignore[misc]
 
@@ -88,6 +94,15 @@ class _Spoken:
         from oomdoctor.cli.help import short  # noqa: PLC0415
 
         return short(self.help or "")
+
+
+def _print_help(ctx: Any, param: Any, value: bool) -> None:
+    del param
+    if value and not ctx.resilient_parsing:
+        from oomdoctor.cli.out import write  # noqa: PLC0415
+
+        write(ctx.get_help() + "\n")
+        ctx.exit()
 
 
 def _in_words(ctx: Any) -> Any:
@@ -138,14 +153,13 @@ class Group(_Spoken, TyperGroup):
                     allowed=listed(LANGUAGES),
                 )
             )
-        if in_use() == ENGLISH:
-            return super().main(args, *others, **named)
         try:
             code = super().main(args, *others, **named | {"standalone_mode": False})
         except UsageError as error:
             from oomdoctor.cli.help import wrong  # noqa: PLC0415
+            from oomdoctor.cli.out import write_error  # noqa: PLC0415
 
-            typer.echo(wrong(error), err=True, nl=False)
+            write_error(wrong(error))
             sys.exit(error.exit_code)  # type: ignore[attr-defined]
         sys.exit(code or 0)
 

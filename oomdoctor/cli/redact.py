@@ -95,9 +95,10 @@ def text_of(source: Source) -> str:
 
 def _checked(texts: Iterable[tuple[Source, str]], output: str | None, *, strict: bool) -> bool:
     from oomdoctor.redaction import find  # noqa: PLC0415
+    from oomdoctor.sources import shown  # noqa: PLC0415
 
     places = [
-        f"{source.name if source.part else source.path or source.name}:{line}: {kind}\n"
+        f"{source.name if source.part or not source.path else shown(str(source.path))}:{line}: {kind}\n"
         for source, text in texts
         for line, kind in dict.fromkeys(
             (one.line, one.kind) for one in find(text) if one.put and (one.secret or strict)
@@ -113,7 +114,7 @@ def _redacted(texts: Sequence[str], output: str | None) -> None:
     redactor = Redactor()
     for text in texts[1:]:
         redactor.learn(text)  # a name that the second file tells may stand in the first
-    out.write("".join([redactor.text(text) for text in texts]), output)
+    out.write_log("".join([redactor.text(text) for text in texts]), output)
     out.tell(say("replaced: {kinds}", kinds=told(redactor.replaced)))
 
 

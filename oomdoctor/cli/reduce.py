@@ -62,7 +62,7 @@ def reduce(
     except ReduceError as error:
         out.tell(str(error))
         raise typer.Exit(NOTHING) from error
-    out.write(excerpt.text, output)
+    out.write_log(excerpt.text, output)
     out.tell(
         say(
             "kept {kept:,} of {lines:,} lines; the diagnosis is the same ({tries} tries)",
@@ -81,5 +81,4 @@ def _lines(text: str) -> list[str]:
 
 def _told(made: int, left: int) -> None:
     if sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write("\r" + say("{tries} tries, {lines:,} lines left", tries=made, lines=left) + "   \r")
-        sys.stderr.flush()
+        out.write_error("\r" + say("{tries} tries, {lines:,} lines left", tries=made, lines=left) + "   \r")

@@ -13,7 +13,10 @@ def steps(what: str, count: int) -> Iterator[Callable[[], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     console = Console(stderr=True)
+    if not console.is_terminal:  # rich before 15 ends a bar with an empty line, even one that it does not show
+        yield lambda: None
+        return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=count)
         yield lambda: progress.advance(task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import stat
 import sys
 import threading
@@ -32,6 +33,7 @@ from oomdoctor.language import say
 
 if TYPE_CHECKING:
     from oomdoctor.live import Live
+    from oomdoctor.redaction.learned import Listener
     from oomdoctor.report.contract import Report
 
 FORMATS: Final = ("text", "jsonl", "markdown")
@@ -71,12 +73,14 @@ def watch(
     diagnosis.
 
     A file is followed until Ctrl-C, also where it is rotated or cut; of a log that was rotated, train.log@2 is the
-    second file of that name. A pipe is read to its end.
+    second file of that name. A pipe is read to its end: the job before it gets Ctrl-C, too, and may still have
+    something to say; a second Ctrl-C ends the watching.
 
     Exits with what the last diagnosis says: 0 (no failure so far), 1 (a memory failure), 3 (the log does not show
     which); with 2 (it could not be read) or 70 (an error of oomdoctor itself).
     """
     from oomdoctor.live import Live  # noqa: PLC0415  (not for --help)
+    from oomdoctor.sources.trouble import shown  # noqa: PLC0415
 
     if form != "text":
         for_others()
@@ -88,8 +92,11 @@ def watch(
     if given != STDIN:
         out.check_spares(output, [Path(given)])
     reader = _Reader(given, tee=tee)
-    watched = Live("<stdin>" if given == STDIN else Path(given).name)
-    told = _Told(form, output, color, tee=tee, redacted=form == "markdown" if redact is None else redact)
+    watched = Live("<stdin>" if given == STDIN else shown(Path(given).name))
+    listener = _listener(watched.name) if (form == "markdown" if redact is None else redact) else None
+    told = _Told(form, output, color, tee=tee, listener=listener)
+    if given == STDIN or _is_a_pipe(given):
+        _wait_for_last_words()
     reader.start()
     try:
         told.tell(watched.end(time.monotonic(), ends=_follow(reader, watched, told)))
@@ -111,10 +118,10 @@ def _check(path: str, *, from_a_pipe: bool) -> None:
             raise typer.BadParameter(
                 say("name a log, or pipe one in: {command}", command="oomdoctor watch train.log"), param_hint="PATH"
             )
-    elif Path(path).is_dir():
+    elif os.path.isdir(path):  # noqa: PTH112  (Path's fails on a long name)
         raise typer.BadParameter(say("{file} is a folder: name one log in it", file=path), param_hint="PATH")
-    elif not Path(path).exists():
-        if not Path(path).parent.is_dir():
+    elif not os.path.exists(path):  # noqa: PTH110
+        if not os.path.isdir(Path(path).parent):  # noqa: PTH112
             raise typer.BadParameter(
                 say("{file}: there is no folder {folder}; make it first", file=path, folder=Path(path).parent),
                 param_hint="PATH",
@@ -122,36 +129,46 @@ def _check(path: str, *, from_a_pipe: bool) -> None:
         out.tell(say("{file} is not there yet: waiting for it", file=path))
 
 
+def _wait_for_last_words() -> None:
+    """Let the first Ctrl-C be the job's alone: where nobody reads its pipe any more, what it saves and says is lost."""
+    signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, signal.default_int_handler))
+
+
 class _Told:
     """What was said, and what it makes of the exit code."""
 
-    def __init__(self, form: str, output: str | None, color: str, *, tee: bool, redacted: bool) -> None:
+    def __init__(self, form: str, output: str | None, color: str, *, tee: bool, listener: Listener | None) -> None:
         self.code = NO_FAILURE
         self._form = form
         self._output = output
         self._color = color
         self._tee = tee
-        self._redacted = redacted
+        self._listener = listener
 
     def tell(self, report: Report | None) -> None:
         """Print a diagnosis where one is."""
         if report is None:
             return
         self.code = exit_code(report, exit_zero=False)
-        shown = self._shared(report) if self._redacted else report
+        shown = self._listener.redactor().report(report) if self._listener else report
         to_file = self._output not in (None, STDIN)
         look = out.style(self._color, to_file=to_file or self._tee)
-        words = rendered(shown, self._form, look, redacted=self._redacted, verbose=False)
+        words = rendered(shown, self._form, look, redacted=self._listener is not None, verbose=False)
         if self._tee and not to_file:
             out.write_error(words)
         else:
             out.write(words, self._output)
 
-    @staticmethod
-    def _shared(report: Report) -> Report:
-        from oomdoctor.redaction import Redactor  # noqa: PLC0415  (one's own terminal has no use for it)
+    def hear(self, block: bytes) -> None:
+        """What the log tells beside its failures."""
+        if self._listener is not None:
+            self._listener.hear(block)
 
-        return Redactor().report(report)
+
+def _listener(name: str) -> Listener:
+    from oomdoctor.redaction.learned import Listener  # noqa: PLC0415  (one's own terminal has no use for it)
+
+    return Listener(name)
 
 
 def _follow(reader: _Reader, watched: Live, told: _Told) -> bool:
@@ -170,6 +187,7 @@ def _follow(reader: _Reader, watched: Live, told: _Told) -> bool:
             if item is _ANOTHER:
                 told.tell(watched.rotated(now))
             elif item is not None:
+                told.hear(item)
                 told.tell(watched.take(item, now))
     except KeyboardInterrupt:
         return False
@@ -230,11 +248,15 @@ class _Reader(threading.Thread):
 def _blocks(path: str) -> Iterator[bytes]:
     if path == STDIN:
         yield from _piped(sys.stdin.fileno())
-    elif Path(path).exists() and not stat.S_ISREG(Path(path).stat().st_mode):
+    elif _is_a_pipe(path):
         with Path(path).open("rb") as pipe:
             yield from _piped(pipe.fileno())
     else:
         yield from _written(Path(path))
+
+
+def _is_a_pipe(path: str) -> bool:
+    return Path(path).exists() and not stat.S_ISREG(Path(path).stat().st_mode)
 
 
 def _piped(descriptor: int) -> Iterator[bytes]:

@@ -136,7 +136,7 @@ _OPTION = late(
     r"[^\n]{0,200}--mem=)(\d{1,12}(?:\.\d{1,3})?[KMGTkmgt]?[Bb]?)\b"
 )
 # Snakemake's record of a job: what it asks of the scheduler, in decimal megabytes ("mem_mib" stands beside it)
-_SNAKEMAKE = late(r"^\W{0,8}resources: (?:.{0,300}, )?mem_mb=(\d{1,9})\b")
+_SNAKEMAKE = late(r"^\W{0,8}resources: (?:.{0,300}, )?mem_mb=(\d{1,9})\b(?!\.\d)")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -196,7 +196,7 @@ def _slurm_poll(page: Page, index: int) -> Event:
 
 
 def _slurm_bytes(values: tuple[str, ...], in_bytes: bool) -> int | None:
-    if not values or not values[0].isdigit():
+    if not values or not values[0].isdecimal():
         return None
     figure = int(values[0])
     return figure if in_bytes or figure >= _SMALLEST_LIMIT_IN_BYTES else figure * KIB
@@ -516,9 +516,8 @@ _LOOSE: Final = (
 
 
 def _figures(text: str) -> dict[str, tuple[str, ...]]:
-    tree = grammars.parse("container", text[:CHARACTERS])
     figures: dict[str, tuple[str, ...]] = {}
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.said("container", text[:CHARACTERS]):
         if values:
             figures.setdefault(name, values)
     return figures
@@ -526,7 +525,7 @@ def _figures(text: str) -> dict[str, tuple[str, ...]]:
 
 def _count(figures: Mapping[str, tuple[str, ...]], name: str) -> int | None:
     values = figures.get(name, ())
-    return int(values[0]) if values and values[0].lstrip("-").isdigit() else None
+    return int(values[0]) if values and values[0].lstrip("-").isdecimal() else None
 
 
 def _step(figures: Mapping[str, tuple[str, ...]]) -> str | None:
@@ -537,7 +536,7 @@ def _reason(figures: Mapping[str, tuple[str, ...]]) -> str | None:
     return figures["reason"][0] if "reason" in figures else None
 
 
-_QUANTITY = late(r"(-?\d{1,20}(?:\.\d{1,12})?)\s?([A-Za-z]*)")
+_QUANTITY = late(r"(-?\d{1,20}(?:\.\d{1,12})?)(?![.,]?\d)\s?([A-Za-z]*)")
 
 
 def _size(values: tuple[str, ...] | None, table: Mapping[str, int]) -> int | None:
@@ -556,7 +555,7 @@ def _two(values: tuple[str, ...], table: Mapping[str, int]) -> tuple[int | None,
 
 def _megabytes(values: tuple[str, ...]) -> int | None:
     """HTCondor counts in MiB."""
-    number = re.match(r"\d{1,12}", values[0]) if values else None
+    number = re.match(r"\d{1,12}(?![.,]?\d)", values[0]) if values else None
     return int(number[0]) * MIB if number else None
 
 

@@ -130,7 +130,7 @@ _ADVISES = {
 }
 
 _SIZE = late(r"(-?[\d,.]{1,40})\s{0,4}(\w+)")
-_BYTES = late(r"size::(\d{1,20})\b")
+_BYTES = late(r"size::(\d{1,20})\b(?!\.\d)")
 # MLU glues "GiBis free"; NPU glues "MiB(NPU 0"; a repr keeps "\n" as two characters.
 _GLUED = late(r"(?<=[KMGT]iB)(?=is\b|\()|\\n")
 
@@ -304,7 +304,21 @@ def _raised(page: Page, index: int, before: str) -> bool:
 
 
 def _lives_on(page: Page, index: int) -> bool:
-    return page.last(PROGRESS) > index >= page.last(_DEATH)
+    return page.once(_last_progress) > index >= page.once(_last_death)
+
+
+def _last_progress(page: Page) -> int:
+    return _last(page, PROGRESS)
+
+
+def _last_death(page: Page) -> int:
+    return _last(page, _DEATH)
+
+
+def _last(page: Page, pattern: re.Pattern[str]) -> int:
+    """The index of the last line that holds the pattern; -1 where none does."""
+    backwards = range(len(page.lines) - 1, -1, -1)
+    return next((index for index in backwards if pattern.search(page.lines[index].text[:400])), -1)
 
 
 def _dies_of_it(page: Page, index: int, last: Line) -> bool:

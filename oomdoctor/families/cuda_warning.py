@@ -9,6 +9,7 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.sentences import bytes_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -42,7 +43,6 @@ _CHARACTERS = 600
 _SAVER = late(r"TorchMemorySaver::malloc return OOM since .{0,80}size=(\d{1,20}) free_bytes=(\d{1,20})")
 # Tegra's driver; 12 is ENOMEM
 _NVMAP = late(r"NvMapMemAllocInternalTagged: (\d{1,20}) error (12)\b")
-_NUMBER = late(r"(\d{1,30})\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -65,8 +65,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     figures: dict[str, Any] = {}
     gpu = None
     for name, values in grammars.clauses(tree):
-        if name in _SIZES and values and (match := _NUMBER.match(values[0])):
-            figures[_SIZES[name]] = int(match[1])
+        if name in _SIZES and values and (size := bytes_of(values[0])) is not None:
+            figures[_SIZES[name]] = size
         elif name in _COUNTS:
             figures[_COUNTS[name]] = int(values[0])
         elif name == "gpu" and values:

@@ -7,7 +7,7 @@ from typing import Final
 
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.language import mark
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Page
 
 BEFORE: Final = 60
@@ -98,10 +98,17 @@ _GUESSES = "potential root causes"
 @lru_cache(maxsize=4096)  # deaths stand near one another
 def told(text: str) -> str | None:
     """What ended the process, by this line."""
-    if _GUESSES in text:
-        return None
-    shown = text[:CHARACTERS]
+    return None if _GUESSES in text else _ending(text[:CHARACTERS])
+
+
+@remembered
+def _ending(shown: str) -> str | None:
     return next((why for pattern, why in _ENDINGS if pattern.search(shown)), None)
+
+
+@remembered
+def _is_progress(shown: str) -> bool:
+    return PROGRESS.search(shown) is not None
 
 
 def explained(page: Page, index: int) -> str | None:
@@ -117,7 +124,7 @@ def explained(page: Page, index: int) -> str | None:
 def _ran_on(page: Page, position: int, index: int) -> bool:
     """Whether the job got on between these lines: what a script stopped before is not what ends here."""
     between = (line.text[:CHARACTERS] for line in page.lines[position + 1 : index])
-    return sum(PROGRESS.search(text) is not None for text in between) >= STEPS
+    return sum(map(_is_progress, between)) >= STEPS
 
 
 def _cancelled(page: Page, index: int) -> bool:

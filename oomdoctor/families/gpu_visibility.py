@@ -88,7 +88,7 @@ def _mask_before(page: Page, index: int) -> str | None:
 
 def _number(found: dict[str, tuple[str, ...]], name: str) -> int | None:
     digits = (found.get(name) or ("",))[0].rstrip(".,")
-    return int(float(digits)) if digits.replace(".", "", 1).isdigit() else None
+    return int(float(digits)) if digits.replace(".", "", 1).isdecimal() else None
 
 
 FAMILY = Family(

@@ -17,7 +17,7 @@ from oomdoctor.families.event import Event, Lookalike, Process, Read, threshold,
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import bytes_of
 from oomdoctor.language import mark
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import KIB
@@ -217,17 +217,32 @@ def _dump(page: Page, index: int) -> list[Line]:
     lines = page.after(index, DUMP_LINES)
     last = 0
     for position, line in enumerate(lines):
-        if position and (_INVOKED in line.text or (_HEADER.search(line.text) and _HEADER.search(lines[0].text))):
+        if position and (_INVOKED in line.text or (_is_header(line.text) and _is_header(lines[0].text))):
             break
         if position - last > SILENT_LINES:
             break
-        if _TELLING.search(line.text) or _ROW.search(line.text):
+        if _is_telling(line.text):
             last = position
-        if _VICTIM.search(line.text) or _REAPED.search(line.text):
+        if _is_victim(line.text):
             after = lines[position + 1].text if position + 1 < len(lines) else ""
             if not (_SACRIFICE.search(line.text) and _VICTIM.search(after)):
                 break
     return lines[: last + 1]
+
+
+@remembered
+def _is_header(text: str) -> bool:
+    return _HEADER.search(text) is not None
+
+
+@remembered
+def _is_telling(text: str) -> bool:
+    return bool(_TELLING.search(text) or _ROW.search(text))
+
+
+@remembered
+def _is_victim(text: str) -> bool:
+    return bool(_VICTIM.search(text) or _REAPED.search(text))
 
 
 def _told(lines: Sequence[Line]) -> str:

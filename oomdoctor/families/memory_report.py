@@ -10,11 +10,10 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Process, Read, Role, usage
 from oomdoctor.families.lines import place_of
-from oomdoctor.families.sentences import bytes_of, count_of
+from oomdoctor.families.sentences import bytes_of, count_of, number_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import MIB
 
 CHARACTERS: Final = 1200
 ESTIMATE_LINES: Final = 12
@@ -106,8 +105,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _TITAN.search(text):
         yield _report(page, [line], "torchtitan")
     elif _THEORY.search(text):
-        figures = _figures([line])
-        figures.pop("rank", None)
+        figures = _of(MemoryEstimate, _figures([line]))
         yield MemoryEstimate(at=place_of(page, line), time=line.mark.time, reporter="megatron", **figures)
     elif _ESTIMATE.match(text):
         yield _estimate(page, index)
@@ -135,7 +133,7 @@ def _report(page: Page, lines: Sequence[Line], reporter: str) -> Read:
         time=mark.time,
         process=Process(pid=mark.pid, name=mark.name, rank=figures.pop("rank", mark.rank), node=mark.ip),
         reporter=reporter,
-        **figures,
+        **_of(MemoryReport, figures),
     )
 
 
@@ -153,8 +151,13 @@ def _estimate(page: Page, index: int) -> Read:
         time=lines[0].mark.time,
         pool="none",
         reporter="deepspeed",
-        **_figures(lines[:last]),
+        **_of(MemoryEstimate, _figures(lines[:last])),
     )
+
+
+def _of(kind: type[Event], figures: dict[str, Any]) -> dict[str, Any]:
+    """Those that this kind of message has: several may stand on one line."""
+    return {name: value for name, value in figures.items() if name in kind.__slots__}
 
 
 def _figures(lines: Sequence[Line]) -> dict[str, Any]:
@@ -169,11 +172,12 @@ def _figures(lines: Sequence[Line]) -> dict[str, Any]:
         elif name in _SIZES:
             figures.setdefault(_SIZES[name], bytes_of(values[0]))
         elif name in _MIB_SIZES:
-            figures.setdefault(_MIB_SIZES[name], round(float(values[0].replace(",", "")) * MIB))
+            figures.setdefault(_MIB_SIZES[name], bytes_of(values[0], "MiB"))
         elif name in _COUNTS:
             figures.setdefault(_COUNTS[name], count_of(values[0].rstrip("M")))
         elif name == "host_percent":
-            figures.setdefault("host_used_fraction", round(float(values[0]) / 100, 6))
+            percent = number_of(values[0])
+            figures.setdefault("host_used_fraction", round(percent / 100, 6) if percent is not None else None)
     return {**figures, "estimates": tuple(rows)} if rows else figures
 
 

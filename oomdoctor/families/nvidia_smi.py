@@ -166,12 +166,12 @@ def _listed(lines: Sequence[Line], names: tuple[str, ...]) -> Table | None:
         used, total = _size_in(row, "memory.used"), _size_in(row, "memory.total")
         number = row.get("index", "")
         pid = row.get("pid", "")
-        if pid.isdigit():
+        if pid.isdecimal():
             held = _size_in(row, "used_gpu_memory") or _size_in(row, "used_memory")
             name = row.get("process_name") or row.get("name") or ""
             processes.append(CardProcess(gpu=None, pid=int(pid), name=name, used_bytes=held))
         elif used is not None or total is not None:
-            gpu = int(number) if number.isdigit() else None
+            gpu = int(number) if number.isdecimal() else None
             cards.append(Card(gpu=gpu, used_bytes=used, total_bytes=total))
         end = line.end
     return (tuple(cards), tuple(processes), None, end) if cards or processes else None

@@ -36,12 +36,12 @@ class OffloadPlan(Event):
     requested_layers: int | None = None  # -1: as many as fit
     layers: int | None = None
     offloaded_layers: int | None = None
-    available_bytes: tuple[int, ...] = usage()  # of each card
+    available_bytes: tuple[int, ...] = ()  # of each card
     overhead_bytes: int | None = usage()  # OLLAMA_GPU_OVERHEAD
     full_bytes: int | None = usage()  # with all layers on the cards
     partial_bytes: int | None = usage()  # with the layers of this plan
     kv_bytes: int | None = usage()
-    allocations_bytes: tuple[int, ...] = usage()
+    allocations_bytes: tuple[int, ...] = ()
     weights_bytes: int | None = usage()
     repeating_bytes: int | None = usage()
     other_weights_bytes: int | None = usage()
@@ -108,7 +108,7 @@ class Short(Event):
 
 
 _PAIR = late(r"(?:\"([\w .]{1,40})\"|([A-Za-z][\w.]{0,60}))=(?:\"([^\"\n]{0,2000})\"|([^\s\"]{0,400}))")
-_SIZES = late(r"\d[\d.]{0,12} [KMGT]?i?B")
+_SIZES = late(r"(?<![\d.])\d[\d.]{0,12} [KMGT]?i?B")
 _CARD = late(r"[A-Za-z]{2,10}(\d{1,2})$")
 _HOST = ("CPU", "cpu")
 
@@ -160,7 +160,7 @@ _SYSTEM = late(
 _ALLOCATIONS = late(r"insufficient memory - required allocations: \{")
 # "GPUs:[{Name:CUDA0 UUID:... Weights:[550502400A 550502400F] Cache:[...] Graph:0U}]"
 # A was allocated, F failed, U was not tried.
-_FAILED = late(r"Name:(?P<name>\w{1,20})|(?P<what>InputWeights|Weights|Cache|Graph):|(?P<bytes>\d{1,18})F\b")
+_FAILED = late(r"Name:(?P<name>\w{1,20})|(?P<what>InputWeights|Weights|Cache|Graph):|(?<![\d.])(?P<bytes>\d{1,18})F\b")
 _OF_PART = {"Cache": ("kv", "kv_cache_init"), "Graph": ("compute", "engine_init")}
 _RUNNER = late(
     r"llama runner process has terminated: .{0,300}?(?:out of memory|unable to allocate|failed to allocate"

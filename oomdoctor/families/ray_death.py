@@ -16,7 +16,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.language import mark, say
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
@@ -221,11 +221,17 @@ def _crashed(page: Page, index: int, pid: int | None) -> str | None:
     for near in _near(page, index):
         if _LEFT in near.text and _POD_LIMIT not in near.text and pid in (None, near.mark.pid):
             return mark("the worker left by itself: SystemExit was raised in it")
-        crash = _CRASH.search(near.text)
-        signal = (crash[1] or _CRASH_NAMES[crash[2]]) if crash else None
+        signal = _crash_signal(near.text)
         if signal in _OWN_FAULT and (pid is None or near.mark.pid in (None, pid)):
             return say("the worker crashed by itself: {signal}", signal=signal)
     return None
+
+
+@remembered
+def _crash_signal(text: str) -> str | None:
+    """The signal of a crash that the line reports."""
+    crash = _CRASH.search(text)
+    return (crash[1] or _CRASH_NAMES[crash[2]]) if crash else None
 
 
 def _cascade() -> tuple[Role, int]:
@@ -262,7 +268,7 @@ def _value(found: Mapping[str, tuple[str, ...]], name: str) -> str | None:
 
 def _number(text: str | None) -> int | None:
     digits = (text or "").rstrip(",.")
-    return int(digits) if digits.lstrip("-").isdigit() else None
+    return int(digits) if digits.lstrip("-").isdecimal() else None
 
 
 FAMILY = Family(

@@ -14,7 +14,7 @@ from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, thre
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import call_of
 from oomdoctor.language import mark
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
@@ -24,6 +24,7 @@ BLOCK_LINES: Final = 400
 HEAD_CHARACTERS: Final = 40_000
 # Lines of others that stand between those of a message without ending it.
 STRANGERS: Final = 3
+LINES_BETWEEN: Final = 3  # a line and the message that it begins, at most
 
 # "GB" is GiB in all of these messages.
 UNITS: Final = BINARY
@@ -159,7 +160,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     if _HEAD.search(line.text):
         if not _inside_another(page, index):
-            yield _kill(page, _block(page, index))
+            yield _kill(page, _block(page, index), line.mark.time or _stamped_above(page, index))
     elif _HEADER.search(line.text) or _END.match(line.text.strip()):
         rows = _table_alone(page, index)
         if rows:
@@ -168,6 +169,16 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _without_its_words(page, index)
     else:
         yield from _short(page, index)
+
+
+@remembered
+def _is_head(text: str) -> bool:
+    return _HEAD.search(text) is not None
+
+
+@remembered
+def _is_part(text: str) -> bool:
+    return bool(_KNOWN.match(text) or _ROW.match(text))
 
 
 # --- the kill and its table
@@ -184,11 +195,11 @@ def _block(page: Page, index: int) -> list[Line]:
         text = line.text.strip()
         if _END.match(text):
             return lines[: position + 1]
-        if _HEAD.search(text):
+        if _is_head(text):
             if on_node or "Memory on the node (" not in text:
                 break
             on_node = True
-        if _KNOWN.match(text) or _ROW.match(text):
+        if _is_part(text):
             kept, strangers = position + 1, 0
         elif text:
             strangers += 1
@@ -226,12 +237,22 @@ def _inside_another(page: Page, index: int) -> bool:
     if page.lines[index].writer:
         return False
     for earlier in range(index - 1, max(-1, index - BLOCK_LINES), -1):
-        if _HEAD.search(page.lines[earlier].text):
+        if _is_head(page.lines[earlier].text):
             return any(line.number == page.lines[index].number for line in _block(page, earlier))
     return False
 
 
-def _kill(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
+def _stamped_above(page: Page, index: int) -> str | None:
+    """The time of Ray's own line that the message continues: raylet.out begins it with a line break or two."""
+    for line in reversed(page.before(index, LINES_BETWEEN)):
+        if line.mark.source and ".cc:" in line.mark.source:
+            return line.mark.time
+        if line.text.strip():
+            break
+    return None
+
+
+def _kill(page: Page, lines: Sequence[Line], time: str | None) -> NodeOutOfMemory:
     text = _text(lines)
     start = _HEAD.search(text)
     text = text[start.start() :] if start else text
@@ -248,7 +269,7 @@ def _kill(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
     generation = found.generation(head)
     return NodeOutOfMemory(
         at=place_of(page, lines[0], lines[-1]),
-        time=mark.time,
+        time=time,
         process=Process(pid=first.pid, name=first.name, node=found.ip or found.node_id or mark.ip),
         strength=3 if proves else 2,
         pool="cgroup" if found.figures.get("reason") == "cgroup" else "host_ram",
@@ -343,7 +364,7 @@ class _Reading:
 
 def _number(text: str) -> int | None:
     digits = text.replace(",", "")
-    return int(digits) if digits.isdigit() else None
+    return int(digits) if digits.isdecimal() else None
 
 
 def _bytes(text: str) -> int | None:
@@ -356,6 +377,8 @@ def _fraction(text: str) -> float | None:
     try:
         value = float(bare)
     except ValueError:
+        return None
+    if value < 0:
         return None
     return value / 100 if text.endswith("%") else value
 
@@ -447,8 +470,17 @@ def _table_alone(page: Page, index: int) -> list[Line]:
     else:
         lines = [*_run_of_rows(page.before(index, 40)[::-1])][::-1]
     rows = [found.text.strip() for found in lines if _ROW.match(found.text)]
-    earlier = {known.text.strip() for known in page.lines[:index] if known.number < lines[0].number} if rows else set()
-    return lines if rows and not all(row in earlier for row in rows) else []
+    known = page.once(_first_places)
+    return lines if any(known[row] >= lines[0].number for row in rows) else []
+
+
+def _first_places(page: Page) -> dict[str, int]:
+    """The number of the first line with a row's text."""
+    places: dict[str, int] = {}
+    for line in page.lines:
+        if _ROW.match(line.text):
+            places.setdefault(line.text.strip(), line.number)
+    return places
 
 
 def _run_of_rows(lines: Sequence[Line]) -> Iterator[Line]:
@@ -464,7 +496,7 @@ def _follows_message(page: Page, index: int) -> bool:
     number = page.lines[index].number
     for earlier in range(index - 1, max(-1, index - BLOCK_LINES), -1):
         line = page.lines[earlier]
-        if line.writer == page.lines[index].writer and _HEAD.search(line.text):
+        if line.writer == page.lines[index].writer and _is_head(line.text):
             return any(known.number == number for known in _block(page, earlier))
     return False
 
@@ -532,7 +564,7 @@ def _short(page: Page, index: int) -> Iterator[Read]:
 def _without_its_words(page: Page, index: int) -> Iterator[Read]:
     """The name of the exception alone, where its own words do not follow."""
     line = page.lines[index]
-    if any(_HEAD.search(below.text) for below in page.after(index, BLOCK_LINES)[1:]):
+    if any(_is_head(below.text) for below in page.after(index, BLOCK_LINES)[1:]):
         return
     yield NodeOutOfMemory(
         at=place_of(page, line),

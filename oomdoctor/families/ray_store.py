@@ -325,7 +325,7 @@ def _value(found: _Found, name: str, position: int = 0) -> str | None:
 
 def _count(found: _Found, name: str, position: int = 0) -> int | None:
     digits = (_value(found, name, position) or "").replace(",", "").rstrip(".")
-    return int(digits) if digits.isdigit() else None
+    return int(digits) if digits.isdecimal() else None
 
 
 def _size(found: _Found, name: str, table: Mapping[str, int], position: int = 0) -> int | None:

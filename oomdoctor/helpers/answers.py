@@ -158,7 +158,7 @@ def _spaced(parts: Sequence[str]) -> str:
     """Parts with an empty line between, but not between the items of a list."""
     text = ""
     for before, part in zip(["", *parts], parts, strict=False):
-        tight = before[:1].isdigit() and part[:1].isdigit()
+        tight = before[:1].isdecimal() and part[:1].isdecimal()
         text += ("" if not text else "\n" if tight else "\n\n") + part
     return text
 

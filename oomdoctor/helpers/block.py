@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from oomdoctor import street
+from oomdoctor.aside import replace
 from oomdoctor.helpers.answers import block as diagnosis_of
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.redaction import Redactor
 from oomdoctor.report.words import root_of
-from oomdoctor.sources import Source
+from oomdoctor.sources import InMemory, Source
 
 BEGIN: Final = "<!-- oomdoctor: diagnosis, kept by `oomdoctor draft` -->"
 END: Final = "<!-- oomdoctor: end of the diagnosis -->"
@@ -45,16 +45,6 @@ class Document:
     fences: tuple[Fence, ...]
     block: tuple[int, int] | None  # the indices of the markers
     is_told: bool  # it has a fingerprint already, as the drafts of `oomdoctor issue` have
-
-
-class _Fenced(Source):
-    """A log that stands in a document."""
-
-    __slots__ = ("data",)
-    data: bytes
-
-    def _open(self) -> AbstractContextManager[BinaryIO]:
-        return nullcontext(io.BytesIO(self.data))
 
 
 def refreshed(text: str, *, redact: bool = True) -> str:
@@ -134,9 +124,7 @@ def _without(line: str, indent: int) -> str:
 
 
 def _source(number: int, fence: Fence) -> Source:
-    source = _Fenced(str(number), None)
-    source.data = fence.text.encode("utf-8", "surrogateescape")
-    return source
+    return InMemory(str(number), None, data=fence.text.encode("utf-8", "surrogateescape"))
 
 
 def refresh(path: Path, *, redact: bool = True) -> bool:
@@ -145,5 +133,5 @@ def refresh(path: Path, *, redact: bool = True) -> bool:
     text = before.decode("utf-8", "surrogateescape")
     after = refreshed(text, redact=redact).encode("utf-8", "surrogateescape")
     if after != before:
-        path.write_bytes(after)
+        replace(path, after)
     return after != before

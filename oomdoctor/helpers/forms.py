@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, cast, get_args
 from oomdoctor.language import CHINESE, ENGLISH, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.sources.trouble import why
+from oomdoctor.sources.source import opened
+from oomdoctor.sources.trouble import UnreadableError, why
 from oomdoctor.text import sanitize
 
 Kind = Literal["markdown", "input", "textarea", "dropdown", "checkboxes"]
@@ -79,10 +80,11 @@ def read(path: Path) -> Form:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             data = stream.read(LARGEST + 1)
-    except OSError as error:
-        raise UnusableFormError(say("{file}: {why}; name a form with --form", file=path, why=why(error))) from error
+    except (OSError, UnreadableError) as error:
+        reason = why(error) if isinstance(error, OSError) else str(error)
+        raise UnusableFormError(say("{file}: {why}; name a form with --form", file=path, why=reason)) from error
     if len(data) > LARGEST:
         raise UnusableFormError(
             say(
@@ -234,7 +236,7 @@ def _options(options: Any, where: str) -> Iterator[str]:
 
 
 def _default(index: Any, options: Sequence[str]) -> str | None:
-    at_hand = isinstance(index, str) and index.isascii() and index.isdigit() and len(index) < 4
+    at_hand = isinstance(index, str) and index.isascii() and index.isdecimal() and len(index) < 4
     return options[int(index)] if at_hand and int(index) < len(options) else None
 
 

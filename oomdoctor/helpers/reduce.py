@@ -6,15 +6,14 @@ rests on: the spans of its events, the lines that its evidence and its ledger qu
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oomdoctor import street
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Incident, Report
+from oomdoctor.sources import InMemory
 
 if TYPE_CHECKING:
     from oomdoctor.street import Facts
@@ -71,11 +70,10 @@ def reduce(logs: Sequence[Log], facts: Facts, told: Told) -> Excerpt:
     report = street.report_of(facts)
     if not report.incidents:
         raise ReduceError(say("the log shows no failure, so there is nothing that an excerpt could keep"))
-    with tempfile.TemporaryDirectory() as folder:
-        search = _Search(logs, answer(report), Path(folder) / "log", told)
-        lines = search.start(_wanted(logs, facts, report.incidents[0]))
-        smallest = search.shrunk(lines, _root(logs, facts))
-        text = search.rendered(smallest)
+    search = _Search(logs, answer(report), told)
+    lines = search.start(_wanted(logs, facts, report.incidents[0]))
+    smallest = search.shrunk(lines, _root(logs, facts))
+    text = search.rendered(smallest)
     return Excerpt(text, len(smallest), search.total, search.made, search.made < MOST)
 
 
@@ -121,10 +119,10 @@ def _span(offsets: dict[str, int], file: str, first: int | None, last: int | Non
 
 
 class _Search:
-    def __init__(self, logs: Sequence[Log], wanted: Answer, file: Path, told: Told) -> None:
+    def __init__(self, logs: Sequence[Log], wanted: Answer, told: Told) -> None:
         self._lines = [line for log in logs for line in log.shared]
         self._whole = [line for log in logs for line in log.lines]
-        self._wanted, self._file, self._told = wanted, file, told
+        self._wanted, self._told = wanted, told
         self.total = len(self._lines)
         self.made = 0
 
@@ -175,8 +173,8 @@ class _Search:
     def _holds(self, lines: Sequence[int]) -> bool:
         self.made += 1
         self._told(self.made, len(lines))
-        self._file.write_text(self.rendered(lines), encoding="utf-8")
-        return answer(street.diagnose(self._file)) == self._wanted
+        log = InMemory("log", None, data=self.rendered(lines).encode())
+        return answer(street.report_on([log], ())) == self._wanted
 
     def rendered(self, lines: Iterable[int]) -> str:
         return "".join(f"{line}\n" for line in self._marked(lines))

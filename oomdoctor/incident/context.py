@@ -52,7 +52,7 @@ _EXIT_CODE: Final = late(
 # "5011it [22:44", " 88%|████ | 22047/25050 [06:11"
 _BAR: Final = late(r"\b(\d{1,12})(?:/(\d{1,12})|it) \[\d{1,3}:\d\d")
 _STEP: Final = late(r"(?i)\b(?:global[ _]?)?(?:step|iter|iteration)s?[ :=#]{1,3}(\d{1,9})\b(?![./]\d)")
-_MEMTOTAL: Final = late(r"MemTotal:\s+(\d+) kB")
+_MEMTOTAL: Final = late(r"MemTotal:\s+(\d{1,12}) kB")
 
 _DEEPSPEED_PERCENT: Final = late(r"CPU Virtual Memory:\s+used = [\d.]{1,12} GB, percent = (\d{1,3}(?:\.\d+)?)%")
 # stable-diffusion-webui's monitor, in GiB

@@ -158,9 +158,23 @@ def printed_dict(here: Here) -> Iterator[Stated]:
     if match is None or '"event_id"' in here.text or "'loss'" in here.text:
         return
     at = here.text.index("{")
+    if not _is_configured(here):
+        return
     text = here.text if _closes(here.text, at) else _joined(here)[0]
     if _CONFIGURES.search(text[:20_000]):
         yield from _dump(here, at)
+
+
+def _is_configured(here: Here) -> bool:
+    """Whether a configuration's name stands in one of the lines that a dump may have: most dicts have none."""
+    named = here.page.once(_naming_lines)
+    following = bisect.bisect_left(named, here.index)
+    # Others' lines may stand between those of a dump.
+    return following < len(named) and named[following] - here.index <= 4 * DUMP_LINES
+
+
+def _naming_lines(page: Page) -> list[int]:
+    return [index for index, line in enumerate(page.lines) if _CONFIGURES.search(line.text[:20_000])]
 
 
 def engine(here: Here) -> Iterator[Stated]:

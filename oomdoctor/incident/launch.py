@@ -95,7 +95,7 @@ def _after_head(line: list[str]) -> int | None:
         others += 1
         if others > _WORDS_BEFORE_HEAD or (word.isalpha() and word.lower() not in _ECHO):
             return None
-        if index == 0 and word.replace(".", "").isdigit():
+        if index == 0 and word.replace(".", "").isdecimal():
             return None  # a row of a process table: another process than the job
     return None
 
@@ -147,7 +147,7 @@ def _value(name: str, word: str) -> Iterator[Found]:
     """One setting; a JSON object given as value is opened."""
     if word.startswith("{"):
         yield from ((f"{name}.{entry.name}", entry.value) for entry in entries(word))
-    elif name == "m" or (name == "memory" and not word[:1].isdigit()):  # python -m module
+    elif name == "m" or (name == "memory" and not word[:1].isdecimal()):  # python -m module
         return
     elif not word.startswith("$"):
         yield name, typed(word.rstrip("\\")[:TEXT_CAP])

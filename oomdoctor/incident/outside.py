@@ -21,7 +21,8 @@ from oomdoctor.incident.model import Context, Setting, Value
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.sources.trouble import why
+from oomdoctor.sources.source import opened
+from oomdoctor.sources.trouble import UnreadableError, why
 from oomdoctor.text import disarm
 from oomdoctor.versions import version_of
 
@@ -92,10 +93,10 @@ def _named(path: FilePath) -> str:
 def _text(kind: Kind, path: str) -> tuple[str, str]:
     """The file's text, safe to print, and the name to call it by."""
     try:
-        with Path(path).open("rb") as file:
+        with opened(path) as file:
             data = file.read(LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
-        reason = why(error) if isinstance(error, OSError) else say("no such file")
+    except (OSError, UnreadableError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = _reason(error)
         raise OutsideError(kind, say("{path}: {why}; name a file that can be read", path=path, why=reason)) from error
     if len(data) > LARGEST_FILE:
         most = LARGEST_FILE >> 20
@@ -105,6 +106,12 @@ def _text(kind: Kind, path: str) -> tuple[str, str]:
         raise OutsideError(kind, say("{path}: no text (it holds NUL bytes)", path=path))
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     return "\n".join(disarm(line) for line in text.split("\n")), disarm(Path(path).name)
+
+
+def _reason(error: OSError | UnreadableError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return why(error)
+    return str(error) if isinstance(error, UnreadableError) else say("no such file")
 
 
 # reading

@@ -478,7 +478,7 @@ CARD_WORDS: Final = (
     "RTX", "GTX", "Tesla",
     "MI300", "MI250",
 )  # fmt: skip
-_CARD_ROW: Final = late(r"^\W{0,6}(?:GPU\s+)?(\d{1,2})\s*:?\s+(?:NVIDIA|Tesla|GeForce|AMD)")
+_CARD_ROW: Final = late(r"^\W{0,6}(?:GPU\s{1,20})?(\d{1,2})\s{0,20}:?\s{1,20}(?:NVIDIA|Tesla|GeForce|AMD)")
 
 
 def card(text: str) -> tuple[str, int | None, int | None] | None:

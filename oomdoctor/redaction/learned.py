@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomdoctor.redaction.redactor import Redactor
-from oomdoctor.sources import STDIN, Source, gather
+from oomdoctor.sources import STDIN, gather
 from oomdoctor.streams import decode
 
 MOST = 8 * 1024 * 1024  # bytes of all logs together: of each its share, half from its beginning, half from its end
+MOST_BETWEEN = 1024 * 1024  # bytes of a log that is watched, between two reports
 
 
 def knowing(paths: Iterable[str], beside: Iterable[str] = ()) -> Redactor:
@@ -18,15 +19,42 @@ def knowing(paths: Iterable[str], beside: Iterable[str] = ()) -> Redactor:
     sources = [source for source in sources if source.path is not None and source.path.is_file()]
     for source in sources:
         redactor.learn_file(source.name)
-        for piece in _ends(source, MOST // len(sources) // 2):
-            redactor.learn(decode(piece))
+        ends = _Ends(MOST // len(sources) // 2)
+        for block in source.blocks():
+            ends.take(block)
+        ends.learned_by(redactor)
     return redactor
 
 
-def _ends(source: Source, most: int) -> Iterable[bytes]:
-    head, tail = b"", b""
-    for block in source.blocks():
-        room = most - len(head)
-        head += block[:room]
-        tail = (tail + block[room:])[-most:]
-    return head, tail
+class Listener:
+    """A redactor that knows what a log tells while it is written: what stands between two reports, or its ends."""
+
+    def __init__(self, name: str) -> None:
+        self._redactor = Redactor()
+        self._redactor.learn_file(name)
+        self._ends = _Ends(MOST_BETWEEN // 2)
+
+    def hear(self, block: bytes) -> None:
+        self._ends.take(block)
+
+    def redactor(self) -> Redactor:
+        self._ends.learned_by(self._redactor)
+        self._ends = _Ends(MOST_BETWEEN // 2)
+        return self._redactor
+
+
+class _Ends:
+    """The first and the last bytes of what comes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._head, self._tail = b"", b""
+
+    def take(self, block: bytes) -> None:
+        room = self._most - len(self._head)
+        self._head += block[:room]
+        self._tail = (self._tail + block[room:])[-self._most :]
+
+    def learned_by(self, redactor: Redactor) -> None:
+        for piece in (self._head, self._tail):
+            redactor.learn(decode(piece))

@@ -28,9 +28,9 @@ def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
     """ "If reserved but unallocated memory is large try ..." is printed always."""
     first = crash.first(DeviceOutOfMemory)
     refusals: dict[tuple[str, int], DeviceOutOfMemory] = {}  # by each of their lines
-    for refusal in crash.every(DeviceOutOfMemory):
-        for line in range(refusal.at.line, refusal.at.end_line + 1):
-            refusals.setdefault((refusal.at.file, line), refusal)
+    for each in crash.every(DeviceOutOfMemory):
+        for line in range(each.at.line, each.at.end_line + 1):
+            refusals.setdefault((each.at.file, line), each)
     for advice in crash.every(AllocatorAdvice):
         if "WATERMARK" in advice.advises:
             continue

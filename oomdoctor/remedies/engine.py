@@ -718,7 +718,7 @@ def split(case: Case) -> Answer:
             "{formula}: {now} of weights on a card become {then}",
             formula=derivation, now=show(weights[0]), then=show(weights[0] * now / then),
         )  # fmt: skip
-        if total is not None and weights[0] * now > shares.LARGEST * total * then:
+        if total is not None and total > 0 and weights[0] * now > shares.LARGEST * total * then:
             needed = weights[0] * now / (shares.LARGEST * total)
             then = 1 << math.ceil(math.log2(needed))
             derivation = say(

@@ -37,6 +37,7 @@ from oomdoctor.report.contract import (
 from oomdoctor.report.fingerprint import fingerprint, place_of
 from oomdoctor.report.outlook import limit_of, outlook
 from oomdoctor.sources import Trouble
+from oomdoctor.text import sanitize
 
 NOT_FROM_IT: Final = ", not from the log"
 
@@ -238,13 +239,18 @@ def _record(event: Event, ids: dict[int, str]) -> EventRecord:
         text=event.at.text,
         repeats=event.repeats,
         process={
-            "pid": process.pid, "name": process.name, "role": process.role,
-            "rank": process.rank, "node": process.node, "gpu": process.gpu,
+            "pid": process.pid, "name": _name(process.name), "role": process.role,
+            "rank": process.rank, "node": _name(process.node), "gpu": process.gpu,
         },
         usage=event.figures("usage"),
         threshold=event.figures("threshold"),
         fields=event.figures("fields"),
     )  # fmt: skip
+
+
+def _name(name: str | None) -> str | None:
+    """A prefix of a line may hold a carriage return, as a line that is drawn anew does."""
+    return sanitize(name) if name is not None else None
 
 
 def _outside(context: Context) -> dict[str, str]:
@@ -261,7 +267,7 @@ def _context(context: Context) -> dict[str, Any]:
         "hardware": dict(context.hardware),
         "exit_codes": list(context.exit_codes),
         "progress": dict(context.progress),
-        "processes": {name: list(pids) for name, pids in context.processes.items()},
+        "processes": {sanitize(name): list(pids) for name, pids in context.processes.items()},
         "memory": [_trajectory(figure) for figure in context.memory],
         **({"outside": outside} if (outside := _outside(context)) else {}),
     }

@@ -7,13 +7,13 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from oomdoctor.language import say, translated
 from oomdoctor.sources import unpack
 from oomdoctor.sources.folders import logs_in
-from oomdoctor.sources.recognised import background
-from oomdoctor.sources.source import BLOCK, Source
+from oomdoctor.sources.recognised import background, turn
+from oomdoctor.sources.source import BLOCK, InMemory, Source
 from oomdoctor.sources.trouble import Trouble, shown, why
 from oomdoctor.units import show
 
@@ -34,16 +34,23 @@ class Found:
         if self.left_out is None:
             return ()
         read = [source.size for source in self.sources if source.size]
-        count, size = f"{len(read):,}", show(sum(read))
-        if not self.left_out:
-            return (say("logs read: {count} ({size}); nothing left out", count=count, size=size),)
-        reasons = [say("{what} ({count})", what=translated(what), count=n) for what, n in sorted(self.left_out.items())]
-        others = ", ".join(reasons)
-        return (say("logs read: {count} ({size}); left out: {others}", count=count, size=size, others=others),)
+        return (read_and_left_out(len(read), sum(read), self.left_out),)
+
+
+def read_and_left_out(logs: int, size: int, left_out: Counter[str]) -> str:
+    """How many logs were read, of which size, and how many files were not."""
+    if not left_out:
+        return say("logs read: {count} ({size}); nothing left out", count=f"{logs:,}", size=show(size))
+    reasons = [say("{what} ({count})", what=translated(what), count=n) for what, n in sorted(left_out.items())]
+    others = ", ".join(reasons)
+    return say("logs read: {count} ({size}); left out: {others}", count=f"{logs:,}", size=show(size), others=others)
 
 
 def gather(paths: Sequence[str], *, absolute: bool = False) -> tuple[list[Source], list[Trouble]]:
-    """The logs behind the paths, in the order given, folders and archives opened; no log twice.
+    """The logs behind the paths, folders and archives opened; no log twice.
+
+    Those of a Ray session stand in an order of their own, so that another order of the paths tells nothing else; all
+    others in the order given.
 
     Troubles that show only while a log is read are the source's own.
     """
@@ -84,6 +91,7 @@ def look(paths: Sequence[str], *, absolute: bool = False) -> Found:
             found, met = inside or ([Source(name, file)], [])
             sources += found
             troubles += met
+    sources.sort(key=lambda source: turn(PurePath(source.name)))
     return Found(sources, troubles, left_out if opened else None)
 
 
@@ -155,4 +163,4 @@ def _why(error: OSError | ValueError) -> str:
     return why(error) if isinstance(error, OSError) else say("no such file")
 
 
-__all__ = ["BLOCK", "STDIN", "Found", "Source", "Trouble", "gather", "look", "shown"]
+__all__ = ["BLOCK", "STDIN", "Found", "InMemory", "Source", "Trouble", "gather", "look", "read_and_left_out", "shown"]

@@ -285,11 +285,13 @@ class _Inflated(io.RawIOBase):
 def _of_zip(path: Path, name: str, left_out: Counter[str]) -> Listing:
     found: list[_InZip] = []
     troubles = []
-    archive = _Zip(path)
     try:
+        archive = _Zip(path)
         with zipfile.ZipFile(path) as opened:
             infos = opened.infolist()
-    except (zipfile.BadZipFile, OSError, NotImplementedError, UnicodeDecodeError):
+    except OSError as error:
+        return [], [Trouble(name, why(error))]
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError):
         damaged = say("damaged {format} file: read up to the damage", format="zip")
         return [], [Trouble(name, damaged)]
     if len(infos) > MOST_MEMBERS:
@@ -302,8 +304,9 @@ def _of_zip(path: Path, name: str, left_out: Counter[str]) -> Listing:
         part = _InZip(_not_by_name(info.filename)[0], archive, info)
         try:
             reason = _not_in_zip(part)
-        except UnreadableError as error:
-            troubles.append(Trouble(f"{name}/{shown(info.filename)}", str(error)))
+        except (UnreadableError, OSError) as error:
+            said = why(error) if isinstance(error, OSError) else str(error)
+            troubles.append(Trouble(f"{name}/{shown(info.filename)}", said))
             continue
         if reason is None:
             found.append(part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -72,7 +73,7 @@ class Source:
     def _open(self) -> AbstractContextManager[BinaryIO]:
         if self.part is not None:
             return self.part.open()
-        return _standard_input() if self.path is None else _file(self.path)
+        return _standard_input() if self.path is None else opened(self.path)
 
     def _note_packing(self, stream: BinaryIO) -> None:
         """Where its name promises a compressed file and its first bytes are of none, it is read as it is."""
@@ -99,6 +100,16 @@ class Source:
             )
 
 
+@dataclass(slots=True)
+class InMemory(Source):
+    """A log that is part of something else, or was put together."""
+
+    data: bytes = b""
+
+    def _open(self) -> AbstractContextManager[BinaryIO]:
+        return nullcontext(io.BytesIO(self.data))
+
+
 def _standard_input() -> AbstractContextManager[BinaryIO]:
     # None where the process was started without one (pythonw, `<&-`)
     if sys.stdin is None or sys.stdin.closed:
@@ -108,12 +119,15 @@ def _standard_input() -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdin.buffer)  # not ours to close
 
 
-def _file(path: Path) -> BinaryIO:
+def opened(path: str | Path) -> BinaryIO:
+    """A file or a pipe, to be read; an UnreadableError where it is something else."""
     # Without O_NONBLOCK, a FIFO that nobody writes to would keep us waiting for ever.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         raise UnreadableError(say("not a file"))
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(descriptor, True)

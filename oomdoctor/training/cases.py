@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from oomdoctor.causes import causes
 from oomdoctor.classifier.generator import NOT_OOM, Labelled
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
+from oomdoctor.sources import InMemory
 from oomdoctor.street import Facts
 
 FIXTURES: Final = Path(__file__).parent.parent.parent / "fixtures"  # in a checkout; a wheel has none
@@ -67,11 +67,14 @@ def _case(path: Path) -> Case:
         label = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CaseError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CaseError(say("{file}: no JSON ({why})", file=path, why=error)) from error
     if not isinstance(label, dict) or not isinstance(label.get("root_cause"), str):
         raise CaseError(say('{file}: it has to say "root_cause", the id of a cause or not-oom', file=path))
-    logs = tuple(path.parent / name for name in _names(label, "inputs", path) or ("log.txt",))
+    names = _names(label, "inputs", path) or ("log.txt",)
+    if elsewhere := next((name for name in names if Path(name).is_absolute() or ".." in Path(name).parts), None):
+        raise CaseError(say('{file}: "inputs" names logs beside it, and {name} is none', file=path, name=elsewhere))
+    logs = tuple(path.parent / name for name in names)
     if missing := next((log for log in logs if not log.exists()), None):
         raise CaseError(say("{file}: its log {log} is not there", file=path, log=missing.name))
     return Case(
@@ -117,11 +120,7 @@ def fixtures() -> list[Case]:
 
 def facts_of_text(generated: Labelled) -> Facts:
     """A generated log, read as any other."""
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "job.log"
-        log.write_text(generated.text, encoding="utf-8")
-        sources, troubles = street.gather([str(log)])
-        return street.facts_of(sources, troubles)
+    return street.facts_of([InMemory("job.log", None, data=generated.text.encode())], ())
 
 
 __all__ = ["Case", "CaseError", "cases_in", "facts_of_text", "fixtures"]

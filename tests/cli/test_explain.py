@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from oomdoctor import spellings
 from oomdoctor.causes import Cause, causes
 from oomdoctor.cli.app import app
 from oomdoctor.remedies import settings
@@ -17,14 +18,14 @@ def told(*arguments: str) -> str:
 def test_a_page_ends_with_the_frameworks_it_can_be_spelled_for() -> None:
     end = told("activations").rpartition("## In your framework")[2]
     assert {name.strip(" .") for name in " ".join(end.split()).rpartition(" for ")[2].split(",")} == set(
-        settings.frameworks()
+        spellings.frameworks()
     )
 
 
 @pytest.mark.parametrize("framework", ["verl", "vllm", "deepspeed"])
 @pytest.mark.parametrize("cause", causes(), ids=lambda cause: cause.id)
 def test_what_to_change_is_spelled_for_the_framework(cause: Cause, framework: str) -> None:
-    section = told(cause.id, "--framework", framework).rpartition(f"## In {settings.title(framework)}")[2]
+    section = told(cause.id, "--framework", framework).rpartition(f"## In {spellings.title(framework)}")[2]
     expected = [row.shown for knob in cause.knobs for row in settings.of_knob(knob, framework)]
     flat = " ".join(section.split())
     assert all(" ".join(shown.split()) in flat for shown in expected)

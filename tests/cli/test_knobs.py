@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from oomdoctor import spellings
 from oomdoctor.cli.app import app
 from oomdoctor.remedies import settings
 from oomdoctor.remedies.knobs import KNOBS
@@ -29,7 +30,7 @@ def test_one_knob_in_every_framework() -> None:
     assert lines[0].startswith("engine-sleep: ")
     assert "Spends: host_ram, cgroup." in lines[1]
     named = {line.split()[0] for line in lines[4:]}
-    assert named == {name for name in settings.frameworks() if any(settings.of_knob("engine-sleep", name))}
+    assert named == {name for name in spellings.frameworks() if any(settings.of_knob("engine-sleep", name))}
 
 
 def test_the_share_is_one_option_for_both_directions() -> None:
@@ -39,7 +40,7 @@ def test_the_share_is_one_option_for_both_directions() -> None:
     )
 
 
-@pytest.mark.parametrize("framework", settings.frameworks())
+@pytest.mark.parametrize("framework", spellings.frameworks())
 def test_a_framework_shows_each_of_its_rows(framework: str) -> None:
     text = "\n".join(told("--framework", framework))
     for row in settings.rows(framework):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oomdoctor.classifier.model import SHIPPED
+from oomdoctor.training.cases import CaseError, cases_in
 
 LOG = "RuntimeError: CUDA error: out of memory\n"
 
@@ -45,6 +46,19 @@ def test_bench_of_a_folder_without_cases(tmp_path: Path) -> None:
     done = oomdoctor("bench", str(tmp_path))
     assert done.returncode == 2
     assert "no case in it" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere.log", "/etc/hostname", "a/../../b"])
+def test_a_case_names_logs_beside_it_alone(cases: Path, name: str) -> None:
+    (cases / "one" / "case.json").write_text(json.dumps({"root_cause": "activations", "inputs": [name]}))
+    with pytest.raises(CaseError, match="names logs beside it"):
+        cases_in(cases)
+
+
+def test_a_case_that_is_nested_too_deeply_is_said(cases: Path) -> None:
+    (cases / "one" / "case.json").write_text("[" * 100_000)
+    with pytest.raises(CaseError, match="no JSON"):
+        cases_in(cases)
 
 
 def test_train_says_which_extra_is_missing(tmp_path: Path) -> None:

@@ -24,17 +24,16 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Final
 
+from oomdoctor import spellings
 from oomdoctor.incident.model import Context, Setting, Value
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.spellings import COLUMNS, frameworks, title
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 
-_HERE: Final = Path(__file__).parent
-COLUMNS: Final = ("knob", "write", "type", "set", "default", "versions", "needs", "excludes", "spends", "source")
 DATES: Final = "dates"
 # Forks with keys of their own: what they lack, verl's later releases do not give them.
 _FORKS: Final[Mapping[str, str]] = {"easyr1": "verl"}
@@ -59,7 +58,6 @@ class Spelling:
     needs: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     spends: tuple[str, ...] | None = None  # None: what the knob spends
-    source: str = ""
 
     @property
     def setting(self) -> str:
@@ -131,7 +129,10 @@ class Spelling:
             return self.write
         if value is None:
             return None
-        return self.write.replace("{}", self.set if self.set and value == self.value else _written(value))
+        written = self.set if self.set and value == self.value else _written(value)
+        if written.startswith("'") and "'" in self.write:
+            return None  # one quotation inside another would end it
+        return self.write.replace("{}", written)
 
 
 def _written(value: Value) -> str:
@@ -154,27 +155,10 @@ def typed(text: str, kind: str) -> Value:
 # reading the files
 
 
-def frameworks() -> tuple[str, ...]:
-    """All frameworks that have a file, in order of their names."""
-    return tuple(sorted(path.stem for path in _HERE.glob("*.txt")))
-
-
-@cache
-def title(framework: str) -> str:
-    """What the framework calls itself: the first words of its file."""
-    path = _HERE / f"{framework}.txt"
-    first = path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""
-    return first.lstrip("# ").partition(":")[0] or framework
-
-
 @cache
 def rows(framework: str) -> tuple[Spelling, ...]:
     """The rows of one framework's file; none where it has no file."""
-    if not re.fullmatch(r"[\w.-]{1,60}", framework) or not (_HERE / f"{framework}.txt").exists():
-        return ()
-    lines = (_HERE / f"{framework}.txt").read_text(encoding="utf-8").splitlines()
-    told = (line for line in lines if line.strip() and not line.startswith(("#", "knob ")))
-    return tuple(_row(framework, line) for line in told)
+    return tuple(_row(framework, line) for line in spellings.lines(framework))
 
 
 def _row(framework: str, line: str) -> Spelling:
@@ -191,7 +175,6 @@ def _row(framework: str, line: str) -> Spelling:
         needs=_words(cells.get("needs", "")),
         excludes=_words(cells.get("excludes", "")),
         spends=None if not spends else () if spends == "none" else tuple(spends.split()),
-        source=cells.get("source", ""),
     )
 
 

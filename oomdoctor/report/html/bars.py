@@ -92,11 +92,12 @@ def bar(ledger: Ledger) -> Bar:
         )
         x += width
         colors += held
-    over = ledger.total_bytes and whole > ledger.total_bytes * 1.001
+    total = max(0, ledger.total_bytes or 0)  # a log may print a negative one
+    over = total and whole > total * 1.001
     return Bar(
         ledger=ledger,
         parts=tuple(parts),
-        end_of_total=round(100 * ledger.total_bytes / whole, 3) if ledger.total_bytes and over else None,
+        end_of_total=round(100 * total / whole, 3) if over else None,
     )
 
 

@@ -1,0 +1,16 @@
+"""Redaction of any text, under atheris.
+
+python -m fuzz.harness_redactor [CORPUS] [-max_total_time=600] [libFuzzer's other options]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["oomdoctor"]):
+    from fuzz.targets import run_redactor
+
+atheris.Setup(sys.argv, run_redactor)
+atheris.Fuzz()

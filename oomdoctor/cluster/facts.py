@@ -1,0 +1,51 @@
+"""What a cluster's nodes read, and what is kept of those that are gone, as one incident."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oomdoctor import shares, street
+from oomdoctor.cluster import head
+from oomdoctor.cluster.archived import archived
+from oomdoctor.reading import Reading
+from oomdoctor.sources import read_and_left_out
+
+if TYPE_CHECKING:
+    from oomdoctor.incident.outside import Outside
+
+
+def gathered(
+    address: str,
+    session: str | None,
+    seconds: float,
+    kept: Sequence[str],
+    told: Outside | None,
+    tell: head.Tell,
+) -> street.Facts:
+    """What the logs on the living nodes and those that are kept elsewhere say."""
+    whole = head.read(address, session, seconds, tell)
+    reading = Reading()
+    left_out: Counter[str] = Counter()
+    for part in whole.parts:
+        reading.join(part.reading)
+        left_out.update(part.left_out)
+    with archived(kept) as found:
+        if found.sources:
+            reading.join(shares.read(found.sources))
+    left_out.update(found.left_out or ())
+    bytes_read = sum(part.bytes for part in whole.parts) + sum(source.size for source in found.sources)
+    files = sum(part.files for part in whole.parts) + sum(source.size > 0 for source in found.sources)
+    return street.concluded(
+        reading,
+        errors=[*whole.errors, *found.troubles, *(trouble for source in found.sources for trouble in source.troubles)],
+        notes=[
+            *whole.notes,
+            *(note for source in found.sources for note in source.notes),
+            read_and_left_out(files, bytes_read, left_out),
+        ],
+        bytes_read=bytes_read,
+        files=files,
+        told=told,
+    )

@@ -1,0 +1,123 @@
+"""The documentation: what its pages show is what happens (`pytest --update` writes it anew), and its links lead
+somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from test_readme import oomdoctor
+
+from oomdoctor.causes import causes
+
+TOP = Path(__file__).parent.parent
+DOCS = TOP / "docs"
+SHOWN = re.compile(r"```console\n\$ oomdoctor ([^\n]*)\n(.*?)```", re.DOTALL)
+PAGES = sorted(path for path in DOCS.rglob("*.md") if SHOWN.search(path.read_text(encoding="utf-8")))
+
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="only in a checkout")
+
+
+@pytest.fixture(scope="module")
+def builder() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = sys.path[:]
+    spec.loader.exec_module(module)
+    sys.path[:] = before
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(builder: ModuleType) -> dict[str, str]:
+    found: dict[str, str] = builder.pages()
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows_is_what_is_printed(page: Path, update: bool) -> None:
+    text = page.read_text(encoding="utf-8")
+
+    def printed(shown: re.Match[str]) -> str:
+        done = oomdoctor(*shown[1].split())
+        assert done.returncode in (0, 1), done.stderr
+        return f"```console\n$ oomdoctor {shown[1]}\n{done.stdout}```"
+
+    found = SHOWN.sub(printed, text)
+    if update:
+        page.write_text(found, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == found
+
+
+def test_links_lead_somewhere(builder: ModuleType, site: dict[str, str]) -> None:
+    assert list(builder.broken(site)) == []
+    page = "[a](b.md) [c](#d)\n\n# C\n\n```\n[x](y.md)\n```\n"
+    assert list(builder.broken({"a.md": page})) == ["a.md: [a](b.md)", "a.md: [c](#d)"]
+    assert list(builder.broken({"a.md": page.replace("#d", "#c"), "b.md": ""})) == []
+
+
+def test_links_of_the_written_pages_lead_somewhere_in_the_repository_or_on_the_site(site: dict[str, str]) -> None:
+    for path in DOCS.rglob("*.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+            there = (path.parent / target).resolve()
+            assert "://" in target or there.exists() or there.relative_to(DOCS).as_posix() in site, f"{path}: {target}"
+
+
+def test_every_page_can_be_reached(site: dict[str, str]) -> None:
+    nav = set(re.findall(r'"([\w/-]+\.md)"', (DOCS / "zensical.toml").read_text(encoding="utf-8")))
+    assert nav <= site.keys()
+    listed = {f"reference/causes/{cause.id}.md" for cause in causes()}
+    assert {name for name in site if name.endswith(".md")} == nav | listed
+    index = site["reference/causes/index.md"]
+    assert [cause.id for cause in causes() if f"]({cause.id}.md)" not in index] == []
+
+
+def test_the_reference_is_of_what_is_there(site: dict[str, str]) -> None:
+    assert all(f"## {command}\n" in site["reference/commands.md"] for command in ("diagnose", "watch", "whatif"))
+    assert "| 70 | an error of oomdoctor itself |" in site["reference/exit-codes.md"]
+    assert all(f"## {form}\n" in site["reference/formats.md"] for form in ("text", "json", "markdown", "github"))
+    assert "`actor_rollout_ref.rollout.gpu_memory_utilization={}`" in site["reference/spellings.md"]
+    assert "| `out-of-memory` |" in site["reference/events.md"]
+    assert "list of [Incident](#incident)" in site["reference/schema.md"]
+    assert "## Not to be confused with" in site["reference/causes/container-limit.md"]
+    assert [name for name, text in site.items() if str(TOP) in text] == []
+
+
+def test_every_command_that_a_page_names_is_understood(site: dict[str, str]) -> None:
+    told = re.compile(r"^## ([\w-]+)\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    helps = dict(told.findall(site["reference/commands.md"]))
+    written = "".join(path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md"))
+    lines = re.findall(r"^(?:[^#\n`]*\| )?oomdoctor ([\w-]+)([^#\n|]*)", written, re.MULTILINE)
+    assert len(lines) >= 6
+    for command, rest in lines:
+        flags = [word for word in rest.split() if word.startswith("-") and word != "-"]
+        assert [flag for flag in flags if flag not in helps[command]] == []
+
+
+def test_what_is_said_elsewhere_is_taken_from_there(builder: ModuleType, site: dict[str, str]) -> None:
+    assert "One search for literals" in site["explanation.md"]
+    assert "## How sure it is" in site["explanation.md"]
+    assert "A draft follows the project's own issue form" in site["how-to/issue.md"]
+    assert "](explanation.md#how-sure-it-is)" in site["index.md"]
+    assert "<!-- include" not in "".join(site.values())
+    assert builder.section("README.md", "What if", below=False).startswith("<!-- whatif -->")
+    with pytest.raises(SystemExit, match="no heading"):
+        builder.section("README.md", "What if not", below=False)
+
+
+def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    if find_spec("zensical") is None:
+        pytest.skip("needs the extra docs")
+    done = subprocess.run(
+        [sys.executable, str(DOCS / "build.py"), str(tmp_path / "docs")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "A job that died in its third step" in (tmp_path / "docs/site/tutorial.html").read_text(encoding="utf-8")
