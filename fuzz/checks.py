@@ -51,10 +51,11 @@ class Rigour:
     forms: bool = True  # the JSON document, the text, the Markdown
     wide: bool = False  # the text again: in colour, narrow, with all there is
     schema: bool = False
+    figures: bool = False  # the events' stand in the log
     again: bool = False
 
 
-ALL = Rigour(forms=True, wide=True, schema=True, again=True)
+ALL = Rigour(forms=True, wide=True, schema=True, figures=True, again=True)
 
 
 def unsafe(shown: str) -> set[str]:
@@ -101,6 +102,7 @@ def check(log: Path, size: int, rigour: Rigour = ALL) -> float:
             _shown("Markdown", as_markdown.document(report), besides="\t")
         if rigour.schema:
             _valid(json.loads(as_json.document(report)))
+        if rigour.figures:
             _figures_are_printed(log.read_bytes(), said)
         if rigour.wide:
             _wide(report)

@@ -30,7 +30,7 @@ SLOWEST = 5
 
 def rigour_of(number: int) -> Rigour:
     often, seldom = number % 8 == 0, number % 64 == 0
-    return Rigour(forms=often, wide=seldom, schema=seldom, again=seldom)
+    return Rigour(forms=often, wide=seldom, schema=seldom, figures=seldom, again=seldom)
 
 
 def failure(log: Path, data: bytes, rigour: Rigour) -> tuple[str, float]:

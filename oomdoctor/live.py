@@ -42,6 +42,7 @@ class Live:
         self.bytes = 0
         self._file = name  # and its number, from the second file of that name on
         self._files = 1
+        self._lines_before = 0  # of its earlier files
         self._gathered = Gathered()
         self._job = ContextBuilder()
         self._memory = TrajectoryBuilder()
@@ -108,6 +109,7 @@ class Live:
         found = self._settle(len(self._held), to_the_end=True)
         self._files += 1
         self._file = f"{self.name}@{self._files}"
+        self._lines_before += self._line(len(self._held)) - self._held.endswith(b"\n")
         self._open()
         return self._fresh(found, now)
 
@@ -185,9 +187,11 @@ class Live:
         self._measured, self._measured_at = own_to, end
 
     def _take_figures(self, page: Page, own_to: int, own_from: int = 1) -> None:
-        """One name for all files of the log: the figures go on where it was rotated."""
+        """One name for all files of the log, and its lines counted on: the figures go on where it was rotated."""
         least = max(self._measured, own_from)
         lines = [line for line in page.lines if least <= line.number < own_to]
+        if before := self._lines_before:
+            lines = [replace(line, number=line.number + before, end=line.end + before) for line in lines]
         self._memory.add(Page(self.name, lines, ends=False))
 
     def _has_anchor(self) -> bool:

@@ -3,11 +3,16 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
 
 # The tests read what is printed in English, wherever their machine stands.
 for name in ("OOMDOCTOR_LANG", "LC_ALL", "LC_MESSAGES"):
     os.environ.pop(name, None)
 os.environ["LANG"] = "C.UTF-8"
+
+# How fast a machine is at the moment is nothing that a test finds out.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -126,6 +126,26 @@ def test_after_a_rotation_lines_are_counted_anew_under_another_name() -> None:
     assert (report.events[0].file, report.events[0].line) == ("fit.log@2", TRACE.count("\n"))
 
 
+def test_room_for_less_than_a_step_is_no_step_of_nothing() -> None:
+    said = climbing(100, 8, 18, "MemTotal:       251658240 kB\n")
+    assert said[-1].endswith(
+        " to 236.00 GiB (line 19), about 8.00 GiB a step; all of 240.00 GiB is full in about 1 steps"
+    )
+
+
+def test_figures_go_on_after_a_rotation() -> None:
+    log, said = Live("fit.log"), []
+    for step in range(40):
+        now = 10.0 * (step + 1)
+        if step and step % 10 == 0:
+            log.rotated(now)
+        log.take(a_step(step, 100 + 8 * step), now)
+        log.look(now)
+        said += log.climbs(now)
+    assert "from 100.00 GiB (line 1) to " in said[-1]
+    assert float(said[-1].partition(" to ")[2].partition(" ")[0]) > 100 + 8 * 25
+
+
 def test_a_failure_at_the_end_of_a_rotated_file_is_told() -> None:
     log = Live("fit.log")
     log.take(TRACE.encode(), 0.0)

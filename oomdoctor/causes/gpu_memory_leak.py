@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.gpu import refusal
 from oomdoctor.causes.growth import no_growth
+from oomdoctor.causes.host import per
 from oomdoctor.incident import names
 from oomdoctor.incident.model import Crash, Trajectory
 from oomdoctor.language import mark, say
@@ -28,13 +29,15 @@ def judge(crash: Crash) -> Judgement | None:
         shows_memory=steady,
         weight=0.85 if steady and len(grown.points) >= 2 * POINTS else 0.65 if steady else 0.4,
         why=say(
-            "{figure} grew from {first} to {last} over {count} prints, {growth} each: something "
-            "keeps what every step makes.",
+            "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}: "
+            "something keeps what every step makes.",
             figure=names.figure(grown.what),
             first=show(first.bytes),
+            first_line=first.line,
             last=show(last.bytes),
-            count=len(grown.points),
-            growth=show(grown.growth_bytes),
+            last_line=last.line,
+            rate=show(grown.growth_bytes),
+            step=per(grown),
         ),
         evidence=(refusal(crash) or crash.root,),
         against=() if steady else (say("it does not grow at every print"),),

@@ -13,7 +13,12 @@ def no_growth(figure: Trajectory) -> RuledOut | None:
     """None where its prints leave open whether it grows."""
     first, last = figure.points[0].bytes, figure.points[-1].bytes
     sizes = [point.bytes for point in figure.points]
-    told = {"figure": names.figure(figure.what), "count": len(sizes), "first": show(first), "last": show(last)}
+    told = {
+        "figure": names.figure(figure.what),
+        "count": max(figure.prints, len(sizes)),
+        "first": show(first),
+        "last": show(last),
+    }
     if figure.shape == "plateau":
         return RuledOut(
             say("{figure} is printed {count} times, rises from {first} to {last} and then stays there", **told)

@@ -8,11 +8,12 @@ from oomdoctor.causes.host import node_memory, per, total_bytes, used_bytes
 from oomdoctor.incident import names
 from oomdoctor.incident.model import Crash, Trajectory
 from oomdoctor.language import mark, say
-from oomdoctor.units import percent, show
+from oomdoctor.units import MIB, percent, show
 
 # Growth that explains the kill: this share of what was in use came during the log.
 MUCH = 0.2
 LEAST_POINTS = 3
+LEAST_GROWN = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
 HOST_POOLS = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
 
 
@@ -23,7 +24,10 @@ def judge(crash: Crash) -> Judgement | None:
     if not trajectory.growth_bytes:
         return no_growth(trajectory) or _mentioned(crash)
     grown = trajectory.grown
-    base = used_bytes(crash) or total_bytes(crash) or trajectory.points[-1].bytes
+    known = used_bytes(crash) or total_bytes(crash)
+    if known is None and grown < LEAST_GROWN:
+        return _mentioned(crash)
+    base = known or trajectory.points[-1].bytes
     share = grown / base
     return Finding(
         weight=_weight(trajectory, share),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import stat
 import sys
 import threading
@@ -72,7 +73,8 @@ def watch(
     diagnosis.
 
     A file is followed until Ctrl-C, also where it is rotated or cut; of a log that was rotated, train.log@2 is the
-    second file of that name. A pipe is read to its end.
+    second file of that name. A pipe is read to its end: the job before it gets Ctrl-C, too, and may still have
+    something to say; a second Ctrl-C ends the watching.
 
     Exits with what the last diagnosis says: 0 (no failure so far), 1 (a memory failure), 3 (the log does not show
     which); with 2 (it could not be read) or 70 (an error of oomdoctor itself).
@@ -93,6 +95,8 @@ def watch(
     watched = Live("<stdin>" if given == STDIN else shown(Path(given).name))
     listener = _listener(watched.name) if (form == "markdown" if redact is None else redact) else None
     told = _Told(form, output, color, tee=tee, listener=listener)
+    if given == STDIN or _is_a_pipe(given):
+        _wait_for_last_words()
     reader.start()
     try:
         told.tell(watched.end(time.monotonic(), ends=_follow(reader, watched, told)))
@@ -123,6 +127,11 @@ def _check(path: str, *, from_a_pipe: bool) -> None:
                 param_hint="PATH",
             )
         out.tell(say("{file} is not there yet: waiting for it", file=path))
+
+
+def _wait_for_last_words() -> None:
+    """Let the first Ctrl-C be the job's alone: where nobody reads its pipe any more, what it saves and says is lost."""
+    signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, signal.default_int_handler))
 
 
 class _Told:
@@ -239,11 +248,15 @@ class _Reader(threading.Thread):
 def _blocks(path: str) -> Iterator[bytes]:
     if path == STDIN:
         yield from _piped(sys.stdin.fileno())
-    elif Path(path).exists() and not stat.S_ISREG(Path(path).stat().st_mode):
+    elif _is_a_pipe(path):
         with Path(path).open("rb") as pipe:
             yield from _piped(pipe.fileno())
     else:
         yield from _written(Path(path))
+
+
+def _is_a_pipe(path: str) -> bool:
+    return Path(path).exists() and not stat.S_ISREG(Path(path).stat().st_mode)
 
 
 def _piped(descriptor: int) -> Iterator[bytes]:

@@ -136,7 +136,7 @@ _OPTION = late(
     r"[^\n]{0,200}--mem=)(\d{1,12}(?:\.\d{1,3})?[KMGTkmgt]?[Bb]?)\b"
 )
 # Snakemake's record of a job: what it asks of the scheduler, in decimal megabytes ("mem_mib" stands beside it)
-_SNAKEMAKE = late(r"^\W{0,8}resources: (?:.{0,300}, )?mem_mb=(\d{1,9})\b")
+_SNAKEMAKE = late(r"^\W{0,8}resources: (?:.{0,300}, )?mem_mb=(\d{1,9})\b(?!\.\d)")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -536,7 +536,7 @@ def _reason(figures: Mapping[str, tuple[str, ...]]) -> str | None:
     return figures["reason"][0] if "reason" in figures else None
 
 
-_QUANTITY = late(r"(-?\d{1,20}(?:\.\d{1,12})?)\s?([A-Za-z]*)")
+_QUANTITY = late(r"(-?\d{1,20}(?:\.\d{1,12})?)(?![.,]?\d)\s?([A-Za-z]*)")
 
 
 def _size(values: tuple[str, ...] | None, table: Mapping[str, int]) -> int | None:
@@ -555,7 +555,7 @@ def _two(values: tuple[str, ...], table: Mapping[str, int]) -> tuple[int | None,
 
 def _megabytes(values: tuple[str, ...]) -> int | None:
     """HTCondor counts in MiB."""
-    number = re.match(r"\d{1,12}", values[0]) if values else None
+    number = re.match(r"\d{1,12}(?![.,]?\d)", values[0]) if values else None
     return int(number[0]) * MIB if number else None
 
 

@@ -130,7 +130,7 @@ _ADVISES = {
 }
 
 _SIZE = late(r"(-?[\d,.]{1,40})\s{0,4}(\w+)")
-_BYTES = late(r"size::(\d{1,20})\b")
+_BYTES = late(r"size::(\d{1,20})\b(?!\.\d)")
 # MLU glues "GiBis free"; NPU glues "MiB(NPU 0"; a repr keeps "\n" as two characters.
 _GLUED = late(r"(?<=[KMGT]iB)(?=is\b|\()|\\n")
 

@@ -51,7 +51,7 @@ class LibraryTrouble(Event):
     status: str
 
 
-_NUMBER = r"\d{1,20}"
+_NUMBER = r"\d{1,20}(?!\.?\d)"
 _DIGITS = r"[\d,]{1,30}"  # CuPy groups them with commas
 _SIZE_OF = rf"size (?P<tried>{_NUMBER})"
 _CUPY = (

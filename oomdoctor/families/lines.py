@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 from oomdoctor.families.event import Place, Process
@@ -31,9 +34,22 @@ LINES_BEHIND: Final = 1000
 
 def goes_on(page: Page, index: int) -> bool:
     """Whether there is progress behind the line before anything ends."""
-    after = (line.text[:400] for line in page.lines[index + 1 : index + 1 + LINES_BEHIND])
-    first = next((text for text in after if PROGRESS.search(text) or _ENDS.search(text)), "")
-    return bool(first) and not _ENDS.search(first)
+    progress, end = (_behind(page.once(lines), index) for lines in (_lines_of_progress, _lines_of_ends))
+    return progress < end and progress <= index + LINES_BEHIND
+
+
+def _behind(indexes: Sequence[int], index: int) -> int:
+    """The first of them behind the index."""
+    position = bisect_right(indexes, index)
+    return indexes[position] if position < len(indexes) else sys.maxsize
+
+
+def _lines_of_progress(page: Page) -> list[int]:
+    return [index for index, line in enumerate(page.lines) if PROGRESS.search(line.text[:400])]
+
+
+def _lines_of_ends(page: Page) -> list[int]:
+    return [index for index, line in enumerate(page.lines) if _ENDS.search(line.text[:400])]
 
 
 # PyTorch's DataParallel, above the traceback of one of its threads

@@ -24,6 +24,7 @@ BLOCK_LINES: Final = 400
 HEAD_CHARACTERS: Final = 40_000
 # Lines of others that stand between those of a message without ending it.
 STRANGERS: Final = 3
+LINES_BETWEEN: Final = 3  # a line and the message that it begins, at most
 
 # "GB" is GiB in all of these messages.
 UNITS: Final = BINARY
@@ -159,7 +160,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     if _HEAD.search(line.text):
         if not _inside_another(page, index):
-            yield _kill(page, _block(page, index))
+            yield _kill(page, _block(page, index), line.mark.time or _stamped_above(page, index))
     elif _HEADER.search(line.text) or _END.match(line.text.strip()):
         rows = _table_alone(page, index)
         if rows:
@@ -241,7 +242,17 @@ def _inside_another(page: Page, index: int) -> bool:
     return False
 
 
-def _kill(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
+def _stamped_above(page: Page, index: int) -> str | None:
+    """The time of Ray's own line that the message continues: raylet.out begins it with a line break or two."""
+    for line in reversed(page.before(index, LINES_BETWEEN)):
+        if line.mark.source and ".cc:" in line.mark.source:
+            return line.mark.time
+        if line.text.strip():
+            break
+    return None
+
+
+def _kill(page: Page, lines: Sequence[Line], time: str | None) -> NodeOutOfMemory:
     text = _text(lines)
     start = _HEAD.search(text)
     text = text[start.start() :] if start else text
@@ -258,7 +269,7 @@ def _kill(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
     generation = found.generation(head)
     return NodeOutOfMemory(
         at=place_of(page, lines[0], lines[-1]),
-        time=mark.time,
+        time=time,
         process=Process(pid=first.pid, name=first.name, node=found.ip or found.node_id or mark.ip),
         strength=3 if proves else 2,
         pool="cgroup" if found.figures.get("reason") == "cgroup" else "host_ram",
@@ -366,6 +377,8 @@ def _fraction(text: str) -> float | None:
     try:
         value = float(bare)
     except ValueError:
+        return None
+    if value < 0:
         return None
     return value / 100 if text.endswith("%") else value
 

@@ -135,6 +135,12 @@ def number_of(text: str) -> float | None:
     return float(plain) if re.fullmatch(r"-?\d{1,18}(?:\.\d{1,30})?", plain) else None
 
 
+def share_of(text: str) -> float | None:
+    """A share of something: none is negative."""
+    share = number_of(text)
+    return share if share is not None and share >= 0 else None
+
+
 def device_of(text: str) -> int | None:
     """The card's number: "cuda:3"."""
     return count_of(text.rpartition(":")[2])

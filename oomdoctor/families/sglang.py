@@ -8,7 +8,7 @@ from dataclasses import replace
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, threshold, usage
 from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
-from oomdoctor.families.sentences import Clause, Sentence, bytes_of, count_of, number_of, reader, values
+from oomdoctor.families.sentences import Clause, Sentence, bytes_of, count_of, number_of, reader, share_of, values
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -271,8 +271,8 @@ _CLAUSES = {
     "entries": values(values_bytes=bytes_of),
     "both": values(kv_bytes=bytes_of),
     "context_len": values(context_len=count_of),
-    "fraction": values(fraction=number_of),
-    "smallest": values(smallest_fraction=number_of),
+    "fraction": values(fraction=share_of),
+    "smallest": values(smallest_fraction=share_of),
     "profiled": values(tokens=count_of),
     "most_tokens": values(tried_tokens=count_of),
     "asked": values(tried_tokens=count_of),

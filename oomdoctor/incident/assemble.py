@@ -17,6 +17,7 @@ from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.incident.origins import writer_of
 from oomdoctor.incident.roles import role_of
 from oomdoctor.incident.stage import stage_of
+from oomdoctor.incident.timeline import earliest
 from oomdoctor.streams import Page
 
 # Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.
@@ -100,8 +101,9 @@ class Gathered:
         self.fresh.clear()
 
 
-def _said(event: Event) -> int:
-    return sum(len(str(event.figures(part))) for part in ("usage", "threshold", "fields"))
+def _said(event: Event) -> tuple[int, int]:
+    """How much a print says: first whether it shows a failure at all, which Ray's event files say of every worker."""
+    return event.strength, sum(len(str(event.figures(part))) for part in ("usage", "threshold", "fields"))
 
 
 def _merged(first: Event, again: Event) -> Event:
@@ -216,13 +218,14 @@ def _distance(group: Sequence[Event], event: Event) -> tuple[bool, float, int]:
     return other, min(seconds_apart(each, event) for each in group), 0
 
 
-def _root(group: Sequence[Event], events: Iterable[Event]) -> Event:
-    """The strongest evidence; among equals that of the rank which its launcher saw fail first, else the first."""
+def _root(group: Sequence[Event], events: Sequence[Event]) -> Event:
+    """The strongest evidence; among equals that of the rank which its launcher saw fail first, else the earliest."""
     strength = max(event.strength for event in group)
     strongest = [event for event in group if event.strength == strength]
     ranks = {event.process.rank for event in events if isinstance(event, RankFailure) and event.reporter == "torchrun"}
     first = next(iter(ranks)) if len(ranks) == 1 else None  # one table for each node says several
-    return next((event for event in strongest if first is not None and event.process.rank == first), strongest[0])
+    named = next((event for event in strongest if first is not None and event.process.rank == first), None)
+    return named or earliest(strongest, events)
 
 
 def _crash(

@@ -47,26 +47,38 @@ def _is_news(figure: Trajectory, limit: int | None, said: tuple[int, int] | None
         return last.line != said[1] and last.bytes >= worse
     if limit is None:
         return last.bytes - first.bytes >= max(LEAST_RISE, MUCH * first.bytes)
-    return last.bytes >= NEARLY_FULL * limit or _left(figure, limit) <= AHEAD * len(figure.points)
+    return last.bytes >= NEARLY_FULL * limit or _left(figure, limit) <= AHEAD * _so_far(figure)
+
+
+def _so_far(figure: Trajectory) -> int:
+    """How many steps (or prints) the log has."""
+    first, last = figure.points[0].step, figure.points[-1].step
+    if figure.per == "step" and first is not None and last is not None:
+        return last - first + 1
+    return max(figure.prints, len(figure.points))
 
 
 def _left(figure: Trajectory, limit: int) -> int:
     """How many more steps (or prints) there is room for."""
     assert figure.growth_bytes
-    return max(0, (limit - figure.points[-1].bytes) // figure.growth_bytes)
+    return max(1, (limit - figure.points[-1].bytes) // figure.growth_bytes)
 
 
 def _limit(figure: Trajectory, context: Context) -> int | None:
-    """What there is in all: as it is printed beside the figure, or what the node has, which one process may use up."""
-    if figure.limit_bytes is not None:
-        return figure.limit_bytes
-    if figure.pool != "host_ram":
-        return None
+    """What there is in all, where that is known and not reached: as it is printed beside the figure, or what the node
+    has, which one process may use up."""
+    last = figure.points[-1].bytes
+    limit = figure.limit_bytes or (_of_the_node(figure, context) if figure.pool == "host_ram" else None)
+    return limit if limit is not None and limit > last else None
+
+
+def _of_the_node(figure: Trajectory, context: Context) -> int | None:
+    last = figure.points[-1].bytes
     ram, used = context.hardware.get("ram_bytes"), context.hardware.get("ram_used_fraction")
-    if isinstance(ram, (int, float)) and ram > figure.points[-1].bytes:
+    if isinstance(ram, (int, float)) and ram > last:
         return int(ram)
     if figure.what == names.ON_THE_NODE and isinstance(used, float) and 0 < used < 1:
-        return round(figure.points[-1].bytes / used)
+        return round(last / used)
     return None
 
 

@@ -5,7 +5,7 @@ Ids tell before process numbers, which every node gives anew, and both before ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike
@@ -101,14 +101,27 @@ def clocks_apart(events: Iterable[Event]) -> list[str]:
 
 
 def clocks_ahead(events: Iterable[Event], file: str) -> dict[str, float]:
-    """How many seconds the clocks of other logs are ahead of this log's, where one death tells."""
+    """How many seconds the clocks of other logs, and of all logs of other folders, are ahead of this log's, where one
+    death tells: what lies in one folder is of one node."""
     ahead: dict[str, float] = {}
+    mine = {file, _folder(file)}
     for kill, death, seconds in _dated_twice(events):
-        if kill.at.file == file:
-            ahead.setdefault(death.at.file, seconds)
-        elif death.at.file == file:
-            ahead.setdefault(kill.at.file, -seconds)
+        one, other = kill.at.file, death.at.file
+        for here, there in ((one, other), (_folder(one), _folder(other))):
+            if here in mine and there not in mine:
+                ahead.setdefault(there, seconds)
+            elif there in mine and here not in mine:
+                ahead.setdefault(here, -seconds)
     return ahead
+
+
+def clock_of(file: str, ahead: Mapping[str, float]) -> float | None:
+    """How many seconds this log's clock is ahead by `clocks_ahead`; None where nothing tells."""
+    return ahead.get(file, ahead.get(_folder(file)))
+
+
+def _folder(file: str) -> str:
+    return f"{file.rpartition('/')[0]}/"
 
 
 def _dated_twice(events: Iterable[Event]) -> list[tuple[NodeOutOfMemory, Event, float]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 from oomdoctor.families.event import Event, Frame, Lookalike
@@ -108,6 +109,12 @@ class Point:
     text: str | None = None  # the place in the program that the print names: only prints of one place are alike
 
 
+def counted(points: Sequence[Point]) -> list[int] | None:
+    """Their steps; None where not all name one, or where the job counts anew."""
+    steps = [point.step for point in points if point.step is not None]
+    return steps if len(steps) == len(points) and all(b > a for a, b in pairwise(steps)) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """A memory figure that the log prints again and again."""
@@ -122,6 +129,7 @@ class Trajectory:
     growth_high_bytes: int | None = None
     reached_bytes: int | None = None  # how high it stood last, of a sawtooth the last peak
     limit_bytes: int | None = None  # how much there is in all, where the same print says it
+    prints: int = 0  # how often it is printed; of many prints not all are points
 
     @property
     def grown(self) -> int:
@@ -141,7 +149,7 @@ class Trajectory:
     @property
     def per(self) -> str:
         """What the growth is for: "step", or "print" where the log does not count steps."""
-        return "step" if all(point.step is not None for point in self.points) else "print"
+        return "step" if counted(self.points) else "print"
 
 
 @dataclass(frozen=True)

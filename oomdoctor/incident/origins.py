@@ -1,7 +1,8 @@
 """Where files come from, as far as their names and lines tell: two of different origins are of two jobs.
 
 What tells is the Ray cluster, the Slurm job or torchrun's run that a file is of, the program that its tracebacks begin
-in, and when it was written. A file that says nothing of a cluster is of the one that the files around it are of.
+in, and when it was written. A file that says nothing of a cluster is of the one whose nodes it names, or else of the
+one that the files around it are of.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ FURTHEST_ZONES: Final = 26 * 3600
 KINDS: Final = ("cluster", "session", "slurm", "run")
 MOST_TIMES: Final = 20  # tried at each end of a page: seconds since a boot are no moment
 MOST: Final = 8  # of one kind that a file tells of; one that tells of more is of no single job
+MOST_NODES: Final = 256  # that a file names
 
 _SESSION = late(r"session_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{1,9}_\d{1,10}")
 _SLURM_FILE = late(r"slurm-(\d{1,12}(?:_\d{1,9})?)(?:[-.].{0,200})?")
 _SLURM_SAYS = late(r"\bSLURM_JOB_?ID[=: '\"]{1,5}(\d{1,12})|\bStepId=(\d{1,12}(?:_\d{1,9})?)[.+]|\bJOB (\d{1,12}) ON ")
 _CLUSTER = late(r"Setting cluster ID to: ([0-9a-f]{40,64})\b")
+_NODE_ID = late(r"(?:\bnode_id\"?[=:] ?\"?|\bNode ID: |\(IP: [^ ,]{1,45}, ID: )([0-9a-f]{40,56})\b")
 _BEGINS = late(r"\s{0,20}File \"(?:[^\"]{0,300}[/\\])?([^\"/\\]{1,100}\.py)\", line \d{1,9}, in <module>")
 _PACKAGES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3")
 _ATTEMPT = late(r"attempt_\d{1,4}")
@@ -53,6 +56,7 @@ class _Told:
 
     jobs: dict[str, set[str]] = field(default_factory=dict)  # a kind of job, and those of that kind
     programs: set[str] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)  # Ray's ids of them, which no two clusters share
     first: Moment | None = None
     last: Moment | None = None
 
@@ -68,6 +72,7 @@ class Origins:
     def __init__(self) -> None:
         self._files: dict[str, _Told] = {}
         self._folders: dict[tuple[str, str], set[str]] | None = None
+        self._nodes: dict[tuple[str, str], set[str]] | None = None
         self._of: dict[str, tuple[set[str], ...]] = {}
 
     def add(self, page: Page) -> None:
@@ -85,6 +90,8 @@ class Origins:
                 match := _SLURM_SAYS.search(text[:400])
             ):
                 told.of("slurm", match[1] or match[2] or match[3])
+            if ("ID: " in text or "node_id" in text) and len(told.nodes) < MOST_NODES:
+                told.nodes.update(_NODE_ID.findall(text[:1000]))
         told.first = told.first or _first_time(iter(page.lines))
         told.last = _first_time(reversed(page.lines)) or told.last
         self._forget_folders()
@@ -95,7 +102,7 @@ class Origins:
         self._forget_folders()
 
     def _forget_folders(self) -> None:
-        self._folders = None
+        self._folders = self._nodes = None
         self._of.clear()
 
     def apart(self, one: str, other: str) -> bool:
@@ -116,16 +123,28 @@ class Origins:
         return _at_other_times(mine, others)
 
     def _jobs(self, file: str) -> tuple[set[str], ...]:
-        """The jobs of each kind that a file is of: by itself, or as the only one in the nearest folder with any. Empty
-        where it is of none, as most are: each file is compared with each other one."""
+        """The jobs of each kind that a file is of: by itself, by the nodes that it names, or by the files around it.
+        Empty where it is of none, as most are: each file is compared with each other one."""
         known = self._of.get(file)
         if known is None:
             own = self._files[file].jobs
-            found = tuple(own.get(kind) or self._around(file, kind) for kind in KINDS)
+            found = tuple(own.get(kind) or self._by_node(file, kind) or self._around(file, kind) for kind in KINDS)
             known = self._of[file] = found if any(found) else ()
         return known
 
+    def _by_node(self, file: str, kind: str) -> set[str]:
+        """The jobs of the files that name the same nodes."""
+        if self._nodes is None:
+            self._nodes = {}
+            for told in self._files.values():
+                for of, names in told.jobs.items():
+                    for node in told.nodes:
+                        self._nodes.setdefault((node, of), set()).update(names)
+        found = (self._nodes.get((node, kind), set()) for node in self._files[file].nodes)
+        return set().union(*found)
+
     def _around(self, file: str, kind: str) -> set[str]:
+        """The only job of the nearest folder with any."""
         below = self._below()
         found = next((jobs for folder in _folders(file) if (jobs := below.get((folder, kind)))), set())
         return found if len(found) == 1 else set()

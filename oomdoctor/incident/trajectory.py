@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import ahocorasick_rs
 
-from oomdoctor.incident.model import Point, Trajectory
+from oomdoctor.incident.model import Point, Trajectory, counted
 from oomdoctor.incident.names import ON_THE_CARD, ON_THE_NODE
 from oomdoctor.incident.trend import LEAST_POINTS, Trend, trend
 from oomdoctor.language import mark
@@ -37,6 +36,7 @@ ANCHORS: tuple[str, ...] = (
 MOST_POINTS: Final = 256
 MOST_SERIES: Final = 64
 STALE: Final = 50 * MOST_SERIES  # figures of others since its last: whoever printed it is gone
+MOST_PLACES: Final = 64  # of one series, whose prints are counted apart
 MOST_SHOWN: Final = 12
 NAMED_CHARACTERS: Final = 80
 LEAST_RISE_OF_A_ROW: Final = 512 * MIB  # rows of a process table wander while processes start
@@ -52,12 +52,16 @@ class _Series:
     apart: int = 0  # lines that lie between two points at least
     last: Point | None = None
     turn: int = 0  # the number of its last figure among those of all series
+    printed: Counter[str] = field(default_factory=Counter)  # how often in each place
 
     def add(self, point: Point, limit: int | None) -> None:
         if self.last is not None and point.line <= self.last.line:
             return  # read already: the slices of a log overlap
         self.last = point
         self.limit = limit or self.limit
+        place = _place(point)
+        if place in self.printed or len(self.printed) < MOST_PLACES:
+            self.printed[place] += 1
         if not self.points or point.line - self.points[-1].line >= self.apart:
             self.points.append(point)
         if len(self.points) > MOST_POINTS:
@@ -93,7 +97,8 @@ class _Series:
         return self._judged(list(dict.fromkeys(some)), self.alike())
 
     def _judged(self, shown: list[Point], points: list[Point]) -> Trajectory:
-        found = _trend(points)
+        prints = max(len(points), self.printed[_place(points[0])])
+        found = _trend(points, prints)
         shape = found.shape
         if self.what.startswith("PID ") and points[-1].bytes - points[0].bytes < LEAST_RISE_OF_A_ROW:
             shape = "level" if shape == "growing" else shape
@@ -109,6 +114,7 @@ class _Series:
             growth_high_bytes=_whole_bytes(found.high) if told else None,
             reached_bytes=found.reached,
             limit_bytes=self.limit,
+            prints=prints,
         )
 
 
@@ -174,24 +180,22 @@ def _place(point: Point) -> str:
 
 def growth(points: list[Point]) -> int | None:
     """The rise per step (per print, where no step stands), None where the figure does not grow."""
-    found = _trend(points)
+    found = _trend(points, len(points))
     return _whole_bytes(found.slope) if found.shape == "growing" else None
 
 
-def _trend(points: list[Point]) -> Trend:
-    return trend(_places(points), [point.bytes for point in points])
+def _trend(points: list[Point], prints: int) -> Trend:
+    return trend(_places(points, prints), [point.bytes for point in points])
 
 
 def _whole_bytes(size: float | None) -> int | None:
     return None if size is None else round(size)
 
 
-def _places(points: list[Point]) -> list[int]:
-    steps = [p.step for p in points]
-    known = [s for s in steps if s is not None]
-    if len(known) == len(points) and all(b > a for a, b in pairwise(known)):
-        return known
-    return list(range(len(points)))
+def _places(points: list[Point], prints: int) -> list[int]:
+    """Their steps, or which of so many prints they are: not all of them are kept."""
+    steps = counted(points)
+    return steps or [number * prints // len(points) for number in range(len(points))]
 
 
 _NODE: Final = ON_THE_NODE

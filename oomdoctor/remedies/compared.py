@@ -156,8 +156,8 @@ def _effect(crash: Crash, name: str, good: Setting | None, bad: Setting | None) 
     found = _tried(crash, name, good.value)
     if found is None:
         return NOTHING, 0, "", None
-    side = SIDES.get(crash.pool)
-    shifts = [shift for shift in found.shifts if SIDES.get(shift.pool) == side]
+    # Not of its whole side: what an engine's share spares the card, its KV cache lacks.
+    shifts = [shift for shift in found.shifts if shift.pool == crash.pool]
     less = -sum(shift.high for shift in shifts)
     if less > 0:
         if found.answer == "fits":
@@ -167,7 +167,7 @@ def _effect(crash: Crash, name: str, good: Setting | None, bad: Setting | None) 
         return LESS, less, why, _formula(shifts)
     if shifts:
         return NOTHING, 0, "", None  # known, and not for the better
-    if any(one.relieves and SIDES.get(one.pool) == side for one in found.unknown):
+    if any(one.relieves and one.pool == crash.pool for one in found.unknown):
         return MAY, 0, say("it bears on what ran out; how much is not known"), None
     return NOTHING, 0, "", None
 

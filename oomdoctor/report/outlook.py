@@ -26,12 +26,14 @@ class Outlook:
 
 
 def outlook(figure: Trajectory, limit: int | None) -> Outlook | None:
-    """None where it does not grow, or has come to the limit already."""
+    """None where it does not grow, has come to the limit already, or does in the next step."""
     growth, low, high = figure.growth_bytes, figure.growth_low_bytes, figure.growth_high_bytes
     if not growth or not low or not high or limit is None or figure.room(limit) <= 0:
         return None
     room = figure.room(limit)
     count = round(room / growth)
+    if not count:
+        return None
     return Outlook(
         limit_bytes=limit,
         count=count,

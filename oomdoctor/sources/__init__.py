@@ -7,12 +7,12 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from oomdoctor.language import say, translated
 from oomdoctor.sources import unpack
 from oomdoctor.sources.folders import logs_in
-from oomdoctor.sources.recognised import background
+from oomdoctor.sources.recognised import background, turn
 from oomdoctor.sources.source import BLOCK, InMemory, Source
 from oomdoctor.sources.trouble import Trouble, shown, why
 from oomdoctor.units import show
@@ -47,7 +47,10 @@ def read_and_left_out(logs: int, size: int, left_out: Counter[str]) -> str:
 
 
 def gather(paths: Sequence[str], *, absolute: bool = False) -> tuple[list[Source], list[Trouble]]:
-    """The logs behind the paths, in the order given, folders and archives opened; no log twice.
+    """The logs behind the paths, folders and archives opened; no log twice.
+
+    Those of a Ray session stand in an order of their own, so that another order of the paths tells nothing else; all
+    others in the order given.
 
     Troubles that show only while a log is read are the source's own.
     """
@@ -88,6 +91,7 @@ def look(paths: Sequence[str], *, absolute: bool = False) -> Found:
             found, met = inside or ([Source(name, file)], [])
             sources += found
             troubles += met
+    sources.sort(key=lambda source: turn(PurePath(source.name)))
     return Found(sources, troubles, left_out if opened else None)
 
 

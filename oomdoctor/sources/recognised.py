@@ -125,9 +125,13 @@ def place(path: PurePath) -> Place:
     name = path.name
     rotated = _ROTATED.fullmatch(name)
     age = int(rotated[2]) if rotated else 0
-    rank = next((rank for rank, pattern in enumerate(_RANKS) if pattern.fullmatch(name)), _ANY_OTHER)
     plain = path.with_name(rotated[1]) if rotated else path
-    return rank, _natural(plain.as_posix()), -age
+    return turn(path), _natural(plain.as_posix()), -age
+
+
+def turn(path: PurePath) -> float:
+    """When it is read among the logs of a job: the driver's before the raylet's, whoever names them in which order."""
+    return next((rank for rank, pattern in enumerate(_RANKS) if pattern.fullmatch(path.name)), _ANY_OTHER)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

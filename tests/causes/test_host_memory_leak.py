@@ -22,6 +22,13 @@ def test_not_a_jump_in_the_first_step_alone() -> None:
     assert says(CAUSE, *steps(20.0, 210.0, 210.2, 210.1, 210.3, 210.2, 210.1), *kill()) is None
 
 
+def test_megabytes_of_a_small_process_explain_no_kill() -> None:
+    rss = [f"step {n} RSS: {10 + n} MiB" for n in range(20)]
+    assert says(CAUSE, *rss, "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0.") is None
+    rss = [f"step {n} RSS: {1000 + 100 * n} MiB" for n in range(20)]
+    assert says(CAUSE, *rss, "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0.") is not None
+
+
 def test_a_little_growth_weighs_less() -> None:
     found = finding(CAUSE, *steps(200.0, 204.0, 208.0, 212.0), *kill())
     assert found.weight <= 0.6

@@ -90,6 +90,25 @@ def test_what_would_have_taken_more_explains_nothing(tmp_path: Path) -> None:
     assert done.exit_code == 0
 
 
+def test_an_engines_share_explains_a_full_card_and_its_longest_request_does_not(tmp_path: Path) -> None:
+    args = (
+        "INFO 03-01 10:00:01 [api_server.py:1034] vLLM API server version 0.8.4\n"
+        "INFO 03-01 10:00:01 [api_server.py:1035] args: Namespace(model='Qwen/Qwen2.5-7B-Instruct', max_model_len={}, "
+        "gpu_memory_utilization={}, max_num_seqs=64)\n"
+    )
+    failed = (
+        "ERROR 03-01 10:02:01 [core.py:396] EngineCore failed to start.\n"
+        "Traceback (most recent call last):\n"
+        '  File "/venv/vllm/v1/worker/gpu_model_runner.py", line 1600, in capture_model\n'
+        "    self._dummy_run(num_tokens)\n"
+    )
+    bad = args.format(131072, 0.98) + failed + REFUSED
+    first, *others = body(compared(tmp_path, args.format(4096, 0.85), bad, "--format", "json"))["explains"]
+    assert (first["name"], first["good"], first["bad"]) == ("gpu_memory_utilization", 0.85, 0.98)
+    assert first["less_bytes"] == pytest.approx(0.13 * 79.15 * 1024**3, rel=0.01)
+    assert [one["less_bytes"] for one in others] == [None] * len(others)
+
+
 def test_the_same_settings_explain_nothing(tmp_path: Path) -> None:
     done = compared(tmp_path, healthy(), CRASHED)
     assert "->" not in done.output

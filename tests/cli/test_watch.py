@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -107,6 +107,40 @@ def test_a_file_is_diagnosed_while_it_is_written_and_ctrl_c_ends_it(tmp_path: Pa
         process.send_signal(signal.SIGINT)
         rest, said = process.communicate(timeout=SOON_S)
         assert (process.returncode, rest, said) == (1, b"", b"")
+
+
+@unix_only
+def test_what_a_job_says_after_ctrl_c_goes_through_its_pipe() -> None:
+    with watching("--tee") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"step 1\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"step 1\n"
+        process.send_signal(signal.SIGINT)
+        process.stdin.write(b"saved\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"saved\n"
+        process.stdin.write(FULL.encode())
+        rest, said = process.communicate(timeout=SOON_S)
+        assert (process.returncode, rest) == (1, FULL.encode())
+        assert b"GPU memory ran out" in said
+
+
+@unix_only
+def test_another_ctrl_c_ends_the_watching_of_a_pipe() -> None:
+    with watching("--tee") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"step 1\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"step 1\n"
+        for _ in range(round(SOON_S)):
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                assert process.wait(1) == 0
+                return
+        pytest.fail("it goes on")
 
 
 @unix_only

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import oomdoctor
-from fuzz.checks import ALL, check
+from fuzz.checks import ALL, check, printed
+from oomdoctor import families, streams
 
 FOUND = {
     "two reports of memory on one line": (
@@ -35,6 +36,7 @@ FOUND = {
 
 # Each of these took 20 to 300 seconds per megabyte: around every line a window of hundreds was looked through again.
 REPEATED = {
+    "failures of nobody that is known": "RuntimeError:  out of memory.ry.ry.ry",
     "refusals that may be caught": "ERROR in stage 2: CUDA out of memory.",
     "exit codes": "exit code: 137",
     "dicts of which none closes": '        "HostConfig": {',
@@ -79,6 +81,33 @@ def test_the_work_grows_with_the_log_and_no_faster(name: str, tmp_path: Path) ->
     log.write_text(line * 2000)
     assert calls(log) < 2.5 * once
     assert once < MOST_CALLS * 1000
+
+
+TORN = {
+    "a size": "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 1.2.3 GiB total capacity)",
+    "megabytes": "Job has gone over memory limit of 17.97 megabytes. Peak usage: 1.2.3 megabytes.",
+    "pages": "a invoked oom-killer: order=0\n1.2.97 pages RAM\nOut of memory: Killed process 7 (a) total-vm:9kB",
+}
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_no_figure_is_torn_out_of_a_number(name: str, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(TORN[name] + "\n")
+    report = oomdoctor.diagnose(log).as_json()
+    assert report["events"]
+    assert printed(log.read_bytes(), report) == []
+    assert {"total_bytes", "limit_bytes", "peak_bytes"}.isdisjoint(report["events"][0]["usage"])
+
+
+@pytest.mark.parametrize("share", ["-7", "-0.5"])
+def test_no_share_is_negative(share: str) -> None:
+    text = (
+        f"Node memory usage above threshold, used: 8, threshold_bytes: 7, threshold fraction: {share}"
+    )
+    (event,) = (found for found in families.read(streams.page("job.log", 1, text.encode())))
+    assert isinstance(event, families.Event)
+    assert event.figures("threshold") == {"bytes": 7}
 
 
 def test_the_digits_behind_a_point_are_no_figure(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from oomdoctor import streams
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import Event, Lookalike, Place, Process
+from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.assemble import MOST_OF_A_KIND, Gathered, crashes
@@ -66,6 +67,23 @@ def test_a_fuller_print_of_the_same_kill_takes_the_place_of_a_beheaded_one() -> 
     (crash,) = told(beheaded, whole)
     assert isinstance(crash.root, NodeOutOfMemory)
     assert crash.root.total_bytes == 251 * GIB
+
+
+def test_of_two_prints_of_one_death_the_one_that_shows_a_failure_stands() -> None:
+    driver = WorkerDeath(at=at(3, "driver.log"), process=Process(pid=77), cause="killed", strength=1)
+    events = replace(driver, at=at(1, "event_RAYLET.log"), role="cascade", strength=0, worker_id="5e", node_id="a1")
+    for pair in ((driver, events), (events, driver)):
+        (crash,) = told(*pair)
+        assert crash.root.at.file == "driver.log"
+        assert crash.root.repeats == 2
+
+
+def test_the_first_failure_is_the_root_whatever_the_order_of_the_logs() -> None:
+    late = replace(gpu(9, rank=0), at=at(9, "rank0.log"), time="2026-03-01 10:05:10")
+    early = replace(gpu(4, rank=1), at=at(4, "rank1.log"), time="2026-03-01 10:02:10")
+    for pair in ((late, early), (early, late)):
+        (crash,) = told(*pair)
+        assert crash.root.process.rank == 1
 
 
 def test_stronger_evidence_later_in_the_log_is_the_root_of_a_weaker_one() -> None:

@@ -90,6 +90,29 @@ def test_what_lies_beside_a_session_is_of_its_cluster() -> None:
     assert not made.apart("notes.log", "b/driver.log")
 
 
+def test_a_driver_beside_two_sessions_is_of_the_one_whose_node_it_names() -> None:
+    nodes = ("3" * 56, "e" * 56)
+    sessions = [f"session_2026-03-0{day}_10-00-00_120000_311/logs" for day in (1, 2)]
+    raylets = {
+        f"{session}/raylet.out": f"[2026-03-01 10:00:00,120 I 311 311] (raylet) main.cc:419: Setting node ID "
+        f"node_id={node}\n"
+        for session, node in zip(sessions, nodes, strict=True)
+    }
+    kill = "Memory on the node (IP: 10.0.0.4, ID: {}) where the task (task ID: 5b, name=rollout, pid=77) was running"
+    death = "A worker died or was killed. Worker ID: {worker} Node ID: {node} Worker IP address: 10.0.0.4"
+    drivers = {
+        "first.log": kill.format(nodes[0]) + "\n",
+        "second.log": death.format(worker="5" * 56, node=nodes[1]) + "\n",
+        "neither.log": kill.format("8" * 56) + "\n",
+    }
+    made = of_files(raylets | drivers)
+    assert made.apart("first.log", f"{sessions[1]}/raylet.out")
+    assert made.apart("second.log", f"{sessions[0]}/raylet.out")
+    assert made.apart("first.log", "second.log")
+    assert not made.apart("first.log", f"{sessions[0]}/raylet.out")
+    assert not made.apart("neither.log", f"{sessions[0]}/raylet.out")
+
+
 def test_the_nodes_of_one_cluster_are_together_whatever_their_clocks() -> None:
     made = of_files(
         {

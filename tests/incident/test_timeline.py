@@ -3,7 +3,7 @@ from __future__ import annotations
 from oomdoctor.families.event import Event, Place
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
-from oomdoctor.incident.timeline import in_order
+from oomdoctor.incident.timeline import earliest, in_order
 
 
 def event(file: str, line: int, time: str | None = None) -> Event:
@@ -92,3 +92,40 @@ def test_a_clock_that_one_death_shows_to_be_ahead_is_set_back() -> None:
     death = WorkerDeath(at=Place("driver.log", 8, 8, ""), time="2026-03-01 12:00:03", worker_id="ab" * 28)
     after = event("driver.log", 9, "2026-03-01 12:00:10")
     assert told(root, after, root, death) == [("n2/raylet.out", 5, 0), ("driver.log", 8, 0), ("driver.log", 9, 7)]
+
+
+def test_the_earliest_of_several_logs_is_the_first_failure() -> None:
+    late = event("rank0.log", 9, "2026-03-01 10:05:10")
+    early = event("rank1.log", 4, "2026-03-01 10:02:10")
+    assert earliest([late, early], [late, early]) is early
+    assert earliest([early, late], [late, early]) is early
+
+
+def test_no_failure_is_earlier_by_another_clock_or_by_none() -> None:
+    root = event("a", 10, "2026-03-01 10:00:00")
+    others = [
+        event("a", 12, "2026-03-01 09:59:00"),  # as the log stands
+        event("b", 1),
+        event("c", 1, "2026-03-01 04:59:58"),
+        event("dmesg", 4, "Mar  1 09:59:59"),
+    ]
+    assert earliest([root, *others], [root, *others]) is root
+    assert earliest([others[1], root], [root, others[1]]) is others[1]
+
+
+def test_what_lies_in_one_folder_is_by_one_clock() -> None:
+    victim = Victim(pid=71, worker_id="ab" * 28)
+    root = NodeOutOfMemory(at=Place("head/driver.log", 5, 5, ""), victims=(Victim(pid=70),), role="root")
+    kill = NodeOutOfMemory(
+        at=Place("worker/raylet.out", 7, 7, ""), time="2026-03-01 09:20:00", victims=(victim,), role="confirmation"
+    )
+    death = WorkerDeath(at=Place("head/gcs.out", 8, 8, ""), time="2026-03-01 09:00:03", worker_id="ab" * 28)
+    before = event("head/raylet.out", 3, "2026-03-01 08:59:58")
+    after = event("worker/agent.log", 9, "2026-03-01 09:20:09")
+    assert told(root, root, kill, death, before, after) == [
+        ("head/driver.log", 5, None),
+        ("head/raylet.out", 3, 0),
+        ("worker/raylet.out", 7, 5),
+        ("head/gcs.out", 8, 5),
+        ("worker/agent.log", 9, 14),
+    ]

@@ -37,6 +37,25 @@ def test_growth_is_per_step_and_one_outlier_does_not_matter() -> None:
     assert growth(by_step) == GIB // 2
 
 
+def test_growth_is_per_print_also_where_not_all_prints_are_kept() -> None:
+    (found,) = read("".join(f"RSS: {2000 + 10 * n} MiB\n" for n in range(8 * MOST_POINTS)))
+    assert found.growth_bytes is not None
+    assert abs(found.growth_bytes / (10 * 1024**2) - 1) < 0.01
+    assert (found.prints, found.per) == (8 * MOST_POINTS, "print")
+
+
+def test_prints_of_two_places_count_apart() -> None:
+    line = "{place} the update, memory allocated (GB): {held}, memory reserved (GB): 70.0\n"
+    log = "".join(line.format(place=place, held=10 + n / 4) for n in range(20) for place in ("Before", "After"))
+    held = next(one for one in read(log) if one.what == "memory allocated")
+    assert (held.prints, held.growth_bytes) == (20, GIB // 4)
+
+
+def test_steps_that_begin_anew_are_no_measure() -> None:
+    (found,) = read("".join(f"step {n % 6}: RSS: {10 + n} GiB\n" for n in range(12)))
+    assert (found.growth_bytes, found.per) == (GIB, "print")
+
+
 def test_verl_prints_the_nodes_memory_with_every_step() -> None:
     log = "".join(
         f"(TaskRunner pid=8) step:{s} - global_seqlen/mean:91 - perf/max_memory_allocated_gb:41.5 - "

@@ -39,6 +39,7 @@ def test_a_sawtooth_is_full_with_its_peaks() -> None:
         (grows(None, -1, 1), 84),  # open whether it grows
         (grows(1, 1, 1), None),  # nobody says how much there is
         (grows(1, 1, 1), 40),  # full already
+        (grows(5, 5, 5), 42),  # full before another step is done
         (grows(1, 1, 1), 30),  # a limit that it is beyond is another's
     ],
 )

@@ -33,9 +33,17 @@ def test_a_single_file_goes_by_its_name(tmp_path: Path) -> None:
 def test_several_inputs_go_by_their_path_below_their_common_parent(tmp_path: Path) -> None:
     write(tmp_path, "node1/raylet.out", "node2/raylet.out", "driver.txt")
     assert names(tmp_path / "node1/raylet.out", tmp_path / "node2/raylet.out", tmp_path / "driver.txt") == [
-        "node1/raylet.out", "node2/raylet.out", "driver.txt",
+        "driver.txt", "node1/raylet.out", "node2/raylet.out",
     ]  # fmt: skip
-    assert names(tmp_path / "node1", tmp_path / "driver.txt") == ["node1/raylet.out", "driver.txt"]
+    assert names(tmp_path / "node1", tmp_path / "driver.txt") == ["driver.txt", "node1/raylet.out"]
+
+
+def test_a_sessions_logs_have_an_order_of_their_own_and_others_that_of_the_paths(tmp_path: Path) -> None:
+    write(tmp_path, "z/train.log", "a/eval.log", "worker-0a-01000000-311.err", "raylet.out", "driver.log")
+    shuffled = ["worker-0a-01000000-311.err", "z/train.log", "raylet.out", "a/eval.log", "driver.log"]
+    assert names(*(tmp_path / name for name in shuffled)) == [
+        "driver.log", "z/train.log", "a/eval.log", "raylet.out", "worker-0a-01000000-311.err",
+    ]  # fmt: skip
 
 
 def test_absolute_paths_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
