@@ -102,9 +102,7 @@ def test_no_figure_is_torn_out_of_a_number(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", ["-7", "-0.5"])
 def test_no_share_is_negative(share: str) -> None:
-    text = (
-        f"Node memory usage above threshold, used: 8, threshold_bytes: 7, threshold fraction: {share}"
-    )
+    text = f"Node memory usage above threshold, used: 8, threshold_bytes: 7, threshold fraction: {share}"
     (event,) = (found for found in families.read(streams.page("job.log", 1, text.encode())))
     assert isinstance(event, families.Event)
     assert event.figures("threshold") == {"bytes": 7}
