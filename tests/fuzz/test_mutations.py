@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import oomdoctor
 from fuzz import mutations
 from fuzz.checks import ALL, WrongError, check, printed, unsafe
 
@@ -37,15 +36,6 @@ def test_any_bytes_keep_what_is_promised(tmp_path: Path, data: bytes) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(data)
     check(log, len(data), ALL)
-
-
-@settings(FEW, max_examples=100)
-@given(dice=st.randoms(use_true_random=False))
-def test_an_event_of_a_mutated_fixture_holds_figures_that_are_printed(tmp_path: Path, dice: random.Random) -> None:
-    log = tmp_path / "job.log"
-    log.write_bytes(mutations.mutated(dice))
-    report = oomdoctor.diagnose(log).as_json()
-    assert printed(log.read_bytes(), report) == []
 
 
 def test_an_input_follows_from_its_seed_and_number() -> None:
