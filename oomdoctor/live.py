@@ -16,9 +16,9 @@ from oomdoctor.incident.assemble import Gathered
 from oomdoctor.incident.climb import Climbs
 from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.trajectory import TrajectoryBuilder
-from oomdoctor.reading import Reading, anchors
+from oomdoctor.reading import Reading, anchors, anchors_of_events, anchors_of_figures
 from oomdoctor.report.contract import Incident, Report
-from oomdoctor.scan import AFTER, BEFORE, CHUNK, SMALL
+from oomdoctor.scan import AFTER, BEFORE, CHUNK, SMALL, Slice
 from oomdoctor.streams import Page
 from oomdoctor.street import concluded, report_of
 
@@ -26,6 +26,7 @@ SILENCE_S: Final = 2.0  # a traceback is written in one go; ranks and the launch
 BETWEEN_LOOKS_S: Final = 0.25
 LONGEST_S: Final = 10.0  # after its first words, where the other processes never stop writing
 BETWEEN_CLIMBS_S: Final = 5.0
+SLOW: Final = 64 * 1024  # bytes between two looks that are all looked through for figures
 
 # What comes so much later is no part of the failure before it: cascades, restarts and launchers have had their say.
 NEXT_FAILURE_S: Final = 600.0
@@ -127,9 +128,9 @@ class Live:
             border = end  # one huge line, which is cut where it stands
         own_to = self._line(border) + (not self._held.endswith(b"\n", 0, border))
         known = len(self._gathered.events)
+        self._measure()
         for page, own_from, to in self._pages(ends=self._at_head or to_the_end):
             self._job.add(page)
-            self._take_figures(page, own_to)
             self._gather(self._gathered, page, own_from, min(to, own_to))
         self._at_head = False
         self._own, self._own_at = own_to, border
@@ -161,7 +162,7 @@ class Live:
 
     def _pages(self, *, ends: bool) -> Iterator[tuple[Page, int, int]]:
         """What is worth reading of what is held, each page with the lines that are its own."""
-        for piece in scan.slices([self._held], anchors(), ends=ends):
+        for piece in scan.slices([self._held], anchors_of_events(), ends=ends):
             page = streams.page(self._file, self._first + piece.first_line - 1, piece.data, ends=False)
             own_to = min(piece.own_to + self._first - 1, self._line(len(self._held)) + 1)
             yield page, max(self._own, piece.own_from + self._first - 1), own_to
@@ -179,7 +180,7 @@ class Live:
             return
         data = self._held[self._measured_at : end]
         own_to = self._measured + data.count(b"\n")
-        for piece in scan.slices([data], anchors(), ends=True):
+        for piece in _worth_measuring(data):
             first = self._measured + piece.first_line - 1
             page = streams.page(self._file, first, piece.data, ends=False)
             self._job.add(page)
@@ -223,6 +224,14 @@ class Live:
     def _line(self, offset: int) -> int:
         """The number of the line that the offset into what is held lies in."""
         return self._first + self._held.count(b"\n", 0, offset)
+
+
+def _worth_measuring(data: bytes) -> Iterator[Slice]:
+    """All of what comes slowly; where much comes at once, some places that an anchor tells of figures in."""
+    if len(data) <= SLOW:
+        return scan.slices([data], anchors(), ends=True)
+    figures = anchors_of_figures()
+    return scan.slices([data], figures, ends=False, figures=figures, sparing=True)
 
 
 def _fails(gathered: Gathered) -> bool:

@@ -46,14 +46,24 @@ class Reading:
 
 def anchors() -> tuple[bytes, ...]:
     """What makes a place of a log worth reading."""
-    return tuple(sorted({*families.anchors(), *(word.encode() for word in (*context.ANCHORS, *trajectory.ANCHORS))}))
+    return tuple(sorted({*anchors_of_events(), *anchors_of_figures()}))
+
+
+def anchors_of_events() -> tuple[bytes, ...]:
+    """What makes a place worth reading for what happens there, and for what it says of the job."""
+    return tuple(sorted({*families.anchors(), *(word.encode() for word in context.ANCHORS)}))
+
+
+def anchors_of_figures() -> tuple[bytes, ...]:
+    """What makes a place worth reading for a figure that is printed again and again."""
+    return tuple(sorted(word.encode() for word in trajectory.ANCHORS))
 
 
 def pages(source: Source, tell: Tell = lambda: None) -> Iterator[tuple[Page, Slice]]:
     """The pages of a log that are worth reading, each with the slice it was cut from."""
     left_out: Counter[bytes] = Counter()
-    figures = [word.encode() for word in trajectory.ANCHORS]
-    pieces = scan.slices(_counted(source, tell), anchors(), ends=source.ends, left_out=left_out, figures=figures)
+    blocks, figures = _counted(source, tell), anchors_of_figures()
+    pieces = scan.slices(blocks, anchors(), ends=source.ends, left_out=left_out, figures=figures)
     for piece, is_last in _with_last(pieces):
         yield streams.page(source.name, piece.first_line, piece.data, ends=is_last and source.ends), piece
     source.notes += [

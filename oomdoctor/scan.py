@@ -89,11 +89,13 @@ def slices(
     ends: bool = True,
     left_out: Counter[bytes] | None = None,
     figures: Collection[bytes] = (),
+    sparing: bool = False,
 ) -> Iterator[Slice]:
     """The stretches around the hits and, if `ends`, the head and the tail of the log.
 
     The last slice is then the tail of the log. A small log is one slice. `left_out` counts the hits that were not
-    read because their anchor stands everywhere in this log; `figures` are the anchors that tell of a figure.
+    read because their anchor stands everywhere in this log; `figures` are the anchors that tell of a figure: if
+    `sparing`, they are read from the beginning as if they stood everywhere.
     """
     chunks = _chunks(blocks)
     first = next(chunks, b"")
@@ -102,7 +104,7 @@ def slices(
             yield Slice(1, first)
         return
     held = _Held()
-    around = _Around(Counter() if left_out is None else left_out, frozenset(figures))
+    around = _Around(Counter() if left_out is None else left_out, frozenset(figures), sparing=sparing)
     window = _Window(0, HEAD, 0, 0) if ends else None
     for chunk, hits, size in _with_size(_searched(chain([first], chunks), anchors)):
         held.add(chunk)
@@ -131,14 +133,15 @@ def slices(
 class _Around:
     """How much is read around each hit: less around those of an anchor that stands everywhere."""
 
-    def __init__(self, left_out: Counter[bytes], figures: frozenset[bytes]) -> None:
+    def __init__(self, left_out: Counter[bytes], figures: frozenset[bytes], *, sparing: bool) -> None:
         self._left_out = left_out
         self._figures = figures
         self._seen: dict[bytes, int] = {}  # where each anchor's latest hit begins
         self._spent: Counter[bytes] = Counter()  # bytes around its hits
         self._latest = -BEFORE - AFTER  # where the latest hit of any begins
         self._spent_on_all = 0
-        self._next: dict[bytes, int] = {}  # of an anchor that had plenty, where its next hit is worth reading
+        # of an anchor that had plenty, where its next hit is worth reading
+        self._next: dict[bytes, int] = dict.fromkeys(figures, 0) if sparing else {}
         self._thinned: Counter[bytes] = Counter()  # its hits read since
 
     def hits(self, hits: Iterable[Hit], late: int) -> Iterator[_Window]:

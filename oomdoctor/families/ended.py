@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from oomdoctor.families.lines import PROGRESS
@@ -94,6 +95,7 @@ _KILLED = late(r"\b(?:Killed|OOM|oom.?kill|Out Of Memory)\b|exitcode: -9")
 _GUESSES = "potential root causes"
 
 
+@lru_cache(maxsize=4096)  # deaths stand near one another
 def told(text: str) -> str | None:
     """What ended the process, by this line."""
     return None if _GUESSES in text else _ending(text[:CHARACTERS])

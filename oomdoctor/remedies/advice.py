@@ -34,8 +34,7 @@ def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
     for advice in crash.every(AllocatorAdvice):
         if "WATERMARK" in advice.advises:
             continue
-        refusal = refusals.get((advice.at.file, advice.at.line), first)
-        why = _not_fragmented(crash, advice, refusal)
+        why = _not_fragmented(crash, advice, refusals.get((advice.at.file, advice.at.line), first))
         if why is not None:
             yield advice, why
 

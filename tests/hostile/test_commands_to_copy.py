@@ -14,6 +14,7 @@ from payloads import MARK, reported
 
 from oomdoctor.remedies import settings
 from oomdoctor.report.contract import Report
+from oomdoctor.spellings import frameworks
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 SHELL = shutil.which("bash")
@@ -118,7 +119,7 @@ def test_strict_forms_do_come_through() -> None:
 
 
 @needs_bash
-@pytest.mark.parametrize("framework", settings.frameworks())
+@pytest.mark.parametrize("framework", frameworks())
 def test_a_value_that_is_put_into_an_option_is_quoted(framework: str) -> None:
     hostile = [f"fp8'; {MARK}; '", f"$({MARK})", f'"; {MARK}; "', f"`{MARK}`"]
     lines = [row.snippet(value) or "" for row in settings.rows(framework) for value in hostile if row.takes_value]
