@@ -42,12 +42,18 @@ def watching(*options: str) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [*COMMAND, *options],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=WITHOUT_LOCALE,
+        preexec_fn=_heeding_ctrl_c if os.name == "posix" else None,  # noqa: PLW1509
     )  # fmt: skip
     try:
         yield process
     finally:
         process.kill()
         process.communicate()
+
+
+def _heeding_ctrl_c() -> None:
+    """Whoever runs the tests in the background may have us ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(
