@@ -105,12 +105,7 @@ def cluster(
 
     report = street.report_of(found)
     redactor = Redactor() if (form in SHARED if redact is None else redact) else None
-    if form == "github":
-        from oomdoctor.cli import github  # noqa: PLC0415
-
-        github.write(report, [], output, absolute=False, redactor=redactor)
-    else:
-        deliver(report, form, output, redactor, color=color, verbose=verbose)
+    deliver(report, form, output, redactor, color=color, verbose=verbose)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -119,19 +120,28 @@ def diagnose(
         for_others()
     report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
     redactor = _redactor((form in SHARED if redact is None else redact), paths, [*(launch or ()), *(config or ())])
-    if form == "github":
-        from oomdoctor.cli import github  # noqa: PLC0415
-
-        github.write(report, paths or [STDIN], output, absolute=absolute_paths, redactor=redactor)
-    else:
-        deliver(report, form, output, redactor, color=color, verbose=verbose)
+    logs = paths or [STDIN]
+    deliver(report, form, output, redactor, color=color, verbose=verbose, logs=logs, absolute=absolute_paths)
     raise typer.Exit(exit_code(report, exit_zero=exit_zero))
 
 
 def deliver(
-    report: Report, form: str, output: str | None, redactor: Redactor | None, *, color: str, verbose: bool
+    report: Report,
+    form: str,
+    output: str | None,
+    redactor: Redactor | None,
+    *,
+    color: str,
+    verbose: bool,
+    logs: Sequence[str] = (),
+    absolute: bool = False,
 ) -> None:
-    """The report where it is wanted, redacted where there is a redactor."""
+    """The report where it is wanted, redacted where there is a redactor; annotations point into these logs."""
+    if form == "github":
+        from oomdoctor.cli import github  # noqa: PLC0415
+
+        github.write(report, logs, output, absolute=absolute, redactor=redactor)
+        return
     shown = redactor.report(report) if redactor else report
     look = out.style(color, to_file=output not in (None, STDIN))
     out.write(rendered(shown, form, look, redacted=redactor is not None, verbose=verbose), output)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import terminal
 
 from oomdoctor import cli
 
@@ -56,23 +56,7 @@ def run_redirected(redirection: str, *arguments: str) -> subprocess.CompletedPro
 
 
 def at_a_terminal(*arguments: str, **extra: str) -> tuple[int, str]:
-    """The exit code and all that a person sees."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=ENVIRONMENT | extra
-    ) as process:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                block = os.read(ours, 65536)
-            except OSError:  # how Linux says that the other end is closed
-                break
-            if not block:
-                break
-            seen += block
-    os.close(ours)
-    return process.returncode, seen.decode().replace("\r\n", "\n")
+    return terminal.at_a_terminal([*COMMAND, *arguments], ENVIRONMENT | extra)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -49,6 +50,18 @@ def watching(*options: str) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.communicate()
+
+
+@contextmanager
+def passing_through() -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
+    """A pipe that is watched, once its first line has come through: with what is written to it and what comes out."""
+    with watching("--tee") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"step 1\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"step 1\n"
+        yield process, process.stdin, process.stdout
 
 
 def _heeding_ctrl_c() -> None:
@@ -117,17 +130,12 @@ def test_a_file_is_diagnosed_while_it_is_written_and_ctrl_c_ends_it(tmp_path: Pa
 
 @unix_only
 def test_what_a_job_says_after_ctrl_c_goes_through_its_pipe() -> None:
-    with watching("--tee") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"step 1\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == b"step 1\n"
+    with passing_through() as (process, given, passed):
         process.send_signal(signal.SIGINT)
-        process.stdin.write(b"saved\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == b"saved\n"
-        process.stdin.write(FULL.encode())
+        given.write(b"saved\n")
+        given.flush()
+        assert passed.readline() == b"saved\n"
+        given.write(FULL.encode())
         rest, said = process.communicate(timeout=SOON_S)
         assert (process.returncode, rest) == (1, FULL.encode())
         assert b"GPU memory ran out" in said
@@ -135,12 +143,7 @@ def test_what_a_job_says_after_ctrl_c_goes_through_its_pipe() -> None:
 
 @unix_only
 def test_another_ctrl_c_ends_the_watching_of_a_pipe() -> None:
-    with watching("--tee") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"step 1\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == b"step 1\n"
+    with passing_through() as (process, _, _):
         for _ in range(round(SOON_S)):
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
@@ -164,15 +167,10 @@ def test_a_file_that_is_rotated(tmp_path: Path) -> None:
 
 @unix_only
 def test_a_reader_that_goes_away_ends_it_silently() -> None:
-    with watching("--tee") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"step 1\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == b"step 1\n"
-        process.stdout.close()
-        process.stdin.write(b"step 2\n")
-        process.stdin.flush()
+    with passing_through() as (process, given, passed):
+        passed.close()
+        given.write(b"step 2\n")
+        given.flush()
         assert process.wait(SOON_S) == -signal.SIGPIPE
         assert process.stderr is not None
         assert process.stderr.read() == b""

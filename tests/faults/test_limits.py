@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
 import stat
-import struct
 import subprocess
 import sys
 import tarfile
-import termios
 from pathlib import Path
 
 import pytest
 from started import COMMAND, ENVIRONMENT, HEADLINE, HEALTHY, OOM, run, said, with_logs
+from terminal import at_a_terminal
 
 MIB = 1024**2
 ADDRESSES = "ulimit -v 300000"  # KiB
@@ -133,33 +130,12 @@ def test_a_home_that_cannot_be_written_to_is_not_missed(logs: Path) -> None:
     assert sorted(path.name for path in logs.iterdir()) == ["healthy.log", "oom.log"]
 
 
-def at_a_terminal(columns: int, *arguments: str, **extra: str) -> tuple[int, str]:
-    """The exit code and what stands on a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with subprocess.Popen(
-        [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=ENVIRONMENT | extra
-    ) as process:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                block = os.read(ours, 65536)
-            except OSError:  # how Linux says that the other end is closed
-                break
-            if not block:
-                break
-            seen += block
-    os.close(ours)
-    return process.returncode, seen.decode().replace("\r\n", "\n")
-
-
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.mark.parametrize("extra", [{}, {"TERM": "dumb"}], ids=str)
 def test_a_terminal_of_twenty_columns(logs: Path, extra: dict[str, str]) -> None:
-    code, seen = at_a_terminal(20, "diagnose", str(logs / "oom.log"), **extra)
+    code, seen = at_a_terminal([*COMMAND, "diagnose", str(logs / "oom.log")], ENVIRONMENT | extra, columns=20)
     assert code == 1
     lines = _STYLE.sub("", seen).split("\n")
     assert "\x1b" not in _STYLE.sub("", seen)
