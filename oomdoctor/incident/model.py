@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 from oomdoctor.families.event import Event, Frame, Lookalike
+from oomdoctor.incident.names import AT_KILLS
 from oomdoctor.incident.trend import Shape
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
@@ -144,7 +145,7 @@ class Trajectory:
     def shows_a_whole(self) -> bool:
         """Whether a leak would show in it: not in the row of one process, nor in what stood there at kills, which is
         the limit each time."""
-        return not self.what.startswith("PID ") and not self.what.endswith("at each kill")
+        return not self.what.startswith("PID ") and not self.what.endswith(AT_KILLS)
 
     @property
     def per(self) -> str:

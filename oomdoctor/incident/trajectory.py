@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import ahocorasick_rs
 
 from oomdoctor.incident.model import Point, Trajectory, counted
-from oomdoctor.incident.names import ON_THE_CARD, ON_THE_NODE
+from oomdoctor.incident.names import AT_KILLS, ON_THE_CARD, ON_THE_NODE
 from oomdoctor.incident.trend import LEAST_POINTS, Trend, trend
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -359,7 +359,7 @@ def _titan(here: _Here) -> Iterator[_Figure]:
 def _ray(here: _Here) -> Iterator[_Figure]:
     if match := _RAY.search(here.text):
         total = size(match[3], "gb") if match[3] else None
-        yield _Figure(f"{_NODE} {match[1]} at each kill", "host_ram", size(match[2], "gb"), total=total)
+        yield _Figure(f"{_NODE} {match[1]}{AT_KILLS}", "host_ram", size(match[2], "gb"), total=total)
     elif match := _TUNE.search(here.text):
         yield _Figure(_NODE, "host_ram", size(match[1], "gib"), total=size(match[2], "gib"))
 

@@ -12,7 +12,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.incident.assemble import SIDES
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Context, Crash, Ledger, LedgerRow, Setting, Value
-from oomdoctor.incident.names import AT_KILLS, figure, row
+from oomdoctor.incident.names import figure, row
 from oomdoctor.language import mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.regressions import regressions
@@ -256,7 +256,7 @@ def _peaks(good: Context, bad: Context) -> Iterator[Figure]:
 def _most(context: Context) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in context.memory:
-        if one.what.startswith("PID ") or one.what.endswith(AT_KILLS):  # the ledger has them
+        if not one.shows_a_whole:  # the ledger has them
             continue
         for point in one.points:
             name = figure(one.what)
