@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from oomdoctor import grammars
@@ -13,7 +13,7 @@ from oomdoctor.families.ended import explained
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark, say, translated
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
@@ -222,8 +222,13 @@ def _pids(line: Line) -> tuple[int, ...]:
     return found or ((figures["pid"],) if "pid" in figures else ())
 
 
-def _figures(text: str) -> dict[str, Any]:
-    tree = grammars.parse("data_loader", text[:CHARACTERS])
+def _figures(text: str) -> Mapping[str, Any]:
+    return _parsed(text[:CHARACTERS])
+
+
+@remembered  # asked up to three times of one line
+def _parsed(text: str) -> Mapping[str, Any]:
+    tree = grammars.parse("data_loader", text)
     figures: dict[str, Any] = {}
     for name, values in grammars.clauses(tree) if tree else ():
         if not values:
