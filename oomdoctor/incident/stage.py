@@ -17,6 +17,7 @@ from typing import Any, Final
 import ahocorasick_rs
 
 from oomdoctor.families.event import Event, Frame
+from oomdoctor.incident.building import places_a_model
 from oomdoctor.incident.roles import class_and_method, role_of
 from oomdoctor.patterns import late
 
@@ -566,7 +567,7 @@ _AFTERMATH: Final = (
 )  # fmt: skip
 
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
-_OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
+OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
 _METHOD_FAILED: Final = late(r"(?:while processing method|occurred while running \w{1,80}'s function) '?(\w{1,80})")
 _START_FAILED: Final = late(r"[Ee]ngine core initialization failed|EngineCore failed to start|init engine failed")
 # How far below an event its aftermath is looked for
@@ -599,7 +600,7 @@ def stage_of(event: Event) -> str:
         return event.stage
     weight, stage = _of_frames(event.around.trace)
     if weight < _TELLING:
-        told = _of_titles(event) or stage or _of_aftermath(event) or _of_progress(event)
+        told = _of_titles(event) or stage or _of_aftermath(event) or _of_building(event) or _of_progress(event)
         stage = told or _of_loss(event) or _of_start(event)
     elif event.around.cut:  # its innermost frames, which would tell more, are missing
         stage = _of_aftermath(event) or stage
@@ -788,11 +789,16 @@ def _tells_of_a_failed_start(line: str) -> bool:
     return _START_FAILED.search(line) is not None
 
 
+def _of_building(event: Event) -> str:
+    """A traceback in which nothing tells and that ends in a constructor: it put a model on the card."""
+    return "model_load" if event.pool == "gpu" and places_a_model(event.around.trace) else ""
+
+
 def _of_loss(event: Event) -> str:
     """A traceback right under a training loop's line, in which nothing tells of another part of the step."""
     if event.pool != "gpu" or not event.around.trace:
         return ""
-    above = (line for line in reversed(event.around.before) if line.strip() and not _OF_A_TRACEBACK.match(line))
+    above = (line for line in reversed(event.around.before) if line.strip() and not OF_A_TRACEBACK.match(line))
     return "forward" if _LOSS.search(next(above, "")[:CHARACTERS]) else ""
 
 

@@ -387,3 +387,48 @@ def test_what_a_failure_sets_off_outweighs_a_traceback_that_is_cut() -> None:
     whole = event("vllm/worker/model_runner.py execute_model", below=below)
     assert stage_of(whole) == "serving"
     assert stage_of(replace(whole, around=replace(whole.around, cut=True))) == "memory_profiling"
+
+
+RUN = "app/run.py run trainer = PairTrainer("
+BUILT = "app/trainers.py __init__ super().__init__(**options)"
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (RUN, BUILT),
+        (RUN, "app/trainers.py PairTrainer.__init__ super().__init__(**options)"),
+        (RUN, BUILT, "trl/trainer/base.py __init__ self.ref_model = create_reference_model(model)"),
+        (RUN, BUILT, "copy.py deepcopy y = copier(memo)", "torch/nn/parameter.py __deepcopy__ result = type(self)("),
+        (RUN, BUILT, "transformers/trainer.py _move_model_to_device model = model.to(device)"),
+        ("transformers/trainer.py _inner_training_loop", "accelerate/accelerator.py prepare_model"),
+    ],
+)
+def test_a_traceback_that_ends_in_what_builds_places_a_model(frames: tuple[str, ...]) -> None:
+    assert stage_of(replace(event(*frames), pool="gpu")) == "model_load"
+
+
+@pytest.mark.parametrize(
+    ("frames", "stage"),
+    [
+        ((RUN, BUILT, CALL, FORWARD), "forward"),
+        ((RUN, "app/trainers.py __init__ self.warm_up(sample)"), "unknown"),
+        ((RUN, BUILT, "app/trainers.py warm_up return left @ right"), "unknown"),
+        (("app/run.py run rows = PairDataset(files)", "app/rows.py __init__ super().__init__(files)"), "unknown"),
+        (("app/run.py run self.buffer = Replay(n)", "app/replay.py __init__ self.x = Store(n)"), "unknown"),
+        (("app/run.py train_epoch graph = Graph(edges)", "app/graph.py __init__ self.e = e.to(device)"), "unknown"),
+        ((TRAIN, "copy.py deepcopy y = copier(memo)"), "forward"),
+        (("app/run.py prepare_latents return noise * sigma",), "unknown"),
+    ],
+)
+def test_not_what_computes_or_belongs_to_a_step(frames: tuple[str, ...], stage: str) -> None:
+    assert stage_of(replace(event(*frames), pool="gpu")) == stage
+
+
+def test_what_is_built_in_host_memory_may_be_anything() -> None:
+    assert stage_of(replace(event(RUN, BUILT), pool="host_ram")) == "unknown"
+
+
+def test_a_constructor_tells_more_than_the_last_progress_line() -> None:
+    before = ("Map (num_proc=8): 100%|##########| 512/512 [00:02<00:00, 230.00 examples/s]",)
+    assert stage_of(replace(event(RUN, BUILT, before=before), pool="gpu")) == "model_load"
