@@ -16,6 +16,7 @@ from oomdoctor.causes.gpu import (
     card,
     in_engine,
     innermost,
+    late_collective,
     named_engine,
     phase,
     refusal,
@@ -25,9 +26,11 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.ollama import Short
+from oomdoctor.families.peer import LostPeer
 from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import ProfilingDisturbed
+from oomdoctor.incident.building import ends_in_building
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say
 from oomdoctor.units import GIB, percent, show
@@ -145,15 +148,30 @@ def _elsewhere(crash: Crash, root: Event) -> Judgement | None:
             knobs=ATTENTION_KNOBS,
         )
     around = crash.root.around
-    own = around.trace and not around.cut and not innermost(crash, _NOT_ITS_OWN) and not in_engine(crash)
-    if crash.stage == "unknown" and own:
+    elsewhere = around.cut or ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or in_engine(crash)
+    if crash.stage == "unknown" and around.trace and not elsewhere:
         return Finding(
             weight=0.4,
             why=say("It failed in the program's own computation: {asked}.", asked=asked(it)),
             evidence=(root,),
             against=(say("the traceback does not show which pass it was"),),
         )
+    if crash.stage == "unknown" and not around.trace and (late := late_collective(crash)) is not None:
+        return _while_stepping(root, *late)
     return None
+
+
+def _while_stepping(root: Event, number: int, waited: LostPeer) -> Finding:
+    return Finding(
+        weight=0.15,
+        why=say(
+            "The other ranks waited in collective {number:,}, more than setting up takes: the job had been "
+            "stepping, and what differs from step to step is the batch.",
+            number=number,
+        ),
+        evidence=(root, waited),
+        against=(say("the log does not show what the job was doing"),),
+    )
 
 
 def _where(crash: Crash) -> str | None:

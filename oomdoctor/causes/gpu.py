@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.peer import LostPeer
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import ENGINES
@@ -67,6 +68,11 @@ BESIDE_A_SHARE: Final = 0.2  # of the card: the most that an engine itself holds
 
 # The allocator asks the driver for 2 and 20 MiB on behalf of small tensors: the straw, not the load.
 STRAW: Final = 20 * MIB
+
+
+# Collectives of a group: setting a job up takes a broadcast of each parameter at most, hundreds in a large model.
+SET_UP: Final = 1000
+_COLLECTIVE = late(r"\bWorkNCCL\(SeqNum=(\d{1,12}), OpType=(?!BROADCAST\b)")
 
 
 def refusal(crash: Crash) -> DeviceOutOfMemory | None:
@@ -134,6 +140,23 @@ def phase(crash: Crash) -> str | None:
         forward = forward or _FORWARD.search(text) is not None
     if forward or innermost(crash, LOGITS):
         return "forward"
+    return None
+
+
+def stepped(crash: Crash) -> bool:
+    """Whether the log shows that the job had been stepping: its bar or counter, or how many collectives there were."""
+    if crash.context.progress:
+        return True
+    return late_collective(crash) is not None
+
+
+def late_collective(crash: Crash) -> tuple[int, LostPeer] | None:
+    """The collective, and its number, in which the other ranks waited for the one that failed, where setting a job up
+    does not take so many."""
+    for event in crash.every(LostPeer):
+        waited = _COLLECTIVE.search(event.at.text)
+        if waited and int(waited[1]) >= SET_UP:
+            return int(waited[1]), event
     return None
 
 

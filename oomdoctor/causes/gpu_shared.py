@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
-from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine, innermost, refusal
+from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, in_engine, innermost, refusal, stepped
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
@@ -211,7 +211,7 @@ def _without_figures(crash: Crash) -> Judgement | None:
 
 
 def _while_meeting(crash: Crash) -> Finding | None:
-    if crash.stage in ("launch", "unknown") and not crash.context.progress and innermost(crash, _MEETING, 2):
+    if crash.stage in ("launch", "unknown") and not stepped(crash) and innermost(crash, _MEETING, 2):
         return Finding(
             weight=0.55,
             why=say(

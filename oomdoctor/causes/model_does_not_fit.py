@@ -18,6 +18,7 @@ from oomdoctor.causes.gpu import (
     innermost,
     phase,
     refusal,
+    stepped,
 )
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
@@ -29,10 +30,12 @@ from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.tgi import WarmupShort
+from oomdoctor.incident.building import places_a_model
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.recognition import TRAINERS
+from oomdoctor.incident.stage import OF_A_TRACEBACK
 from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
 
@@ -52,6 +55,8 @@ WEIGHTS_FILL = 0.85  # of the card in live tensors while a warm-up batch runs: f
 LIVE = 0.95  # of the card in live tensors: a rule of thumb
 FULL = 0.70  # of the card in this process's hands: the next weights did not fit
 OWN_PART = 0.5  # of the card: where this process holds less, others fill it
+_TRAINER = r"(?i)trainer\b|\btrain(?:ing)?\b|/train"
+START = 5  # lines before the failure: what a program prints before its first step
 EMPTY = 0.05  # of the card: less than a context and a few buffers
 
 
@@ -67,7 +72,8 @@ def judge(crash: Crash) -> Judgement | None:
     event = refusal(crash)
     if event is None:
         return _refused_by_driver(crash) or _laid_out(crash)
-    filled = _filled(crash)
+    built = _built(crash)
+    filled = built or _filled(crash)
     if filled is None:
         if brimful := _brimful(crash, event):
             return brimful
@@ -82,16 +88,18 @@ def judge(crash: Crash) -> Judgement | None:
         return None
     more = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
     decided = more or (share is not None and share >= FULL)
-    sharded = crash.context.frameworks.keys() & TRAINERS or crash.in_trace(STATES)
+    trained = built and crash.in_trace(_TRAINER)
+    sharded = trained or crash.context.frameworks.keys() & TRAINERS or crash.in_trace(STATES)
     holds = (
         say("This process held {mine} of it ({share}).", mine=show(mine), share=percent(share))
         if mine is not None and share
         else ""
     )
     return Finding(
-        weight=0.9 if decided else 0.6,
+        weight=0.45 if built else 0.9 if decided else 0.6,
         why=joined((filled, holds)),
         evidence=(event,),
+        against=(say("what was put on it, the traceback does not show"),) if built else (),
         stage="model_load" if crash.stage == "unknown" else None,
         knobs=() if sharded else INFERENCE_KNOBS,
     )
@@ -166,8 +174,10 @@ def _full_of_live(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
     """Nothing shows a step of any kind, and live tensors fill the card: first of all that is what was loaded."""
     it = card(crash)
     share = it.share(it.live_bytes)
-    shown = crash.stage != "unknown" or phase(crash) is not None or crash.context.progress or in_engine(crash)
-    if shown or share is None or not LIVE <= share <= 1 or (it.tried_bytes or 0) <= STRAW:
+    shown = crash.stage != "unknown" or phase(crash) is not None or stepped(crash) or in_engine(crash)
+    if shown or not _start_is_shown(crash):
+        return None
+    if share is None or not LIVE <= share <= 1 or (it.tried_bytes or 0) <= STRAW:
         return None
     return Finding(
         weight=0.28,
@@ -181,6 +191,15 @@ def _full_of_live(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
         against=(say("the log does not show what the job was doing"),),
         knobs=() if crash.context.frameworks.keys() & TRAINERS else INFERENCE_KNOBS,
     )
+
+
+def _start_is_shown(crash: Crash) -> bool:
+    """Whether a step would stand in the log, had there been one: a paste of the message alone shows nothing."""
+    if any(setting.outside is None for setting in crash.context.settings.values()):
+        return True
+    around = crash.root.around
+    told = [line for line in around.before if line.strip() and not OF_A_TRACEBACK.match(line)]
+    return len(told) >= START
 
 
 def _larger_than_the_card(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
@@ -203,6 +222,17 @@ def _larger_than_the_card(crash: Crash, event: DeviceOutOfMemory) -> Finding | N
         ),
         evidence=(event,),
         against=(say("one tensor of a wrong shape can be as large"),),
+    )
+
+
+def _built(crash: Crash) -> str | None:
+    """A traceback that ends in a constructor or the like, and shows nothing else."""
+    if crash.stage != "model_load" or phase(crash) is not None or not places_a_model(crash.root.around.trace):
+        return None
+    return say(
+        "The traceback ends in {function}, which puts models on the card and computes nothing: {asked}.",
+        function=crash.root.around.trace[-1].function,
+        asked=asked(card(crash)),
     )
 
 

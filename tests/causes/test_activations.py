@@ -13,6 +13,24 @@ def test_not_in_the_optimizers_step() -> None:
     assert "no activations" in ruled_out(CAUSE, *trace(ADAM), refused())
 
 
+OWN = "own computation"
+
+
+def test_what_only_builds_is_no_computation_of_the_program() -> None:
+    data = ("app/data.py", "load", "train_set = PairDataset(files)")
+    built = ("app/data.py", "__init__", "self.rows = Rows(files).to(device)")
+    for frames in ((data, built), (data, ("app/data.py", "__init__", "super().__init__(files)"))):
+        assert says(CAUSE, *trace(*frames), refused()) is None
+
+
+def test_what_a_constructor_computes_itself_is() -> None:
+    made = ("app/run.py", "go", "kernel = Gram(points)")
+    assert OWN in finding(CAUSE, *trace(made, ("app/gram.py", "__init__", "self.k = x @ x.T")), refused()).why
+    product = ("app/gram.py", "product", "return left @ right")
+    inner = trace(made, ("app/gram.py", "__init__", "self.k = self.product(x, x)"), product)
+    assert OWN in finding(CAUSE, *inner, refused()).why
+
+
 def test_nothing_is_said_of_a_bare_message() -> None:
     assert says(CAUSE, refused()) is None
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes import Finding
@@ -105,13 +106,79 @@ def test_live_tensors_well_beyond_the_stated_share() -> None:
     assert ranking(f"{served}0.9", line)[0] == "vllm-utilization-too-high"
 
 
-def test_live_tensors_to_the_brim_where_no_step_is_shown() -> None:
-    line = refused(allocated="76.00 GiB", unallocated="1.00 GiB")
-    assert finding(CAUSE, line).weight < 0.35
-    assert ranking(line)[0] == "model-does-not-fit"
+STARTED = (
+    "seed 17, world size 1",
+    "tokenizer: 32000 entries",
+    "student: 6.7e9 parameters",
+    "teacher: 13.0e9 parameters",
+    "both on the card, compiling",
+)
+BRIMFUL = refused(allocated="76.00 GiB", unallocated="1.00 GiB")
+
+
+def watchdog(sequence: int, operation: str = "ALLREDUCE") -> str:
+    return (
+        "[rank3]:[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: "
+        f"WorkNCCL(SeqNum={sequence}, OpType={operation}, NumelIn=52428800, NumelOut=52428800, Timeout(ms)=600000) "
+        "ran for 600021 milliseconds before timing out."
+    )
+
+
+def test_live_tensors_to_the_brim_where_the_start_is_shown_and_no_step() -> None:
+    assert finding(CAUSE, *STARTED, BRIMFUL).weight < 0.35
+    assert ranking(*STARTED, BRIMFUL)[0] == "model-does-not-fit"
+    launched = "python distill.py --teacher-model /m/13b --batch-size 2"
+    assert ranking(launched, BRIMFUL)[0] == "model-does-not-fit"
+
+
+def test_a_message_alone_is_no_evidence_that_there_was_no_step() -> None:
+    assert ranking(BRIMFUL)[0] == "gpu-memory-exhausted"
+    assert says(CAUSE, BRIMFUL) is None
+    assert says(CAUSE, "both on the card, compiling", BRIMFUL) is None
+    assert says(CAUSE, *trace(("app/run.py", "go", "run()")), "", "", BRIMFUL) is None
 
 
 def test_not_live_tensors_to_the_brim_in_a_running_job() -> None:
-    line = refused(allocated="76.00 GiB", unallocated="1.00 GiB")
-    assert not isinstance(says(CAUSE, " 12%|#2   | 30/250 [01:00<07:20,  2.00s/it]", line), Finding)
-    assert not isinstance(says(CAUSE, refused(allocated="60.00 GiB", unallocated="17.00 GiB")), Finding)
+    bar = " 12%|#2   | 30/250 [01:00<07:20,  2.00s/it]"
+    assert not isinstance(says(CAUSE, *STARTED, bar, BRIMFUL), Finding)
+    assert not isinstance(says(CAUSE, *STARTED, refused(allocated="60.00 GiB", unallocated="17.00 GiB")), Finding)
+
+
+def test_not_where_the_other_ranks_wait_in_a_late_collective() -> None:
+    late = (*STARTED, "[rank1]: " + BRIMFUL, watchdog(21907))
+    assert says(CAUSE, *late) is None
+    assert ranking(*late)[:2] == ["gpu-memory-exhausted", "activations"]
+
+
+@pytest.mark.parametrize(("sequence", "operation"), [(3, "ALLREDUCE"), (640, "ALLREDUCE"), (1450, "BROADCAST")])
+def test_setting_up_takes_collectives_too(sequence: int, operation: str) -> None:
+    lines = (*STARTED, "[rank1]: " + BRIMFUL, watchdog(sequence, operation))
+    assert ranking(*lines)[0] == "model-does-not-fit"
+    assert "activations" not in ranking(*lines)
+
+
+MAIN = ("app/launch.py", "main", "run(options)")
+MADE = ("app/workflow.py", "run", "trainer = PreferenceTrainer(")
+SUPER = ("app/trainers.py", "__init__", "super().__init__(**options)")
+
+
+def test_a_traceback_that_ends_in_a_constructor_had_computed_nothing() -> None:
+    found = finding(CAUSE, *trace(MAIN, MADE, SUPER), refused())
+    assert found.against
+    assert found.weight < 0.5
+    assert "computes nothing" in found.why
+    assert "tensor-parallel" not in found.knobs
+    ranked = ranking(*trace(MAIN, MADE, SUPER), refused())
+    assert ranked[0] == "model-does-not-fit"
+    assert "activations" not in ranked
+
+
+def test_others_on_the_card_come_first_while_a_trainer_is_built() -> None:
+    shared = refused(own="9.00 GiB", allocated="8.10 GiB", unallocated="20.00 MiB", others=((71, "69.80 GiB"),))
+    assert ranking(*trace(MAIN, MADE, SUPER), shared)[0] == "gpu-shared"
+
+
+def test_not_a_pass_that_a_constructor_starts() -> None:
+    warm = ("app/trainers.py", "__init__", "self.warm_up(sample)")
+    assert ranking(*trace(MAIN, MADE, warm, FORWARD), refused())[0] == "activations"
+    assert "model-does-not-fit" not in ranking(*trace(MAIN, MADE, warm, FORWARD), refused())
