@@ -158,8 +158,10 @@ def _json(text: str, path: str, name: str) -> Iterator[Setting]:
 
 
 def _no_json(path: str, error: ValueError | RecursionError) -> str:
-    if not isinstance(error, json.JSONDecodeError):
+    if isinstance(error, RecursionError):
         return say("{path}: no JSON (nested too deeply); mend it, or pass --assume NAME=VALUE", path=path)
+    if not isinstance(error, json.JSONDecodeError):
+        return say("{path}: no JSON (a number of too many digits); mend it, or pass --assume NAME=VALUE", path=path)
     return say(
         "{path} line {line}: no JSON ({what}); mend it, or pass --assume NAME=VALUE",
         path=path,
