@@ -65,22 +65,11 @@ def _nearly_full(warned: DiskFull) -> Finding:
     )
 
 
-def _room(event: DiskFull) -> str:
-    left, total, share = event.available_bytes, event.total_bytes, event.fraction
+def _room(warned: DiskFull) -> str:
+    left, total, share = warned.available_bytes, warned.total_bytes, percent(warned.fraction)
     if left is None or total is None:
-        return (
-            say("The disk is over {share} full.", share=percent(share))
-            if share is not None
-            else say("The disk is nearly full.")
-        )
-    if share is not None:
-        return say(
-            "The disk is over {share} full: {left} left of {total}.",
-            share=percent(share),
-            left=show(left),
-            total=show(total),
-        )
-    return say("The disk is nearly full: {left} left of {total}.", left=show(left), total=show(total))
+        return say("The disk is over {share} full.", share=share)
+    return say("The disk is over {share} full: {left} left of {total}.", share=share, left=show(left), total=show(total))
 
 
 CAUSE = Cause(
