@@ -69,7 +69,9 @@ def _room(warned: DiskFull) -> str:
     left, total, share = warned.available_bytes, warned.total_bytes, percent(warned.fraction)
     if left is None or total is None:
         return say("The disk is over {share} full.", share=share)
-    return say("The disk is over {share} full: {left} left of {total}.", share=share, left=show(left), total=show(total))
+    return say(
+        "The disk is over {share} full: {left} left of {total}.", share=share, left=show(left), total=show(total)
+    )
 
 
 CAUSE = Cause(
