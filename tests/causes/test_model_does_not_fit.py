@@ -152,9 +152,7 @@ def test_the_smallest_step_beside_the_weights_but_not_the_cache() -> None:
 
 
 GGML_FREE = "llama_model_load_from_file_impl: using device CUDA{} (NVIDIA RTX A4500) (0000:41:00.0) - 19603 MiB free"
-GGML_ASKED = (
-    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating {} MiB on device 0: cudaMalloc failed: out of memory"
-)
+GGML_ASKED = "ggml_cuda_buffer_type_alloc_buffer: allocating {} MiB on device 0: cudaMalloc failed: out of memory"
 GGML_WEIGHTS = "llama_model_load: error loading model: unable to allocate CUDA0 buffer"
 
 
