@@ -87,3 +87,29 @@ def test_an_array_of_tensorflows_on_the_host_takes_what_its_shape_and_type_take(
         "ResourceExhaustedError: OOM when allocating tensor with shape[640000,5120] and type float by allocator cpu\n"
     )
     assert "640000 x 5120 numbers of 4 bytes = 12.21 GiB" in finding(CAUSE, line).why
+
+
+EARLY = 'earlyoom[812]: sending SIGTERM to process 4242 uid 1000 "python3": badness 912, VmRSS {} MiB'
+
+
+def test_earlyoom_says_what_its_victim_held_and_not_of_how_much() -> None:
+    found = finding(CAUSE, EARLY.format(21500))
+    assert "python3 (PID 4242) held 21.00 GiB when earlyoom ended it; how much the machine has is not" in found.why
+    assert found.weight < 0.6
+    assert found.knobs[0] == "smaller-buffers"
+    assert says(CAUSE, EARLY.format(215)) is None
+
+
+def test_a_sharded_trainer_gets_a_trainers_knobs() -> None:
+    deepspeed = "[INFO] DeepSpeed info: version=0.16.4, git-hash=unknown, git-branch=unknown"
+    assert finding(CAUSE, deepspeed, EARLY.format(21500)).knobs[0] == "less-offload"
+
+
+def test_where_it_grew_the_growth_comes_first() -> None:
+    steps = tuple(
+        f"(main_task pid=7) [step {n}] memory used = {gib}.00 GiB" for n, gib in enumerate((40, 90, 140, 190))
+    )
+    lines = (*steps, *kill((900, 150.0, "python sim.py"), *TRAINERS))
+    assert finding(CAUSE, *lines).weight == 0.85
+    assert ranking(*lines)[0] == "host-memory-leak"
+    assert finding(CAUSE, *lines[4:]).weight == 0.9
