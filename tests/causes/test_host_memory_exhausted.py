@@ -90,3 +90,10 @@ def test_a_pass_on_the_cpu_whose_allocation_prints_no_size() -> None:
     assert "in its forward pass the host had no more memory" in found.why
     assert found.knobs[0] == "smaller-microbatch"
     assert says(CAUSE, *trace(LOADING), unsized) is None
+
+
+def test_nobody_stands_out_of_what_the_table_lists_where_the_use_is_cut() -> None:
+    rows = tuple((100 + n, 14.0 + n, f"python job_{n}.py") for n in range(8))
+    cut = [line.replace(" / 251.60GB", "") for line in kill(*rows)]
+    assert "239.40 GiB in use (of 251.60 GiB) is spread over many" in finding(CAUSE, *kill(*rows)).why
+    assert "140.00 GiB that the table lists is spread over many: the largest, job_7.py" in finding(CAUSE, *cut).why

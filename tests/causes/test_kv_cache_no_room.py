@@ -175,3 +175,10 @@ def test_an_account_of_weights_alone() -> None:
     finding = judged(CAUSE, log + NO_BLOCKS)
     assert isinstance(finding, Finding)
     assert "may use 6.00 GiB; 5.20 GiB are weights, so -686 MiB is left" in finding.why
+
+
+def test_weights_that_another_process_holds_for_the_engine() -> None:
+    held = "Externally held weights on device cuda:1 ({}) exceed the desired GPU memory utilization (0.4, {}).\n"
+    finding = judged(CAUSE, "ValueError: " + held.format("38.10 GiB", "31.68 GiB"))
+    assert isinstance(finding, Finding)
+    assert finding.why.endswith("holds 38.10 GiB of weights for the engine: more than its share of 0.4, 31.68 GiB.")

@@ -113,3 +113,15 @@ def test_where_it_grew_the_growth_comes_first() -> None:
     assert finding(CAUSE, *lines).weight == 0.85
     assert ranking(*lines)[0] == "host-memory-leak"
     assert finding(CAUSE, *lines[4:]).weight == 0.9
+
+
+def test_a_group_with_no_limit_of_its_own_is_what_shares_are_of() -> None:
+    rows = (
+        "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "memory: usage 50331648kB, limit 9007199254740988kB, failcnt 10",
+        "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
+        "[     71]     0    71 22500000  10000000   1000000        0             0 python",
+        "[     72]     0    72 22500000    100000   1000000        0             0 worker",
+        "Memory cgroup out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:40000000kB",
+    )
+    assert "python (PID 71) holds 38.15 GiB of the 48.00 GiB in use: 79%." in finding(CAUSE, *rows).why
