@@ -125,3 +125,13 @@ def test_what_the_kernel_killed_beside_the_managers_word() -> None:
     found = judge(crash_of(slurm + killed))
     assert isinstance(found, Finding)
     assert "the process that the kernel killed held 57.22 GiB (anon-rss)" in found.why
+
+
+def test_a_row_of_slurms_table_tells_its_figures_only_below_their_names() -> None:
+    head = "JobID           JobName     MaxRSS      State\n------------ ---------- ---------- ----------\n"
+    row = "71.batch          batch  60129542K OUT_OF_ME+\n"
+    named, bare = judge(crash_of(head + row)), judge(crash_of(row))
+    assert isinstance(named, Finding)
+    assert "57.34 GiB in use" in named.why
+    assert isinstance(bare, Finding)
+    assert "GiB" not in bare.why
