@@ -1,9 +1,10 @@
 """The inputs that take the most time per byte: what repeats, and what a search among its mutations finds beyond.
 
-    python -m fuzz.slow [--size 40000] [--rounds 0] [--seed 8] [--top 15] [--of ray_kill]
+    python -m fuzz.slow [--size 40000] [--rounds 0] [--seed 8] [--top 30] [--of ray_kill]
 
 Every fixture, and every line of the fixtures that differs by more than its figures, is repeated until it fills the
-size. Each round then changes one of the dearest and keeps the result where it costs more.
+size. Each round then changes one of the dearest and keeps the result where it costs more. The dearest are measured
+again with a megabyte of each: what costs a little once is much in a small log.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import oomdoctor
 from fuzz.mutations import FIXTURES, changed
 
 KEPT = 30
+MEGABYTE = 1_000_000
 
 
 def repeated(piece: bytes, size: int) -> bytes:
@@ -52,7 +54,7 @@ def main() -> None:
     arguments.add_argument("--size", type=int, default=40_000)
     arguments.add_argument("--rounds", type=int, default=0)
     arguments.add_argument("--seed", type=int, default=8)
-    arguments.add_argument("--top", type=int, default=15)
+    arguments.add_argument("--top", type=int, default=KEPT)
     arguments.add_argument("--of", default="*", help="only this folder of fixtures")
     arguments.add_argument("--keep", type=Path, help="a folder for the dearest")
     given = arguments.parse_args()
@@ -66,8 +68,11 @@ def main() -> None:
             _, name, piece = dice.choice(found)
             other = changed(dice, piece)[:2000] or piece
             found = sorted([*found, (price(repeated(other, given.size), log), name, other)], reverse=True)[:KEPT]
-    for number, (cost, name, piece) in enumerate(found[: given.top]):
-        print(f"{cost:8.2f} s/MB  {name}: {piece[:150]!r}")
+        dearest = [
+            (price(repeated(piece, MEGABYTE), log), cost, name, piece) for cost, name, piece in found[: given.top]
+        ]
+    for number, (again, cost, name, piece) in enumerate(sorted(dearest, reverse=True)):
+        print(f"{cost:8.2f} s/MB, {again:5.2f} of one MB  {name}: {piece[:150]!r}")
         if given.keep:
             given.keep.mkdir(parents=True, exist_ok=True)
             (given.keep / f"{number}.log").write_bytes(repeated(piece, given.size))

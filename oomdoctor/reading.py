@@ -65,7 +65,9 @@ def pages(source: Source, tell: Tell = lambda: None) -> Iterator[tuple[Page, Sli
     blocks, figures = _counted(source, tell), anchors_of_figures()
     pieces = scan.slices(blocks, anchors(), ends=source.ends, left_out=left_out, figures=figures)
     for piece, is_last in _with_last(pieces):
-        yield streams.page(source.name, piece.first_line, piece.data, ends=is_last and source.ends), piece
+        page = streams.page(source.name, piece.first_line, piece.data, ends=is_last and source.ends)
+        yield page, piece
+        left_out.update({words.encode(): count for words, count in page.left_out.items()})
     source.notes += [
         say(
             '{file}: "{words}" stands in it so often that {count} places were not read',

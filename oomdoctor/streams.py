@@ -61,6 +61,7 @@ class Page:
     file: str
     lines: list[Line]
     ends: bool = True  # nothing of the log stands behind it
+    left_out: Counter[str] = field(default_factory=Counter, compare=False)  # places with these words that nobody read
     _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
     _known: dict[Callable[[Page], Any], Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -10,6 +10,7 @@ from functools import cache
 
 import ahocorasick_rs
 
+from oomdoctor.families.again import Again
 from oomdoctor.families.event import Event, Lookalike, Place, Read
 from oomdoctor.families.spoken import SPOKEN, spoken
 from oomdoctor.families.surroundings import Neighbourhood
@@ -81,16 +82,23 @@ def found_in(page: Page) -> Iterator[tuple[int, Read]]:
 
 def _each(page: Page, waiting: list[tuple[Family, int]]) -> Iterator[tuple[int, Read]]:
     """What is read line by line; who is asked only otherwise waits, with the lines that nobody else has read."""
-    automaton, owners = _triggers()
-    known = families()
+    asked = list(_asked(page))
+    again = Again(page.lines[index].text for index, _ in asked)
+    lines_of: dict[str, int] = {}  # what was last read at these words
+    passed: dict[str, int] = {}  # up to where each writer's lines belong to what is not read again
     read_up_to: dict[tuple[str, str], int] = {}
     told_up_to: dict[str, int] = {}  # by any family, figures of a job apart
-    for index, line in enumerate(page.lines):
-        hits = automaton.find_matches_as_indexes(line.text, overlapping=True)
-        if not hits:
+    for index, asked_here in asked:
+        line = page.lines[index]
+        worth = again.worth(line.text)
+        if line.number <= passed.get(line.writer, 0):
             continue
-        asked = [known[number] for number in dict.fromkeys([owners[hit[0]] for hit in hits])]
-        for family in sorted(asked, key=_turn):
+        if not worth:
+            if line.text in lines_of:
+                page.left_out[_longest_trigger(line.text)] += 1
+                passed[line.writer] = line.number + lines_of[line.text]
+            continue
+        for family in asked_here:
             key = (family.name, line.writer)
             read_so_far = told_up_to.get(line.writer, 0) if family.last else read_up_to.get(key, 0)
             if line.number <= read_so_far:
@@ -102,7 +110,23 @@ def _each(page: Page, waiting: list[tuple[Family, int]]) -> Iterator[tuple[int, 
                 read_up_to[key] = max(read_up_to.get(key, 0), found.at.end_line)
                 if _tells(found):
                     told_up_to[line.writer] = max(told_up_to.get(line.writer, 0), found.at.end_line)
+                lines_of[line.text] = found.at.end_line - line.number
                 yield index, found
+
+
+def _asked(page: Page) -> Iterator[tuple[int, list[Family]]]:
+    """The lines that hold a family's trigger, with the families to ask in their order."""
+    automaton, owners = _triggers()
+    known = families()
+    for index, line in enumerate(page.lines):
+        if hits := automaton.find_matches_as_indexes(line.text, overlapping=True):
+            asked = [known[number] for number in dict.fromkeys([owners[hit[0]] for hit in hits])]
+            yield index, sorted(asked, key=_turn)
+
+
+def _longest_trigger(text: str) -> str:
+    found = _triggers()[0].find_matches_as_strings(text, overlapping=True)
+    return max(found, key=len)
 
 
 def _turn(family: Family) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
 from oomdoctor.units import BINARY, size
 
@@ -78,11 +78,8 @@ def account(texts: Sequence[str]) -> dict[str, Any]:
     """The figures of the lines, by the names of the event's fields; a limit of 0 is none."""
     found: dict[str, Any] = {}
     for text in texts:
-        for name, pattern in _FIGURES:
-            match = pattern.search(text)
-            size_bytes = bytes_of(match[1]) if match else None
-            if size_bytes or (size_bytes == 0 and name != "limit"):
-                found.setdefault(f"{name}_bytes", size_bytes)
+        for name, size_bytes in _figures(text):
+            found.setdefault(name, size_bytes)
     summed = found.pop("chunks_bytes", None)
     if summed is not None:
         found.setdefault("in_use_bytes", summed)
@@ -91,6 +88,12 @@ def account(texts: Sequence[str]) -> dict[str, Any]:
     if chunks := sorted(_chunks(texts), key=lambda one: -one.count * one.bytes)[:MOST]:
         found["chunks"] = tuple(chunks)
     return found
+
+
+@remembered
+def _figures(text: str) -> tuple[tuple[str, int], ...]:
+    found = ((name, bytes_of(match[1])) for name, pattern in _FIGURES if (match := pattern.search(text)))
+    return tuple((f"{name}_bytes", size) for name, size in found if size or (size == 0 and name != "limit"))
 
 
 def _buffers(texts: Iterable[str]) -> Iterable[ProgramBuffer]:

@@ -13,7 +13,7 @@ from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Place, Read, Role, usage
 from oomdoctor.families.lines import PROGRESS, place_of, process_of
 from oomdoctor.language import mark
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
@@ -321,11 +321,16 @@ def _last(page: Page, pattern: re.Pattern[str]) -> int:
     return next((index for index in backwards if pattern.search(page.lines[index].text[:400])), -1)
 
 
+@remembered
+def _speaks_of_death(text: str) -> bool:
+    return _DEATH.search(text) is not None
+
+
 def _dies_of_it(page: Page, index: int, last: Line) -> bool:
     """Whether the process ends right after it said that it goes on, of this or of nothing that is printed."""
     below = page.lines[index + 1 : index + 1 + LINES_TO_DEATH]
     after = [line.text[:400] for line in below if line.number > last.number]
-    death = next((position for position, text in enumerate(after) if _DEATH.search(text)), None)
+    death = next((position for position, text in enumerate(after) if _speaks_of_death(text)), None)
     if death is None or any(PROGRESS.search(text) for text in after[:death]):
         return False
     named = next((text for text in after[death:] if _ERROR.search(text)), "")

@@ -223,9 +223,8 @@ def _pids(line: Line) -> tuple[int, ...]:
 
 
 def _figures(text: str) -> dict[str, Any]:
-    tree = grammars.parse("data_loader", text[:CHARACTERS])
     figures: dict[str, Any] = {}
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.clauses("data_loader", text[:CHARACTERS]):
         if not values:
             continue
         if name == "pids":

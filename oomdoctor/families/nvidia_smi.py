@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
@@ -56,6 +57,7 @@ _PROCESS = late(
     r"(?P<name>\S.{0,200}?)\s{1,80}(?:(?P<used>\d{1,9})MiB|N/A)\s{0,80}\|"
 )
 _NONE_RUNNING = "No running processes found"
+_LISTING = "processes"
 _PROCESS_HEAD = late(r"^\|\s{1,4}GPU\s.{0,60}\bPID\b")
 _SLICE = late(r"^\s{0,4}(?P<gpu>\d{1,3})\s{1,6}(?P<gi>\d{1,3})\s{1,6}(?P<ci>\d{1,3})\s{1,6}\d{1,3}\s{0,6}$")
 _COMMAND = late(r"nvidia-smi\b[^\n]{0,200}--query-(?:gpu|compute-apps)=(?P<names>[\w.,]{1,300})")
@@ -111,30 +113,43 @@ def _table(lines: Sequence[Line]) -> Table | None:
         text = line.text[:ROW_CHARACTERS].strip()
         if text and not text.startswith(("|", "+")):
             break
-        cells = text.split("|")[1:-1]
-        if _PROCESS_HEAD.match(text):
-            listing = True
-        elif match := _PROCESS.match(text):
-            processes.append(_process(match))
-        elif _NONE_RUNNING in text:
-            none_running = True
-        elif card := _card(cells, gpu):
-            cards.append(card)
-        elif cells and (head := _CARD_HEAD.match(cells[0])):
-            gpu = int(head["gpu"])
+        row = _row(text)
+        if isinstance(row, CardProcess):
+            processes.append(row)
+        elif isinstance(row, Card):
+            cards.append(row if row.mig else replace(row, gpu=gpu))
+        elif isinstance(row, int):
+            gpu = row
+        else:
+            listing = listing or row == _LISTING
+            none_running = none_running or row == _NONE_RUNNING
         end = line.end if text else end
     if not cards and not processes:
         return None
     return tuple(cards), tuple(processes), (not processes and not none_running) if listing else None, end
 
 
-def _card(cells: Sequence[str], gpu: int | None) -> Card | None:
+@remembered
+def _row(text: str) -> CardProcess | Card | int | str | None:
+    """What a row says: a process, a card's memory, the number of the card whose rows follow, that a list begins."""
+    cells = text.split("|")[1:-1]
+    if _PROCESS_HEAD.match(text):
+        return _LISTING
+    if match := _PROCESS.match(text):
+        return _process(match)
+    if _NONE_RUNNING in text:
+        return _NONE_RUNNING
+    head = _CARD_HEAD.match(cells[0]) if cells else None
+    return _card(cells) or (int(head["gpu"]) if head else None)
+
+
+def _card(cells: Sequence[str]) -> Card | None:
     memory = next((m for cell in cells if (m := _CELL.match(cell))), None)
     if memory is None or not cells[0].strip():  # below a slice's memory stands its BAR1
         return None
     part = _SLICE.match(cells[0])
     return Card(
-        gpu=int(part["gpu"]) if part else gpu,
+        gpu=int(part["gpu"]) if part else None,
         mig=f"{part['gi']}/{part['ci']}" if part else None,
         used_bytes=_mib(memory["used"]),
         total_bytes=_mib(memory["total"]),

@@ -13,9 +13,9 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Process, Read, Role
 from oomdoctor.families.lines import place_of
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
-from oomdoctor.streams import Line, Page
+from oomdoctor.streams import Page
 
 CHARACTERS: Final = 1200
 LINES_AROUND: Final = 400  # in which the error of whoever failed first is looked for
@@ -143,11 +143,11 @@ _NAMES: Final = {"peer": "peer_host", "host": "peer_host", "collective": "collec
 def own_error(page: Page, index: int) -> str | None:
     """The class of the first error near this line that is not itself the consequence of another process's end."""
     near = page.lines[max(0, index - LINES_AROUND) : index + LINES_AROUND]
-    return next((name for name in (_raised(line) for line in near) if name), None)
+    return next((name for name in (_raised(line.text[:CHARACTERS]) for line in near) if name), None)
 
 
-def _raised(line: Line) -> str | None:
-    text = line.text[:CHARACTERS]
+@remembered
+def _raised(text: str) -> str | None:
     error = _ERROR.match(text) if "Error" in text or "Exception" in text else None
     if error is None or _said(text) is not None or _PASSED_ON.search(text):
         return None
