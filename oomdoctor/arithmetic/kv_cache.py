@@ -16,16 +16,6 @@ def of_need(needed: float, tokens: int) -> float:
     return needed / tokens
 
 
-def of_cache(size: float, tokens: int) -> float:
-    """From the size of a cache and the tokens in it; too much where another rank had less room and decided."""
-    return size / tokens
-
-
-def of_blocks(size: float, gpu_blocks: int) -> float:
-    """From V0's GPU blocks."""
-    return size / (gpu_blocks * BLOCK_TOKENS)
-
-
 def of_cpu_blocks(cpu_blocks: int, swap: int = SWAP_SPACE_BYTES) -> float:
     """From V0's CPU blocks: these are there even where the GPU has room for none."""
     return swap / (cpu_blocks * BLOCK_TOKENS)
