@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_a_default_share_is_an_assumption() -> None:
     assert "0.9 is the default of vLLM 0.8.3: the log does not say" in remedy.assumes
 
 
+NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n"
 CONTEXT = (
     "vllm serve m --gpu-memory-utilization {}\n{}ValueError: To serve at least one request with the models's max seq "
     "len (40960), (5.00 GiB KV cache is needed, which is larger than the available KV cache memory (3.00 GiB). Try "
@@ -123,6 +125,150 @@ def test_sequences_are_halved_from_the_warm_up() -> None:
 def test_media_are_limited_only_where_something_sees() -> None:
     assert not advise("vllm serve org/Text-7B\n" + cuda(), "limit-multimodal")[0]
     assert advise("vllm serve Qwen/Qwen2.5-VL-7B-Instruct\n" + cuda(), "limit-multimodal")[0]
+
+
+NOT_FREE = (
+    "ValueError: Free memory on device ({}/{} GiB) on startup is less than desired GPU memory utilization ({}). "
+    "Decrease GPU memory utilization or reduce GPU memory used by other processes.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "share", "why"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", 0.42, ""),  # 14.19 GiB
+        (
+            "Qwen/Qwen2.5-14B-Instruct",
+            None,
+            "the weights take 27.51 GiB (the model is a Qwen2.5-14B: 14.77 B parameters)",
+        ),
+    ],
+)
+def test_a_share_that_does_not_hold_the_weights_is_none(model: str, share: float | None, why: str) -> None:
+    log = f"vllm serve {model}\n" + NOT_FREE.format("20.0", "47.4", "0.9, 42.66 GiB")
+    chosen, rejected = advise(log, "lower-engine-reservation")
+    assert [one.suggested for one in chosen.values()] == ([share] if share else [])
+    assert [one.why.partition(", and ")[0] for one in rejected.values()] == ([why] if why else [])
+
+
+def test_a_share_that_is_not_printed_is_lowered_to_what_is_free() -> None:
+    remedy = advise(NOT_FREE.format("31.44", "47.38", "45.01 GiB"), "lower-engine-reservation")[0][
+        "lower-engine-reservation"
+    ]
+    assert (remedy.action, remedy.current) == ("Lower the engine's share of the card to 0.66", None)
+
+
+@pytest.mark.parametrize(("version", "on_top"), [("0.19.1", True), ("0.20.0", False)])
+def test_graphs_come_on_top_of_the_share_up_to_a_version(version: str, on_top: bool) -> None:
+    log = f"INFO vLLM API server version {version}\n" + NOT_FREE.format("31.44", "47.38", "0.95, 45.01 GiB")
+    remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
+    assert any("CUDA graphs" in assumed for assumed in remedy.assumes) is on_top
+
+
+def test_beside_a_cache_of_stated_size_the_share_means_nothing_but_at_start() -> None:
+    serve = "vllm serve m --gpu-memory-utilization 0.8 --kv-cache-memory-bytes {}\n"
+    for failed, knob in ((cuda(), "lower-engine-reservation"), (NO_BLOCKS, "raise-engine-reservation")):
+        chosen, rejected = advise(serve.format("8G") + failed, knob, cause="kv-cache-no-room")
+        assert not chosen
+        assert rejected[knob].why == "kv_cache_memory_bytes is set (line 1): the share means nothing beside it"
+    assert advise(serve.format("0") + cuda(), "lower-engine-reservation")[0]
+    start = serve.format("8G") + NOT_FREE.format("20.0", "47.4", "0.8, 37.92 GiB")
+    assert advise(start, "lower-engine-reservation")[0]["lower-engine-reservation"].suggested == 0.42
+
+
+HELD = "ValueError: Externally held weights on device cuda:1 ({} GiB) exceed the desired GPU memory utilization ({}).\n"
+
+
+def test_weights_of_another_process_ask_for_a_larger_share() -> None:
+    knob = "raise-engine-reservation"
+    crash = replace(crashes_of(HELD.format("41.20", "0.45, 35.63 GiB"))[0], pool="kv_cache")
+    (remedy,), _ = remedies("kv-cache-no-room", (knob,), crash)
+    assert (remedy.current, remedy.suggested) == (0.45, 0.55)  # 0.45 x 41.20 / 35.63 = 0.5203, and 0.02 more
+    assert "0.02 for the cache is a guess: the longest request may need more" in remedy.assumes
+    crash = replace(crashes_of(HELD.format("77.50", "0.45, 35.63 GiB"))[0], pool="kv_cache")
+    chosen, (rejected,) = remedies("kv-cache-no-room", (knob,), crash)
+    assert not chosen
+    assert "no share of the card holds" in rejected.why
+
+
+@pytest.mark.parametrize(("free", "share"), [("21.31", 0.47), ("1.20", 0.21), ("31.40", 0.59)])
+def test_weights_of_another_process_need_not_be_free(free: str, share: float) -> None:
+    """0.6 of 79.19 GiB are 47.51: 16.01 of them are held already."""
+    log = (
+        f"ValueError: Free memory on device cuda:0 ({free}/79.19 GiB) on startup is less than the engine's budget "
+        "after excluding external process's weights (0.6, 31.50 GiB). Decrease GPU memory utilization.\n"
+    )
+    remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
+    assert (remedy.current, remedy.suggested) == (0.6, share)
+
+
+def test_v0_lacks_tokens() -> None:
+    log = (
+        PROFILE
+        + "INFO executor_base.py:111] # cuda blocks: 835, # CPU blocks: 2048\nValueError: The model's max seq len "
+        "(32768) is larger than the maximum number of tokens that can be stored in KV cache (13360). Try increasing "
+        "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.\n"
+    )
+    remedy = advise(log, "raise-engine-reservation", cause="max-model-len-too-long")[0]["raise-engine-reservation"]
+    assert remedy.suggested == 0.86  # 19408 x 128 KiB = 2.37 GiB of 40
+    assert "19408 tokens x 131072 bytes (4 GiB of swap space / CPU blocks)" in (remedy.derivation or "")
+
+
+@pytest.mark.parametrize(
+    ("version", "stages", "counted_wrongly"),
+    [("0.13.0", 2, False), ("0.14.0", 2, True), ("0.16.2", 2, True), ("0.17.0", 2, False), ("0.15.0", 1, False)],
+)
+def test_the_engines_own_estimate_over_pipeline_stages(version: str, stages: int, counted_wrongly: bool) -> None:
+    log = f"INFO vLLM API server version {version}\nvllm serve m --pipeline-parallel-size {stages}\n" + CONTEXT.format(
+        "0.8", ""
+    ).replace("Try inc", "Based on the available memory, the estimated maximum model length is 24500. Try inc")
+    remedy = advise(log, "shorter-context", cause="max-model-len-too-long")[0]["shorter-context"]
+    assert remedy.suggested == 24500
+    assert any("more may fit than it says" in assumed for assumed in remedy.assumes) is counted_wrongly
+
+
+@pytest.mark.parametrize(("kind", "done"), [("fp8", True), ("fp8_e4m3", True), ("auto", False), ("bfloat16", False)])
+def test_a_cache_in_8_bits_is_not_halved_again(kind: str, done: bool) -> None:
+    log = CONTEXT.format("0.8", "").replace("serve m", f"serve m --kv-cache-dtype {kind}")
+    chosen, rejected = advise(log, "quantize-kv-cache", cause="max-model-len-too-long")
+    assert ("quantize-kv-cache" in rejected, "quantize-kv-cache" in chosen) == (done, not done)
+
+
+def test_the_caches_type_is_the_engines_own() -> None:
+    log = "./llama-server -m m.gguf -c 8192\nllama_kv_cache_init: failed to allocate buffer for kv cache\n"
+    remedy = advise(log, "quantize-kv-cache", cause="kv-cache-no-room")[0]["quantize-kv-cache"]
+    assert (remedy.suggested, remedy.action) == ("q8_0", "Keep the KV cache in 8 bits")
+
+
+TABLE = (
+    "| GPU  Name   Persistence-M | Bus-Id        Disp.A | Volatile Uncorr. ECC |\n"
+    "|   {gpu}  NVIDIA L4       Off | 00000000:00:04.0 Off |                    0 |\n"
+    "| N/A   40C    P0    29W /  72W |    100MiB / {total}MiB |      0%      Default |\n\n"
+)
+LOADING = '  File "/v/vllm/worker/model_runner.py", line 3, in load_model\nRuntimeError: CUDA error: out of memory\n'
+
+
+def test_the_card_of_a_table_says_over_how_many_to_split() -> None:
+    serve = "vllm serve Qwen/Qwen2.5-72B-Instruct\n"
+    table = TABLE.format(gpu=0, total=24576)
+    remedy = advise(serve + table + LOADING, "tensor-parallel")[0]["tensor-parallel"]
+    assert remedy.suggested == 8
+    assert remedy.derivation == "135.43 GiB of weights / 24.00 GiB a card, up to a power of two = 8"
+    two_kinds = serve + table + TABLE.format(gpu=1, total=81559) + LOADING
+    assert (
+        advise(two_kinds, "tensor-parallel")[0]["tensor-parallel"].suggested == 2
+    )  # of which the engine is, is unknown
+
+
+@pytest.mark.parametrize(("items", "suggested"), [(1, None), (3, 1)])
+def test_one_of_several_media_is_profiled(items: int, suggested: int | None) -> None:
+    log = (
+        "vllm serve m\nINFO 07-01 10:00:00 [gpu_model_runner.py:2100] Encoder cache will be initialized with a budget "
+        f"of 16384 tokens, and profiled with {items} image items of the maximum feature size.\n" + cuda()
+    )
+    remedy = advise(log, "limit-multimodal", cause="multimodal-profiling")[0]["limit-multimodal"]
+    assert remedy.suggested == suggested
+    assert remedy.snippet == (None if suggested is None else "--limit-mm-per-prompt '{\"image\": 1}'")
 
 
 # the host
