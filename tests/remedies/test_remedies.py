@@ -426,6 +426,68 @@ def test_what_is_set_already_is_no_remedy(flags: str, knob: str) -> None:
     assert "already" in rejected[knob].why
 
 
+# what training keeps
+
+
+SHARDED = (
+    "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --nproc_per_node {} {}\n"
+    "DeepSpeed info: version=0.15.4\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "derivation"),
+    [
+        ("--zero_stage 1", "18 bytes x 7.62 B parameters / 8 cards = 15.96 GiB a card instead of 39.01 GiB (ZeRO-1)"),
+        ("--zero_stage 2", "18 bytes x 7.62 B parameters / 8 cards = 15.96 GiB a card instead of 30.14 GiB (ZeRO-2)"),
+        ("", "18 bytes x 7.62 B parameters / 8 cards = 15.96 GiB a card instead of 30.14 GiB (ZeRO-2)"),
+        (
+            "--zero_stage 2 --adam_offload",
+            "2 bytes x 7.62 B parameters / 8 cards = 1.77 GiB a card instead of 14.19 GiB (ZeRO-2)",
+        ),
+        ("--zero_stage 2 --lora_rank 16", "3 is a usual value to begin with, not computed"),  # adapters have the states
+        (
+            "--zero_stage 2 --lora_rank 0",
+            "18 bytes x 7.62 B parameters / 8 cards = 15.96 GiB a card instead of 30.14 GiB (ZeRO-2)",
+        ),
+    ],
+)
+def test_what_sharding_leaves_on_a_card(options: str, derivation: str) -> None:
+    remedy = advise(SHARDED.format(8, options) + cuda(), "shard-states")[0]["shard-states"]
+    assert (remedy.suggested, remedy.derivation) == (3, derivation)
+    assert ("it trains under ZeRO-2: the log does not say" in remedy.assumes) is (not options)
+
+
+def test_one_card_has_nothing_to_shard_over() -> None:
+    assert advise(SHARDED.format(1, "--zero_stage 2") + cuda(), "shard-states") == ({}, {})
+
+
+def test_the_size_of_a_shard_group_is_no_stage() -> None:
+    """verl's `fsdp_size` counts cards."""
+    log = "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.fsdp_config.fsdp_size={}\n" + cuda()
+    chosen, _ = advise(log.format(8), "shard-states")
+    assert (chosen["shard-states"].current, chosen["shard-states"].suggested) == (8, -1)
+    assert "already" in advise(log.format(-1), "shard-states")[1]["shard-states"].why
+
+
+@pytest.mark.parametrize(
+    ("options", "derivation"),
+    [
+        ("", "12 bytes x 7.62 B parameters = 85.11 GiB leave the cards for host RAM"),
+        ("--lora_rank 16", "a switch: nothing to compute"),
+    ],
+)
+def test_the_optimizer_of_adapters_is_not_the_models(options: str, derivation: str) -> None:
+    remedy = advise(SHARDED.format(8, options) + cuda(), "offload-optimizer")[0]["offload-optimizer"]
+    assert remedy.derivation == derivation
+
+
+def test_frames_of_peft_tell_of_adapters() -> None:
+    trace = '  File "/v/site-packages/peft/tuners/lora/layer.py", line 4, in forward\n'
+    remedy = advise(SHARDED.format(8, "") + trace + cuda(), "offload-optimizer")[0]["offload-optimizer"]
+    assert remedy.derivation == "a switch: nothing to compute"
+
+
 # clusters and versions
 
 PENDING = (
