@@ -214,6 +214,40 @@ def test_slurm_is_asked_what_the_job_had() -> None:
     assert per_cpu.suggested is None
 
 
+DOCKER = MEMCG.format(f"/docker/{GROUP}")
+OFFLOADED = "torchrun --nnodes {} fit.py --model_name_or_path Qwen/Qwen2.5-{} {}\n" + DOCKER
+
+
+@pytest.mark.parametrize(
+    ("log", "limit"),
+    [
+        (OFFLOADED.format(1, "7B", "--adam_offload"), "107g"),  # 12 x 7.62 B = 85.11 GiB, and a quarter more
+        (OFFLOADED.format(1, "7B", ""), "15g"),
+        (OFFLOADED.format(1, "7B", "--adam_offload false"), "15g"),
+        (OFFLOADED.format(8, "7B", "--adam_offload"), "15g"),  # 10.64 GiB on each of 8 nodes
+        (OFFLOADED.format(1, "7B", "--adam_offload --lora_rank 8"), "15g"),
+        (OFFLOADED.format(1, "0.5B", "--adam_offload"), "15g"),
+    ],
+)
+def test_a_limit_below_the_offloaded_states_is_raised_above_them(log: str, limit: str) -> None:
+    remedy = advise(log, "raise-container-limit")[0]["raise-container-limit"]
+    assert (remedy.current, remedy.suggested) == (12 * 1024**3, limit)
+    assert (remedy.snippet or "").startswith(f"docker run --memory={limit}\n")
+    assert ("or take the offload back" in remedy.action) is (limit != "15g")
+    if limit != "15g":
+        assert remedy.derivation == (
+            "12 bytes x 7.62 B parameters = 85.11 GiB of offloaded states; 85.11 GiB x 1.25 = 106.39 GiB, rounded up = "
+            "107 GiB"
+        )
+        assert "a quarter more, for everything else of the job, is a guess" in remedy.assumes
+
+
+def test_a_pods_limit_below_the_offloaded_states() -> None:
+    log = OFFLOADED.format(1, "7B", "--adam_offload").replace(f"/docker/{GROUP}", "/kubepods/burstable/pod1-2/ab")
+    remedy = advise(log, "raise-container-limit")[0]["raise-container-limit"]
+    assert (remedy.snippet or "").startswith("resources.limits.memory: 107Gi\n")
+
+
 # batches and sequences
 
 

@@ -363,6 +363,103 @@ def test_prints_are_no_steps() -> None:
     assert (remedy.suggested, remedy.snippet) == (None, None)
 
 
+SWAP = "INFO vLLM API server version 0.8.3\nvllm serve {} --swap-space {} {}\n"
+ONE_GPU = "one GPU: how many a node has is not printed"
+
+
+def test_swap_space_of_a_model_that_is_not_known() -> None:
+    remedy = advise(SWAP.format("acme/own", 16, "") + HOG, "less-swap-space")[0]["less-swap-space"]
+    assert (remedy.current, remedy.suggested, remedy.snippet) == (16, 0, "--swap-space 0")
+    assert remedy.derivation == (
+        "16 GiB x 1 GPUs = 16.00 GiB of the node's 251.56 GiB, and up to twice that by pinned rounding; 0 with 0"
+    )
+    assert remedy.assumes == (ONE_GPU,)
+    told = advise("torchrun --nproc_per_node 4 x.py\n" + SWAP.format("acme/own", 16, "") + HOG, "less-swap-space")[0]
+    assert "16 GiB x 4 GPUs = 64.00 GiB of" in (told["less-swap-space"].derivation or "")
+    assert told["less-swap-space"].assumes == ()
+
+
+def test_what_was_in_use_is_not_the_nodes_memory() -> None:
+    alone = HOG.replace(" / 251.56GB (0.950151)", "")
+    remedy = advise(SWAP.format("acme/own", 16, "") + alone, "less-swap-space")[0]["less-swap-space"]
+    assert remedy.derivation == "16 GiB x 1 GPUs = 16.00 GiB, and up to twice that by pinned rounding; 0 with 0"
+
+
+def test_swap_space_of_one_gpu_is_an_assumption() -> None:
+    known = advise(SWAP.format("Qwen/Qwen2.5-7B-Instruct", 16, "") + HOG, "less-swap-space")[0]["less-swap-space"]
+    assert "x 28 layers x 1 GPUs = 28.00 GiB" in (known.derivation or "")
+    assert ONE_GPU in known.assumes
+    default = advise(SWAP.format("m", 16, "").replace(" --swap-space 16", "") + HOG, "less-swap-space")[0]
+    assert (default["less-swap-space"].current, ONE_GPU in default["less-swap-space"].assumes) == (None, True)
+    off = advise(SWAP.format("m", 0, "") + HOG, "less-swap-space")[1]["less-swap-space"]
+    assert off.why == "--swap-space is 0 already"
+
+
+def test_a_store_that_is_small_is_not_capped() -> None:
+    start = "ray start --head --object-store-memory {}\n" + HOG
+    assert advise(start.format(10**9), "smaller-object-store")[1]["smaller-object-store"].why == (
+        "--object-store-memory is 954 MiB already"
+    )
+    large = advise(start.format(10**11), "smaller-object-store")[0]["smaller-object-store"]
+    assert (large.current, large.suggested) == (10**11, 27011049324)
+    assert not any("Ray's default" in assumed for assumed in large.assumes)
+
+
+@pytest.mark.parametrize(("node_kib", "fits"), [(65_536_000, False), (97_000_000, True)])
+def test_an_object_larger_than_the_node_goes_in_parts(node_kib: int, fits: bool) -> None:
+    """18.75 GiB of store and an object of 50.00."""
+    log = f"MemTotal:       {node_kib} kB\n" + (FIXTURES / "ray_store" / "full-with-status.log").read_text()
+    chosen, rejected = advise(log, "bigger-object-store")
+    assert [one.suggested for one in chosen.values()] == ([73819750400] if fits else [])
+    assert [one.why for one in rejected.values()] == (
+        [] if fits else ["an object of 50.00 GiB needs more than the node has: pass it in parts"]
+    )
+
+
+def test_shared_memory_for_what_was_refused_as_well() -> None:
+    log = (
+        "tmpfs            16G  4.1G   12G  26% /dev/shm\nNCCL WARN Error while creating shared memory segment "
+        "/dev/shm/nccl-Xq2r (size 2147483648), error: No space left on device (28)\n"
+    )
+    remedy = advise(log, "bigger-shm")[0]["bigger-shm"]
+    assert (remedy.suggested, remedy.snippet) == ("34g", "docker run --shm-size=34g")
+    assert remedy.derivation == "2 x 16.00 GiB + 2.00 GiB refused, up to whole GiB = 34 GiB"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("(main_task pid=1) step:{n} - perf/cpu_memory_used_gb:{size}.0 - x:1\n", "step"),
+        ("CPU Virtual Memory:  used = {size}.0 GB, percent = 41.0%\n", "print"),
+    ],
+)
+def test_no_restart_where_not_one_step_fits(line: str, word: str) -> None:
+    """80 % of 238.98 - 100 are 111 GiB."""
+    for growth, why in ((130, f"it grows by 130.00 GiB a {word}: not even one fits between two restarts"), (110, None)):
+        grown = "".join(line.format(n=n, size=100 + growth * n) for n in range(3))
+        chosen, rejected = advise(grown + HOG, "restart-periodically")
+        assert "restart-periodically" in (chosen if why is None else rejected)
+        assert why is None or rejected["restart-periodically"].why == why
+
+
+def test_what_an_offloaded_optimizer_of_adapters_takes_is_not_said() -> None:
+    log = OPENRLHF.format("--adam_offload {}") + HOG
+    whole, adapters = (
+        advise(log.format(options), "less-offload")[0]["less-offload"] for options in ("", "--lora_rank 8")
+    )
+    assert "12 bytes x 7.62 B parameters" in (whole.derivation or "")
+    assert "bytes" not in (adapters.derivation or "")
+
+
+def test_a_switch_of_a_launch_line_takes_no_value() -> None:
+    """And what another option of the same knob takes for granted is no matter of this one."""
+    flag = advise(OPENRLHF.format("--adam_offload --lr 1") + HOG, "less-offload")[0]["less-offload"]
+    assert (flag.setting, flag.current, flag.suggested, flag.snippet) == ("adam_offload", True, False, None)
+    assert not any("cpu_offload_gb" in assumed for assumed in flag.assumes)
+    hydra = "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.fsdp_config.optimizer_offload=True\n" + HOG
+    assert (advise(hydra, "less-offload")[0]["less-offload"].snippet or "").endswith("optimizer_offload=False")
+
+
 # the device
 
 
