@@ -14,6 +14,8 @@ REPLICATED_BYTES: Final = 16  # the same without fp32 gradients
 ADAM_BYTES: Final = 8
 # Of one layer, per token and hidden dimension, kept for the backward pass (flash attention, no checkpointing).
 LAYER_BYTES: Final = 34
+FULL_PRECISION_BYTES: Final = 4
+FEWEST_TOKENS: Final = 64
 
 
 def states_on_gpu(parameters: int, shards: int, stage: int, *, optimizer_offloaded: bool = False) -> int:
@@ -48,13 +50,7 @@ def logits(tokens: int, vocabulary: int, bytes_each: int) -> int:
     return tokens * vocabulary * bytes_each
 
 
-def tokens_of_logits(size_bytes: int, vocabulary: int) -> tuple[int, int] | None:
-    """The tokens and the bytes per element whose logits have this size, where they come out whole.
-
-    Sizes are printed with two decimals of a GiB, so a small remainder is allowed.
-    """
-    for bytes_each in (4, 2):
-        tokens = round(size_bytes / (vocabulary * bytes_each))
-        if tokens >= 64 and abs(logits(tokens, vocabulary, bytes_each) - size_bytes) <= vocabulary * bytes_each:
-            return tokens, bytes_each
-    return None
+def tokens_of_logits(size_bytes: int, vocabulary: int) -> int | None:
+    """About how many tokens have logits of this size in 32 bit; None where these are so few that it may be anything."""
+    tokens = round(size_bytes / (vocabulary * FULL_PRECISION_BYTES))
+    return tokens if tokens >= FEWEST_TOKENS else None

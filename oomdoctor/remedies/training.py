@@ -205,9 +205,10 @@ def chunk_logits(case: Case) -> Answer:
     tried = root.tried_bytes if isinstance(root, DeviceOutOfMemory) else None
     if model is None or not tried:
         return None
-    words = _tokens_in_words(case.crash, tried, model.vocabulary)
-    if words is None:
+    found = _tokens_in_words(case.crash, tried, model.vocabulary)
+    if found is None:
         return None
+    words, assumed = found
     return Proposal(
         suggested=case.row.value if case.row is not None and isinstance(case.row.value, bool | str) else None,
         derivation=say(
@@ -217,16 +218,16 @@ def chunk_logits(case: Case) -> Answer:
             vocabulary=model.vocabulary,
             model=model.name,
         ),
-        assumes=(say("the vocabulary is that of {model}", model=model.name),),
+        assumes=(say("the vocabulary is that of {model}", model=model.name), *assumed),
     )
 
 
-def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> str | None:
-    """The batch of the settings where it gives this size as it is printed, else about how many tokens do."""
+def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> tuple[str, tuple[str, ...]] | None:
+    """The batch of the settings where it gives this size as it is printed, else about how many tokens do in 32 bit."""
     batches, lengths = (_stated(crash, KNOBS[knob].settings) for knob in ("smaller-microbatch", "shorter-sequences"))
     for each, batch, length in product((4, 2), batches, lengths):
         if abs(arithmetic.logits(batch * length, vocabulary, each) - tried) <= AS_PRINTED:
-            return say(
+            told = say(
                 "{batch} x {length} = {tokens} tokens x {vocabulary} x {each} bytes",
                 batch=batch,
                 length=length,
@@ -234,12 +235,13 @@ def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> str | None:
                 vocabulary=vocabulary,
                 each=each,
             )
-    found = arithmetic.tokens_of_logits(tried, vocabulary)
-    if found is None:
+            return told, ()
+    tokens = arithmetic.tokens_of_logits(tried, vocabulary)
+    if tokens is None:
         return None
-    tokens, each = found
-    about = f"{float(f'{tokens:.3g}'):.0f}"
-    return say("about {tokens} tokens x {vocabulary} x {each} bytes", tokens=about, vocabulary=vocabulary, each=each)
+    about, each = f"{float(f'{tokens:.3g}'):.0f}", arithmetic.FULL_PRECISION_BYTES
+    told = say("about {tokens} tokens x {vocabulary} x {each} bytes", tokens=about, vocabulary=vocabulary, each=each)
+    return told, (say("they are logits, in 32 bit"),)
 
 
 def _stated(crash: Crash, names: tuple[str, ...]) -> list[int]:

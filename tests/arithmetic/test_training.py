@@ -27,5 +27,6 @@ def test_model_states_by_stage() -> None:
 
 
 def test_logits_are_recognised_by_their_size() -> None:
-    assert training.tokens_of_logits(16384 * 152064 * 4, 152064) == (16384, 4)
-    assert training.tokens_of_logits(2 * 1024**2, 152064) is None
+    assert training.tokens_of_logits(16384 * 152064 * 4, 152064) == 16384
+    assert training.tokens_of_logits(64 * 152064 * 4, 152064) == 64
+    assert training.tokens_of_logits(63 * 152064 * 4, 152064) is None

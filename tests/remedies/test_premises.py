@@ -274,6 +274,48 @@ def test_half_the_batch_and_twice_the_steps() -> None:
     assert any("is 1, its default" in assumed for assumed in unsaid["smaller-microbatch"].assumes)
 
 
+@pytest.mark.parametrize(
+    ("settings", "snippet"),
+    [
+        (
+            '"train_micro_batch_size_per_gpu": 8,\n    "gradient_accumulation_steps": 2',
+            '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4',
+        ),
+        ('"train_micro_batch_size_per_gpu": 8', '"train_micro_batch_size_per_gpu": 4'),
+    ],
+)
+def test_twice_the_steps_in_a_configuration_of_deepspeed(settings: str, snippet: str) -> None:
+    log = "[INFO] DeepSpeed info: version=0.16.9\njson = {\n    " + settings + "\n}\n" + cuda()
+    assert advise(log, "smaller-microbatch")[0]["smaller-microbatch"].snippet == snippet
+
+
+@pytest.mark.parametrize("steps", ["0", "auto"])
+def test_steps_that_are_no_number_are_not_doubled(steps: str) -> None:
+    log = LLAMA.format(f"--per_device_train_batch_size 8 --gradient_accumulation_steps {steps}") + cuda()
+    remedy = advise(log, "smaller-microbatch")[0]["smaller-microbatch"]
+    assert remedy.snippet == "--per_device_train_batch_size 4"
+    assert remedy.cost == "a smaller global batch, unless as many more steps are accumulated"
+
+
+@pytest.mark.parametrize(
+    ("tried", "derivation"),
+    [
+        ("15.77 GiB", "= about 33000 tokens x 128256 x 4 bytes"),
+        ("20.00 MiB", "a switch: nothing to compute"),  # of 41 tokens: any buffer may have that size
+    ],
+)
+def test_how_many_tokens_have_so_large_logits(tried: str, derivation: str) -> None:
+    remedy = advise(LLAMA.format("") + cuda(tried=tried), "chunked-logits")[0]["chunked-logits"]
+    assert derivation in (remedy.derivation or "")
+    assert ("they are logits, in 32 bit" in remedy.assumes) is ("about" in derivation)
+
+
+def test_logits_in_chunks_already() -> None:
+    chosen, rejected = advise(LLAMA.format("--use_liger_kernel True") + cuda(tried="15.66 GiB"), "chunked-logits")
+    assert not chosen
+    assert "use_liger_kernel is True already" in rejected["chunked-logits"].why
+
+
 def test_no_steps_are_promised_where_none_are_accumulated() -> None:
     remedy = advise(SCRIPT.format("--batch_size 16") + cuda(), "smaller-microbatch")[0]["smaller-microbatch"]
     assert remedy.snippet == "--batch_size 8"

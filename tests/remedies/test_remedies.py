@@ -484,6 +484,44 @@ def test_allocator_settings_not_twice_and_not_with_sleep(setting: str) -> None:
     assert rejected_advice(crashes_of(log)[0])
 
 
+def test_no_growing_segments_beside_an_engine_that_was_seen_to_sleep() -> None:
+    slept = (
+        "INFO 06-11 10:02:11 [gpu_worker.py:81] Sleep mode freed 31.20 GiB memory, 3.10 GiB memory is still in use.\n"
+    )
+    log = cuda(tried="864.00 MiB", unused="6.12 GiB")
+    chosen, rejected = advise(slept + log, "allocator-config")
+    assert not chosen
+    assert "sleep mode" in rejected["allocator-config"].why
+
+
+@pytest.mark.parametrize(("release", "told"), [("2.8.0", False), ("2.9.1", True), ("2.10.0", False), (None, True)])
+def test_the_old_name_of_the_allocators_variable(release: str | None, told: bool) -> None:
+    log = (f"torch=={release}\n" if release else "") + cuda(tried="864.00 MiB", unused="6.12 GiB")
+    remedy = advise(log, "allocator-config")[0]["allocator-config"]
+    assert any("PyTorch 2.9 ignores the new name" in assumed for assumed in remedy.assumes) is told
+
+
+@pytest.mark.parametrize(("now", "advised"), [("false", False), ("False", False), ("true", True), (None, True)])
+def test_the_card_is_not_reserved_whole_already(now: str | None, advised: bool) -> None:
+    log = (f"export XLA_PYTHON_CLIENT_PREALLOCATE={now}\n" if now else "") + (
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 "
+        "bytes.\n"
+    )
+    chosen, rejected = advise(log, "cap-preallocation", cause="framework-preallocation")
+    assert ("cap-preallocation" in chosen, "cap-preallocation" in rejected) == (advised, not advised)
+
+
+@pytest.mark.parametrize(("now", "advised"), [("0.0", False), ("0.7", True)])
+def test_a_macs_limit_that_is_lifted_already(now: str, advised: bool) -> None:
+    log = (
+        f"export PYTORCH_MPS_HIGH_WATERMARK_RATIO={now}\nRuntimeError: MPS backend out of memory (MPS allocated: "
+        "16.20 GB, other allocations: 1.04 GB, max allowed: 18.13 GB). Tried to allocate 1.00 GB on private pool.\n"
+    )
+    chosen, rejected = advise(log, "raise-allocator-cap", cause="allocator-cap")
+    assert [(one.current, one.suggested) for one in chosen.values()] == ([(0.7, 0.0)] if advised else [])
+    assert ("raise-allocator-cap" in rejected) is not advised
+
+
 def test_another_option_than_the_usual_one_keeps_its_own_name() -> None:
     log = "python -m openrlhf.cli.x --micro_rollout_batch_size 16\n" + cuda()
     remedy = advise(log, "smaller-microbatch")[0]["smaller-microbatch"]
@@ -608,6 +646,16 @@ def test_the_launch_against_the_cluster() -> None:
     gpus, _ = advise(start.format(64, 3) + launch + PENDING, "fix-resource-request", "add-nodes", "more-gpus")
     assert (gpus["fix-resource-request"].current, gpus["fix-resource-request"].suggested) == (4, 3)
     assert "1 missing" in (gpus["add-nodes"].derivation or "")
+
+
+def test_a_cluster_with_all_that_is_asked_for_is_held_by_others() -> None:
+    log = (
+        "ray start --head --num-cpus=5 --num-gpus=4\npython3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 "
+        "--actor_num_gpus_per_node 2 --vllm_num_engines 2 --vllm_tensor_parallel_size 1\n" + PENDING
+    )
+    remedy = advise(log, "fix-resource-request")[0]["fix-resource-request"]
+    assert "the launch asks for 4 GPUs and 5 CPUs; jobs or actors of an earlier run" in remedy.action
+    assert (remedy.snippet, remedy.current, remedy.suggested) == ("ray status -v", None, None)
 
 
 def test_the_sound_version_and_not_the_old_pin() -> None:
