@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from remedy_logs import crashes_of, cuda, kill
+from remedy_logs import HOG, OPENRLHF, crashes_of, cuda, kill
 
 from oomdoctor import street
 from oomdoctor.cli.whatif import whatif as command
@@ -490,7 +490,7 @@ def test_the_help_names_settings_whose_effect_is_known() -> None:
 IN_TRAINING = (
     "python3 -m openrlhf.cli.train_ppo_ray --colocate_all_models --vllm_num_engines 2 --vllm_gpu_memory_utilization "
     '0.5 {}\nTraceback (most recent call last):\n  File "/opt/openrlhf/trainer/actor.py", line 9, in training_step\n'
-    "    loss.backward()\n" + cuda()
+    "    loss.backward()\n" + cuda(own="38.00 GiB")
 )
 
 
@@ -553,6 +553,16 @@ def test_what_the_passes_took_is_known_but_for_the_weights(model: str, peak: str
 def test_an_estimate_that_is_the_length_itself_gives_no_line() -> None:
     (shift,) = of(CONTEXT.replace("27392", "40960"), "max_model_len=20480").shifts
     assert shift.derivation == "(20480 - 40960) tokens x 147325 bytes (needed / length) = -2.81 GiB"
+
+
+@pytest.mark.parametrize(("engines", "copies", "guessed"), [(2, (28.37, 56.74), False), (None, (14.19, 28.37), True)])
+def test_engines_that_sleep_keep_copies_of_the_weights(
+    engines: int | None, copies: tuple[float, float], guessed: bool
+) -> None:
+    log = OPENRLHF.format(f"--vllm_num_engines {engines}" if engines else "") + HOG
+    found = of(log, "vllm_enable_sleep=true")
+    assert (found.answer, changed(found, "host_ram")) == ("does not fit", [copies])
+    assert ("one engine: how many there are is not printed" in found.shifts[0].assumes) is guessed
 
 
 # adapters

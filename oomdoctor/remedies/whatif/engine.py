@@ -447,7 +447,11 @@ def sleep(pair: Pair) -> Iterator[Effect]:
         bounds = sorted((sign * copies, sign * 2 * copies))
         yield Shift(
             pool="host_ram", what=copies_of, low=bounds[0], high=bounds[1], derivation=words,
-            assumes=(size.source, say("sleep level 1, all engines on one node")),
+            assumes=(
+                size.source,
+                say("sleep level 1, all engines on one node"),
+                *(() if engines else (say("one engine: how many there are is not printed"),)),
+            ),
         )  # fmt: skip
     if pair.now.pool != "gpu":
         return
