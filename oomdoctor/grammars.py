@@ -93,21 +93,31 @@ def parse(name: str, text: str) -> Parsed | None:
         return None
 
 
-def clauses(tree: Parsed) -> list[Clause]:
-    """The clauses of an island grammar's tree, in order: each with its name and the texts of its values."""
-    return [
-        (child.data, tuple(str(value) for value in child.children))
-        for child in tree.children
-        if isinstance(child, Tree)
-    ]
-
-
-_SHAPES = 1024  # of messages, none longer than a few thousand characters
+_KEPT = 1024  # messages
+_LONGEST_KEPT = 4000  # characters; a kernel's report may be longer
 _ANY_DIGIT = str.maketrans("123456789", "000000000")
 
 
+def clauses(name: str, text: str) -> tuple[Clause, ...]:
+    """The clauses of the text, in order, each with its name and the texts of its values; none where it is not in the
+    language."""
+    return _remembered(name, text) if len(text) <= _LONGEST_KEPT else _clauses(name, text)
+
+
+def _clauses(name: str, text: str) -> tuple[Clause, ...]:
+    tree = parse(name, text)
+    return tuple(
+        (child.data, tuple(str(value) for value in child.children))
+        for child in (tree.children if tree else ())
+        if isinstance(child, Tree)
+    )
+
+
+_remembered = lru_cache(_KEPT)(_clauses)
+
+
 def said(name: str, text: str) -> list[Clause]:
-    """The clauses of the text; none where it is not in the language.
+    """The clauses of the text, as above.
 
     A message that stands thousands of times in a log, each time with other figures, is parsed once: what stands where
     does not depend on which digits they are. Only for grammars of which that is true: that name no digit.
@@ -116,7 +126,7 @@ def said(name: str, text: str) -> list[Clause]:
     return [(clause, tuple([text[start:end] for start, end in values])) for clause, values in places]
 
 
-@lru_cache(_SHAPES)
+@lru_cache(_KEPT)
 def _places(name: str, shape: str) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """The clauses of a text, and where in it their values stand."""
     tree = parse(name, shape)

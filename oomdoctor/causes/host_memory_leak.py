@@ -13,6 +13,7 @@ from oomdoctor.units import MIB, percent, show
 # Growth that explains the kill: this share of what was in use came during the log.
 MUCH = 0.2
 LEAST_POINTS = 3
+ENOUGH_POINTS = 5
 LEAST_GROWN = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
 HOST_POOLS = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
 
@@ -34,7 +35,7 @@ def judge(crash: Crash) -> Judgement | None:
         shows_memory=True,
         why=_grew(crash, trajectory, base),
         evidence=(crash.root,),
-        against=_against(crash, share),
+        against=_against(crash, trajectory, share),
         knobs=_engine_knobs(crash) + CAUSE.knobs,
     )
 
@@ -55,7 +56,14 @@ def _engine_knobs(crash: Crash) -> tuple[str, ...]:
 def _weight(trajectory: Trajectory, share: float) -> float:
     if trajectory.what.startswith("PID "):  # from the tables of a few kills: a task's own work looks the same
         return 0.8 if share >= 2 * MUCH and len(trajectory.points) >= 2 * LEAST_POINTS else 0.55
-    return 0.92 if share >= MUCH else 0.6
+    if share < MUCH:
+        return 0.6
+    return 0.92 if _is_steady(trajectory) else 0.7
+
+
+def _is_steady(trajectory: Trajectory) -> bool:
+    """Whether it grew from one whole step to the next, or so often that it is no start that has not settled."""
+    return trajectory.per == "step" or len(trajectory.points) >= ENOUGH_POINTS
 
 
 def _grew(crash: Crash, trajectory: Trajectory, base: int) -> str:
@@ -84,8 +92,11 @@ def _of(crash: Crash, base: int, last: int) -> str:
     return say("the machine's {total}", total=show(base)) if base != last else say("the last {last}", last=show(base))
 
 
-def _against(crash: Crash, share: float) -> tuple[str, ...]:
+def _against(crash: Crash, trajectory: Trajectory, share: float) -> tuple[str, ...]:
     found = []
+    if not _is_steady(trajectory):
+        count = len(trajectory.points)
+        found.append(say("only {count} prints show it: a job that fills its caches at the start looks so", count=count))
     if share < MUCH:
         found.append(say("most of the memory was in use before it grew"))
     memory = node_memory(crash)

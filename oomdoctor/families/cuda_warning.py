@@ -59,12 +59,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
         process = process_of(line)
         yield AllocatorPressure(at=place, time=line.mark.time, process=process, tried_bytes=tried, code=code)
         return
-    tree = grammars.parse("cuda_warning", line.text[:_CHARACTERS])
-    if tree is None:
-        return
     figures: dict[str, Any] = {}
     gpu = None
-    for name, values in grammars.clauses(tree):
+    for name, values in grammars.clauses("cuda_warning", line.text[:_CHARACTERS]):
         if name in _SIZES and values and (size := bytes_of(values[0])) is not None:
             figures[_SIZES[name]] = size
         elif name in _COUNTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from oomdoctor import grammars
@@ -13,7 +13,7 @@ from oomdoctor.families.ended import explained
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark, say, translated
-from oomdoctor.patterns import late, remembered
+from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
@@ -222,15 +222,9 @@ def _pids(line: Line) -> tuple[int, ...]:
     return found or ((figures["pid"],) if "pid" in figures else ())
 
 
-def _figures(text: str) -> Mapping[str, Any]:
-    return _parsed(text[:CHARACTERS])
-
-
-@remembered  # asked up to three times of one line
-def _parsed(text: str) -> Mapping[str, Any]:
-    tree = grammars.parse("data_loader", text)
+def _figures(text: str) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.clauses("data_loader", text[:CHARACTERS]):
         if not values:
             continue
         if name == "pids":

@@ -59,8 +59,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     if not _RAISED.search(line.text):
         return
-    tree = grammars.parse("gpu_visibility", line.text[:2000])
-    found = dict(grammars.clauses(tree)) if tree is not None else {}
+    found = dict(grammars.clauses("gpu_visibility", line.text[:2000]))
     problem = next((told for name, told in _PROBLEMS.items() if name in found), None)
     if problem is None:
         return

@@ -273,9 +273,8 @@ def _compiler(page: Page, line: Line, text: str) -> Read:
 
 
 def _figures(text: str) -> dict[str, Any]:
-    tree = grammars.parse("host_alloc", text[:CHARACTERS])
     figures: dict[str, Any] = {}
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.clauses("host_alloc", text[:CHARACTERS]):
         if values and name in _READERS:
             for key, value in _READERS[name](values[0]).items():
                 figures.setdefault(key, value)

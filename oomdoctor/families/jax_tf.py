@@ -13,7 +13,7 @@ from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, accoun
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.language import mark
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import show
@@ -353,7 +353,12 @@ def _above(page: Page, index: int) -> list[str]:
 
 
 def _another(text: str, message: str) -> bool:
-    return not (message and message in text) and any(pattern.search(text) for _, pattern in _FAILURES)
+    return not (message and message in text) and _is_failure(text)
+
+
+@remembered
+def _is_failure(text: str) -> bool:
+    return any(pattern.search(text) for _, pattern in _FAILURES)
 
 
 def _sizes(match: re.Match[str]) -> dict[str, Any]:

@@ -250,10 +250,9 @@ def _told(lines: Sequence[Line]) -> str:
 
 
 def _figures(text: str) -> dict[str, Any]:
-    tree = grammars.parse("kernel", text)
     figures: dict[str, Any] = {}
     seen: set[str] = set()
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.clauses("kernel", text):
         seen.add(name)
         if name in _OF_THE_VICTIM and not seen & {"victim", "task"}:
             continue  # the head of the dump says the same of who asked
@@ -449,9 +448,8 @@ def _systemd(page: Page, index: int) -> UserspaceKill:
 
 
 def _values(text: str) -> dict[str, tuple[str, ...]]:
-    tree = grammars.parse("kernel", text[:2000])
     found: dict[str, tuple[str, ...]] = {}
-    for name, values in grammars.clauses(tree) if tree else ():
+    for name, values in grammars.clauses("kernel", text[:2000]):
         found.setdefault(name, values)
     return found
 

@@ -129,11 +129,16 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _death(page, index)
 
 
+@remembered
+def _names_shared_memory(text: str) -> bool:
+    return _SHARED_MEMORY.search(text) is not None
+
+
 def _signal(page: Page, index: int, signal: str) -> Iterator[Read]:
     line = page.lines[index]
     at = place_of(page, line)
     if signal == "SIGBUS":
-        shared = any(_SHARED_MEMORY.search(near.text) for near in _near(page, index))
+        shared = any(_names_shared_memory(near.text) for near in _near(page, index))
         yield FatalSignal(
             at=at,
             time=line.mark.time,

@@ -126,9 +126,9 @@ def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:
     if full := trajectory.get("full"):
         count, formula = full["count"], full["derivation"]
         if trajectory["per"] == "step":
-            yield say("full after about {count} more steps at that rate: {formula}", count=count, formula=formula)
+            yield say("about {count} more steps at that rate would fill it: {formula}", count=count, formula=formula)
         else:
-            yield say("full after about {count} more prints at that rate: {formula}", count=count, formula=formula)
+            yield say("about {count} more prints at that rate would fill it: {formula}", count=count, formula=formula)
 
 
 def who(event: EventRecord, quoted: Callable[[str], str] = str) -> list[str]:

@@ -43,6 +43,16 @@ def test_growth_step_after_step() -> None:
     assert ranking(*lines)[0] == "host-memory-leak"
 
 
+def test_three_prints_without_steps_may_be_a_start() -> None:
+    prints = [f"(main_task pid=7) memory used = {size:.2f} GiB" for size in (40.0, 90.0, 140.0, 190.0, 240.0)]
+    few = finding(CAUSE, *prints[:3], *kill())
+    assert few.weight <= 0.7
+    assert any("only 3 prints show it" in reason for reason in few.against)
+    enough = finding(CAUSE, *prints, *kill())
+    assert enough.weight >= 0.9
+    assert not any("prints show it" in reason for reason in enough.against)
+
+
 def test_the_engine_that_makes_its_cache_anew_comes_first() -> None:
     config = "(main_task pid=7) Namespace(free_cache_engine=True, swap_space=40, enforce_eager=True)"
     found = finding(CAUSE, config, *steps(40.0, 90.0, 140.0, 190.0), *kill())
