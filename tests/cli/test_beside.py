@@ -88,7 +88,8 @@ def test_a_reason_says_which_of_its_settings_the_log_does_not_print(tmp_path: Pa
     log, script = tmp_path / "train.log", tmp_path / "run.sh"
     script.write_text(launch)
     reasons = []
-    for text, options in ((killed, ["--launch", script]), (launch + killed, [])):
+    beside_it: tuple[str | Path, ...] = ("--launch", script)
+    for text, options in ((killed, beside_it), (launch + killed, ())):
         log.write_text(text)
         found = json.loads(told(log, "-f", "json", *options).output)["incidents"][0]["diagnoses"]
         reasons.append(next(one["explanation"] for one in found if one["cause"] == "cpu-offload-overcommit"))

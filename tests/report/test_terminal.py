@@ -9,8 +9,9 @@ from sample_reports import CRASH, DEATH, GROWTH, HEALTHY, HOG, INCONCLUSIVE, KIL
 from oomdoctor.remedies import Rejected
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report import words
-from oomdoctor.report.contract import LedgerRow, Moment, Report, Trouble
+from oomdoctor.report.contract import LedgerRow, Moment, Report
 from oomdoctor.report.text import rendered
+from oomdoctor.sources import Trouble
 from oomdoctor.units import GIB
 
 OOM_100 = """\
