@@ -640,6 +640,7 @@ def half(case: Case) -> Answer:
     own = case.own_name()
     return Proposal(
         action=say("Halve {name} from {now} to {then}", name=case.now.name, now=f"{now:g}", then=then),
+        current=case.now.value,
         suggested=then,
         derivation=f"{now:g} / 2 = {then}",
         setting=own,

@@ -316,6 +316,20 @@ def test_logits_in_chunks_already() -> None:
     assert "use_liger_kernel is True already" in rejected["chunked-logits"].why
 
 
+def test_a_forward_pass_has_a_batch_of_its_own() -> None:
+    log = (
+        "{'actor_rollout_ref': {'rollout': {'log_prob_micro_batch_size_per_gpu': 64},\n"
+        "  'actor': {'ppo_micro_batch_size_per_gpu': 2}}}\nTraceback (most recent call last):\n"
+        '  File "/w/verl/workers/actor/dp_actor.py", line 88, in compute_log_prob\n    logits = model(x)\n' + cuda()
+    )
+    remedy = advise(log, "smaller-microbatch")[0]["smaller-microbatch"]
+    assert ((remedy.setting or "").rpartition(".")[2], remedy.current, remedy.suggested) == (
+        "log_prob_micro_batch_size_per_gpu",
+        64,
+        32,
+    )
+
+
 def test_no_steps_are_promised_where_none_are_accumulated() -> None:
     remedy = advise(SCRIPT.format("--batch_size 16") + cuda(), "smaller-microbatch")[0]["smaller-microbatch"]
     assert remedy.snippet == "--batch_size 8"

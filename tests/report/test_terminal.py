@@ -430,9 +430,9 @@ def test_where_nothing_was_found(files: int, errors: tuple[Trouble, ...], where:
         ({"growth_bytes": GIB, "growth_low_bytes": GIB, "growth_high_bytes": GIB + 1}, "about 1.00 GiB per step"),
         ({"growth_bytes": GIB}, "about 1.00 GiB per step"),
         ({"growth_bytes": GIB, "per": "print", "full": {"count": 7, "derivation": "(9 - 2) / 1 = 7"}},
-         "about 1.00 GiB per print; full after about 7 more prints at that rate: (9 - 2) / 1 = 7"),
+         "about 1.00 GiB per print; about 7 more prints at that rate would fill it: (9 - 2) / 1 = 7"),
         ({"growth_bytes": GIB, "full": {"count": 7, "derivation": "(9 - 2) / 1 = 7"}},
-         "about 1.00 GiB per step; full after about 7 more steps at that rate: (9 - 2) / 1 = 7"),
+         "about 1.00 GiB per step; about 7 more steps at that rate would fill it: (9 - 2) / 1 = 7"),
     ],
 )  # fmt: skip
 def test_how_a_figure_went_on(course: dict[str, object], told: str) -> None:
