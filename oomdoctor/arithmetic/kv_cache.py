@@ -27,11 +27,6 @@ def of_model(layers: int, kv_heads: int, head_dim: int, tensor_parallel: int = 1
     return 2 * layers * max(1, kv_heads // tensor_parallel) * head_dim * bytes_each
 
 
-def of_latent(layers: int, rank: int, rope_dim: int, bytes_each: int = 2) -> int:
-    """Of latent attention (DeepSeek): one vector per layer, on every rank the same."""
-    return layers * (rank + rope_dim) * bytes_each
-
-
 def fitting(room: float, bytes_per_token: float) -> int:
     """How many tokens this room holds, in whole blocks."""
     return max(0, int(room / bytes_per_token)) // BLOCK_TOKENS * BLOCK_TOKENS
