@@ -24,6 +24,8 @@ from oomdoctor.spellings import frameworks, title
 
 STORY: Final = "fixtures/stories/openrlhf-vllm-start-fragmented/log.txt"
 WIDTH: Final = 100
+# What pages link to in the repository, and where the site has it.
+SOURCES: Final = {"oomdoctor/causes": "reference/causes/index.md", "oomdoctor/remedies/knobs.txt": "reference/knobs.md"}
 
 
 def pages() -> dict[str, str]:

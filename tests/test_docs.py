@@ -66,11 +66,24 @@ def test_links_lead_somewhere(builder: ModuleType, site: dict[str, str]) -> None
     assert list(builder.broken({"a.md": page.replace("#d", "#c"), "b.md": ""})) == []
 
 
-def test_links_of_the_written_pages_lead_somewhere_in_the_repository_or_on_the_site(site: dict[str, str]) -> None:
+def test_the_pages_can_be_followed_in_the_repository_too(builder: ModuleType) -> None:
     for path in DOCS.rglob("*.md"):
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-            there = (path.parent / target).resolve()
-            assert "://" in target or there.exists() or there.relative_to(DOCS).as_posix() in site, f"{path}: {target}"
+        for target, anchor in re.findall(r"\]\(([^)#\s]+)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
+            if "://" not in target:
+                there = path.parent / target
+                assert there.exists(), f"{path}: {target}"
+                assert not anchor or anchor in builder.headings(there.read_text(encoding="utf-8")), f"{path}: #{anchor}"
+
+
+def test_what_is_taken_from_elsewhere_is_linked_to_in_the_repository(site: dict[str, str]) -> None:
+    taken = re.compile(r"^<!-- (\w+) ([^ ]+).* -->\n(.*)$", re.MULTILINE)
+    found = [(path, *parts) for path in DOCS.rglob("*.md") for parts in taken.findall(path.read_text(encoding="utf-8"))]
+    assert {kind for _, kind, _, _ in found} == {"include", "code", "help"}
+    for path, kind, what, line in found:
+        named = f"`oomdoctor {what} --help`" if kind == "help" else what
+        assert line.startswith("_Here stand"), f"{path}: {kind} {what}"
+        assert named in line, f"{path}: {line}"
+    assert "_Here stand" not in "".join(site.values())
 
 
 def test_every_page_can_be_reached(site: dict[str, str]) -> None:
@@ -145,4 +158,5 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path: Path) -> N
         [sys.executable, str(DOCS / "build.py"), str(tmp_path / "docs")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(f"The pages: {tmp_path / 'docs/site/index.html'}\n")
     assert "A job that died in its third step" in (tmp_path / "docs/site/tutorial.html").read_text(encoding="utf-8")
