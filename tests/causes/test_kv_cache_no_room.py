@@ -181,4 +181,4 @@ def test_weights_that_another_process_holds_for_the_engine() -> None:
     held = "Externally held weights on device cuda:1 ({}) exceed the desired GPU memory utilization (0.4, {}).\n"
     finding = judged(CAUSE, "ValueError: " + held.format("38.10 GiB", "31.68 GiB"))
     assert isinstance(finding, Finding)
-    assert finding.why.endswith("holds 38.10 GiB of weights for the engine: more than its share of 0.4, 31.68 GiB.")
+    assert finding.why.endswith("holds 38.10 GiB of weights for the engine: more than its share of 0.4 (31.68 GiB).")
