@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oomdoctor.language import mark
+from oomdoctor.language import mark, translated
 
 POOLS: Final[Mapping[str, str]] = {
     "host_ram": mark("the node's memory (RAM) ran out"),
@@ -22,6 +22,10 @@ POOLS: Final[Mapping[str, str]] = {
     "none": "",
 }
 
+# Where nothing says which, and where nothing shows that it was memory.
+SOME_MEMORY: Final = mark("memory ran out")
+NOT_SHOWN: Final = mark("something died, and the log does not show of what")
+
 # The pools themselves.
 POOL_NAMES: Final[Mapping[str, str]] = {
     "gpu": mark("GPU memory"),
@@ -32,6 +36,7 @@ POOL_NAMES: Final[Mapping[str, str]] = {
     "shm": mark("shared memory"),
     "pinned": mark("page-locked memory"),
     "scheduling": mark("the cluster"),
+    "none": mark("the memory"),
 }
 
 # Where the cause says better than the pool what there was too little of.
@@ -76,3 +81,8 @@ NAMES: Final = (
     mark("root"), mark("cascade"), mark("confirmation"), mark("advice"), mark("context"),
     mark("printed"), mark("derived"), mark("assumed"), mark("unknown"),
 )  # fmt: skip
+
+
+def failed(pool: str, *, proven: bool) -> str:
+    """What ran out, as far as the log shows it."""
+    return translated(POOLS.get(pool, pool) or SOME_MEMORY) if proven else translated(NOT_SHOWN)
