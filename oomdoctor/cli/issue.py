@@ -69,8 +69,9 @@ def issue(
     What the log does not tell is marked "to fill in"; no box is ticked for you.
     Secrets, names and addresses are taken out, but read it before you send it.
 
-    Exits with 0 (a draft), 2 (wrong usage, or no memory failure to report) or 70
-    (an error of oomdoctor itself).
+    Exits with 0 (a draft: of a memory failure, of a request that Ray cannot
+    place, or of an end that the log does not explain), 2 (wrong usage, or none of
+    these in the log) or 70 (an error of oomdoctor itself).
     """
     for_others()
     if url != (repo is not None):

@@ -76,8 +76,9 @@ def watch(
     second file of that name. A pipe is read to its end: the job before it gets Ctrl-C, too, and may still have
     something to say; a second Ctrl-C ends the watching.
 
-    Exits with what the last diagnosis says: 0 (no failure so far), 1 (a memory failure), 3 (the log does not show
-    which); with 2 (it could not be read) or 70 (an error of oomdoctor itself).
+    Exits with what the last diagnosis says: 0 (no failure so far), 1 (a memory failure, or a request that Ray cannot
+    place), 3 (something died and the log does not show whether of memory); with 2 (wrong usage, or it could not be
+    read) or 70 (an error of oomdoctor itself).
     """
     from oomdoctor.live import Live  # noqa: PLC0415  (not for --help)
     from oomdoctor.sources.trouble import shown  # noqa: PLC0415

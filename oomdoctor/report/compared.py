@@ -12,7 +12,7 @@ from oomdoctor.incident.model import Value
 from oomdoctor.language import say, translated
 from oomdoctor.remedies.compared import Compared, Difference, Figure
 from oomdoctor.report.as_json import finite
-from oomdoctor.report.vocabulary import POOL_NAMES, STAGES, failed
+from oomdoctor.report.vocabulary import POOL_NAMES, STAGES, THE_MEMORY, failed
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
@@ -105,7 +105,7 @@ def _head(found: Compared, width: int) -> Iterator[str]:
         yield from _wrapped(say("Note: GOOD holds a failure, too"), width)
     yield ""
     if found.explains and not found.proven:
-        pool = translated(POOL_NAMES.get(crash.pool, crash.pool))
+        pool = translated(POOL_NAMES.get(crash.pool, THE_MEMORY))
         yield from _wrapped(say("If {pool} ran out, this can explain it (GOOD -> BAD):", pool=pool), width)
     elif found.explains:
         yield say("What can explain it (GOOD -> BAD):")

@@ -24,6 +24,7 @@ POOLS: Final[Mapping[str, str]] = {
 
 # Where nothing says which, and where nothing shows that it was memory.
 SOME_MEMORY: Final = mark("memory ran out")
+THE_MEMORY: Final = mark("the memory")
 NOT_SHOWN: Final = mark("something died, and the log does not show of what")
 
 # The pools themselves.
@@ -36,7 +37,6 @@ POOL_NAMES: Final[Mapping[str, str]] = {
     "shm": mark("shared memory"),
     "pinned": mark("page-locked memory"),
     "scheduling": mark("the cluster"),
-    "none": mark("the memory"),
 }
 
 # Where the cause says better than the pool what there was too little of.

@@ -13,7 +13,7 @@ from oomdoctor.incident.names import row as row_name
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.remedies.whatif.model import Cell, Change, Comparison, Shift, Side, Verdict
 from oomdoctor.report.as_json import finite
-from oomdoctor.report.vocabulary import POOL_NAMES, failed
+from oomdoctor.report.vocabulary import POOL_NAMES, THE_MEMORY, failed
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
@@ -130,7 +130,7 @@ def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
 
 
 def _pool(verdict: Verdict, found: Comparison, width: int) -> Iterator[str]:
-    name = translated(POOL_NAMES.get(verdict.pool, verdict.pool))
+    name = translated(POOL_NAMES.get(verdict.pool, THE_MEMORY))
     name = f"{name[:1].upper()}{name[1:]}"
     answer = translated(verdict.answer)
     yield from _wrapped(say("{pool}: {answer} ({why})", pool=name, answer=answer, why=verdict.why), width)
