@@ -107,6 +107,7 @@ def watch(
     if reader.why_not is not None:
         out.tell(f"{watched.name}: {reader.why_not}")
     if told.code == NO_FAILURE:
+        _warn(watched, at_the_end=True)  # a failure's report has the growth in it
         if reader.why_not is not None:
             raise typer.Exit(UNREADABLE)
         out.tell(say("{file}: no failure so far", file=watched.name))
@@ -180,8 +181,7 @@ def _follow(reader: _Reader, watched: Live, told: _Told) -> bool:
             now = time.monotonic()
             if item is None:
                 told.tell(watched.look(now))
-                for warning in watched.climbs(now):
-                    out.tell(f"{watched.name}: {warning}")
+                _warn(watched)
                 item = reader.wait(POLL_S)
             if item is _END:
                 return True
@@ -192,6 +192,11 @@ def _follow(reader: _Reader, watched: Live, told: _Told) -> bool:
                 told.tell(watched.take(item, now))
     except KeyboardInterrupt:
         return False
+
+
+def _warn(watched: Live, *, at_the_end: bool = False) -> None:
+    for warning in watched.climbs(time.monotonic(), at_the_end=at_the_end):
+        out.tell(f"{watched.name}: {warning}")
 
 
 _END: Final = b"the end"  # told from the log's own bytes by being these very objects

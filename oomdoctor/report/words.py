@@ -125,7 +125,11 @@ def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:
         yield say("about {rate} per {step}", rate=show(rate), step=step)
     if full := trajectory.get("full"):
         count, formula = full["count"], full["derivation"]
-        if trajectory["per"] == "step":
+        if count == 1 and trajectory["per"] == "step":
+            yield say("about one more step at that rate would fill it: {formula}", formula=formula)
+        elif count == 1:
+            yield say("about one more print at that rate would fill it: {formula}", formula=formula)
+        elif trajectory["per"] == "step":
             yield say("about {count} more steps at that rate would fill it: {formula}", count=count, formula=formula)
         else:
             yield say("about {count} more prints at that rate would fill it: {formula}", count=count, formula=formula)
