@@ -74,13 +74,17 @@ def issue(
     these in the log) or 70 (an error of oomdoctor itself).
     """
     for_others()
-    if url != (repo is not None):
+    if url and repo is None:
         raise typer.BadParameter(
-            say("--url and --repo go together: the link needs to know where to"), param_hint="--url"
+            say("a link leads to a repository: say to which with --repo OWNER/NAME"), param_hint="--url"
         )
     if repo is not None and not _REPOSITORY.match(repo):
         raise typer.BadParameter(
             say("{word} is no OWNER/NAME, like vllm-project/vllm", word=repr(repo)), param_hint="--repo"
+        )
+    if repo is not None and not url:
+        raise typer.BadParameter(
+            say("it says where the link of --url leads: add --url, or leave it out for a draft"), param_hint="--repo"
         )
     wanted = _form(form)
     if form is not None:

@@ -24,7 +24,6 @@ from oomdoctor.cli.diagnose import (
     UNREADABLE,
     Color,
     Output,
-    Redact,
     exit_code,
     rendered,
 )
@@ -55,7 +54,14 @@ def watch(
     tee: Annotated[
         bool, typer.Option("--tee", help="Pass the log through to standard output; diagnoses go to standard error.")
     ] = False,
-    redact: Redact = None,
+    redact: Annotated[
+        bool | None,
+        typer.Option(
+            "--redact/--no-redact",
+            show_default=False,
+            help="Replace secrets, hosts and people's names, or do not. markdown does.",
+        ),
+    ] = None,
     color: Color = COLORS[0],
     _lang: Lang = None,
 ) -> None:

@@ -198,6 +198,12 @@ def test_a_reader_that_goes_away_ends_it_silently() -> None:
         assert process.stderr.read() == b""
 
 
+def test_its_help_names_no_form_that_it_has_not() -> None:
+    told = " ".join(piped(b"", "--help").stdout.decode().split())
+    assert "people's names, or do not. markdown does." in told
+    assert not any(form in told for form in ("html", "github"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -372,8 +372,9 @@ def test_a_form_s_own_long_texts_do_not_break_the_link(log: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--url"], "--url and --repo go together"),
-        (["--repo", "a/b"], "--url and --repo go together"),
+        (["--url"], "Invalid value for --url: a link leads to a repository: say to which with --repo OWNER/NAME"),
+        (["--repo", "a/b"], "Invalid value for --repo: it says where the link of --url leads: add --url, or leave it"),
+        (["--repo", "a"], "Invalid value for --repo: 'a' is no OWNER/NAME"),
         (["--url", "--repo", "https://github.com/a/b"], "is no OWNER/NAME"),
         (["--url", "--repo", "a/b?x=y"], "is no OWNER/NAME"),
         (["--url", "--repo", "a/b\n"], "is no OWNER/NAME"),
