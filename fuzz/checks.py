@@ -165,7 +165,8 @@ _FACTORS = (1, 1024, 1024**2, 1024**3, 1024**4, 1000, 1000**2, 1000**3, 1000**4,
 def printed(data: bytes, report: Any) -> list[tuple[str, str, float]]:
     """The events' figures that stand nowhere in the log's clean lines, in no unit."""
     lines = streams.page("", 1, data).lines
-    tokens = _NUMBER.findall("\n".join(line.text for line in lines))
+    # A terminal may have cut a table's rows in the middle of a number.
+    tokens = [token for seam in ("\n", "") for token in _NUMBER.findall(seam.join(line.text for line in lines))]
     numbers = sorted(float(token.replace(",", sign)) for token in tokens for sign in ("", "."[token.count(",") > 1 :]))
     return [
         (event["id"], name, figure)
