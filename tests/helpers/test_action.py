@@ -218,7 +218,8 @@ def test_hostile_paths_are_only_names(runner: Runner) -> None:
     done = runner.diagnosed(paths="\n".join([*HOSTILE, "train.log"]))
     assert done.returncode == 0, done.stdout + done.stderr
     assert runner.outputs["verdict"] == "oom"
-    assert sorted(path.name for path in runner.workspace.iterdir()) == ["healthy.log", "killed.log", "train.log", "waiting.log"]
+    left = ["healthy.log", "killed.log", "train.log", "waiting.log"]
+    assert sorted(path.name for path in runner.workspace.iterdir()) == left
     assert all(re.match(r"::(error|warning) (file|title)=", line) for line in commands(done)), commands(done)
     report = json.loads(Path(runner.outputs["report"]).read_text(encoding="utf-8"))
     assert len(report["errors"]) == len(HOSTILE)
