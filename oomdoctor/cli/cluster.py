@@ -98,7 +98,7 @@ def cluster(
         raise typer.Exit(UNREADABLE)
     out.check_folder(output)
     out.check_spares(output, map(Path, archived or []))
-    found = _facts(address, session, _seconds(timeout), archived or [], beside(launch, config, assume))
+    found = _facts(address, session, _seconds(timeout), archived or [], beside(launch, config, assume, output))
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
     from oomdoctor.redaction import Redactor  # noqa: PLC0415
 

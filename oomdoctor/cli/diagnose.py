@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -119,7 +120,7 @@ def diagnose(
     """
     if form in FOR_PROGRAMS:
         for_others()
-    report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
+    report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume, output))
     redactor = _redactor((form in SHARED if redact is None else redact), paths, [*(launch or ()), *(config or ())])
     logs = paths or [STDIN]
     deliver(report, form, output, redactor, color=color, verbose=verbose, logs=logs, absolute=absolute_paths)
@@ -164,6 +165,7 @@ def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: 
         raise typer.BadParameter(
             say("name a log, or pipe one in: {command}", command="oomdoctor diagnose train.log"), param_hint="PATH"
         )
+    out.check_spares(output, (Path(path) for path in paths or () if path != STDIN))  # archives, too
     logs = street.look(paths or [STDIN], absolute=absolute)
     out.check_spares(output, (source.path for source in logs.sources))
     progress = out.progress()
@@ -177,10 +179,13 @@ def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: 
     return found
 
 
-def beside(launch: list[str] | None, config: list[str] | None, assume: list[str] | None) -> Outside | None:
-    """What is handed over beside the logs; None where nothing is."""
+def beside(
+    launch: list[str] | None, config: list[str] | None, assume: list[str] | None, output: str | None = None
+) -> Outside | None:
+    """What is handed over beside the logs, and left alone by the output; None where nothing is."""
     if not (launch or config or assume):
         return None
+    out.check_spares(output, map(Path, (*(launch or ()), *(config or ()))))
     from oomdoctor.incident import outside  # noqa: PLC0415  (most runs need none of it)
 
     try:

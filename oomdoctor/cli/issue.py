@@ -86,10 +86,10 @@ def issue(
         raise typer.BadParameter(
             say("it says where the link of --url leads: add --url, or leave it out for a draft"), param_hint="--repo"
         )
-    wanted = _form(form)
+    wanted = _form(form, output)
     if form is not None:
         _speak_as(wanted)
-    ask = _asked(paths, output, no_redact, beside(launch, config, assume), [*(launch or ()), *(config or ())])
+    ask = _asked(paths, output, no_redact, beside(launch, config, assume, output), [*(launch or ()), *(config or ())])
     from oomdoctor.helpers import draft  # noqa: PLC0415  (not for --help)
 
     if repo is None:
@@ -103,7 +103,7 @@ def issue(
     out.write(text, output)
 
 
-def _form(given: str | None) -> Form:
+def _form(given: str | None, output: str | None) -> Form:
     """The form to fill in; where there is a choice, which it is."""
     from oomdoctor.helpers import forms, our_form  # noqa: PLC0415
     from oomdoctor.sources.trouble import why  # noqa: PLC0415
@@ -115,6 +115,7 @@ def _form(given: str | None) -> Form:
             say("that is a link, and nothing is fetched: download the form first"), param_hint="--form"
         )
     path = Path(os.path.expanduser(given))  # noqa: PTH111  (Path's fails where there is no such home)
+    out.check_spares(output, [path])
     try:
         if not os.path.isdir(path):  # noqa: PTH112  (Path's fails on a long name)
             return forms.read(path)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoctor.causes.host import low_limit
 from oomdoctor.incident.names import figure
-from oomdoctor.language import mark, one_of, say, semicolons, translated
+from oomdoctor.language import all_of, mark, one_of, say, semicolons, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
@@ -173,21 +173,13 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
     if gap.alone:
         return Told(_got_past(gap, amount), _either(gap.alone, numbers))
     if gap.together:
-        names = _and(numbers[knob] for knob in gap.together)
+        names = all_of(numbers[knob] for knob in gap.together)
         return Told(_got_past(gap, amount), say("{numbers} together", numbers=names))
     if gap.still_missing_bytes:
         left = show(gap.still_missing_bytes)
         words = say("with all of these {left} of {amount} would still be missing", left=left, amount=amount)
         return Told(say("Not enough"), words)
     return None
-
-
-def _and(numbers: Iterable[str]) -> str:
-    """As many as there are: 1 and 2 and 3."""
-    first, *others = numbers
-    for number in others:
-        first = say("{number} and {other}", number=first, other=number)
-    return first
 
 
 def _got_past(gap: Gap, amount: str) -> str:

@@ -71,6 +71,18 @@ def test_the_exit_code_is_the_answer(log: Path, settings: tuple[str, ...], code:
     assert told(log, *flags, "--exit-zero").exit_code == 0
 
 
+def test_a_range_is_said_as_one() -> None:
+    log = FIXTURES / "stories/openrlhf-reward-server/log.txt"
+    lines = told(log, "--set", "vllm_enable_sleep=true").output.splitlines()
+    assert lines[0] == "IT WOULD NOT HAVE FITTED: 28.41 GiB to 56.78 GiB are still missing"
+    assert "  copies of sleeping engines: +28.37 GiB to +56.74 GiB" in lines
+    row = (
+        "  copies of sleeping engines, by               +28.37 GiB to +56.74 GiB  derived"  # there is none of them now
+    )
+    assert row in lines
+    assert "  free                                12.54 GiB                 0 bytes  derived" in lines
+
+
 def test_json(log: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.json"
     assert told(log, "--set", "gpu_memory_utilization=0.43", "-f", "json", "-o", target).exit_code == 0

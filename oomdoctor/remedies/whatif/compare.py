@@ -18,6 +18,7 @@ from oomdoctor.incident.outside import printed_by
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.remedies import from_outside, settings
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.sizes import ZERO_STAGE
 from oomdoctor.remedies.whatif import engine, host, needs, options, training
 from oomdoctor.remedies.whatif.model import (
     A_VERSION,
@@ -38,7 +39,7 @@ from oomdoctor.remedies.whatif.model import (
     with_settings,
 )
 from oomdoctor.remedies.whatif.options import leaf, spellings
-from oomdoctor.remedies.whatif.states import CARDS, OPTIMIZER, PARAMETERS, ZERO_STAGE
+from oomdoctor.remedies.whatif.states import CARDS, OPTIMIZER, PARAMETERS
 from oomdoctor.units import show
 
 _RULES: Final[tuple[Rule, ...]] = (*engine.RULES, *training.RULES, *host.RULES)
