@@ -146,8 +146,37 @@ def test_after_a_rotation_lines_are_counted_anew_under_another_name() -> None:
 def test_room_for_less_than_a_step_is_no_step_of_nothing() -> None:
     said = climbing(100, 8, 18, "MemTotal:       251658240 kB\n")
     assert said[-1].endswith(
-        " to 236.00 GiB (line 19), about 8.00 GiB a step; all of 240.00 GiB is full in about 1 steps"
+        " to 236.00 GiB (line 19), about 8.00 GiB a step; all of 240.00 GiB is full in about one step"
     )
+
+
+def test_room_for_one_print_is_not_that_of_several() -> None:
+    log, said = Live("fit.log"), []
+    for minute in range(20):
+        log.take(a_card(42_000 + 2000 * minute).encode(), 60.0 * minute)
+        log.look(60.0 * minute + 3)
+        said += log.climbs(60.0 * minute + 6)
+    assert said[-1].endswith("all of 79.65 GiB is full at about the next print")
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_what_climbs_in_a_log_that_comes_at_once_is_told_at_its_end(end: bytes) -> None:
+    log = Live("fit.log")
+    steps = b"".join(a_step(step, 100 + 8 * step) for step in range(7))
+    log.take(b"MemTotal:       251658240 kB\n" + steps.removesuffix(b"\n") + end, 0.1)
+    assert log.climbs(0.2) == []
+    assert log.end(0.3, ends=True) is None
+    (said,) = log.climbs(0.3, at_the_end=True)
+    assert " to 148.00 GiB (line 8), about 8.00 GiB a step; all of 240.00 GiB is full in about 11 steps" in said
+    assert log.climbs(0.4, at_the_end=True) == []  # once
+
+
+def test_of_a_line_that_is_still_written_no_figure_is_taken() -> None:
+    log = Live("fit.log")
+    log.take(b"".join(a_step(step, 100 + 8 * step) for step in range(7))[:-20], 0.1)
+    log.end(0.3, ends=False)
+    (said,) = log.climbs(0.3, at_the_end=True)
+    assert " to 140.00 GiB (line 6), " in said
 
 
 def test_figures_go_on_after_a_rotation() -> None:

@@ -114,8 +114,9 @@ def diagnose(
     --launch, --config and --assume add what the log does not print; what it prints
     wins. Each may be repeated.
 
-    Exits with 0 (no memory failure), 1 (a memory failure), 3 (the log does not show which), 2 (nothing could be
-    read) or 70 (an error of oomdoctor itself).
+    Exits with 0 (no memory failure), 1 (a memory failure, or a request that Ray cannot place), 3 (something died and
+    the log does not show whether of memory), 2 (wrong usage, or nothing could be read) or 70 (an error of oomdoctor
+    itself).
     """
     if form in FOR_PROGRAMS:
         for_others()

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from oomdoctor import __version__
-from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
+from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, is_shown, judge
 from oomdoctor.causes.host import of_low_limit
 from oomdoctor.classifier.ranking import closing, ranked
 from oomdoctor.families.event import Event, Lookalike
@@ -105,7 +105,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     lacked = _gap(crash, findings, diagnoses)
     if lacked is not None:
         diagnoses = (replace(diagnoses[0], remedies=shown(diagnoses[0].remedies, lacked.alone)), *diagnoses[1:])
-    verdict: Verdict = "oom" if _proven(crash, findings) else "inconclusive"
+    verdict: Verdict = "oom" if is_shown(crash, (finding for _, finding in findings)) else "inconclusive"
     return Incident(
         id=name,
         verdict=verdict,
@@ -140,10 +140,6 @@ def _marked(finding: Finding, context: Context) -> Finding:
     if not named:
         return finding
     return replace(finding, why=joined((finding.why, say("Not from the log: {names}.", names=listed(named)))))
-
-
-def _proven(crash: Crash, findings: list[tuple[Cause, Finding]]) -> bool:
-    return crash.proven or any(finding.shows_memory for _, finding in findings)
 
 
 def _diagnosis(

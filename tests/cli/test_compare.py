@@ -122,6 +122,24 @@ def test_without_a_failure_there_is_nothing_to_explain(tmp_path: Path) -> None:
     assert done.exit_code == 0
 
 
+def test_of_an_end_that_the_log_does_not_explain_nothing_is_claimed(tmp_path: Path) -> None:
+    settings = "args: Namespace(swap_space={}, gpu_memory_utilization=0.9, temperature={})\n"
+    done = compared(tmp_path, settings.format(4, 0.9) + "step 1\n", settings.format(40, 1.0) + "step 1\nKilled\n")
+    assert done.output.startswith("In BAD something died, and the log does not show of what (bad.log:3)\n")
+    assert done.exit_code == 3
+    found = body(compared(tmp_path, "step 1\n", "Killed\n", "--format", "json"))
+    assert found["crash"]["verdict"] == "inconclusive"
+    assert body(compared(tmp_path, healthy(), CRASHED, "--format", "json"))["crash"]["verdict"] == "oom"
+
+
+def test_what_may_explain_an_end_that_may_be_of_memory_says_so(tmp_path: Path) -> None:
+    good, bad = "MemTotal:       1056964608 kB\n", "MemTotal:       528482304 kB\nKilled\n"
+    done = compared(tmp_path, good, bad)
+    assert "If host RAM ran out, this can explain it (GOOD -> BAD):\n  1. ram_bytes: " in done.output
+    assert "What can explain it" not in done.output
+    assert done.exit_code == 3
+
+
 def test_a_good_run_that_failed_is_said_to(tmp_path: Path) -> None:
     done = compared(tmp_path, CRASHED, CRASHED)
     assert "Note: GOOD holds a failure, too" in done.output

@@ -449,6 +449,12 @@ def test_every_help_teaches(command: str) -> None:
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
 
 
+@pytest.mark.parametrize("command", ["", "diagnose", "events", "watch"])
+def test_every_help_that_tells_the_codes_tells_of_requests_that_ray_cannot_place(command: str) -> None:
+    told = " ".join(run(*command.split(), "--help").stdout.decode().split())
+    assert "a memory failure, or a request that Ray cannot place" in told
+
+
 HEADINGS = ("Diagnose a crash:\n  diagnose ", "Run alongside:\n  watch ", "Share it:\n  issue ", "Build upon it:")
 
 

@@ -129,6 +129,49 @@ def test_a_slip_is_explained(log: Path, arguments: tuple[str, ...], words: tuple
     assert all(word in " ".join(done.output.split()) for word in words), done.output
 
 
+@pytest.mark.parametrize("setting", ["zero_stage=3", "batch_size=1", "swap_space=0", "learning_rate=1"])
+def test_of_an_end_that_the_log_does_not_explain_nothing_is_claimed(tmp_path: Path, setting: str) -> None:
+    log = tmp_path / "k.log"
+    log.write_text("Killed\n")
+    done = told(log, "--set", setting)
+    assert done.exit_code == 3
+    assert done.output.startswith("CANNOT TELL: something died, and the log does not show of what  (k.log:1)\n")
+    assert "ran out" not in done.output
+    assert "fit" not in done.output
+    assert told(log, "--set", setting, "--exit-zero").exit_code == 0
+    body = json.loads(told(log, "--set", setting, "-f", "json").output)
+    assert (body["answer"], body["crash"]["verdict"]) == ("cannot tell", "inconclusive")
+    assert {pool["answer"] for pool in body["pools"]} == {"cannot tell"}
+
+
+@pytest.mark.parametrize(
+    ("log", "proven"),
+    [
+        ("kill/joblib.log", False),
+        ("data_loader/connection-reset-only.log", False),
+        ("training_cut/gather.log", False),
+        ("kill/shells.log", True),  # its root is only a kill, and what stands around shows what it was for
+        ("unfamiliar/of-no-place.log", True),
+    ],
+)
+def test_what_is_proven_is_what_the_report_says_is(log: str, proven: bool) -> None:
+    path = FIXTURES / log
+    verdict = json.loads(CliRunner().invoke(app, ["diagnose", str(path), "-f", "json"]).output)["verdict"]
+    assert verdict == ("oom" if proven else "inconclusive")
+    done = told(path, "--set", "zero_stage=3")
+    assert ("The crash: " in done.output) is proven
+    assert ("ran out" in done.output) is proven
+    assert proven or done.exit_code == 3
+    assert json.loads(told(path, "--set", "zero_stage=3", "-f", "json").output)["crash"]["verdict"] == verdict
+
+
+def test_where_the_log_does_not_say_which_memory_it_was_nothing_is_said_not_to_fit() -> None:
+    done = told(FIXTURES / "unfamiliar/of-no-place.log", "--set", "zero_stage=3")
+    assert done.exit_code == 3
+    assert done.output.startswith("CANNOT TELL: which memory it was is not printed\n")
+    assert "The crash: memory ran out (of-no-place.log:6)" in done.output
+
+
 def test_without_a_crash_there_is_nothing_to_compare(tmp_path: Path) -> None:
     (tmp_path / "fine.log").write_text("step 1 loss 0.3\n")
     done = told(tmp_path / "fine.log", "--set", "zero_stage=3")
