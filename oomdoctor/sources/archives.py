@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final, Protocol, cast
 
@@ -31,6 +31,9 @@ _READ_WHOLE: Final = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
 )
+# Beside their own errors, `tarfile` and `zipfile` let through what becomes of figures and names that are none
+# (ValueError, of which UnicodeDecodeError is one), and of headers upon headers (RecursionError, a RuntimeError).
+_DAMAGE: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
 
 
 class Part(Protocol):
@@ -58,6 +61,19 @@ def _not_by_name(name: str) -> tuple[PurePosixPath, str | None]:
     if any(recognised.skips(folder) for folder in path.parts[:-1]):
         return path, recognised.NAMED
     return path, recognised.not_by_name(path)
+
+
+@contextmanager
+def _damage_told(kind: str) -> Iterator[None]:
+    """What the standard library raises over a damaged archive, as a sentence; only its calls stand within this."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise UnreadableError(say("damaged {format} file: read up to the damage", format=kind)) from error
+
+
+def _said(error: UnreadableError | OSError) -> str:
+    return why(error) if isinstance(error, OSError) else str(error)
 
 
 def _head(path: PurePosixPath, stream: BinaryIO) -> bytes:
@@ -123,16 +139,23 @@ class _Unpacked:
 
 
 class _Whole:
-    """A stream of which each read gives as much as is asked for, as `tarfile` wants it."""
+    """A stream of which each read gives as much as is asked for, as `tarfile` wants it.
+
+    It skips a member by reading and does not look whether anything came: a size of 2**80 would keep it for ever.
+    """
 
     def __init__(self, tar: _Unpacked) -> None:
         self._tar = tar
+        self._ended = False
 
     def read(self, size: int) -> bytes:
         parts = []
         while size > 0 and (data := self._tar.read(size)):
             parts.append(data)
             size -= len(data)
+        if not parts and self._ended:
+            raise tarfile.ReadError
+        self._ended = not parts
         return b"".join(parts)
 
 
@@ -184,25 +207,22 @@ def _of_tar(path: Path, name: str, left_out: Counter[str]) -> Listing:
     tar = _Unpacked(path)
     found: list[_InTar] = []
     troubles = []
+    packed = True
     try:
         with closing(tar):
             for member, stream in _members(tar, left_out):
                 inside, reason = _not_by_name(member.name)
-                reason = reason or recognised.not_by_content(inside, _head(inside, stream))
+                if reason is None:
+                    with _damage_told("tar"):
+                        head = _head(inside, stream)
+                    reason = recognised.not_by_content(inside, head)
                 if reason is None:
                     found.append(_InTar(inside, tar, member.offset_data, member.size))
                 else:
                     left_out[reason] += 1
             packed = tar.compressed
-    except UnreadableError as error:
-        packed = True
-        troubles.append(Trouble(name, str(error)))
-    except OSError as error:
-        packed = True
-        troubles.append(Trouble(name, why(error)))
-    except tarfile.TarError:
-        packed = True
-        troubles.append(Trouble(name, say("damaged {format} file: read up to the damage", format="tar")))
+    except (UnreadableError, OSError) as error:
+        troubles.append(Trouble(name, _said(error)))
     in_order: list[Part] = [*sorted(found, key=lambda part: _turn(part, packed=packed))]
     return in_order, troubles
 
@@ -214,10 +234,12 @@ def _turn(part: _InTar, *, packed: bool) -> tuple[float, object]:
 
 
 def _members(tar: _Unpacked, left_out: Counter[str]) -> Iterator[tuple[tarfile.TarInfo, BinaryIO]]:
-    with tarfile.open(fileobj=_Whole(tar), mode="r|", tarinfo=_Header) as archive:  # type: ignore[call-overload]
+    with _damage_told("tar"), tarfile.open(fileobj=_Whole(tar), mode="r|", tarinfo=_Header) as archive:  # type: ignore[call-overload]
         for number, member in enumerate(archive):
             if number == MOST_MEMBERS:
                 raise UnreadableError(say("it holds more than {count} files: read only those", count=f"{number:,}"))
+            if member.size < 0:
+                raise tarfile.ReadError
             archive.members.clear()  # it would keep them all
             if member.issym() or member.islnk():
                 left_out[recognised.LINK] += 1

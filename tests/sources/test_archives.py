@@ -180,6 +180,72 @@ def test_a_huge_header_is_not_read_into_memory(tmp_path: Path) -> None:
     assert whys(found) == ["damaged tar file: read up to the damage"]
 
 
+def mended(header: bytearray) -> bytes:
+    """A tar header that sums up again."""
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+@pytest.mark.parametrize("size", [2**63, 2**80, -1, -512])
+def test_a_tar_ends_where_a_member_is_larger_than_any_file(size: int, tmp_path: Path) -> None:
+    header = bytearray(tarfile.TarInfo("b.log").tobuf())
+    header[124:136] = (size % 256**12 if size < 0 else 2**95 + size).to_bytes(12, "big")  # GNU's base-256
+    good = tarfile.TarInfo("a.log")
+    good.size = 2
+    path = tmp_path / "logs.tar"
+    path.write_bytes(good.tobuf() + b"x\n" + bytes(510) + mended(header) + b"y\n" * 5000)
+    found = look([str(path)])
+    assert read(found)["logs.tar/a.log"] == b"x\n"
+    assert [(t.file, t.why) for t in found.troubles] == [("logs.tar", "damaged tar file: read up to the damage")]
+
+
+def with_records(path: Path, records: dict[str, str]) -> Path:
+    """A tar whose second member has these attributes."""
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name, attributes in (("a.log", {}), ("b.log", records)):
+            member = tarfile.TarInfo(name)
+            member.size, member.pax_headers = 2, attributes
+            archive.addfile(member, io.BytesIO(b"x\n"))
+    return path
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {"size": "9" * 30},
+        {"size": "-99999"},
+        {"GNU.sparse.map": "1,x", "GNU.sparse.size": "5"},
+        {"GNU.sparse.size": "x"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"},
+    ],
+)
+def test_attributes_that_say_nonsense_end_the_tar_only(records: dict[str, str], tmp_path: Path) -> None:
+    found = look([str(with_records(tmp_path / "logs.tar", records))])
+    assert read(found)["logs.tar/a.log"] == b"x\n"
+    assert [(t.file, t.why) for t in found.troubles] == [("logs.tar", "damaged tar file: read up to the damage")]
+
+
+def test_an_attribute_that_is_no_text_ends_the_tar_only(tmp_path: Path) -> None:
+    path = with_records(tmp_path / "logs.tar", {"hdrcharset": "y"})
+    path.write_bytes(path.read_bytes().replace(b"hdrcharset=y", b"hdrcharset=\xff"))
+    found = look([str(path)])
+    assert read(found) == {"logs.tar/a.log": b"x\n"}
+    assert whys(found) == ["damaged tar file: read up to the damage"]
+
+
+def test_long_names_of_long_names_end_the_tar_only(tmp_path: Path) -> None:
+    good = tarfile.TarInfo("a.log")
+    good.size = 2
+    long = tarfile.TarInfo("././@LongLink")
+    long.type, long.size = tarfile.GNUTYPE_LONGNAME, 1
+    nested = (long.tobuf(tarfile.GNU_FORMAT) + b"n" + bytes(511)) * 2000
+    (tmp_path / "logs.tar").write_bytes(good.tobuf() + b"x\n" + bytes(510) + nested + bytes(10_240))
+    found = look([str(tmp_path / "logs.tar")])
+    assert read(found) == {"logs.tar/a.log": b"x\n"}
+    assert whys(found) == ["damaged tar file: read up to the damage"]
+
+
 def test_an_encrypted_member_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     path = zipped(tmp_path / "logs.zip", {"a.log": b"x\n", "b.log": b"y\n"}, zipfile.ZIP_STORED)
     data = bytearray(path.read_bytes())
