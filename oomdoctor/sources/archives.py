@@ -7,6 +7,7 @@ of the archive are left out, archives in archives are not opened, and what comes
 from __future__ import annotations
 
 import io
+import os
 import stat
 import tarfile
 import weakref
@@ -14,7 +15,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final, Protocol, cast
 
@@ -250,13 +251,53 @@ def _members(tar: _Unpacked, left_out: Counter[str]) -> Iterator[tuple[tarfile.T
 # --- zip -------------------------------------------------------------------------------------------------------------
 
 
+class _File:
+    """A file that is open only within `with`, also where one stands within another: many archives may be named."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stream: BinaryIO = io.BytesIO()
+        self._users = 0
+
+    def __enter__(self) -> None:
+        if self._users == 0:
+            self._stream = self._path.open("rb")
+        self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._users -= 1
+        if self._users == 0:
+            self._stream.close()
+
+    def read(self, size: int = -1) -> bytes:
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+
 class _Zip:
-    """An archive of which no more is unpacked than a log may hold, over all of its members."""
+    """An archive of which no more is unpacked than a log may hold, over all of its members.
+
+    Its directory, which names them all, is read once and not for each of them.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.most = min(unpack.LARGEST, max(unpack.FREE_OF_RATIO, unpack.HIGHEST_RATIO * path.stat().st_size))
         self.given = 0
+        self.file = _File(path)
+        with self.file, _damage_told("zip"):
+            self.opened = zipfile.ZipFile(self.file)
+
+    def __reduce__(self) -> tuple[type[_Zip], tuple[Path]]:
+        return _Zip, (self.path,)  # another process reads with a file of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,34 +314,31 @@ class _Inflated(io.RawIOBase):
     """A member of a zip; what is wrong with it is said as of any other log."""
 
     def __init__(self, part: _InZip) -> None:
-        self._counted = part.archive
-        try:
-            self._archive = zipfile.ZipFile(part.archive.path)
-            self._stream = self._archive.open(part.info)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-            raise UnreadableError(say("damaged {format} file: read up to the damage", format="zip")) from error
+        self._archive = part.archive
+        self._opened = ExitStack()
+        with ExitStack() as opened:
+            opened.enter_context(part.archive.file)
+            with _damage_told("zip"):
+                self._stream = opened.enter_context(part.archive.opened.open(part.info))
+            self._opened = opened.pop_all()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if self._counted.given > self._counted.most:
+        if self._archive.given > self._archive.most:
             raise UnreadableError(
                 say("{format} file unpacks to more than {size} bytes: read only that far",
-                    format="zip", size=f"{self._counted.most:,}")
+                    format="zip", size=f"{self._archive.most:,}")
             )  # fmt: skip
-        try:
+        with _damage_told("zip"):
             data = self._stream.read(len(buffer))
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise UnreadableError(say("damaged {format} file: read up to the damage", format="zip")) from error
-        self._counted.given += len(data)
+        self._archive.given += len(data)
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-            self._archive.close()
+        self._opened.close()
         super().close()
 
 
@@ -309,26 +347,23 @@ def _of_zip(path: Path, name: str, left_out: Counter[str]) -> Listing:
     troubles = []
     try:
         archive = _Zip(path)
-        with zipfile.ZipFile(path) as opened:
-            infos = opened.infolist()
-    except OSError as error:
-        return [], [Trouble(name, why(error))]
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError):
-        damaged = say("damaged {format} file: read up to the damage", format="zip")
-        return [], [Trouble(name, damaged)]
+    except (UnreadableError, OSError) as error:
+        return [], [Trouble(name, _said(error))]
+    infos = archive.opened.infolist().copy()
+    archive.opened.filelist.clear()  # they would keep them all
+    archive.opened.NameToInfo.clear()
     if len(infos) > MOST_MEMBERS:
         troubles.append(
             Trouble(name, say("it holds more than {count} files: read only those", count=f"{MOST_MEMBERS:,}"))
         )
     for info in infos[:MOST_MEMBERS]:
-        if info.is_dir():
+        if info.filename.endswith("/"):  # a folder
             continue
         part = _InZip(_not_by_name(info.filename)[0], archive, info)
         try:
             reason = _not_in_zip(part)
         except (UnreadableError, OSError) as error:
-            said = why(error) if isinstance(error, OSError) else str(error)
-            troubles.append(Trouble(f"{name}/{shown(info.filename)}", said))
+            troubles.append(Trouble(f"{name}/{shown(info.filename)}", _said(error)))
             continue
         if reason is None:
             found.append(part)
