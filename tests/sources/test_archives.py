@@ -209,6 +209,8 @@ def with_records(path: Path, records: dict[str, str]) -> Path:
             member = tarfile.TarInfo(name)
             member.size, member.pax_headers = 2, attributes
             archive.addfile(member, io.BytesIO(b"x\n"))
+    with path.open("ab") as file:
+        file.write(bytes(10_240))
     return path
 
 
