@@ -120,6 +120,23 @@ class TestEveryKind:
         assert all(noise[name.partition("/")[2]].startswith(data) for name, data in got.items())
         assert got or packer in ("zip", "stored")
 
+    def test_a_log_that_is_cut_or_spoilt_is_read_up_to_there(self, packer: str, tmp_path: Path) -> None:
+        text = os.urandom(1_000_000).hex().encode()
+        path = PACKERS[packer](tmp_path / "logs.bin", {"a.log": text})
+        data = bytearray(path.read_bytes())
+        if packer in ("zip", "stored"):
+            data[len(data) * 3 // 4] ^= 1
+        else:
+            del data[len(data) * 3 // 4 :]
+        path.write_bytes(data)
+        found = look([str(path)])
+        got = read(found)["logs.bin/a.log"]
+        assert got[:800_000] == text[:800_000]
+        assert [(t.file, t.why.split()[0]) for source in found.sources for t in source.troubles] in (
+            [("logs.bin/a.log", "damaged")],
+            [("logs.bin/a.log", "truncated")],
+        )
+
     def test_one_without_logs_says_so(self, packer: str, tmp_path: Path) -> None:
         found = look([str(PACKERS[packer](tmp_path / "logs.bin", {"train.py": b"x\n"}))])
         assert set(read(found).values()) == {b""}
