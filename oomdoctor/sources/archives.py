@@ -82,44 +82,6 @@ def _head(path: PurePosixPath, stream: BinaryIO) -> bytes:
     return next(unpack.unpacked(stream, recognised.sample(path)), b"")
 
 
-class _Member(io.RawIOBase):
-    """A member's bytes. Where reading them fails they end, and the failure is kept for whoever reads on."""
-
-    failure: UnreadableError | OSError | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if self.failure is not None:
-            return 0
-        try:
-            data = self.following(len(buffer))
-        except (UnreadableError, OSError) as error:
-            self.failure = error
-            return 0
-        buffer[: len(data)] = data
-        return len(data)
-
-    def following(self, most: int) -> bytes:
-        """The next bytes, so many of them or fewer; none at the end."""
-        raise NotImplementedError
-
-
-class _Log(io.BufferedReader):
-    """A member, of which all that comes before a failure is read: raised within a read, it would cost what that has."""
-
-    def __init__(self, member: _Member) -> None:
-        super().__init__(member)
-        self._member = member
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        if not data and self._member.failure is not None:
-            raise self._member.failure
-        return data
-
-
 # --- tar -------------------------------------------------------------------------------------------------------------
 
 
@@ -217,10 +179,10 @@ class _InTar:
     size: int
 
     def open(self) -> BinaryIO:
-        return cast("BinaryIO", _Log(_Stretch(self)))
+        return cast("BinaryIO", io.BufferedReader(_Stretch(self)))
 
 
-class _Stretch(_Member):
+class _Stretch(io.RawIOBase):
     """A member's bytes, wherever other members have been read meanwhile."""
 
     def __init__(self, part: _InTar) -> None:
@@ -228,14 +190,18 @@ class _Stretch(_Member):
         self._at = part.offset
         self._end = part.offset + part.size
 
-    def following(self, most: int) -> bytes:
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         self._tar.to(self._at)
-        wanted = min(most, self._end - self._at)
+        wanted = min(len(buffer), self._end - self._at)
         data = self._tar.read(wanted)
         if wanted and not data:
             raise UnreadableError(say("truncated {format} file: read up to where it ends", format="tar"))
+        buffer[: len(data)] = data
         self._at += len(data)
-        return data
+        return len(data)
 
 
 def _of_tar(path: Path, name: str, left_out: Counter[str]) -> Listing:
@@ -341,10 +307,10 @@ class _InZip:
     info: zipfile.ZipInfo
 
     def open(self) -> BinaryIO:
-        return cast("BinaryIO", _Log(_Inflated(self)))
+        return cast("BinaryIO", io.BufferedReader(_Inflated(self), PIECE))
 
 
-class _Inflated(_Member):
+class _Inflated(io.RawIOBase):
     """A member of a zip; what is wrong with it is said as of any other log."""
 
     def __init__(self, part: _InZip) -> None:
@@ -357,16 +323,20 @@ class _Inflated(_Member):
             self._stream = cast("zipfile.ZipExtFile", stream)
             self._opened = opened.pop_all()
 
-    def following(self, most: int) -> bytes:
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         if self._archive.given > self._archive.most:
             raise UnreadableError(
                 say("{format} file unpacks to more than {size} bytes: read only that far",
                     format="zip", size=f"{self._archive.most:,}")
             )  # fmt: skip
         with _damage_told("zip"):
-            data = self._stream.read1(min(most, PIECE))
+            data = self._stream.read1(min(len(buffer), PIECE))
         self._archive.given += len(data)
-        return data
+        buffer[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         self._opened.close()
