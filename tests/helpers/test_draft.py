@@ -136,7 +136,7 @@ def test_only_what_is_shown_to_be_of_memory_is_called_so(
 ) -> None:
     form = tmp_path / "oom.yml"
     form.write_text(our_form.text(), encoding="utf-8")
-    head = drafted(log, *(["--form", form] if kept else [])).split("\n\n")[0]
+    head = drafted(log, *(("--form", str(form)) if kept else ())).split("\n\n")[0]
     if title is None:
         assert head.startswith("<!-- Title: [OOM] The node's memory (RAM) ran out")
         assert head.endswith("<!-- Labels: out-of-memory -->")
