@@ -106,10 +106,13 @@ def is_secret(before: str, word: str, value: str) -> bool:
     return True
 
 
-_WORD = (
-    r"(?P<word>[Tt]oken|TOKEN|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Pp]assphrase|PASSPHRASE|[Pp]wd|PWD"
-    r"|密码|口令|密钥|令牌|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?|private_key_id)"
+# Each written out, so that a search skips what none of them begins with.
+_WORDS = (
+    *("token", "Token", "TOKEN", "secret", "Secret", "SECRET", "password", "Password", "PASSWORD", "passwd", "Passwd"),
+    *("PASSWD", "passphrase", "Passphrase", "PASSPHRASE", "pwd", "Pwd", "PWD", "密码", "口令", "密钥", "令牌", "key"),
+    *("Key", "KEY", "credentials?", "Credentials?", "CREDENTIALS?", "private_key_id"),
 )
+_WORD = f"(?P<word>{'|'.join(_WORDS)})"
 _OF_NAMES = string.ascii_letters + string.digits + "_.-"
 _BARE = r"[^\s\"',;&<>，。；、）]"
 _VALUE = (
