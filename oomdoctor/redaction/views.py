@@ -13,8 +13,8 @@ from functools import cache
 
 from oomdoctor.text import BREAK, INVISIBLE, SEQUENCE
 
-# What `disarm` takes off before a terminal gets the text; how journald, syslog, cat -v and JSON write sequences out; and
-# the sign that makes an emoji of another, which takes no room either.
+# What `disarm` takes off before a terminal gets the text; how journald, syslog, cat -v and JSON write sequences out;
+# and the sign that makes an emoji of another, which takes no room either.
 _NOT_SHOWN = re.compile(
     f"{SEQUENCE}|(?P<blank>{BREAK})|{INVISIBLE}|\ufe0f"
     r"|(?:\^\[|#033|\\x1[bB]|\\033|\\{1,4}u001[bB]|\\e)\[[0-9;]{0,20}[A-Za-z]"

@@ -44,7 +44,8 @@ def test_no_sequence_is_shown_by_one_and_left_out_by_the_other(text: str) -> Non
 @pytest.mark.parametrize(
     "between",
     [
-        *("\u034f", "\ufe00", "\ufe0e", EMOJI, "\u3164", "\u115f", "\U000e0041", "\U000e0101", "\U0001d173", "\u061c"),
+        *("\u034f", "\ufe00", "\ufe0e", EMOJI, "\u3164", "\u115f", "\U000e0041", "\U000e0101", "\U0001d173"),
+        "\u061c",
         *(
             f"{ESC}Pq#0{ESC}\\",
             f"{ESC}_x{ESC}\\",
