@@ -184,6 +184,8 @@ PERSONAL = (
         "mireille",
         "Command '['scp', 'a', '<USER-1>@larch:b']' failed",
     ),
+    ("ssh -i /data/id mireille@larch nvidia-smi", "mireille", "ssh -i /data/id <USER-1>@<HOST-1> nvidia-smi"),
+    (r"uid=1001(LAB\\mireille) euid", "mireille", r"uid=1001(LAB\\<USER-1>) euid"),
     ("from mireille@node17 now", "mireille", "from <USER-1>@<HOST-1> now"),
     ("mireille@192.168.3.4: step 3", "mireille", "<USER-1>@192.168.3.4: step 3"),
     ("mireille@larch: Permission denied (publickey).", "mireille", "<USER-1>@larch: Permission denied (publickey)."),

@@ -194,6 +194,7 @@ def _is_phrase(match: re.Match[str]) -> bool:
 # --- The table -------------------------------------------------------------------------------------------------------
 
 _EDGE = "(?<![A-Za-z0-9])"
+_THEN = r"(?: {1,4}(?:\\\r?\n {0,40})?)"  # between the words of a command, which may go on on the next line
 _NAMES = (
     *("oken", "OKEN", "ecret", "ECRET", "assw", "ASSW", "assphrase", "ASSPHRASE", "pwd", "Pwd", "key", "Key", "KEY"),
     *("redential", "REDENTIAL", "PWD", "密码", "口令", "密钥", "令牌"),
@@ -517,10 +518,10 @@ KINDS = (
         "command",
         "<PASSWORD>",
         "signs in where the command does",
-        ("curl ",),
-        r"(?<![\w.-])curl[\"',]{0,2}(?: {1,4}(?!&&)(?:[^\s|;]|;(?=\S)){1,400}){0,24}? {1,4}[\"']?"
+        ("curl",),
+        rf"(?<![\w.-])curl[\"',]{{0,2}}(?:{_THEN}(?!&&)[^\s|]{{1,400}}){{0,24}}?{_THEN}[\"']?"
         r"(?:-[A-Za-z]{0,6}[uU][\"',]{0,2} {0,4}|--(?:proxy-)?user(?:=|[\"',]{0,2} {1,4}))[\"']?"
-        r"[^\s:\"'/<]{1,100}:(?P<it>[^\s\"']{2,200})",
+        r"(?!\d{1,10}:)[^\s:\"'/<]{1,100}:(?P<it>[^\s\"']{2,200})",
         check=_is_password,
     ),
     Kind(

@@ -62,7 +62,8 @@ _USERS = (
         "USER",
         "and those with their numbers: scontrol, id",
         ("UserId=", "uid="),
-        r"(?<![A-Za-z0-9])(?:UserId=(?=[^\s()]{1,64}\(\d)|e?uid=\d{1,10}\((?=[^\s()]{1,64}\)))" + _USER,
+        r"(?<![A-Za-z0-9])(?:UserId=(?=[^\s()]{1,64}\(\d)|e?uid=\d{1,10}\((?=[^\s()]{1,64}\)))"
+        rf"(?:[\w.-]{{1,40}}\\{{1,4}})?{_USER}(?=\)|\(\d)",
         _is_somebody,
     ),
     Kind(
@@ -278,6 +279,15 @@ _HOSTS = (
         _MEANT + ": a prompt, rsync",
         ("@",),
         rf"(?<![\w.@+/-])[a-z_][\w.-]{{0,31}}@{_HOST}:[~/]",
+        _is_host,
+    ),
+    Kind(
+        "host",
+        "HOST",
+        _MEANT + ": ssh",
+        ("ssh",),
+        r"(?<![\w./-])(?:auto)?ssh(?:-copy-id)?[\"',]{0,2}(?: {1,4}[^\s|;&@]{1,200}){0,12}? {1,4}[\"']?"
+        rf"[A-Za-z_][\w.-]{{0,31}}@{_HOST}",
         _is_host,
     ),
     Kind("host", "HOST", _MEANT + ": DeepSpeed's hostfile", ("slots=",), rf"(?m)^{_HOST} slots=", _is_host),
