@@ -139,12 +139,11 @@ class _Whole:
 class _Header(tarfile.TarInfo):
     """A header of bounded size: names and attributes are read into memory before anything looks at them."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        found = super().frombuf(buf, encoding, errors)
-        if found.type in _READ_WHOLE and found.size > LONGEST_HEADER:
+    # Every release of Python calls this before it reads on behind a header; the newest ones no longer call `frombuf`.
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _READ_WHOLE and self.size > LONGEST_HEADER:
             raise tarfile.ReadError
-        return found
+        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from oomdoctor.sources import Found, gather, look
+from oomdoctor.sources.archives import LONGEST_HEADER
 
 LINE = b"(raylet) ray::Worker step %d: CUDA out of memory\n"
 FILES = {
@@ -116,6 +117,8 @@ class TestEveryKind:
         got = read(found)
         assert whys(found)
         assert all(noise[name.partition("/")[2]].startswith(data) for name, data in got.items())
+        if packer == "plain":
+            assert path.stat().st_size - sum(map(len, got.values())) < 8 * tarfile.BLOCKSIZE, "all but headers"
         assert got or packer in ("zip", "stored")
 
     def test_one_without_logs_says_so(self, packer: str, tmp_path: Path) -> None:
@@ -169,14 +172,42 @@ def test_a_bomb_in_a_packed_tar_is_not_unpacked_to_its_end(tmp_path: Path, monke
     assert any("times its size" in why for why in whys(found))
 
 
-def test_a_huge_header_is_not_read_into_memory(tmp_path: Path) -> None:
-    header = tarfile.TarInfo("././@PaxHeader")
-    header.type, header.size = tarfile.XHDTYPE, 40 * 1024**3
-    good = tarfile.TarInfo("a.log")
-    good.size = 2
-    (tmp_path / "logs.tar").write_bytes(good.tobuf() + b"x\n" + bytes(510) + header.tobuf() + bytes(10_240))
-    found = look([str(tmp_path / "logs.tar")])
-    assert read(found) == {"logs.tar/a.log": b"x\n"}
+def member(data: bytes, kind: bytes = tarfile.REGTYPE, name: str = "head") -> bytes:
+    head = tarfile.TarInfo(name)
+    head.type, head.size = kind, len(data)
+    return head.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % tarfile.BLOCKSIZE)
+
+
+def record(size: int) -> bytes:
+    """An attribute of a member, as long as this in all."""
+    begin = b"%d comment=" % size
+    return begin + b"x" * (size - len(begin) - 1) + b"\n"
+
+
+def long_name(size: int) -> bytes:
+    return b"n.log".ljust(size, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (tarfile.XHDTYPE, record),
+        (tarfile.XGLTYPE, record),
+        (tarfile.SOLARIS_XHDTYPE, record),
+        (tarfile.GNUTYPE_LONGNAME, long_name),
+        (tarfile.GNUTYPE_LONGLINK, long_name),
+    ],
+)
+def test_a_huge_header_is_not_read_into_memory(kind: bytes, said: Callable[[int], bytes], tmp_path: Path) -> None:
+    logs = member(b"x\n", name="a.log"), member(b"y\n", name="b.log") + bytes(2 * tarfile.BLOCKSIZE)
+    small, huge = tmp_path / "small.tar", tmp_path / "huge.tar"
+    small.write_bytes(member(said(LONGEST_HEADER), kind).join(logs))
+    huge.write_bytes(member(said(LONGEST_HEADER + 1), kind).join(logs))
+    found = look([str(small)])
+    assert list(read(found).values()) == [b"x\n", b"y\n"]
+    assert whys(found) == []
+    found = look([str(huge)])
+    assert list(read(found).values()) == [b"x\n"]
     assert whys(found) == ["damaged tar file: read up to the damage"]
 
 
@@ -189,6 +220,50 @@ def test_an_encrypted_member_is_told_and_the_rest_is_read(tmp_path: Path) -> Non
     found = look([str(path)])
     assert read(found) == {"logs.zip/b.log": b"y\n"}
     assert [(t.file, t.why) for t in found.troubles] == [("logs.zip/a.log", "it is encrypted")]
+
+
+@pytest.mark.parametrize("packer", ["plain", "gz", "zip"])
+def test_of_too_many_files_the_first_are_read(packer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oomdoctor.sources.archives.MOST_MEMBERS", 2)
+    found = look([str(PACKERS[packer](tmp_path / "logs.bin", {f"{n}.log": b"x\n" for n in range(3)}))])
+    assert list(read(found)) == ["logs.bin/0.log", "logs.bin/1.log"]
+    assert whys(found) == ["it holds more than 2 files: read only those"]
+    found = look([str(PACKERS[packer](tmp_path / "logs.bin", {f"{n}.log": b"x\n" for n in range(2)}))])
+    assert whys(found) == []
+
+
+def test_a_method_that_unpacks_without_a_bound_is_not_tried(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "logs.zip", {"a.log": LINE % 1 * 99}, zipfile.ZIP_BZIP2)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("session/", b"")
+        archive.writestr("session/b.log", b"y\n")
+    found = look([str(path)])
+    assert read(found) == {"logs.zip/session/b.log": b"y\n"}
+    assert [t.file for t in found.troubles] == ["logs.zip/a.log"]
+    assert "unpack it first" in found.troubles[0].why
+
+
+def test_damage_inside_a_member_gives_what_stands_before_it(tmp_path: Path) -> None:
+    noise = os.urandom(2_000_000).hex().encode()
+    path = zipped(tmp_path / "logs.zip", {"a.log": noise, "b.log": b"y\n"})
+    data = bytearray(path.read_bytes())
+    data[1_500_000:1_500_100] = bytes(100)
+    path.write_bytes(data)
+    found = look([str(path)])
+    got = read(found)
+    assert got["logs.zip/a.log"][:2_000_000] == noise[:2_000_000]
+    assert got["logs.zip/b.log"] == b"y\n"
+    assert whys(found) == ["damaged zip file: read up to the damage"]
+
+
+def test_an_archive_that_shrinks_once_it_is_listed(tmp_path: Path) -> None:
+    path = tar(tmp_path / "logs.tar", {"a.log": b"x\n" * 900_000, "b.log": b"y\n"})
+    found = look([str(path)])
+    with path.open("r+b") as file:
+        file.truncate(1_000_000)
+    got = read(found)
+    assert got["logs.tar/a.log"] == (b"x\n" * 900_000)[: 1_000_000 - tarfile.BLOCKSIZE]
+    assert set(whys(found)) == {"truncated tar file: read up to where it ends"}
 
 
 def test_the_same_name_twice_is_two_logs(tmp_path: Path) -> None:
