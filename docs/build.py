@@ -7,7 +7,8 @@ The pages beside this file are plain Markdown. What is said elsewhere already is
     <!-- code action.yml yaml -->                     a file
     <!-- help watch -->                               a command's help
 
-The reference follows from the package (reference.py). Links are kept where their target is on the site, and their words
+A line in _italics_ right below is for who reads the pages in the repository; so is README.md beside this file. The
+reference follows from the package (reference.py). Links are kept where their target is on the site, and their words
 where it is not.
 """
 
@@ -31,6 +32,7 @@ import reference  # noqa: E402  (from this folder, about the package of this che
 _INCLUDE: Final = re.compile(r"^<!-- include (\S+) # (.+?)( and below)? -->$", re.MULTILINE)
 _CODE: Final = re.compile(r"^<!-- code (\S+) (\w+) -->$", re.MULTILINE)
 _HELP: Final = re.compile(r"^<!-- help ([\w-]+) -->$", re.MULTILINE)
+_MEANWHILE: Final = re.compile(r"(?<= -->)\n_[^\n]+_$", re.MULTILINE)
 _FENCED: Final = re.compile(r"(^(`{3,}).*?^\2$)", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
 _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)")
@@ -41,8 +43,9 @@ Places = Mapping[tuple[str, str], str]  # a file of the repository and a heading
 
 def pages() -> dict[str, str]:
     """All pages of the site as Markdown, by their places in it."""
-    written = {path.relative_to(HERE).as_posix(): path.read_text(encoding="utf-8") for path in HERE.rglob("*.md")}
-    places = dict(_places(written))
+    files = {path.relative_to(HERE).as_posix(): path for path in HERE.rglob("*.md") if path != HERE / "README.md"}
+    written = {name: _MEANWHILE.sub("", path.read_text(encoding="utf-8")) for name, path in files.items()}
+    places = {(source, ""): name for source, name in reference.SOURCES.items()} | dict(_places(written))
     generated = reference.pages()
     known = {*written, *generated}
     found = {name: _whole(name, text, places, known) for name, text in written.items()}
@@ -158,6 +161,7 @@ def main(to: Path) -> None:
     outside = [path for path in (to / "site").rglob("*.html") if _ELSEWHERE.search(path.read_text(encoding="utf-8"))]
     if outside:
         raise SystemExit(f"something is loaded from elsewhere: {', '.join(map(str, outside[:5]))}")
+    sys.stdout.write(f"The pages: {to / 'site' / 'index.html'}\n")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from oomdoctor.spellings import frameworks, title
 
 STORY: Final = "fixtures/stories/openrlhf-vllm-start-fragmented/log.txt"
 WIDTH: Final = 100
+# What pages link to in the repository, and where the site has it.
+SOURCES: Final = {"oomdoctor/causes": "reference/causes/index.md", "oomdoctor/remedies/knobs.txt": "reference/knobs.md"}
 
 
 def pages() -> dict[str, str]:
@@ -45,7 +47,7 @@ def pages() -> dict[str, str]:
 
 def said(*arguments: str, width: int = 80) -> str:
     environ = {"COLUMNS": str(width), "OOMDOCTOR_LANG": "en", "GITHUB_STEP_SUMMARY": None, "GITHUB_WORKSPACE": None}
-    done = CliRunner(env=environ).invoke(app, list(arguments))
+    done = CliRunner(env=environ).invoke(app, list(arguments), prog_name="oomdoctor")
     if done.exit_code not in (0, 1):
         raise SystemExit(f"oomdoctor {' '.join(arguments)}: {done.output}")
     return done.output
@@ -87,13 +89,18 @@ def _commands() -> str:
 def _exit_codes() -> str:
     told = said("--help").split("Exit codes:")[1].split("Options:")[0]
     lines = [line.split(maxsplit=1) for line in told.splitlines() if line.strip()]
-    others = [name for name in _command_names() if re.search(r"\bExits? ", said(name, "--help"))]
-    links = ", ".join(f"[{name}](commands.md#{name})" for name in others)
+    links = ", ".join(f"[{name}](commands.md#{name})" for name in _command_names() if _tells_exit_codes(name))
     return (
         f"# Exit codes\n\n{_table(('code', ''), lines)}\n"
         "Which of several inputs decides is said [beside the options](../how-to/diagnose.md). These commands say more\n"
         f"of theirs: {links}.\n"
     )
+
+
+def _tells_exit_codes(command: str) -> bool:
+    """By its help; that there are `--exit-zero` and `--help` tells nothing of its own."""
+    told = re.sub(r"--exit-zero +.*|Show this message and exit", "", said(command, "--help"))
+    return re.search(r"\bexits?\s+(with|as)\b", told, re.IGNORECASE) is not None
 
 
 def _causes() -> str:
@@ -198,7 +205,7 @@ def _figures(kind: Any) -> list[str]:
 _FORMS: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "text": ("For people, at a terminal, in a pager, in a file; `-v` prints everything.", _fenced),
     "json": ("For programs: the [schema](schema.md) is stable within its `schema_version`.", lambda _: ""),
-    "jsonl": ("The same in one line.", lambda _: ""),
+    "jsonl": ("A line per crash, with its events and the context; nothing where nothing failed.", lambda _: ""),
     "markdown": (
         "For an issue, a chat or a mail: no longer than GitHub takes. Secrets, hosts and names are replaced.",
         lambda text: _fenced(text, "markdown"),

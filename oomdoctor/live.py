@@ -98,9 +98,9 @@ class Live:
         self._unread = not silent
         return self._fresh(self._conclude(ends=False), now)
 
-    def climbs(self, now: float) -> list[str]:
+    def climbs(self, now: float, *, at_the_end: bool = False) -> list[str]:
         """What is to be said of memory that grows; each thing once, and again when it has become worse."""
-        if now - self._asked_s < BETWEEN_CLIMBS_S or self._last_s < self._asked_s:
+        if not at_the_end and (now - self._asked_s < BETWEEN_CLIMBS_S or self._last_s < self._asked_s):
             return []
         self._asked_s = now
         return self._climbs.of(self._memory.build(), self._job.build())
@@ -116,7 +116,7 @@ class Live:
 
     def end(self, now: float, *, ends: bool) -> Report | None:
         """Nothing more comes; `ends` says that the log is over, and not only the watching of it."""
-        self._measure()
+        self._measure(to_the_end=ends)
         return self._fresh(self._conclude(ends=ends), now)
 
     def _settle(self, end: int, *, to_the_end: bool = False) -> Gathered | None:
@@ -173,13 +173,13 @@ class Live:
                 gathered.add(found, index)
         gathered.look_around(page)
 
-    def _measure(self) -> None:
+    def _measure(self, *, to_the_end: bool = False) -> None:
         """Take what the lines that have come since say of the job, as far as they are whole."""
-        end = self._held.rfind(b"\n") + 1
+        end = len(self._held) if to_the_end else self._held.rfind(b"\n") + 1
         if end <= self._measured_at:
             return
         data = self._held[self._measured_at : end]
-        own_to = self._measured + data.count(b"\n")
+        own_to = self._measured + data.count(b"\n") + (not data.endswith(b"\n"))
         for piece in _worth_measuring(data):
             first = self._measured + piece.first_line - 1
             page = streams.page(self._file, first, piece.data, ends=False)

@@ -6,7 +6,7 @@ from oomdoctor.patterns import late
 
 # CSI, then OSC/DCS/SOS/PM/APC up to their terminator, then the two-byte escapes. None crosses a line's end, and each
 # run stops at the next ESC, so a text made of beginnings only is still read once.
-_SEQUENCE = late(
+SEQUENCE = (
     r"\x1b\[[0-?]*[ -/]*[@-~]?"
     r"|\x9b[0-?]*[ -/]*[@-~]"
     r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
@@ -14,8 +14,11 @@ _SEQUENCE = late(
     r"|\x1b[0-~]?"
 )
 
+_SEQUENCE = late(SEQUENCE)
+
 # Other ways to end a line, for some readers.
-_BREAK = late("[\x0b\x0c\x85\u2028\u2029]")
+BREAK = "[\x0b\x0c\x85\u2028\u2029]"
+_BREAK = late(BREAK)
 
 # What is left of C0 and C1 but tab, line feed and carriage return; interlinear anchors; and what Unicode lets a reader
 # leave out of sight (Default_Ignorable_Code_Point): soft hyphen, fillers, bidirectional and zero-width signs, tags and
@@ -24,7 +27,8 @@ _UNSEEN = (
     "\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_INVISIBLE = late(f"[\x00-\x08\x0e-\x1f{_UNSEEN}]")
+INVISIBLE = f"[\x00-\x08\x0e-\x1f{_UNSEEN}]"
+_INVISIBLE = late(INVISIBLE)
 _SURROGATE = late("[\ud800-\udfff]")
 
 # One look decides for most text that there is nothing to do.

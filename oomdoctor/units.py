@@ -14,6 +14,7 @@ TIB: Final = 1024**4
 
 # 2**64 bytes printed as GiB is NVML's "not available" (WSL2, some vGPU): unknown, not a number.
 LARGEST_SIZE: Final = 1_000_000 * GIB
+LARGEST_NUMBER: Final = 1e18  # of anything: products of larger ones may be no numbers any more
 
 BINARY: Final[Mapping[str, int]] = {
     "": 1, "b": 1, "byte": 1, "bytes": 1,

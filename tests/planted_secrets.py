@@ -28,6 +28,10 @@ def _jwt() -> str:
     return ".".join([*head, drawn(43, _BASE62 + "-_")])
 
 
+def _uuid() -> str:
+    return "-".join(drawn(length, HEX) for length in (8, 4, 4, 4, 12))
+
+
 @dataclass(frozen=True)
 class Planted:
     kind: str
@@ -60,6 +64,11 @@ SIGNED = (
     Planted("other-token", "nvapi-" + drawn(64)),
     Planted("other-token", "gsk_" + drawn(52)),
     Planted("other-token", "npm_" + drawn(36)),
+    Planted("openai", "sk-or-v1-" + drawn(64, HEX)),
+    Planted("other-token", "hvs." + drawn(92, _BASE62 + "-_")),
+    Planted("other-token", "shpat_" + drawn(32, HEX)),
+    Planted("other-token", "AGE-SECRET-KEY-1" + drawn(58, string.ascii_uppercase + string.digits)),
+    Planted("webhook", drawn(10, string.digits) + ":AA" + drawn(33)),
 )
 # Those that what stands around them gives away
 NAMED = (
@@ -102,6 +111,23 @@ NAMED = (
     Planted("named", drawn(32), "x-api-key: {}"),
     Planted("named", drawn(32), "http://10.0.0.3:8000/v1?api_key={}&stream=true"),
     Planted("netrc", drawn(12), "machine api.example login user password {}"),
+    Planted("netrc", drawn(12), "machine api.example\n  login user\n  password {}"),
+    Planted("openai", "sk-or-v1-" + drawn(64, HEX), "api key: {}"),
+    Planted("webhook", drawn(68, _BASE62 + "-_"), "https://discord.com/api/webhooks/1123456789012345678/{}"),
+    Planted("webhook", _uuid(), "https://open.feishu.cn/open-apis/bot/v2/hook/{}"),
+    Planted("webhook", _uuid(), "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={}"),
+    Planted("webhook", "8302715946:AA" + drawn(33), "POST https://api.telegram.org/bot{}/sendMessage"),
+    Planted("named", drawn(64, HEX), "https://oapi.dingtalk.com/robot/send?access_token={}"),
+    Planted(
+        "registry",
+        base64.b64encode(f"trainer:{drawn(20)}".encode()).decode(),
+        '{{"auths":{{"ghcr.io":{{"auth":"{}"}}}}}}',
+    ),
+    Planted("command", drawn(12), "curl -sS -u trainer:{} http://10.0.0.3/v1/models"),
+    Planted("command", drawn(12), "sshpass -p '{}' ssh node"),
+    Planted("command", drawn(12), "mysqldump -h 10.0.0.9 -uroot -p{} runs"),
+    Planted("command", drawn(12), "redis-cli -h 10.0.0.9 -a {} ping"),
+    Planted("named", "correct zebra battery", 'passphrase "{}"'),
 )
 ALL = (*SIGNED, *NAMED)
 
@@ -121,6 +147,48 @@ PERSONAL = (
     ("/home/mireille/a and /data/mireille/b", "mireille", "/home/<USER-1>/a and /data/<USER-1>/b"),
     ("USER=mireille", "mireille", "USER=<USER-1>"),
     ("mail mireille.k@lab.ac.uk now", "mireille", "mail <EMAIL-1> now"),
+    (
+        "UserId=mireille(5012) GroupId=mireille(5012) MCS",
+        "mireille",
+        "UserId=<USER-1>(5012) GroupId=<USER-1>(5012) MCS",
+    ),
+    (
+        "uid=1001(mireille) gid=1001(mireille) groups=1001(mireille),27(sudo)",
+        "mireille",
+        "uid=1001(<USER-1>) gid=1001(<USER-1>) groups=1001(<USER-1>),27(sudo)",
+    ),
+    ("sudo: mireille : TTY=pts/0 ; PWD=/data", "mireille", "sudo: <USER-1> : TTY=pts/0 ; PWD=/data"),
+    (
+        "pam_unix(sudo:session): session opened for user root(uid=0) by mireille(uid=1001)",
+        "mireille",
+        "pam_unix(sudo:session): session opened for user root(uid=0) by <USER-1>(uid=1001)",
+    ),
+    (
+        "Accepted publickey for mireille from 10.0.0.4 port 5022 ssh2",
+        "mireille",
+        "Accepted publickey for <USER-1> from 10.0.0.4 port 5022 ssh2",
+    ),
+    (
+        "mireille   24410 99.9 12.3 81234567 60123456 ?     Rl   08:00 123:45 python3 train.py",
+        "mireille",
+        "<USER-1>   24410 99.9 12.3 81234567 60123456 ?     Rl   08:00 123:45 python3 train.py",
+    ),
+    (
+        "mireill+   24410   24400 99 Nov20 pts/3 1-02:03:04 python3 train.py",
+        "mireill",
+        "<USER-1>+   24410   24400 99 Nov20 pts/3 1-02:03:04 python3 train.py",
+    ),
+    ("ssh -p 2222 mireille@10.0.0.4", "mireille", "ssh -p 2222 <USER-1>@10.0.0.4"),
+    (
+        "Command '['scp', 'a', 'mireille@larch:b']' failed",
+        "mireille",
+        "Command '['scp', 'a', '<USER-1>@larch:b']' failed",
+    ),
+    ("ssh -i /data/id mireille@larch nvidia-smi", "mireille", "ssh -i /data/id <USER-1>@<HOST-1> nvidia-smi"),
+    (r"uid=1001(LAB\\mireille) euid", "mireille", r"uid=1001(LAB\\<USER-1>) euid"),
+    ("from mireille@node17 now", "mireille", "from <USER-1>@<HOST-1> now"),
+    ("mireille@192.168.3.4: step 3", "mireille", "<USER-1>@192.168.3.4: step 3"),
+    ("mireille@larch: Permission denied (publickey).", "mireille", "<USER-1>@larch: Permission denied (publickey)."),
     ("tcp://54.201.7.9:29500", "54.201", "tcp://<IP-1>:29500"),
     ("(Worker pid=3, ip=54.201.7.9)", "54.201", "(Worker pid=3, ip=<IP-1>)"),
     ("MASTER_ADDR=203.0.113.7", "203.0", "MASTER_ADDR=<IP-1>"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from oomdoctor.causes import causes
 TOP = Path(__file__).parent.parent
 DOCS = TOP / "docs"
 SHOWN = re.compile(r"```console\n\$ oomdoctor ([^\n]*)\n(.*?)```", re.DOTALL)
+HELP = re.compile(r"^## ([\w-]+)\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)  # as commands.md has it
 PAGES = sorted(path for path in DOCS.rglob("*.md") if SHOWN.search(path.read_text(encoding="utf-8")))
 
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="only in a checkout")
@@ -64,11 +66,24 @@ def test_links_lead_somewhere(builder: ModuleType, site: dict[str, str]) -> None
     assert list(builder.broken({"a.md": page.replace("#d", "#c"), "b.md": ""})) == []
 
 
-def test_links_of_the_written_pages_lead_somewhere_in_the_repository_or_on_the_site(site: dict[str, str]) -> None:
+def test_the_pages_can_be_followed_in_the_repository_too(builder: ModuleType) -> None:
     for path in DOCS.rglob("*.md"):
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-            there = (path.parent / target).resolve()
-            assert "://" in target or there.exists() or there.relative_to(DOCS).as_posix() in site, f"{path}: {target}"
+        for target, anchor in re.findall(r"\]\(([^)#\s]+)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
+            if "://" not in target:
+                there = path.parent / target
+                assert there.exists(), f"{path}: {target}"
+                assert not anchor or anchor in builder.headings(there.read_text(encoding="utf-8")), f"{path}: #{anchor}"
+
+
+def test_what_is_taken_from_elsewhere_is_linked_to_in_the_repository(site: dict[str, str]) -> None:
+    taken = re.compile(r"^<!-- (\w+) ([^ ]+).* -->\n(.*)$", re.MULTILINE)
+    found = [(path, *parts) for path in DOCS.rglob("*.md") for parts in taken.findall(path.read_text(encoding="utf-8"))]
+    assert {kind for _, kind, _, _ in found} == {"include", "code", "help"}
+    for path, kind, what, line in found:
+        named = f"`oomdoctor {what} --help`" if kind == "help" else what
+        assert line.startswith("_Here stand"), f"{path}: {kind} {what}"
+        assert named in line, f"{path}: {line}"
+    assert "_Here stand" not in "".join(site.values())
 
 
 def test_every_page_can_be_reached(site: dict[str, str]) -> None:
@@ -83,6 +98,7 @@ def test_every_page_can_be_reached(site: dict[str, str]) -> None:
 def test_the_reference_is_of_what_is_there(site: dict[str, str]) -> None:
     assert all(f"## {command}\n" in site["reference/commands.md"] for command in ("diagnose", "watch", "whatif"))
     assert "| 70 | an error of oomdoctor itself |" in site["reference/exit-codes.md"]
+    assert re.findall(r"^Usage: (?!oomdoctor ).*", "".join(site.values()), re.MULTILINE) == []
     assert all(f"## {form}\n" in site["reference/formats.md"] for form in ("text", "json", "markdown", "github"))
     assert "`actor_rollout_ref.rollout.gpu_memory_utilization={}`" in site["reference/spellings.md"]
     assert "| `out-of-memory` |" in site["reference/events.md"]
@@ -91,9 +107,31 @@ def test_the_reference_is_of_what_is_there(site: dict[str, str]) -> None:
     assert [name for name, text in site.items() if str(TOP) in text] == []
 
 
+def test_the_exit_codes_lead_to_the_commands_that_tell_theirs(site: dict[str, str]) -> None:
+    linked = set(re.findall(r"\(commands\.md#([\w-]+)\)", site["reference/exit-codes.md"]))
+    assert {"diagnose", "redact", "issue-form", "reduce"} <= linked
+    assert not {"explain", "causes", "knobs", "schema"} & linked
+    deciding = {name for name, text in HELP.findall(site["reference/commands.md"]) if "--exit-zero" in text}
+    assert "events" in deciding
+    assert deciding <= linked
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize(("log", "cause"), [("step 1 loss 0.3\n", "none"), (None, "reward-model-ram-hog")])
+def test_the_cause_is_read_of_a_healthy_log_too(log: str | None, cause: str, tmp_path: Path) -> None:
+    (line,) = re.findall(r"^oomdoctor (.*) \| jq -r '(.*)'$", (DOCS / "how-to/ci.md").read_text("utf-8"), re.MULTILINE)
+    path = TOP / "fixtures/stories/openrlhf-reward-server/log.txt"
+    if log is not None:
+        path = tmp_path / "train.log"
+        path.write_text(log, encoding="utf-8")
+    done = oomdoctor(*line[0].replace("train.log", str(path)).split())
+    assert done.returncode == 0
+    read = subprocess.run(["jq", "-r", line[1]], input=done.stdout, capture_output=True, text=True, check=True)
+    assert read.stdout == f"{cause}\n"
+
+
 def test_every_command_that_a_page_names_is_understood(site: dict[str, str]) -> None:
-    told = re.compile(r"^## ([\w-]+)\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
-    helps = dict(told.findall(site["reference/commands.md"]))
+    helps = dict(HELP.findall(site["reference/commands.md"]))
     written = "".join(path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md"))
     lines = re.findall(r"^(?:[^#\n`]*\| )?oomdoctor ([\w-]+)([^#\n|]*)", written, re.MULTILINE)
     assert len(lines) >= 6
@@ -120,4 +158,5 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path: Path) -> N
         [sys.executable, str(DOCS / "build.py"), str(tmp_path / "docs")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(f"The pages: {tmp_path / 'docs/site/index.html'}\n")
     assert "A job that died in its third step" in (tmp_path / "docs/site/tutorial.html").read_text(encoding="utf-8")

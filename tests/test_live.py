@@ -87,6 +87,23 @@ def test_the_next_failure_is_told_of_its_own() -> None:
     assert report.events[0].line > HEALTHY.count("\n")
 
 
+def test_the_next_failure_is_told_with_what_the_job_said_before_the_first() -> None:
+    profile = (
+        "INFO 03-02 17:40:55 [worker.py:287] the current vLLM instance can use total_gpu_memory (79.15GiB) x "
+        "gpu_memory_utilization (0.60) = 47.49GiB\n"
+    )
+    log = Live("fit.log")
+    log.take((profile + TRACE).encode(), 0.0)
+    assert len(looked(log, 0.0, 5.0)) == 1
+    later = NEXT_FAILURE_S + 10
+    log.take((HEALTHY * 200).encode(), later)
+    looked(log, later, later + 5)
+    log.take(TRACE.encode(), later + 10)
+    (report,) = looked(log, later + 10, later + 20)
+    assert [event.role for event in report.events] == ["context", "root"]
+    assert report.events[0].line == 1
+
+
 def test_a_pause_in_the_middle_of_the_training_is_no_death() -> None:
     log = Live("fit.log")
     log.take(HEALTHY.encode() + b" 45%|####      | 450/1000 [03:10<03:52,  2.37it/s]", 0.0)
@@ -129,8 +146,37 @@ def test_after_a_rotation_lines_are_counted_anew_under_another_name() -> None:
 def test_room_for_less_than_a_step_is_no_step_of_nothing() -> None:
     said = climbing(100, 8, 18, "MemTotal:       251658240 kB\n")
     assert said[-1].endswith(
-        " to 236.00 GiB (line 19), about 8.00 GiB a step; all of 240.00 GiB is full in about 1 steps"
+        " to 236.00 GiB (line 19), about 8.00 GiB a step; all of 240.00 GiB is full in about one step"
     )
+
+
+def test_room_for_one_print_is_not_that_of_several() -> None:
+    log, said = Live("fit.log"), []
+    for minute in range(20):
+        log.take(a_card(42_000 + 2000 * minute).encode(), 60.0 * minute)
+        log.look(60.0 * minute + 3)
+        said += log.climbs(60.0 * minute + 6)
+    assert said[-1].endswith("all of 79.65 GiB is full at about the next print")
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_what_climbs_in_a_log_that_comes_at_once_is_told_at_its_end(end: bytes) -> None:
+    log = Live("fit.log")
+    steps = b"".join(a_step(step, 100 + 8 * step) for step in range(7))
+    log.take(b"MemTotal:       251658240 kB\n" + steps.removesuffix(b"\n") + end, 0.1)
+    assert log.climbs(0.2) == []
+    assert log.end(0.3, ends=True) is None
+    (said,) = log.climbs(0.3, at_the_end=True)
+    assert " to 148.00 GiB (line 8), about 8.00 GiB a step; all of 240.00 GiB is full in about 11 steps" in said
+    assert log.climbs(0.4, at_the_end=True) == []  # once
+
+
+def test_of_a_line_that_is_still_written_no_figure_is_taken() -> None:
+    log = Live("fit.log")
+    log.take(b"".join(a_step(step, 100 + 8 * step) for step in range(7))[:-20], 0.1)
+    log.end(0.3, ends=False)
+    (said,) = log.climbs(0.3, at_the_end=True)
+    assert " to 140.00 GiB (line 6), " in said
 
 
 def test_figures_go_on_after_a_rotation() -> None:
@@ -207,6 +253,27 @@ def test_a_total_printed_beside_the_figure_is_the_room() -> None:
         log.look(60.0 * minute + 3)
         said += log.climbs(60.0 * minute + 6)
     assert said[0].endswith("about 1.95 GiB from print to print; all of 79.65 GiB is full in about 17 prints")
+
+
+def printed(line: str) -> list[str]:
+    """What is said of figures behind this line's start that grow by eight GiB from print to print."""
+    log, said = Live("fit.log"), []
+    for n in range(20):
+        log.take(f"{line.format(used=100 + 8 * n, percent=25 + 2 * n)}\n".encode(), 10.0 * n)
+        log.look(10.0 * n + 3)
+        said += log.climbs(10.0 * n + 6)
+    return said
+
+
+def test_the_share_that_deepspeed_prints_tells_the_room() -> None:
+    said = printed(
+        "[INFO] [utils.py:789:see_memory_usage] CPU Virtual Memory:  used = {used}.0 GB, percent = {percent}.0%"
+    )
+    assert said[0].endswith("about 8.00 GiB from print to print; all of 400.00 GiB is full in about 25 prints")
+
+
+def test_where_no_room_is_known_none_is_told() -> None:
+    assert printed("after a batch: RSS: {used}.0 GiB")[0].endswith("about 8.00 GiB from print to print")
 
 
 def a_card(used: int) -> str:

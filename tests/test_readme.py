@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -85,18 +86,29 @@ def test_the_exit_codes_are_those_of_the_help() -> None:
     assert table.keys() == told.keys() == {"0", "1", "2", "3", "70"}
 
 
-def test_the_program_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["", block("chinese")], ids=["english", "chinese"])
+def test_the_program_runs(before: str, tmp_path: Path) -> None:
     log = (TOP / block("diagnose").split("oomdoctor diagnose ", 1)[1].strip()).read_bytes()
     (tmp_path / "driver.log").write_bytes(log)
     done = subprocess.run(
-        [sys.executable, "-c", block("library")],
+        [sys.executable, "-c", before + block("library")],
         check=True,
         capture_output=True,
         text=True,
         timeout=60,
         cwd=tmp_path,
     )
-    assert done.stdout.startswith("oom\nraylet.out no such file\nreward-model-ram-hog 0.")
+    told = "raylet.out 没有这个文件" if before else "raylet.out no such file"
+    assert done.stdout.startswith(f"oom\n{told}\nreward-model-ram-hog 0.")
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
+def test_what_is_installed_is_in_the_clone(readme: str) -> None:
+    """As long as no index has oomdoctor."""
+    installed = re.findall(r"pip install (?:-\w+ )*(\S+)", (TOP / readme).read_text(encoding="utf-8"))
+    assert len(installed) >= 5
+    extras = {f"'.[{extra}]'" for extra in metadata("oomdoctor").get_all("Provides-Extra") or ()}
+    assert set(installed) <= {".", *extras}
 
 
 @pytest.mark.skipif(not (TOP / ".github").is_dir(), reason="beside a wheel not all is there that is linked to")

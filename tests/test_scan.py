@@ -270,6 +270,31 @@ def test_a_huge_line_gives_bounded_slices_around_its_hits() -> None:
     assert tail.last_line == 3
 
 
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.usefixtures("no_thinning")
+@pytest.mark.parametrize("behind", range(60, 200, 4))
+def test_a_hit_before_the_tail_is_read_once_and_the_last_slice_is_the_tail(behind: int) -> None:
+    data = log(60, {}) + b"Killed\n" + log(100, {})[:behind]
+    pieces = list(scan.slices(cut(data, 50), ANCHORS))
+    check_lines(data, pieces)
+    assert data.endswith(pieces[-1].data)
+    assert len(pieces[-1].data) >= min(behind, 64) - 25  # it begins with a line
+    assert sum(b"Killed" in piece.data for piece in pieces) == 1
+    if behind > 64 + 48 + 30:
+        assert b"Killed" not in pieces[-1].data
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.usefixtures("no_thinning")
+def test_a_huge_line_of_hits_is_cut_where_it_stands() -> None:
+    data = b"x\n" + b"Killed " * 600
+    pieces = list(scan.slices(cut(data, 50), ANCHORS))
+    assert max(len(piece.data) for piece in pieces) <= 600 + 2 * 256
+    assert len(pieces) > 4
+    assert [piece.first_line for piece in pieces[1:]] == [2] * (len(pieces) - 1)
+    assert b"".join(piece.data for piece in pieces).count(b"Killed") >= 590
+
+
 def test_more_anchors_than_one_automaton_takes_are_all_found() -> None:
     anchors = tuple(b"anchor-%03d;" % n for n in range(150))
     for anchor in (anchors[0], anchors[70], anchors[149]):

@@ -16,16 +16,6 @@ def of_need(needed: float, tokens: int) -> float:
     return needed / tokens
 
 
-def of_cache(size: float, tokens: int) -> float:
-    """From the size of a cache and the tokens in it; too much where another rank had less room and decided."""
-    return size / tokens
-
-
-def of_blocks(size: float, gpu_blocks: int) -> float:
-    """From V0's GPU blocks."""
-    return size / (gpu_blocks * BLOCK_TOKENS)
-
-
 def of_cpu_blocks(cpu_blocks: int, swap: int = SWAP_SPACE_BYTES) -> float:
     """From V0's CPU blocks: these are there even where the GPU has room for none."""
     return swap / (cpu_blocks * BLOCK_TOKENS)
@@ -35,11 +25,6 @@ def of_model(layers: int, kv_heads: int, head_dim: int, tensor_parallel: int = 1
     """A key and a value per layer and head. Heads are copied where ranks outnumber them; an upper bound where layers
     look at a window only."""
     return 2 * layers * max(1, kv_heads // tensor_parallel) * head_dim * bytes_each
-
-
-def of_latent(layers: int, rank: int, rope_dim: int, bytes_each: int = 2) -> int:
-    """Of latent attention (DeepSeek): one vector per layer, on every rank the same."""
-    return layers * (rank + rope_dim) * bytes_each
 
 
 def fitting(room: float, bytes_per_token: float) -> int:

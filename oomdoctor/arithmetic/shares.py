@@ -22,14 +22,9 @@ def ceil(share: float, digits: int = 2) -> float:
     return math.ceil(share * scale - 1e-6) / scale
 
 
-def largest(free: int, total: int, keep: int = 0) -> float:
-    """The largest share that what was free at start still allows, with so much kept beside it."""
-    return max(0.0, floor((free - keep) / total))
-
-
-def smallest(needed: int, total: int) -> float:
-    """The smallest share that holds so much."""
-    return ceil(needed / total)
+def largest(free: int, total: int) -> float:
+    """The largest share that what was free at start still allows."""
+    return floor(free / total)
 
 
 def raised(share: float, missing: int, total: int) -> float:

@@ -6,12 +6,10 @@ from typing import Final
 
 from oomdoctor.arithmetic.kv_cache import BLOCK_TOKENS
 from oomdoctor.records import dataclass
-from oomdoctor.units import GIB, MIB
+from oomdoctor.units import GIB
 from oomdoctor.versions import Version
 
 CAPTURE_SLACK_BYTES: Final = GIB // 2  # for the graphs that come after the one that failed
-# What vLLM itself keeps back when it suggests a size for the cache ("redundancy buffer").
-REDUNDANCY_BYTES: Final = 150 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +51,6 @@ def default_share(version: Version | None) -> float | None:
     return 0.92 if version >= (0, 20) else 0.9
 
 
-def cache_room(share: float, total: int, *held: int) -> float:
-    """What is left for the KV cache: the share minus weights, activations, what is outside PyTorch, graphs since 0.20,
-    and in the eras that count them the other processes. Negative where nothing is left."""
-    return share * total - sum(held)
-
-
-def suggested_cache(free: int, total: int, share: float, *held: int) -> float:
-    """What `--kv-cache-memory` may be at most for this share; what vLLM suggests itself counts graphs twice in some
-    releases."""
-    return min(share * total, free) - sum(held) - REDUNDANCY_BYTES
-
-
 def longest_context(asked: int, needed: int, available: int, estimated: int | None = None) -> int | None:
     """The longest context that fits. The engine's own estimate is taken as it is: with sliding windows or state
     layers the need is not proportional to the length. None where not a single block fits."""
@@ -74,8 +60,3 @@ def longest_context(asked: int, needed: int, available: int, estimated: int | No
         return None
     tokens = int(asked * available / needed) // BLOCK_TOKENS * BLOCK_TOKENS
     return tokens or None
-
-
-def card_of_shares(graphs: int, plain: float, with_graphs: float) -> float:
-    """The card's size, from the two shares that vLLM prints for its graphs: "equivalent to ... without"."""
-    return graphs / (with_graphs - plain)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -90,6 +90,11 @@ def judge(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
                 yield cause, judgement
 
 
+def is_shown(crash: Crash, findings: Iterable[Finding]) -> bool:
+    """Whether the log shows that memory (or a resource) failed: the crash's root does, or what a finding rests on."""
+    return crash.proven or any(finding.shows_memory for finding in findings)
+
+
 def _unseen(finding: Finding, cut: CutTraceback | None = None) -> Finding:
     """The log ends before the error's own words, or within them: it may have been another one."""
     begun = cut is not None and cut.begun
@@ -106,4 +111,4 @@ def _unseen(finding: Finding, cut: CutTraceback | None = None) -> Finding:
     )
 
 
-__all__ = ["Cause", "Finding", "Judgement", "NotEnough", "RuledOut", "causes", "judge"]
+__all__ = ["Cause", "Finding", "Judgement", "NotEnough", "RuledOut", "causes", "is_shown", "judge"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
+from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
 from oomdoctor.causes.host import TOGETHER, node_memory, total_bytes, used_bytes
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
@@ -82,6 +82,7 @@ class Reserved:
     setting: Setting
     bytes: int
     words: str
+    counted: bool = True  # of all GPUs, and not of one because their number is not known
 
 
 def judge(crash: Crash) -> Judgement | None:
@@ -98,6 +99,8 @@ def judge(crash: Crash) -> Judgement | None:
         need = sum(one.bytes for one in reserved)
         if need >= SOME * total:
             return _computed(crash, reserved, need, total)
+        if not switches and not all(one.counted for one in reserved):
+            return NotEnough(say("how many GPUs of the node the engine uses"), ("nvidia-smi -L",))
         if not switches:
             return RuledOut(
                 say(
@@ -254,7 +257,7 @@ def _reserved(crash: Crash) -> Iterator[Reserved]:
             yield Reserved(setting, round(size), all_)
         else:
             each = say("{what} {name} {gib:g} GiB for each GPU", what=translated(what), name=setting.name, gib=gib)
-            yield Reserved(setting, round(gib * GIB), each)
+            yield Reserved(setting, round(gib * GIB), each, counted=False)
 
 
 def gpus_per_node(crash: Crash) -> int | None:

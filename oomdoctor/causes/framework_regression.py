@@ -135,12 +135,6 @@ def _other(crash: Crash, match: Match) -> Judgement | None:
 
 def _not_affected(match: Match) -> str:
     version, affected, dated = match.version, match.known.affected, match.known.dated
-    if match.around is not None and dated:
-        return say(
-            "{around} works around it: it is not affected ({affected} is, as far as is known)",
-            around=match.around,
-            affected=affected,
-        )
     if match.around is not None:
         return say(
             "{around} works around it: it is not affected ({affected} is)", around=match.around, affected=affected

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from oomdoctor.causes import WHOLE_LOG, Cause, Finding, Judgement, NotEnough
-from oomdoctor.causes.gpu import asked, card
+from oomdoctor.causes.gpu import asked, card, refusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_error import ProfilingDisturbed
+from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
@@ -34,9 +36,19 @@ def judge(crash: Crash) -> Judgement | None:
     mine = say("This process held {share} of the card.", share=percent(share)) if share is not None else ""
     return Finding(
         weight=0.1 if tells else 0.25,
-        why=joined((say("The card is full: {asked}.", asked=asked(it)), mine, say("The log does not say what for."))),
+        why=joined(
+            (say("The card is full: {asked}.", asked=_asked(crash)), mine, say("The log does not say what for."))
+        ),
         evidence=(crash.root,),
     )
+
+
+def _asked(crash: Crash) -> str:
+    """What was refused: a library prints its own figures, and no more of the card."""
+    root = crash.root
+    if isinstance(root, LibraryOutOfMemory) and refusal(crash) is None:
+        return asked(Card(tried_bytes=root.tried_bytes, free_bytes=root.free_bytes))
+    return asked(card(crash))
 
 
 def _counted(table: MemorySummary) -> Finding:

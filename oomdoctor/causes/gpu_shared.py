@@ -181,15 +181,15 @@ def _without_figures(crash: Crash) -> Judgement | None:
         )
     if not isinstance(crash.root, DeviceRefusal):
         return None
-    tables = [table for table in crash.every(GpuTable) if table.processes]
-    if tables:
-        pids = ", ".join(str(process.pid) for process in tables[0].processes[:4])
+    table = next((table for table in crash.every(GpuTable) if _others(crash, table)), None)
+    if table is not None:
+        pids = ", ".join(str(pid) for pid in _others(crash, table)[:4])
         return Finding(
             weight=0.6,
             why=say(
                 "The device refused without figures, and nvidia-smi lists processes on it (pid {pids}).", pids=pids
             ),
-            evidence=(crash.root, tables[0]),
+            evidence=(crash.root, table),
         )
     if (full := _full_afterwards(crash)) is not None:
         return full
@@ -273,6 +273,12 @@ def _unbalanced(root: UnbalancedCards) -> Finding:
     else:
         why = say("One card of the group has much less free memory than the others, before the engine loaded anything.")
     return Finding(weight=0.88, why=why, evidence=(root,))
+
+
+def _others(crash: Crash, table: GpuTable) -> list[int | None]:
+    """The listed processes that the log does not show to be the job's own."""
+    own = {pid for pids in crash.context.processes.values() for pid in pids} | {crash.root.process.pid}
+    return [process.pid for process in table.processes if process.pid not in own]
 
 
 def _at_start(root: NotEnoughFree) -> Judgement | None:

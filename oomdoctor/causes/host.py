@@ -239,9 +239,7 @@ def is_rank(name: str) -> bool:
 
 
 def raylet_log(crash: Crash) -> tuple[str, ...]:
-    """The command that shows the table, with the node's address where it is one; nothing where Ray did not kill."""
-    if not any(event.family == "ray_kill" for event in crash.events):
-        return ()
+    """The command that shows the table of a kill of Ray's, with the node's address where it is one."""
     node = next((e.process.node for e in crash.events if e.family == "ray_kill" and e.process.node), "")
     address = f" -ip {node}" if node and _ADDRESS.fullmatch(node) else ""
     return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)

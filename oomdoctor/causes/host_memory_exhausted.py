@@ -117,24 +117,17 @@ def _nobody_stands_out(memory: NodeMemory) -> Finding | None:
 
 def _spread(memory: NodeMemory, heaviest: Holder) -> str:
     who, held = heaviest.who, show(heaviest.largest)
-    if memory.used_bytes is None:
+    if memory.used_bytes is None or memory.total_bytes is None:
         return say(
             "The {listed} that the table lists is spread over many: the largest, {who}, holds {held}.",
             listed=show(memory.listed_bytes),
             who=who,
             held=held,
         )
-    if memory.total_bytes:
-        return say(
-            "The {used} in use (of {total}) is spread over many: the largest, {who}, holds {held}.",
-            used=show(memory.used_bytes),
-            total=show(memory.total_bytes),
-            who=who,
-            held=held,
-        )
     return say(
-        "The {used} in use is spread over many: the largest, {who}, holds {held}.",
+        "The {used} in use (of {total}) is spread over many: the largest, {who}, holds {held}.",
         used=show(memory.used_bytes),
+        total=show(memory.total_bytes),
         who=who,
         held=held,
     )

@@ -120,7 +120,7 @@ def _mentioned(crash: Crash) -> Judgement | None:
         weight=0.35,
         why=say("The log itself speaks of a memory leak; no figure in it shows the growth."),
         evidence=(crash.root,),
-        against=(say("no memory figure is printed more than once"),),
+        against=(say("it may be no more than a suspicion"),),
     )
 
 

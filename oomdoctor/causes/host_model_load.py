@@ -79,8 +79,6 @@ def judge(crash: Crash) -> Judgement | None:
 
 def _reckoned(short: Short) -> Finding | None:
     """Ollama adds up what the processor's part of the model needs before it starts."""
-    if short.pool != "host_ram":
-        return None
     if short.needed_bytes is None or short.free_bytes is None:
         return _not_allocated(short)
     return Finding(
@@ -111,7 +109,7 @@ def _not_allocated(short: Short) -> Finding | None:
 
 
 def _buffer(refused: BufferRefused) -> Finding | None:
-    if refused.pool != "host_ram" or refused.what not in ("weights", None):
+    if refused.what not in ("weights", None):
         return None
     tried = refused.tried_bytes or refused.buffer_bytes
     return Finding(

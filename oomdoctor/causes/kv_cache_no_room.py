@@ -192,12 +192,13 @@ def _of_shared_weights(refused: NotEnoughFree, held: int) -> Finding:
         )
         if room is None
         else say(
-            "Another process holds {held} of weights for the engine: more than its share of {share}, {room},.",
+            "Another process holds {held} of weights for the engine: more than its share of {share} ({room}).",
             held=show(held),
             share=share,
             room=show(room),
         ),
         evidence=(refused,),
+        pool="kv_cache",
     )
 
 

@@ -324,12 +324,6 @@ def _some_buffer(tried: int | None, free: int | None) -> str:
             "A buffer of {tried} was refused: the model and what it needs beside the weights do not fit.",
             tried=show(tried),
         )
-    if free is not None:
-        return say(
-            "A buffer was refused, with {free} free when it started: the model and what it needs "
-            "beside the weights do not fit.",
-            free=show(free),
-        )
     return say("A buffer was refused: the model and what it needs beside the weights do not fit.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Finding, Judgement, RuledOut
 from oomdoctor.families.cuda_error import DeviceRefusal
-from oomdoctor.families.event import Event
+from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.forge import MovePlan
 from oomdoctor.families.host_alloc import PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
@@ -101,24 +101,29 @@ def _bare_refusal(crash: Crash) -> Judgement | None:
     if frame is None and _card_was_full(crash):
         return RuledOut(say("the card was full, its own figures say so"))
     swapped = _swapped(crash)
-    told = (
-        say(
-            "The driver refused memory without a figure of the card's, in code that pins host "
-            "memory: page-locked host memory gives the same words."
-        )
-        if frame is not None
-        else say(
-            "The driver refused memory without a figure of the card's, and the log speaks of "
-            "pinned host memory: page-locked host memory gives the same words."
-        )
-    )
     weight = 0.62 if frame is not None or swapped else 0.5 if line is not None else 0.3
     return Finding(
         weight=weight,
-        why=joined((told, swapped, _platform(crash))),
+        why=joined((_told(frame, line), swapped, _platform(crash))),
         evidence=(root,),
         against=(say("nothing printed says for sure that it was the host's memory"),),
         pool="pinned",
+    )
+
+
+def _told(frame: Frame | None, line: str | None) -> str:
+    if frame is not None:
+        return say(
+            "The driver refused memory without a figure of the card's, in code that pins host "
+            "memory: page-locked host memory gives the same words."
+        )
+    if line is not None:
+        return say(
+            "The driver refused memory without a figure of the card's, and the log speaks of "
+            "pinned host memory: page-locked host memory gives the same words."
+        )
+    return say(
+        "The driver refused memory without a figure of the card's: page-locked host memory gives the same words."
     )
 
 

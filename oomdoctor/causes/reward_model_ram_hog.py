@@ -31,7 +31,7 @@ def judge(crash: Crash) -> Judgement | None:
     held = _held(memory, reward)
     if share < HOG_OF_FEW or not _leads(memory, reward):
         return RuledOut(say("{held}: {share}", held=held, share=percent(share)))
-    outside = say("It runs outside Ray, which can neither count nor end it.") if reward.outside_ray else ""
+    outside = _outside_ray(reward) if reward.outside_ray else ""
     return Finding(
         weight=0.94 if memory.dominates(reward) and not memory.cut else 0.8,
         why=joined((say("{held}: {share}.", held=held, share=percent(share)), outside, killed_another(crash, reward))),
@@ -54,6 +54,12 @@ def _held(memory: NodeMemory, reward: Holder) -> str:
             "{count} processes {name} hold {size} of {whole}", count=count, name=reward.name, size=size, whole=whole
         )
     return say("The reward model, {who}, holds {size} of {whole}", who=reward.who, size=size, whole=whole)
+
+
+def _outside_ray(reward: Holder) -> str:
+    if len(reward.sizes) > 1:
+        return say("They run outside Ray, which can neither count nor end them.")
+    return say("It runs outside Ray, which can neither count nor end it.")
 
 
 def _without_table(crash: Crash) -> Judgement | None:

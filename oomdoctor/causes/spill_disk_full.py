@@ -16,8 +16,9 @@ def judge(crash: Crash) -> Judgement | None:
     if not events:
         return None
     refused = next((event for event in events if not event.warning), None)
-    warned = next((event for event in events if event.warning), None)
-    if refused is not None and refused.io_worker:
+    if refused is None:
+        return _nearly_full(events[0])
+    if refused.io_worker:
         return Finding(
             weight=0.92,
             why=say(
@@ -32,7 +33,7 @@ def judge(crash: Crash) -> Judgement | None:
             evidence=(refused,),
             pool="object_store",
         )
-    if refused is not None and refused.spilling:
+    if refused.spilling:
         spilled = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
         return Finding(
             weight=0.8,
@@ -43,16 +44,17 @@ def judge(crash: Crash) -> Judgement | None:
             against=(say("the write that failed may have been another program's"),),
             pool="object_store",
         )
-    if refused is not None:
-        told = say("An object could not be created: the object store is full and so is the disk it spills to.")
-        return Finding(
-            weight=0.93,
-            why=joined((told, _room(warned) if warned is not None else "")),
-            evidence=tuple(event for event in (refused, warned) if event is not None),
-            pool="object_store",
-        )
-    if warned is None:
-        return None
+    warned = next((event for event in events if event.warning), None)
+    told = say("An object could not be created: the object store is full and so is the disk it spills to.")
+    return Finding(
+        weight=0.93,
+        why=joined((told, _room(warned) if warned is not None else "")),
+        evidence=tuple(event for event in (refused, warned) if event is not None),
+        pool="object_store",
+    )
+
+
+def _nearly_full(warned: DiskFull) -> Finding:
     return Finding(
         weight=0.6,
         shows_memory=True,
@@ -63,22 +65,13 @@ def judge(crash: Crash) -> Judgement | None:
     )
 
 
-def _room(event: DiskFull) -> str:
-    left, total, share = event.available_bytes, event.total_bytes, event.fraction
+def _room(warned: DiskFull) -> str:
+    left, total, share = warned.available_bytes, warned.total_bytes, percent(warned.fraction)
     if left is None or total is None:
-        return (
-            say("The disk is over {share} full.", share=percent(share))
-            if share is not None
-            else say("The disk is nearly full.")
-        )
-    if share is not None:
-        return say(
-            "The disk is over {share} full: {left} left of {total}.",
-            share=percent(share),
-            left=show(left),
-            total=show(total),
-        )
-    return say("The disk is nearly full: {left} left of {total}.", left=show(left), total=show(total))
+        return say("The disk is over {share} full.", share=share)
+    return say(
+        "The disk is over {share} full: {left} left of {total}.", share=share, left=show(left), total=show(total)
+    )
 
 
 CAUSE = Cause(

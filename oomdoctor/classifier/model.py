@@ -114,9 +114,7 @@ def loaded(path: Path) -> Model:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, ModelError):
             raise
-        raise ModelError(
-            say("{file}: not a model of oomdoctor ({error})", file=path.name, error=type(error).__name__)
-        ) from error
+        raise ModelError(say("{file}: not a model of oomdoctor", file=path.name)) from error
 
 
 def _sound(**parts: Any) -> Model:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from oomdoctor.causes import NAMED, WHOLE_LOG, Cause, Finding, causes
+from oomdoctor.causes import NAMED, WHOLE_LOG, Cause, Finding, causes, is_shown
 from oomdoctor.classifier.features import features
 from oomdoctor.classifier.model import Model, grounds, used
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
@@ -67,7 +67,7 @@ def ranked(
     model = model or used()
     likely = model.probabilities(features(crash))
     found = [*findings, *_added(crash, findings, ruled_out, likely, model)]
-    proven = crash.proven or any(finding.shows_memory for _, finding in findings)
+    proven = is_shown(crash, (finding for _, finding in findings))
     found.sort(key=lambda pair: standing(pair[1].weight, likely.get(pair[0].id, 0.0)), reverse=True)
     answers = []
     for place, (cause, finding) in enumerate(found):

@@ -65,7 +65,12 @@ def _failed(error: Exception) -> int:
     from oomdoctor.classifier.model import ModelError  # noqa: PLC0415
 
     if isinstance(error, ModelError):
-        out.tell(f"OOMDOCTOR_MODEL: {error}")
+        out.tell(
+            say(
+                "OOMDOCTOR_MODEL: {error}; unset it, or let it name a file that `oomdoctor train -o FILE` wrote",
+                error=error,
+            )
+        )
         return UNUSABLE
     if isinstance(error, MemoryError):
         out.tell(say("there is not enough memory for this: name fewer or smaller logs, or run it where there is more"))

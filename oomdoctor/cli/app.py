@@ -50,7 +50,7 @@ app = typer.Typer(
     \b
     Exit codes:
       0   no memory failure
-      1   a memory failure
+      1   a memory failure, or a request that Ray cannot place
       3   something died and the log does not show whether of memory
       2   wrong usage, or nothing could be read
       70  an error of oomdoctor itself

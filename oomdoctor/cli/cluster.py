@@ -14,6 +14,7 @@ from oomdoctor.cli.diagnose import (
     FOR_PROGRAMS,
     FORMATS,
     SHARED,
+    UNREADABLE,
     Assume,
     Color,
     Config,
@@ -93,13 +94,11 @@ def cluster(
     if form in FOR_PROGRAMS:
         for_others()
     if find_spec("ray") is None:
-        raise typer.BadParameter(
-            say("a cluster is read through Ray, which is not installed: {command}", command=INSTALL),
-            param_hint="oomdoctor cluster",
-        )
+        out.tell(say("a cluster is read through Ray, which is not installed: {command}", command=INSTALL))
+        raise typer.Exit(UNREADABLE)
     out.check_folder(output)
     out.check_spares(output, map(Path, archived or []))
-    found = _facts(address, session, _seconds(timeout), archived or [], beside(launch, config, assume))
+    found = _facts(address, session, _seconds(timeout), archived or [], beside(launch, config, assume, output))
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
     from oomdoctor.redaction import Redactor  # noqa: PLC0415
 

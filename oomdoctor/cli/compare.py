@@ -12,7 +12,7 @@ from oomdoctor.cli.quick import Lang, for_others, one_of
 from oomdoctor.language import say
 
 FORMATS = ("text", "json")
-NOTHING_EXPLAINS, EXPLAINED = 0, 1
+NOTHING_EXPLAINS, EXPLAINED, NOT_SHOWN = 0, 1, 3
 
 
 def compare(
@@ -36,8 +36,9 @@ def compare(
     Settings, versions, models, hardware, the peaks of memory and the ledgers stand side by side. First comes what
     would have taken less in the crash with the good run's value, as `whatif` reckons it. Each may be a folder.
 
-    Exits with 0 (nothing printed explains the crash, or there is none), 1 (something that changed can), 2 (wrong
-    usage, or a log could not be read) or 70 (an error of oomdoctor itself).
+    Exits with 0 (nothing printed explains the crash, or there is none), 1 (something that changed can), 3 (something
+    died in BAD, and its log does not show of what), 2 (wrong usage, or a log could not be read) or 70 (an error of
+    oomdoctor itself).
     """
     if form == "json":
         for_others()
@@ -57,4 +58,6 @@ def compare(
     else:
         look = out.style("never", to_file=output not in (None, STDIN))
         out.write(report.text(found, min(look.width, out.PIPED_WIDTH)), output)
+    if found.crash is not None and not found.proven:
+        raise typer.Exit(NOT_SHOWN)
     raise typer.Exit(EXPLAINED if found.explains else NOTHING_EXPLAINS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -113,12 +114,13 @@ def diagnose(
     --launch, --config and --assume add what the log does not print; what it prints
     wins. Each may be repeated.
 
-    Exits with 0 (no memory failure), 1 (a memory failure), 3 (the log does not show which), 2 (nothing could be
-    read) or 70 (an error of oomdoctor itself).
+    Exits with 0 (no memory failure), 1 (a memory failure, or a request that Ray cannot place), 3 (something died and
+    the log does not show whether of memory), 2 (wrong usage, or nothing could be read) or 70 (an error of oomdoctor
+    itself).
     """
     if form in FOR_PROGRAMS:
         for_others()
-    report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
+    report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume, output))
     redactor = _redactor((form in SHARED if redact is None else redact), paths, [*(launch or ()), *(config or ())])
     logs = paths or [STDIN]
     deliver(report, form, output, redactor, color=color, verbose=verbose, logs=logs, absolute=absolute_paths)
@@ -163,6 +165,7 @@ def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: 
         raise typer.BadParameter(
             say("name a log, or pipe one in: {command}", command="oomdoctor diagnose train.log"), param_hint="PATH"
         )
+    out.check_spares(output, (Path(path) for path in paths or () if path != STDIN))  # archives, too
     logs = street.look(paths or [STDIN], absolute=absolute)
     out.check_spares(output, (source.path for source in logs.sources))
     progress = out.progress()
@@ -176,10 +179,13 @@ def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: 
     return found
 
 
-def beside(launch: list[str] | None, config: list[str] | None, assume: list[str] | None) -> Outside | None:
-    """What is handed over beside the logs; None where nothing is."""
+def beside(
+    launch: list[str] | None, config: list[str] | None, assume: list[str] | None, output: str | None = None
+) -> Outside | None:
+    """What is handed over beside the logs, and left alone by the output; None where nothing is."""
     if not (launch or config or assume):
         return None
+    out.check_spares(output, map(Path, (*(launch or ()), *(config or ()))))
     from oomdoctor.incident import outside  # noqa: PLC0415  (most runs need none of it)
 
     try:

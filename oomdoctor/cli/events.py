@@ -21,6 +21,10 @@ def events(
     \b
     Examples:
       oomdoctor events raylet.out | jq -c 'select(.role == "root")'
+
+    Exits with 0 (no memory failure), 1 (a memory failure, or a request that Ray cannot place), 3 (something died and
+    the log does not show whether of memory), 2 (wrong usage, or nothing could be read) or 70 (an error of oomdoctor
+    itself).
     """
     from oomdoctor.report import as_json  # noqa: PLC0415
 

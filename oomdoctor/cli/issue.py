@@ -69,22 +69,27 @@ def issue(
     What the log does not tell is marked "to fill in"; no box is ticked for you.
     Secrets, names and addresses are taken out, but read it before you send it.
 
-    Exits with 0 (a draft), 2 (wrong usage, or no memory failure to report) or 70
-    (an error of oomdoctor itself).
+    Exits with 0 (a draft: of a memory failure, of a request that Ray cannot
+    place, or of an end that the log does not explain), 2 (wrong usage, or none of
+    these in the log) or 70 (an error of oomdoctor itself).
     """
     for_others()
-    if url != (repo is not None):
+    if url and repo is None:
         raise typer.BadParameter(
-            say("--url and --repo go together: the link needs to know where to"), param_hint="--url"
+            say("a link leads to a repository: say to which with --repo OWNER/NAME"), param_hint="--url"
         )
     if repo is not None and not _REPOSITORY.match(repo):
         raise typer.BadParameter(
             say("{word} is no OWNER/NAME, like vllm-project/vllm", word=repr(repo)), param_hint="--repo"
         )
-    wanted = _form(form)
+    if repo is not None and not url:
+        raise typer.BadParameter(
+            say("it says where the link of --url leads: add --url, or leave it out for a draft"), param_hint="--repo"
+        )
+    wanted = _form(form, output)
     if form is not None:
         _speak_as(wanted)
-    ask = _asked(paths, output, no_redact, beside(launch, config, assume), [*(launch or ()), *(config or ())])
+    ask = _asked(paths, output, no_redact, beside(launch, config, assume, output), [*(launch or ()), *(config or ())])
     from oomdoctor.helpers import draft  # noqa: PLC0415  (not for --help)
 
     if repo is None:
@@ -98,7 +103,7 @@ def issue(
     out.write(text, output)
 
 
-def _form(given: str | None) -> Form:
+def _form(given: str | None, output: str | None) -> Form:
     """The form to fill in; where there is a choice, which it is."""
     from oomdoctor.helpers import forms, our_form  # noqa: PLC0415
     from oomdoctor.sources.trouble import why  # noqa: PLC0415
@@ -110,6 +115,7 @@ def _form(given: str | None) -> Form:
             say("that is a link, and nothing is fetched: download the form first"), param_hint="--form"
         )
     path = Path(os.path.expanduser(given))  # noqa: PTH111  (Path's fails where there is no such home)
+    out.check_spares(output, [path])
     try:
         if not os.path.isdir(path):  # noqa: PTH112  (Path's fails on a long name)
             return forms.read(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 import time
@@ -18,6 +19,18 @@ from oomdoctor.units import show
 
 NARROWEST = 20
 PIPED_WIDTH = 100  # what a report in a file or a pager is set in, where COLUMNS does not say otherwise
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding lacks as JSON and JavaScript write it; Python's own escapes are no JSON."""
+    assert isinstance(error, UnicodeEncodeError)
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    pairs = (units[at : at + 2].hex() for at in range(0, len(units), 2))
+    return "".join(f"\\u{pair}" for pair in pairs), error.end
+
+
+ESCAPED = "oomdoctor.escaped"
+codecs.register_error(ESCAPED, _escaped)
 
 
 class CannotWriteError(Exception):
@@ -76,11 +89,11 @@ def stdin_is_terminal() -> bool:
 def write(text: str, to: str | None = None) -> None:
     """The text to standard output, or to a file that is there whole or not at all."""
     if to is not None and to != "-":
-        _write_file(Path(to), text.encode("utf-8", "backslashreplace"))
+        _write_file(Path(to), text.encode("utf-8", ESCAPED))
         return
     if sys.stdout is None:  # started with its standard output closed
         return
-    encoded = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+    encoded = text.encode(sys.stdout.encoding or "utf-8", ESCAPED)
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(encoded)
@@ -104,7 +117,7 @@ def write_error(text: str) -> None:
         return
     encoding = sys.stderr.encoding or "utf-8"
     try:
-        sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stderr.write(text.encode(encoding, ESCAPED).decode(encoding))
         sys.stderr.flush()
     except BrokenPipeError:
         raise
@@ -133,13 +146,20 @@ def check_folder(to: str | None) -> None:
 
 
 def check_spares(to: str | None, inputs: Iterable[Path | None]) -> None:
-    """Before the work: the output must not replace one of the logs (None: standard input), by whatever name."""
-    if to is None or to == "-" or not os.path.isfile(to):  # noqa: PTH113  (Path's fails on a long name)
+    """Before the work: the output must not replace what is read (None: standard input), by whatever name."""
+    if to is None or to == "-" or (os.path.exists(to) and not os.path.isfile(to)):  # noqa: PTH110, PTH113  (long names)
         return
-    for log in inputs:
-        with suppress(OSError, ValueError, AttributeError):  # gone since, or no standard input
-            if os.path.samefile(to, sys.stdin.fileno() if log is None else log):  # noqa: PTH121  (a number, too)
-                raise CannotWriteError(say("{file}: it is one of the logs to read; name another file", file=to))
+    if any(_is_same(to, one) for one in inputs):
+        raise CannotWriteError(say("{file}: it is one of the files to read; name another file", file=to))
+
+
+def _is_same(to: str, read: Path | None) -> bool:
+    """Also where neither is there yet: `watch` waits for its log."""
+    with suppress(OSError, ValueError, AttributeError):  # gone since, or no standard input
+        if read is not None and os.path.realpath(to) == os.path.realpath(read):
+            return True
+        return os.path.samefile(to, sys.stdin.fileno() if read is None else read)  # noqa: PTH121  (a number, too)
+    return False
 
 
 def _write_file(target: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar, copy_context
@@ -177,7 +178,7 @@ class Group(_Spoken, TyperGroup):
             ctx.fail(
                 say(
                     "there is no command {word}; to read that file: {command}",
-                    word=repr(args[0]), command=f"oomdoctor diagnose {args[0]}",
+                    word=repr(args[0]), command=f"oomdoctor diagnose {shlex.quote(args[0])}",
                 )
             )  # fmt: skip
         return super().resolve_command(ctx, args)

@@ -15,6 +15,8 @@ from oomdoctor.units import percent
 
 LOGS = 2280  # forty of each recipe
 SEED = 1
+INSTALL = "pip install 'oomdoctor[train]'"
+NOT_TRAINED = 2
 
 
 def train(
@@ -39,10 +41,8 @@ def train(
     logs: read it before you hand it on. In a checkout the fixtures are added.
     """
     if find_spec("sklearn") is None:
-        raise typer.BadParameter(
-            say("training needs scikit-learn: {command}", command="pip install 'oomdoctor[train]'"),
-            param_hint="oomdoctor train",
-        )
+        out.tell(say("training needs scikit-learn, which is not installed: {command}", command=INSTALL))
+        raise typer.Exit(NOT_TRAINED)
     from oomdoctor.cli.steps import steps  # noqa: PLC0415  (not for --help)
     from oomdoctor.training.cases import CaseError, cases_in, fixtures  # noqa: PLC0415
     from oomdoctor.training.examples import examples  # noqa: PLC0415

@@ -24,7 +24,6 @@ from oomdoctor.cli.diagnose import (
     UNREADABLE,
     Color,
     Output,
-    Redact,
     exit_code,
     rendered,
 )
@@ -55,7 +54,14 @@ def watch(
     tee: Annotated[
         bool, typer.Option("--tee", help="Pass the log through to standard output; diagnoses go to standard error.")
     ] = False,
-    redact: Redact = None,
+    redact: Annotated[
+        bool | None,
+        typer.Option(
+            "--redact/--no-redact",
+            show_default=False,
+            help="Replace secrets, hosts and people's names, or do not. markdown does.",
+        ),
+    ] = None,
     color: Color = COLORS[0],
     _lang: Lang = None,
 ) -> None:
@@ -76,8 +82,9 @@ def watch(
     second file of that name. A pipe is read to its end: the job before it gets Ctrl-C, too, and may still have
     something to say; a second Ctrl-C ends the watching.
 
-    Exits with what the last diagnosis says: 0 (no failure so far), 1 (a memory failure), 3 (the log does not show
-    which); with 2 (it could not be read) or 70 (an error of oomdoctor itself).
+    Exits with what the last diagnosis says: 0 (no failure so far), 1 (a memory failure, or a request that Ray cannot
+    place), 3 (something died and the log does not show whether of memory); with 2 (wrong usage, or it could not be
+    read) or 70 (an error of oomdoctor itself).
     """
     from oomdoctor.live import Live  # noqa: PLC0415  (not for --help)
     from oomdoctor.sources.trouble import shown  # noqa: PLC0415
@@ -106,6 +113,7 @@ def watch(
     if reader.why_not is not None:
         out.tell(f"{watched.name}: {reader.why_not}")
     if told.code == NO_FAILURE:
+        _warn(watched, at_the_end=True)  # a failure's report has the growth in it
         if reader.why_not is not None:
             raise typer.Exit(UNREADABLE)
         out.tell(say("{file}: no failure so far", file=watched.name))
@@ -179,8 +187,7 @@ def _follow(reader: _Reader, watched: Live, told: _Told) -> bool:
             now = time.monotonic()
             if item is None:
                 told.tell(watched.look(now))
-                for warning in watched.climbs(now):
-                    out.tell(f"{watched.name}: {warning}")
+                _warn(watched)
                 item = reader.wait(POLL_S)
             if item is _END:
                 return True
@@ -191,6 +198,11 @@ def _follow(reader: _Reader, watched: Live, told: _Told) -> bool:
                 told.tell(watched.take(item, now))
     except KeyboardInterrupt:
         return False
+
+
+def _warn(watched: Live, *, at_the_end: bool = False) -> None:
+    for warning in watched.climbs(time.monotonic(), at_the_end=at_the_end):
+        out.tell(f"{watched.name}: {warning}")
 
 
 _END: Final = b"the end"  # told from the log's own bytes by being these very objects

@@ -56,8 +56,9 @@ def whatif(
     tensor_parallel_size, enforce_eager, enable_sleep_mode, kv_cache_dtype,
     swap_space, object_store_memory, shm_size, PYTORCH_CUDA_ALLOC_CONF.
 
-    Exits with 0 (it fits), 1 (it does not), 3 (cannot tell), 2 (wrong usage, or
-    no memory failure to compare with) or 70 (an error of oomdoctor itself).
+    Exits with 0 (it fits), 1 (it does not), 3 (cannot tell, also where the log
+    does not show that it was memory), 2 (wrong usage, or no memory failure to
+    compare with) or 70 (an error of oomdoctor itself).
     """
     if form == "json":
         for_others()
@@ -70,9 +71,9 @@ def whatif(
     from oomdoctor.remedies.whatif.compare import whatif as compared  # noqa: PLC0415
     from oomdoctor.report import whatif as report  # noqa: PLC0415
 
-    crash = as_diagnosed(read.crashes[0])
+    crash, proven = as_diagnosed(read.crashes[0])
     try:
-        found = compared(crash, wanted)
+        found = compared(crash, wanted, proven=proven)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--set") from error
     for note in read.notes:

@@ -1,4 +1,4 @@
-"""GPU memory failures of the libraries beside the framework: cuBLAS, cuDNN, NCCL, RMM, CuPy, bitsandbytes, ..."""
+"""GPU memory failures of the libraries beside the framework: cuBLAS, cuDNN, NCCL, RMM, CuPy, XGBoost, ..."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.streams import Page
+from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
 
 
@@ -33,6 +33,7 @@ class LibraryOutOfMemory(Event):
     code: int | None = None  # the number of the error
     source: str | None = None  # the C++ file and line it names
     tried_bytes: int | None = usage()
+    free_bytes: int | None = usage()
     allocated_bytes: int | None = usage()
     limit_bytes: int | None = usage()
 
@@ -68,6 +69,12 @@ _CANN = (
     rf"halMemAlloc failed:(?:device_id=(?P<card>\d{{1,3}}), )?.{{0,80}}?\bsize=(?P<tried>{_NUMBER})\b"
     r".{0,120}drvRetCode=(?P<code>6)\b"
 )
+# XGBoost says so of whatever its allocator throws, of a bad address too. Its cache (1.3 on) gives no reason.
+_XGBOOST_HEAD = "Memory allocation error on worker"
+_XGBOOST = (
+    rf"{_XGBOOST_HEAD} (?P<worker>\d{{1,6}}): "
+    r"(?:Caching allocator|.{0,400}?(?:out of memory|out_of_memory|OUT_OF_MEMORY))"
+)
 _OUT_OF_MEMORY = tuple(
     (library, late(pattern))
     for library, pattern in (
@@ -82,6 +89,7 @@ _OUT_OF_MEMORY = tuple(
         ("RCCL", rf"{_NCCL_SOURCE}HIP failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
         ("NCCL", rf"{_NCCL_SOURCE}Cuda failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
         ("NCCL", rf"Failed to (?:CUDA|HIP) (?P<how>host alloc|calloc async|calloc|malloc) (?P<tried>{_NUMBER}) bytes"),
+        ("XGBoost", _XGBOOST),  # before RMM, which it may allocate with
         ("RMM", _RMM),
         ("CuPy", _CUPY),
         # CuPy up to 4
@@ -95,6 +103,8 @@ _OUT_OF_MEMORY = tuple(
         ("CANN", r"\berror code (?:is |: ?)?(?P<code>207018)\b|The memory on the device is exhausted"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
+        ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
+        ("tensorview", r"\bcuda failed with error (?P<code>2) out of memory\b"),  # below spconv and cumm
         (
             "ONNX Runtime",
             rf"(?i:bfc_?arena|onnxruntime).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}",
@@ -121,9 +131,20 @@ _HARMLESS = tuple(
         (r"NCCL INFO .{0,400}out of memory", mark("an INFO line: NCCL tries another way")),
         (r"Skipping tactic .{0,200}insufficient memory", mark("TensorRT tries a tactic and takes another one")),
         (r"Plan failed with a cudnnException", mark("cuDNN tries a plan and takes another one")),
+        (
+            r"failed with error (?:2 )?out of memory\b.{0,120}\b(?i:retry(?:ing)?|falling back|fallback|skipping)\b",
+            mark("the refused allocation was caught; the program went on"),
+        ),
         (r"CUDNN_STATUS_NOT_SUPPORTED", mark("cuDNN has no way to compute this; no memory was refused")),
     )
 )
+# XGBoost's figures stand below its message, in one line with it where the exception is shown by its repr(): in bytes,
+# since 3.0 with units, whose "GB" is 1024 MB.
+_FIGURES = tuple(
+    (name, late(rf"- {label} memory: (\d[\d.]{{0,20}})([KMG]?B)?(?!\.?\w)"))
+    for name, label in (("free_bytes", "Free"), ("tried_bytes", "Requested"))
+)
+_FIGURE_LINES = 3
 # "host:pid:thread [card] "
 _NCCL_WRITER = late(r"\s{0,4}[\w.<>-]{1,200}:(\d{1,9}):\d{1,9} \[(\d{1,3})\] ")
 # Every error of the runtime ends with advice on "device-side assertions".
@@ -156,7 +177,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif card := match.groupdict().get("card"):
         process = replace(process, gpu=int(card))
     if failure:
-        yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **_stated(match))
+        stated = _stated(match)
+        if worker := match.groupdict().get("worker"):
+            process = replace(process, rank=int(worker))
+            last, figures = _below(page, index, match)
+            place, stated = place_of(page, line, last), stated | figures
+        yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
 
@@ -183,6 +209,19 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
     return stated
 
 
+def _below(page: Page, index: int, match: re.Match[str]) -> tuple[Line, dict[str, int | None]]:
+    """XGBoost's figures, and the line of the last one."""
+    first, *below = page.after(index, _FIGURE_LINES)
+    last, found = first, dict[str, int | None]()
+    for line, text in ((first, first.text[match.end() :]), *((line, line.text) for line in below)):
+        if line is not first and _XGBOOST_HEAD in text:
+            break  # another worker's
+        for name, pattern in _FIGURES:
+            if figure := pattern.search(text[:200]):
+                last, found[name] = line, size(figure[1], figure[2] or "")
+    return last, found
+
+
 def _asserted(page: Page, index: int) -> bool:
     """After a failed check or a bad address every later call fails too, a library's own allocations among them."""
     return any(_ASSERTED.search(line.text[:400]) for line in page.before(index))
@@ -190,7 +229,14 @@ def _asserted(page: Page, index: int) -> bool:
 
 FAMILY = Family(
     name="gpu_library",
-    anchors=("ALLOC_FAILED", "out of memory", "out_of_memory", "Out of memory", "ailed to alloc"),
+    anchors=(
+        "ALLOC_FAILED",
+        "out of memory",
+        "out_of_memory",
+        "Out of memory",
+        "ailed to alloc",
+        "Memory allocation error on",
+    ),
     triggers=(
         "_ALLOC_FAILED",
         "_INSUFFICIENT_RESOURCES",
@@ -226,6 +272,9 @@ FAMILY = Family(
         "uDNN handle",
         "solverDnCreate(",
         "CUDNN_STATUS_NOT_SUPPORTED",
+        _XGBOOST_HEAD,
+        "failed with error out of memory",
+        "failed with error 2 out of memory",
     ),
     read=read,
 )

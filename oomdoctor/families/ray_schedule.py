@@ -6,7 +6,6 @@ table of `ray status` the totals stand beside the demands: what exceeds them can
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -348,7 +347,7 @@ def _float(text: str) -> float | None:
         amount = float(text.replace(",", ""))
     except ValueError:
         return None
-    return amount if math.isfinite(amount) else None
+    return amount if abs(amount) <= units.LARGEST_NUMBER else None
 
 
 def _seconds(found: _Clauses) -> float | None:

@@ -55,6 +55,7 @@ class Answers:
     by_topic: Mapping[str, Answer]
     versions: Mapping[str, str]  # those that are printed, by the framework's name
     options: frozenset[str]  # what else a dropdown's option may say to be proven by the log
+    of_memory: bool  # whether the log shows that it was memory; a request that Ray cannot place is none
 
 
 def answers(
@@ -80,7 +81,13 @@ def answers(
         by_topic={topic: answer for topic, answer in told.items() if answer is not None},
         versions=printed | ({"pytorch": printed["torch"]} if "torch" in printed else {}),
         options=frozenset(_options(report, incident, printed)),
+        of_memory=_of_memory(incident),
     )
+
+
+def _of_memory(incident: Incident) -> bool:
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    return incident.verdict == "oom" and (best is None or best.pool != "scheduling")
 
 
 def _title(report: Report, incident: Incident) -> str:

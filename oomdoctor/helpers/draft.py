@@ -17,6 +17,9 @@ from oomdoctor.report import as_markdown, markup
 from oomdoctor.text import sanitize
 from oomdoctor.versions import Version, version_of
 
+# How our form, also where it is kept in a repository, marks an issue: only where it is one of memory.
+OF_MEMORY: Final = "[OOM]"
+LABEL_OF_MEMORY: Final = "out-of-memory"
 LONGEST_TITLE: Final = 256
 LONGEST_LINK: Final = 8_192  # bytes; GitHub answers a longer one with 414
 LONGEST_HINT: Final = 200
@@ -66,7 +69,14 @@ class Link:
 def title(form: Form, told: Answers) -> str:
     """As the form begins it, then what ran out."""
     begun = _PLACEHOLDER.sub(" ", sanitize(form.title)) if form.title else ""
+    if not told.of_memory:
+        begun = begun.removeprefix(OF_MEMORY)
     return f"{begun}{told.title}"[:LONGEST_TITLE].strip()
+
+
+def labels(form: Form, told: Answers) -> Labels:
+    """The form's, as far as they are true."""
+    return tuple(label for label in form.labels if told.of_memory or label != LABEL_OF_MEMORY)
 
 
 def body(form: Form, told: Answers) -> str:
@@ -83,8 +93,8 @@ def document(form: Form, ask: Ask) -> str:
     for budget in SHORTER:
         told = ask(budget)
         head = [say("Title: {title}", title=title(form, told))]
-        if form.labels:
-            head.append(say("Labels: {labels}", labels=", ".join(form.labels)))
+        if fitting := labels(form, told):
+            head.append(say("Labels: {labels}", labels=", ".join(fitting)))
         text = "\n".join(comment(line) for line in head) + "\n\n" + body(form, told)
         if fits(text):
             break
@@ -274,8 +284,8 @@ def _pairs(form: Form, told: Answers, *, is_theirs: bool) -> tuple[list[tuple[st
     if not is_theirs:
         return [("title", title(form, told)), ("body", body(form, told))], (), ()
     pairs = [("template", form.file), ("title", title(form, told))]
-    if form.labels:
-        pairs.append(("labels", ",".join(form.labels)))
+    if fitting := labels(form, told):
+        pairs.append(("labels", ",".join(fitting)))
     if form.is_template:
         return [*pairs, ("body", body(form, told))], (), ()
     fields, rest = _filled(form, told)

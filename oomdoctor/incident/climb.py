@@ -7,7 +7,7 @@ from typing import Final
 
 from oomdoctor.incident import names
 from oomdoctor.incident.model import Context, Trajectory
-from oomdoctor.language import say
+from oomdoctor.language import say, semicolons
 from oomdoctor.units import GIB, show
 
 LEAST_POINTS: Final = 5
@@ -92,29 +92,28 @@ def _sentence(figure: Trajectory, limit: int | None) -> str:
         "last_line": last.line,
         "rate": show(figure.growth_bytes or 0),
     }
-    if limit is None:
-        if figure.per == "step":
-            return say(
-                "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
-                "{rate} a step",
-                **values,
-            )
-        return say(
+    if figure.per == "step":
+        climbed = say(
+            "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
+            "{rate} a step",
+            **values,
+        )
+    else:
+        climbed = say(
             "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
             "{rate} from print to print",
             **values,
         )
-    room = {"limit": show(limit), "left": f"{_left(figure, limit):,}"}
+    return climbed if limit is None else semicolons((climbed, _ahead(figure, limit)))
+
+
+def _ahead(figure: Trajectory, limit: int) -> str:
+    """How long it can go on."""
+    left, whole = _left(figure, limit), show(limit)
     if figure.per == "step":
-        return say(
-            "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
-            "{rate} a step; all of {limit} is full in about {left} steps",
-            **values,
-            **room,
-        )
-    return say(
-        "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
-        "{rate} from print to print; all of {limit} is full in about {left} prints",
-        **values,
-        **room,
-    )
+        if left == 1:
+            return say("all of {limit} is full in about one step", limit=whole)
+        return say("all of {limit} is full in about {left} steps", limit=whole, left=f"{left:,}")
+    if left == 1:
+        return say("all of {limit} is full at about the next print", limit=whole)
+    return say("all of {limit} is full in about {left} prints", limit=whole, left=f"{left:,}")

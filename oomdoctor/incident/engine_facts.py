@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoctor.arithmetic import kv_cache, sglang, vllm
+from oomdoctor.arithmetic import sglang, vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
@@ -105,20 +105,13 @@ class EngineFacts:
     share: float | None  # gpu_memory_utilization as set or printed
     share_setting: Setting | None
     total_bytes: int | None = None
-    free_at_start_bytes: int | None = None
     requested_bytes: int | None = None
     weights_bytes: int | None = None
     non_torch_bytes: int | None = None
-    consumed_bytes: int | None = None
     activation_bytes: int | None = None
     graph_bytes: int | None = None
     kv_bytes: int | None = None
-    kv_tokens: int | None = None
-    needed_bytes: int | None = None
-    estimated_tokens: int | None = None
     max_model_len: int | None = None
-    gpu_blocks: int | None = None
-    cpu_blocks: int | None = None
 
     @property
     def era(self) -> vllm.Era | None:
@@ -132,17 +125,6 @@ class EngineFacts:
         if self.share is None or self.total_bytes is None:
             return None
         return round(self.share * self.total_bytes)
-
-    @property
-    def token_bytes(self) -> float | None:
-        """KV bytes per token and GPU, by the surest way that the log allows."""
-        if self.needed_bytes and self.max_model_len:
-            return kv_cache.of_need(self.needed_bytes, self.max_model_len)
-        if self.cpu_blocks:
-            return kv_cache.of_cpu_blocks(self.cpu_blocks)
-        if self.gpu_blocks and self.kv_bytes and self.kv_bytes > 0:
-            return kv_cache.of_blocks(self.kv_bytes, self.gpu_blocks)
-        return None
 
 
 def facts(crash: Crash) -> EngineFacts:
@@ -162,8 +144,6 @@ def facts(crash: Crash) -> EngineFacts:
         engine=_engine(crash),
         share=share,
         share_setting=share_setting,
-        free_at_start_bytes=_printed(_of(ordered, NotEnoughFree, MemoryProfile), "free_bytes"),
-        kv_tokens=_printed(_of(ordered, ContextDoesNotFit), "kv_tokens"),
         **figures,
     )
 
@@ -218,8 +198,8 @@ def _set_length(crash: Crash) -> int | None:
 
 
 _FIGURES = (
-    "total_bytes", "requested_bytes", "weights_bytes", "non_torch_bytes", "consumed_bytes", "activation_bytes",
-    "graph_bytes", "kv_bytes", "needed_bytes", "estimated_tokens", "max_model_len", "gpu_blocks", "cpu_blocks",
+    "total_bytes", "requested_bytes", "weights_bytes", "non_torch_bytes", "activation_bytes", "graph_bytes", "kv_bytes",
+    "max_model_len",
 )  # fmt: skip
 _TELLING = (
     NotEnoughFree,
@@ -230,10 +210,6 @@ _TELLING = (
     WeightsLoaded,
     DeviceOutOfMemory,
 )
-
-
-def _of(events: list[Event], *kinds: type[Event]) -> list[Event]:
-    return [event for event in events if isinstance(event, kinds)]
 
 
 def _until(event: Event, root: Event) -> bool:

@@ -6,13 +6,13 @@ before it: dumps in logs are often truncated or have other processes' lines insi
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from oomdoctor.incident.model import Value
 from oomdoctor.patterns import late
+from oomdoctor.units import LARGEST_NUMBER
 
 TEXT_CAP = 200
 LIST_CAP = 80
@@ -35,7 +35,7 @@ def typed(word: str) -> Value:
         return _WORDS[word.lower()]
     if _INT.match(word):
         return int(word)
-    if _FLOAT.match(word) and math.isfinite(number := float(word)):
+    if _FLOAT.match(word) and abs(number := float(word)) <= LARGEST_NUMBER:
         return number
     return word[:TEXT_CAP]
 

@@ -58,12 +58,7 @@ class Outside:
     frameworks: tuple[tuple[str, str], ...] = ()  # what is launched, and the script that does it
     notes: tuple[str, ...] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.settings or self.versions or self.frameworks or self.notes)
 
-
-NOTHING: Final = Outside()
 FilePath = str | os.PathLike[str]
 
 
@@ -158,8 +153,10 @@ def _json(text: str, path: str, name: str) -> Iterator[Setting]:
 
 
 def _no_json(path: str, error: ValueError | RecursionError) -> str:
-    if not isinstance(error, json.JSONDecodeError):
+    if isinstance(error, RecursionError):
         return say("{path}: no JSON (nested too deeply); mend it, or pass --assume NAME=VALUE", path=path)
+    if not isinstance(error, json.JSONDecodeError):
+        return say("{path}: no JSON (a number of too many digits); mend it, or pass --assume NAME=VALUE", path=path)
     return say(
         "{path} line {line}: no JSON ({what}); mend it, or pass --assume NAME=VALUE",
         path=path,
@@ -234,8 +231,6 @@ def _agreed(settings: Sequence[Setting], notes: list[str]) -> list[Setting]:
 
 def joined(context: Context, outside: Outside, events: Iterable[Event] = ()) -> tuple[Context, tuple[str, ...]]:
     """The context with what the log does not say, and where the log says otherwise."""
-    if outside.is_empty:
-        return context, ()
     notes = list(outside.notes)
     settings = dict(context.settings)
     printed = {**printed_by(events), **context.settings}

@@ -7,12 +7,14 @@ that is not the whole match.
 
 from __future__ import annotations
 
+import binascii
 import re
 import string
 from collections.abc import Callable, Iterator
 from functools import cache
 
 from oomdoctor.records import dataclass
+from oomdoctor.redaction.views import PREFIX
 
 Check = Callable[[re.Match[str]], bool]
 
@@ -48,7 +50,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _mixed(match: re.Match[str]) -> bool:
     """Whether it has digits and capitals, as what a machine drew by lot: a name with hyphens has no capitals."""
     drawn = match[0][3:]
-    return bool(re.search(r"\d", drawn) and (re.search("[A-Z]", drawn) or "-" not in drawn or len(drawn) >= 80))
+    if not re.search(r"\d", drawn):
+        return False
+    return bool(re.search("[A-Z]|[0-9a-f]{32}", drawn)) or "-" not in drawn or len(drawn) >= 80
 
 
 def _no_revision(match: re.Match[str]) -> bool:
@@ -57,6 +61,16 @@ def _no_revision(match: re.Match[str]) -> bool:
     return not any(
         word in between for word in ("sha", "commit", "revision", "digest", "git", "hash", "run id", "version")
     )
+
+
+def _is_login(match: re.Match[str]) -> bool:
+    """Whether it is a name, a colon and a password in base64, as far as it goes."""
+    whole = match["it"].rstrip("=")
+    try:
+        name, colon, _ = binascii.a2b_base64(whole[: len(whole) // 4 * 4]).partition(b":")
+    except binascii.Error:
+        return False
+    return bool(name and colon) and name.isascii() and name.decode("ascii").isprintable()
 
 
 # --- Values that only their name gives away ---------------------------------------------------------------------------
@@ -106,10 +120,13 @@ def is_secret(before: str, word: str, value: str) -> bool:
     return True
 
 
-_WORD = (
-    r"(?P<word>[Tt]oken|TOKEN|[Ss]ecret|SECRET|[Pp]assword|PASSWORD|[Pp]asswd|PASSWD|[Pp]assphrase|PASSPHRASE|[Pp]wd|PWD"
-    r"|密码|口令|密钥|令牌|[Kk]ey|KEY|[Cc]redentials?|CREDENTIALS?|private_key_id)"
+# Each written out, so that a search skips what none of them begins with.
+_WORDS = (
+    *("token", "Token", "TOKEN", "secret", "Secret", "SECRET", "password", "Password", "PASSWORD", "passwd", "Passwd"),
+    *("PASSWD", "passphrase", "Passphrase", "PASSPHRASE", "pwd", "Pwd", "PWD", "密码", "口令", "密钥", "令牌", "key"),
+    *("Key", "KEY", "credentials?", "Credentials?", "CREDENTIALS?", "private_key_id"),
 )
+_WORD = f"(?P<word>{'|'.join(_WORDS)})"
 _OF_NAMES = string.ascii_letters + string.digits + "_.-"
 _BARE = r"[^\s\"',;&<>，。；、）]"
 _VALUE = (
@@ -159,9 +176,25 @@ def _by_entry(match: re.Match[str]) -> bool:
 _ENTRY = re.compile(r"[Nn]ame[\"']?: {0,4}[\"']?[A-Za-z0-9_.-]{0,60}\Z")
 
 
+def _is_password(match: re.Match[str]) -> bool:
+    return is_secret("", "password", match["it"])
+
+
+_OF_A_MESSAGE = re.compile(r"(?i)\b(?:must|cannot|required|empty|invalid|missing|option|field|prompt|file)\b")
+
+
+def _is_phrase(match: re.Match[str]) -> bool:
+    """Whether what is quoted behind the word is one: a passphrase may be words, a password has a digit."""
+    value = match["it"]
+    if match["word"].lower() != "passphrase" and (" " in value or re.search(r"\d", value) is None):
+        return False
+    return _OF_A_MESSAGE.search(value) is None and _is_password(match)
+
+
 # --- The table -------------------------------------------------------------------------------------------------------
 
 _EDGE = "(?<![A-Za-z0-9])"
+_THEN = r"(?: {1,4}(?:\\\r?\n {0,40})?)"  # between the words of a command, which may go on on the next line
 _NAMES = (
     *("oken", "OKEN", "ecret", "ECRET", "assw", "ASSW", "assphrase", "ASSPHRASE", "pwd", "Pwd", "key", "Key", "KEY"),
     *("redential", "REDENTIAL", "PWD", "密码", "口令", "密钥", "令牌"),
@@ -253,6 +286,22 @@ KINDS = (
         "who has the address writes messages",
         ("hooks.slack.com/",),
         r"hooks\.slack\.com/(?:services|workflows)/(?P<it>[A-Za-z0-9/_+-]{20,200})",
+    ),
+    Kind(
+        "webhook",
+        "<TOKEN webhook>",
+        "who has the address writes messages: Discord, Feishu and Lark, Telegram, WeCom, Teams",
+        ("/webhooks/", "/hook/", ".org/bot", ".org/file/bot", "webhook/send?key=", "/webhookb2/"),
+        r"(?:discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{10,25}/|open-apis/bot/(?:v\d/)?hook/"
+        r"|api\.telegram\.org/(?:file/)?bot(?=\d{5,14}:)|cgi-bin/webhook/send\?key=|\.office\.com/webhookb2/)"
+        r"(?P<it>[A-Za-z0-9_:@/-]{16,300}?)(?=/[a-z]{3}[A-Za-z]{1,40}\b(?!-)|[^A-Za-z0-9_:@/-]|\Z)",
+    ),
+    Kind(
+        "webhook",
+        "<TOKEN telegram>",
+        "speaks for the bot",
+        (":AA",),
+        r"(?:(?<![A-Za-z0-9:])|(?<=/bot))\d{8,12}:AA[A-Za-z0-9_-]{32,35}(?![A-Za-z0-9_-])",
     ),
     Kind(
         "aws-key-id",
@@ -381,12 +430,21 @@ KINDS = (
             "fw_",
             "pplx-",
             "aph0_",
+            "hvs.",
+            "hvb.",
+            "hvr.",
+            "shpat_",
+            "shpca_",
+            "shppa_",
+            "shpss_",
+            "AGE-SECRET-KEY-",
         ),
         _EDGE + r"(?:nvapi-[A-Za-z0-9_-]{40,100}|gsk_[A-Za-z0-9]{40,80}|r8_[A-Za-z0-9]{37,50}|pypi-AgEI[\w-]{40,400}"
         r"|npm_[A-Za-z0-9]{36,50}|dckr_pat_[\w-]{20,60}|dapi[0-9a-f]{32}(?:-\d)?|lsv2_[a-z]{2}_[0-9a-f_]{30,80}"
         r"|xai-[A-Za-z0-9]{60,100}|[sr]k_live_[A-Za-z0-9]{20,120}|SG\.[\w-]{16,40}\.[\w-]{30,60}|tskey-[\w-]{20,80}"
         r"|api_org_[A-Za-z0-9]{30,50}|KGAT_[0-9a-f]{30,50}|tgp_v1_[\w-]{30,60}|fw_[A-Za-z0-9]{22,40}"
-        r"|pplx-[A-Za-z0-9]{40,60}|aph0_[\w-]{20,100})",
+        r"|pplx-[A-Za-z0-9]{40,60}|aph0_[\w-]{20,100}|hv[sbr]\.(?=[\w-]{0,300}\d)[\w-]{24,300}"
+        r"|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{50,80})",
     ),
     Kind(
         "named",
@@ -448,11 +506,69 @@ KINDS = (
         check=lambda match: re.search(f"(?:{_OPENS})[-_][a-z]{{3,9}} ", match[0]) is not None,
     ),
     Kind(
+        "named",
+        "<SECRET>",
+        "quoted behind the word for it",
+        ("assphrase ", "ASSPHRASE ", "assword ", "ASSWORD "),
+        r"(?<![A-Za-z0-9])(?P<word>passphrase|Passphrase|PASSPHRASE|password|Password|PASSWORD) {1,4}[\"']"
+        r"(?P<it>(?<=\")[^\"\n]{4,200}(?=\")|(?<=')[^'\n]{4,200}(?='))",
+        check=_is_phrase,
+    ),
+    Kind(
+        "command",
+        "<PASSWORD>",
+        "signs in where the command does",
+        ("curl",),
+        rf"(?<![\w.-])curl[\"',]{{0,2}}(?:{_THEN}(?!&&)[^\s|]{{1,400}}){{0,24}}?{_THEN}[\"']?"
+        r"(?:-[A-Za-z]{0,6}[uU][\"',]{0,2} {0,4}|--(?:proxy-)?user(?:=|[\"',]{0,2} {1,4}))[\"']?"
+        r"(?!\d{1,10}:)[^\s:\"'/<]{1,100}:(?P<it>[^\s\"']{2,200})",
+        check=_is_password,
+    ),
+    Kind(
+        "command",
+        "<PASSWORD>",
+        "signs in where the command does",
+        ("sshpass", "redis-cli"),
+        r"(?<![\w-])(?:sshpass[\"',]{0,2}(?: {1,4}[\"']?-[ve][\"',]{0,2})? {1,4}[\"']?-p"
+        r"|redis-cli[\"',]{0,2}(?: {1,4}[^\s|;]{1,100}){0,8}? {1,4}[\"']?-a)[\"',]{0,2} {0,4}[\"']?" + _VALUE,
+        check=_is_password,
+    ),
+    Kind(
+        "command",
+        "<PASSWORD>",
+        "signs in where the command does",
+        ("mysql", "mariadb"),
+        r"(?<![\w-])(?:mysql|mariadb)(?:dump|admin|import|check|-dump|-admin)?[\"',]{0,2}"
+        r"(?: {1,4}(?![\"']-)[^\s|;&-][^\s|;]{0,100})?"
+        r"(?: {1,4}[\"']?-[^\s|;]{1,100}(?: {1,4}(?![\"']-)[^\s|;&-][^\s|;]{0,100})?){0,9}? {1,4}[\"']?"
+        r"-p(?!(?:id|ort|lugin)\b)[\"']?(?![\"' -])" + _VALUE,
+        check=_is_password,
+    ),
+    Kind(
+        "registry",
+        "<PASSWORD>",
+        "signs in at the registry: docker's config.json, .npmrc",
+        ('auth":', "auth':", "_auth="),
+        r"(?:(?<=[\"'])auth[\"']: {0,4}[\"']|(?<![A-Za-z0-9])_auth=[\"']?)(?P<it>[A-Za-z0-9+/]{8,4000}={0,2})",
+        check=_is_login,
+    ),
+    Kind(
+        "netrc",
+        "<PASSWORD>",
+        "the same on lines of their own",
+        ("login ", "login\t"),
+        rf"(?m)^{PREFIX}[ \t]{{0,12}}login[ \t]{{1,4}}\S{{1,100}}[ \t\r]{{0,4}}\n"
+        rf"{PREFIX}[ \t]{{0,12}}password[ \t]{{1,4}}(?P<it>\S{{4,400}})(?P<end>[ \t\r]{{0,4}}(?:\n|\Z))?",
+        check=lambda match: (
+            _is_password(match) and (match["end"] is not None or re.search(r"\d", match["it"]) is not None)
+        ),
+    ),
+    Kind(
         "netrc",
         "<PASSWORD>",
         "signs in where ~/.netrc names it",
         ("password ",),
-        r"\blogin {1,4}\S{1,100} {1,4}password {1,4}(?P<it>\S{4,400})",
+        r"\blogin {1,4}\S{0,99}[^\s,;:.] {1,4}password {1,4}(?P<it>\S{4,400})",
     ),
 )
 

@@ -47,7 +47,7 @@ def told_elsewhere(view: View, known: Known) -> Iterator[Stretch]:
     for start, end in _occurrences(known.secrets, view.text):
         yield replace(_stretch(view, "named", _RANK, start, end), put="<SECRET>", secret=True)
     for start, end in _occurrences(known.users, view.text):
-        if _is_user(view.text[max(0, start - 5) : start], view.text[end : end + 1]):
+        if _is_user(view.text[max(0, start - 20) : start], view.text[end : end + 1]):
             yield _stretch(view, "user", _RANK, start, end)
     for start, end in _occurrences(known.hosts, view.text):
         before, after = view.text[max(0, start - 2) : start], view.text[end : end + 2]
@@ -68,11 +68,11 @@ def _in_file_name(view: View, known: Known, start: int, end: int) -> Iterator[St
 
 def _is_user(before: str, after: str) -> bool:
     """Whether a user's name stands for the user, between these."""
-    in_path = _AS_USER.fullmatch(before) and _USER_ENDS.match(after)
-    return bool(in_path) or (after == "@" and not re.match(r"[\w.-]", before[-1:]))
+    named = _AS_USER.search(before) and _USER_ENDS.match(after)
+    return bool(named) or (after == "@" and not re.match(r"[\w.-]", before[-1:]))
 
 
-_AS_USER = re.compile(r".{0,4}[/\\~]|user[=:]", re.DOTALL)
+_AS_USER = re.compile(r"(?:[/\\~]|user[=:]|GroupId=|(?:gid=|groups=|,)\d{1,10}\()\Z")
 _USER_ENDS = re.compile(r"[^A-Za-z0-9]|\Z")
 _IN_WORD_BEFORE = re.compile(r"[A-Za-z0-9](?:[.-])?\Z")
 _IN_WORD_AFTER = re.compile(r"[A-Za-z0-9]|-[A-Za-z0-9]")

@@ -20,11 +20,17 @@ _NOBODY = re.compile(
     r"(?:users?\d?|ubuntu|root|admin|runner|ray|jovyan|app|appuser|ec2-user|centos|debian|azureuser|nobody|vagrant|docker"
     r"|container|dev|work|workers?|nodes?|nonroot|coder|vscode|codespace|gitpod|kaggle|colab|sagemaker-user|conda"
     r"|mambauser|default|guest|test|service|www-data|postgres|git|build|builder|jenkins|ci|me|you|shared|public|data"
-    r"|datasets?|models?|username|name|dockeruser|workspace|vllm|vllm-user|sglang|triton-server|none|null|\d+)",
+    r"|datasets?|models?|username|name|dockeruser|workspace|vllm|vllm-user|sglang|triton-server|none|null|\d+"
+    # those of daemons
+    r"|_[a-z]{2,20}|avahi|bin|chrony|colord|daemon|dbus|dnsmasq|gdm|geoclue|irqbalance|kernoops|lp|mail|man|message(?:bus)?"
+    r"|munge|mysql|named|netdata|nginx|nslcd|ntp|nvidia-p?(?:ersistenced)?|polkitd?|postfix|prometheus|redis|rpc|rpcuser"
+    r"|rtkit|slurm|sshd?|sssd|statd|sudo|sys|syslog|systemd(?:-[a-z]{1,10})?|telegraf|tss|uuidd|zabbix)",
     re.IGNORECASE,
 )
 _LETTER = "\\w\u00c0-\u024f\u3400-\u9fff"
 _USER = rf"(?P<it>[{_LETTER}](?:[{_LETTER}.@+-]{{0,62}}[{_LETTER}])?)"
+
+_ACCOUNT = r"(?P<it>[A-Za-z_][\w.-]{0,31})"
 
 
 def _is_somebody(match: re.Match[str]) -> bool:
@@ -49,6 +55,73 @@ _USERS = (
         r"(?:(?<![A-Za-z0-9])(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|JUPYTERHUB_USER)[\"']?"
         r"(?:=| = |: |, ?)[\"']?"
         r"|(?<![\w-])--(?:user|username|mail-user|uname)[= ]|[Ll]ogged in as:? )" + _USER,
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "and those with their numbers: scontrol, id",
+        ("UserId=", "uid="),
+        r"(?<![A-Za-z0-9])(?:UserId=(?=[^\s()]{1,64}\(\d)|e?uid=\d{1,10}\((?=[^\s()]{1,64}\)))"
+        rf"(?:[\w.-]{{1,40}}\\{{1,4}})?{_USER}(?=\)|\(\d)",
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "and those that sign in or become root: sudo, su, sshd",
+        ("sudo: ", "sudo[", "session opened", "session closed", "Accepted ", "Failed password"),
+        r"(?:(?<![\w./-])sudo(?:\[\d{1,9}\])?: {1,12}(?=\S{1,64} : )"
+        r"|session (?:opened|closed) for user (?:root\(uid=0\) by )?(?=[^\s(]{1,64}(?:\(uid=\d|\s|\Z))"
+        r"|(?:Accepted [\w/-]{1,30}|Failed password) for (?:invalid user )?(?=\S{1,64} from ))" + _USER,
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "and those whose processes are listed: ps aux, ps -ef",
+        (" ? ", " pts/", " tty"),
+        rf"(?<![\w.@+/:=-]){_ACCOUNT}\+? {{1,20}}\d{{1,8}} {{1,8}}(?:"
+        r"\d{1,5}(?:\.\d)? {1,8}\d{1,3}\.\d {1,12}\d{1,12} {1,12}\d{1,12} {1,12}(?:\?|pts/\d{1,4}|tty\w{1,8}) {1,12}"
+        r"[RSDTZXI][\w<+]{0,5} {1,8}(?:\d\d:\d\d|[A-Z][a-z]{2}\d\d|\d{4}) {1,8}\d{1,7}:\d\d"
+        r"|\d{1,8} {1,8}\d{1,3} {1,8}(?:\d\d:\d\d|[A-Z][a-z]{2}\d\d|\d{4}) {1,8}(?:\?|pts/\d{1,4}|tty\w{1,8}) {1,12}"
+        r"(?:\d{1,4}-)?\d\d:\d\d:\d\d)(?!\S)",
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "and those before an address, or for a command that goes there",
+        ("@",),
+        rf"(?<![\w.@+/:%-]){_ACCOUNT}@(?=(?:10|172|192|[2-9]\d|1\d\d|2\d\d)(?:\.\d{{1,3}}){{3}}(?![\w-]|\.\d))",
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "and those before an address, or for a command that goes there",
+        ("ssh", "scp", "sftp", "rsync", "mosh"),
+        r"(?<![\w./-])(?:(?:auto)?ssh(?:-copy-id)?|scp|sftp|rsync|mosh)[\"',]{0,2}"
+        rf"(?: {{1,4}}[^\s|;&@]{{1,200}}){{0,12}}? {{1,4}}[\"']?{_ACCOUNT}@(?=[A-Za-z0-9\[])",
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "and those at a machine whose name has a digit or a hyphen",
+        ("@",),
+        rf"(?<![\w.-])(?:from|to|as|by|for|login|user|on) {_ACCOUNT}@"
+        r"(?!v\d|sha\d|(?:release|main|master|stable|latest|next"
+        r"|nightly|dev|beta|alpha|canary|rc|rev|commit|branch|tag|build|version|py|cu)(?![a-z]))"
+        r"(?=[A-Za-z][A-Za-z.]{0,62}[-\d])",
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "and those that a machine refuses",
+        (": Permission denied",),
+        rf"(?<![\w.@+/:-]){_ACCOUNT}@(?=[A-Za-z0-9][A-Za-z0-9.-]{{0,62}}: Permission denied)",
         _is_somebody,
     ),
     Kind(
@@ -206,6 +279,15 @@ _HOSTS = (
         _MEANT + ": a prompt, rsync",
         ("@",),
         rf"(?<![\w.@+/-])[a-z_][\w.-]{{0,31}}@{_HOST}:[~/]",
+        _is_host,
+    ),
+    Kind(
+        "host",
+        "HOST",
+        _MEANT + ": ssh",
+        ("ssh",),
+        r"(?<![\w./-])(?:auto)?ssh(?:-copy-id)?[\"',]{0,2}(?: {1,4}[^\s|;&@]{1,200}){0,12}? {1,4}[\"']?"
+        rf"[A-Za-z_][\w.-]{{0,31}}@{_HOST}",
         _is_host,
     ),
     Kind("host", "HOST", _MEANT + ": DeepSpeed's hostfile", ("slots=",), rf"(?m)^{_HOST} slots=", _is_host),

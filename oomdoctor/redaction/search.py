@@ -61,7 +61,8 @@ def look(text: str, known: Known) -> list[Found]:
     """The same, with names that are known from elsewhere, to which those of this text are added."""
     shown = views.shown(text)
     encoded = views.encoded_lines(shown)
-    ways = [shown, views.decoded(encoded)] if encoded else [shown]
+    more = (views.decoded(encoded) if encoded else None, views.otherwise_shown(text))
+    ways = [shown, *(view for view in more if view)]
     stretches: list[Stretch] = []
     for view in ways:
         stretches += pem.stretches(view)

@@ -11,12 +11,18 @@ from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
 
-# Terminal sequences, how journald, syslog, cat -v and JSON write them out, and signs that take no room
+from oomdoctor.text import BREAK, INVISIBLE, SEQUENCE
+
+# What `disarm` takes off before a terminal gets the text; how journald, syslog, cat -v and JSON write sequences out;
+# and the sign that makes an emoji of another, which takes no room either.
 _NOT_SHOWN = re.compile(
-    r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]|\x1b[=>78cDEHMNOZ]"
+    f"{SEQUENCE}|(?P<blank>{BREAK})|{INVISIBLE}|\ufe0f"
     r"|(?:\^\[|#033|\\x1[bB]|\\033|\\{1,4}u001[bB]|\\e)\[[0-9;]{0,20}[A-Za-z]"
-    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
 )
+# What a file shows otherwise: titles and links hold a text there, and a form feed parts nothing.
+_OTHERWISE = re.compile(rf"\x1b[\]PX^_]|{BREAK}")
+_IN_A_FILE = re.compile(r"(?P<border>\x1b[\]PX^_\\]|[\x07\x9c])|" + _NOT_SHOWN.pattern)
+_AS_AT_A_TERMINAL = re.compile(rf"(?m)^(?:(?!{BREAK})[^\x1b\n]){{0,100000}}\n")
 # A backslash may itself be escaped, once per nesting of JSON; so may a percent sign.
 _ENCODED = re.compile(
     r"\\{1,8}(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|([nrtbf\"'/]))|%(?:25){0,4}([0-9A-Fa-f]{2})|&(amp|quot|apos|lt|gt|#3[49]);"
@@ -133,7 +139,22 @@ class View:
 def shown(text: str) -> View:
     """Without what a terminal does not show."""
     view = View(text)
-    return view.rewritten(_NOT_SHOWN, _nothing) if _NOT_SHOWN.search(text) else view
+    return view.rewritten(_NOT_SHOWN, _blank) if _NOT_SHOWN.search(text) else view
+
+
+def otherwise_shown(text: str) -> View | None:
+    """Only the lines with escape sequences and with breaks, as a file shows them; None where that is no other text."""
+    if _OTHERWISE.search(text) is None:
+        return None
+    return View(text).rewritten(_AS_AT_A_TERMINAL, _nothing).rewritten(_IN_A_FILE, _border)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " if match.lastgroup == "blank" else ""
+
+
+def _border(match: re.Match[str]) -> str:
+    return " " if match.lastgroup == "border" else ""
 
 
 def _nothing(match: re.Match[str]) -> str:

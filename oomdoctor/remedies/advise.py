@@ -179,7 +179,8 @@ def _plain(case: Case) -> Proposal | Refusal:
 
 def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     row = case.row
-    stated = case.now.value if case.now is not None else None
+    spelled = (None, row.setting) if row is not None else (None,)
+    stated = case.now.value if case.now is not None and answer.setting in (*spelled, case.now.name) else None
     snippet = answer.snippet
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
@@ -197,7 +198,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         beside=answer.beside,
         snippet=snippet,
         derivation=answer.derivation or _not_computed(answer.suggested),
-        assumes=(*answer.assumes, *_assumed(row, inner, case.crash)),
+        assumes=(*answer.assumes, *(_assumed(row, inner, case.crash) if answer.setting in spelled else ())),
         relieves=knob.relieves,
         spends=_spends(knob, row),
         cost=answer.cost if answer.cost is not None else translated(knob.cost),

@@ -83,6 +83,7 @@ class Compared:
     """Both runs."""
 
     crash: Crash | None  # of the bad run
+    proven: bool  # that it is one of memory
     good_failed: bool
     differences: tuple[Difference, ...]  # what can explain the crash first
     peaks: tuple[Figure, ...]
@@ -95,7 +96,7 @@ class Compared:
 
 def compared(good: Run, bad: Run) -> Compared:
     """What is different."""
-    crash = as_diagnosed(bad.crashes[0]) if bad.crashes else None
+    crash, proven = as_diagnosed(bad.crashes[0]) if bad.crashes else (None, False)
     found = [
         *_settings(good.context, bad.context, crash),
         *_versions(good.context, bad.context, crash),
@@ -104,6 +105,7 @@ def compared(good: Run, bad: Run) -> Compared:
     ]
     return Compared(
         crash=crash,
+        proven=proven,
         good_failed=bool(good.crashes),
         differences=tuple(sorted(found, key=_turn)),
         peaks=tuple(_peaks(good.context, bad.context)),

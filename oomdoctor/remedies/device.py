@@ -23,6 +23,7 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
+from oomdoctor.remedies.settings import same
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.units import show
 from oomdoctor.versions import version_of
@@ -122,7 +123,7 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
 
 
 def cap_preallocation(case: Case) -> Answer:
-    if case.row is not None and case.now is not None and str(case.now.value).lower() == str(case.row.value):
+    if case.row is not None and case.now is not None and same(case.now.value, case.row.value):
         return already(case.now, case.now.value)
     return Proposal(suggested=case.row.value if case.row is not None else None)
 

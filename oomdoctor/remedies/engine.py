@@ -33,7 +33,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
-from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
+from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
 
@@ -90,11 +90,8 @@ def card_total(crash: Crash) -> int | None:
     for event in crash.events:
         if isinstance(event, DeviceOutOfMemory | NotEnoughFree | MemoryProfile) and event.total_bytes:
             return event.total_bytes
-    for table in crash.every(GpuTable):
-        for card in table.cards:
-            if card.total_bytes:
-                return card.total_bytes
-    return None
+    sizes = {card.total_bytes for table in crash.every(GpuTable) for card in table.cards if card.total_bytes}
+    return sizes.pop() if len(sizes) == 1 else None  # of several kinds it may be any
 
 
 def free_at_start(crash: Crash) -> int | None:
@@ -150,12 +147,12 @@ def _with_engine(crash: Crash) -> list[Framework]:
 
 def lower(case: Case) -> Answer:
     crash = case.crash
+    refused = crash.first(NotEnoughFree)
+    if refused is not None and refused.free_bytes is not None and refused.total_bytes:
+        return _from_free(crash, refused, refused.free_bytes, refused.total_bytes)
     fixed = _fixed_cache(crash)
     if fixed is not None:
         return fixed
-    refused = crash.first(NotEnoughFree)
-    if refused is not None and refused.free_bytes is not None and refused.total_bytes:
-        return _from_free(crash, refused.free_bytes, refused.total_bytes, refused.utilization)
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
     if fractions.engine_of(crash) not in (None, "vllm"):
         return fractions.lowered(crash, oom)
@@ -171,7 +168,8 @@ def lower(case: Case) -> Answer:
 
 
 def _fixed_cache(crash: Crash) -> Refusal | None:
-    """vLLM 0.10.2 and later: a cache whose size is stated in bytes does not hang on the share."""
+    """vLLM 0.10.2 and later: a cache whose size is stated in bytes does not hang on the share, which has to be free at
+    start all the same."""
     stated = crash.setting("kv_cache_memory_bytes", "kv_cache_memory")
     if stated is None or not stated.value:
         return None
@@ -180,7 +178,10 @@ def _fixed_cache(crash: Crash) -> Refusal | None:
     )
 
 
-def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer:
+def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> Answer:
+    now, budget = refused.utilization, refused.requested_bytes
+    if now is not None and budget is not None and budget < (now - shares.STEP) * total:
+        return _beside_weights_of_another(now, budget, free, total)
     fits = shares.largest(free, total)
     weights = weights_bytes(crash)
     if fits < shares.LEAST:
@@ -191,11 +192,13 @@ def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer
             )
         )  # fmt: skip
     if weights is not None and weights[0] > fits * total:
+        taken = show(weights[0])
         return Refusal(
             say(
                 "the weights take {weights}, and {share} of the card (what is free) is {free}: the card has to be "
                 "freed first",
-                weights=show(weights[0]), share=f"{fits:.2f}", free=show(fits * total),
+                weights=taken if weights[1] == PRINTED else say("{name} ({why})", name=taken, why=weights[1]),
+                share=f"{fits:.2f}", free=show(fits * total),
             )
         )  # fmt: skip
     reckoning = facts(crash).era
@@ -216,6 +219,19 @@ def _from_free(crash: Crash, free: int, total: int, now: float | None) -> Answer
         ),
         assumes=assumes,
     )
+
+
+def _beside_weights_of_another(now: float, budget: int, free: int, total: int) -> Answer:
+    """vLLM 0.33: the weights that another process holds for the engine come off its share, so less has to be free."""
+    fits = shares.lowered(now, budget - free, total)
+    derivation = say(
+        "floor({now} - ({budget} wanted beside the weights of another process - {free} free at start) / {total} total, "
+        "2 digits) = {share}",
+        now=f"{now:g}", budget=show(budget), free=show(free), total=show(total), share=f"{fits:.2f}",
+    )  # fmt: skip
+    if fits < shares.LEAST:
+        return Refusal(say("no lower fraction makes that room ({formula})", formula=derivation))
+    return Proposal(action=_lowered(now, fits), current=now, suggested=fits, derivation=derivation)
 
 
 def _from_refusal(
@@ -267,11 +283,10 @@ def _from_refusal(
 
 def _trainer_states(crash: Crash) -> tuple[int, str] | None:
     """What the colocated trainer puts on each card: weights, gradients and optimizer states of what it trains."""
-    size, cards = size_of_model(crash), cards_of_trainer(crash)
+    size, cards = size_of_trained(crash), cards_of_trainer(crash)
     if not colocated(crash) or is_update(crash) or size is None or cards is None:
         return None
-    stage = crash.setting("zero_stage", "ds.zero_stage", "zero_optimization_stage")
-    level = stage.value if stage is not None and isinstance(stage.value, int) else 3
+    level, assumed = zero_stage(crash) or (3, ())
     offload = crash.setting("adam_offload", "optimizer_offload")
     offloaded = offload is not None and offload.value is True
     count = trained(crash)
@@ -283,7 +298,7 @@ def _trainer_states(crash: Crash) -> tuple[int, str] | None:
         if count > 1
         else say("{count} trained model of {size} at {bytes} bytes over {cards} cards (ZeRO-{level})", **figures)
     )
-    return amount, semicolons((told, size.source))
+    return amount, semicolons((told, size.source, *assumed))
 
 
 def trained(crash: Crash) -> int:
@@ -376,6 +391,9 @@ def raise_share(case: Case) -> Answer:
         return fixed
     if fractions.engine_of(crash) not in (None, "vllm"):
         return fractions.raised(crash)
+    held = next((e for e in crash.every(NotEnoughFree) if e.external_bytes and e.requested_bytes), None)
+    if held is not None:
+        return _above_weights_of_another(held.utilization, held.external_bytes or 0, held.requested_bytes or 0)
     known = share(crash)
     total = card_total(crash)
     missing = _missing_cache(crash)
@@ -419,6 +437,26 @@ def raise_share(case: Case) -> Answer:
         ),
         assumes=(*assumed, say("nothing else on the card needs that room")),
     )  # fmt: skip
+
+
+def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answer:
+    """vLLM 0.33: the weights that another process holds for the engine have to fit into its share."""
+    if now is None:
+        return None
+    then = shares.ceil(now * held / budget + fractions.FOR_THE_CACHE)
+    formula = say(
+        "ceil({now} x {held} held / {budget} of the share + {cache} for the cache, 2 digits) = {share}",
+        now=f"{now:g}", held=show(held), budget=show(budget), cache=fractions.FOR_THE_CACHE, share=f"{then:.2f}",
+    )  # fmt: skip
+    if then > shares.LARGEST:
+        return Refusal(say("no share of the card holds the weights of another process ({formula})", formula=formula))
+    return Proposal(
+        action=say("Raise the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        current=now,
+        suggested=then,
+        derivation=formula,
+        assumes=(fractions.cache_guessed(), say("nothing else on the card needs that room")),
+    )
 
 
 def _most(crash: Crash, total: int) -> float:
@@ -602,6 +640,7 @@ def half(case: Case) -> Answer:
     own = case.own_name()
     return Proposal(
         action=say("Halve {name} from {now} to {then}", name=case.now.name, now=f"{now:g}", then=then),
+        current=case.now.value,
         suggested=then,
         derivation=f"{now:g} / 2 = {then}",
         setting=own,

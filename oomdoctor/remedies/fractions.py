@@ -35,6 +35,10 @@ def spare_assumed() -> str:
     return say("{spare} to spare is a guess, for what is allocated next", spare=show(vllm.CAPTURE_SLACK_BYTES))
 
 
+def cache_guessed() -> str:
+    return say("{cache} for the cache is a guess: the longest request may need more", cache=FOR_THE_CACHE)
+
+
 def first_step(formula: str) -> str:
     """A step up or down, where nothing tells how long a way it is."""
     return say("{formula} as a first step: how much is missing is not printed", formula=formula)
@@ -117,7 +121,7 @@ def _if_larger(now: float | None, then: float, derivation: str) -> Answer:
         current=now,
         suggested=then,
         derivation=derivation,
-        assumes=(say("{cache} for the cache is a guess: the longest request may need more", cache=FOR_THE_CACHE),),
+        assumes=(cache_guessed(),),
     )
 
 

@@ -22,7 +22,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import spelling
-from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.units import GIB, MIB, show, size
 
 # Switches that put GPU memory into host memory, by the names under which they are stated.
@@ -251,7 +251,7 @@ def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
 
 def _adam_states(crash: Crash) -> tuple[int, str, str] | None:
     """What an offloaded Adam takes of one node, its formula, and where the model's size is from."""
-    model = size_of_model(crash)
+    model = size_of_trained(crash)
     if model is None:
         return None
     count = nodes(crash)
@@ -290,9 +290,8 @@ def less_swap_space(case: Case) -> Answer:
         )
     if now is None:
         return _default_swap(case)
-    gpus = gpus_per_node(crash)
-    model = models.known(crash.context.models)
-    total = total_bytes(crash) or used_bytes(crash)
+    gpus, model, total = gpus_per_node(crash), models.known(crash.context.models), total_bytes(crash)
+    assumes = () if gpus is not None else (_one_gpu(),)
     if model is None:
         nominal = f"{now:g} GiB x {gpus or 1} GPUs = {show(now * GIB * (gpus or 1))}"
         derivation = (
@@ -304,7 +303,7 @@ def less_swap_space(case: Case) -> Answer:
             if total
             else say("{formula}, and up to twice that by pinned rounding; 0 with 0", formula=nominal)
         )
-        return Proposal(action=_from_swap(now, case), suggested=0, derivation=derivation)
+        return Proposal(action=_from_swap(now, case), suggested=0, derivation=derivation, assumes=assumes)
     layer = now * GIB / model.layers
     taken = ram.swap_space(now, model.layers, gpus or 1)
     formula = say(
@@ -322,13 +321,17 @@ def less_swap_space(case: Case) -> Answer:
         if total
         else say("{formula}; 0 with 0", formula=formula)
     )
-    assumes = [
-        say("the engine serves a {model} ({layers} layers)", model=model.name, layers=model.layers),
-        say("page-locked buffers are powers of two"),
-    ]
-    if gpus is None:
-        assumes.append(say("one GPU: how many a node has is not printed"))
-    return Proposal(action=_from_swap(now, case), suggested=0, derivation=derivation, assumes=tuple(assumes))
+    served = say("the engine serves a {model} ({layers} layers)", model=model.name, layers=model.layers)
+    return Proposal(
+        action=_from_swap(now, case),
+        suggested=0,
+        derivation=derivation,
+        assumes=(served, say("page-locked buffers are powers of two"), *assumes),
+    )
+
+
+def _one_gpu() -> str:
+    return say("one GPU: how many a node has is not printed")
 
 
 def _from_swap(now: float, case: Case) -> str:
@@ -340,13 +343,14 @@ def _default_swap(case: Case) -> Answer:
     version = engine.engine_version(case.crash)
     if version is None or version >= (0, 18):
         return Skip()
-    gpus = gpus_per_node(case.crash) or 1
+    known = gpus_per_node(case.crash)
+    gpus, by_default = known or 1, say("4 GiB per GPU is vLLM's default: the log does not say")
     return Proposal(
         suggested=0,
         derivation=say(
             "{formula}; 0 with 0", formula=f"{show(SWAP_SPACE_BYTES)} x {gpus} GPUs = {show(SWAP_SPACE_BYTES * gpus)}"
         ),
-        assumes=(say("4 GiB per GPU is vLLM's default: the log does not say"),),
+        assumes=(by_default,) if known is not None else (by_default, _one_gpu()),
     )
 
 
@@ -369,7 +373,7 @@ def smaller_store(case: Case) -> Answer:
     share = 0.1
     then = int(share * total)
     if now is not None and now <= then:
-        return Refusal(say("{name} is {value} already", name=case.name, value=f"{now:g}"))
+        return Refusal(say("{name} is {value} already", name=case.name, value=show(now)))
     by_default = say("it has 30 % of the node now, Ray's default: the log does not say")
     return Proposal(
         action=say("Cap Ray's object store at {amount}", amount=show(then)),

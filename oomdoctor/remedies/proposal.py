@@ -45,6 +45,8 @@ class Case:
         """The option as the launch line in the log spells it, with another value."""
         if self.now is None or self.now.written is None or not isinstance(value, int | float):
             return None
+        if isinstance(value, bool) and not self.now.written.endswith("="):
+            return None  # a flag that is there or is not takes no value
         return f"{self.now.written}{value}"
 
     def own_spelling(self, value: Value) -> str | None:

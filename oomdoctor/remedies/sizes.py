@@ -15,6 +15,13 @@ from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.units import show
 
+ZERO_STAGE: Final = ("zero_stage", "zero_optimization_stage", "zero_optimization.stage")
+# ZeRO's stage where nobody says: the default of those that start DeepSpeed themselves, and of its users the most usual.
+_USUAL_STAGE: Final = {"open-reasoner-zero": 3, "openrlhf": 2, "deepspeed": 3}
+_ADAPTERS: Final = (
+    *KNOBS["lora"].settings, "lora.rank", "use_lora", "lora_cfg.enabled", "finetuning_type", "adapter", "tuner_type",
+    "train_type", "sft_type", "peft_scheme",
+)  # fmt: skip
 _SIZE: Final = late(r"(?<![A-Za-z0-9.])(\d{1,3}(?:[._]\d)?)[bB](?![a-zA-Z0-9])")
 
 
@@ -52,6 +59,26 @@ def size_of_model(crash: Crash) -> Size | None:
         )  # fmt: skip
         return Size(parameters, told)
     return _named(crash)
+
+
+def size_of_trained(crash: Crash) -> Size | None:
+    """The parameters that get gradients and optimizer states; None where these are adapters, whose size no log says."""
+    return None if _trains_adapters(crash) else size_of_model(crash)
+
+
+def _trains_adapters(crash: Crash) -> bool:
+    stated = [found.value for name in _ADAPTERS if (found := crash.setting(name)) is not None]
+    told = any("lora" in value.lower() if isinstance(value, str) else bool(value) for value in stated)
+    return told or crash.in_trace(r"(?:^|/)peft/") is not None
+
+
+def zero_stage(crash: Crash) -> tuple[int, tuple[str, ...]] | None:
+    """ZeRO's stage, and what was assumed for it; None where nothing in the log shards that way."""
+    stated = crash.setting(*ZERO_STAGE)
+    if stated is not None and isinstance(stated.value, int) and not isinstance(stated.value, bool):
+        return stated.value, ()
+    usual = next((stage for name, stage in _USUAL_STAGE.items() if name in crash.context.frameworks), None)
+    return None if usual is None else (usual, (say("it trains under ZeRO-{level}: the log does not say", level=usual),))
 
 
 def _loaded(crash: Crash) -> int | None:

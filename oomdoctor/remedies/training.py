@@ -16,7 +16,8 @@ from oomdoctor.remedies import engine, models, premises
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import done
-from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.remedies.sizes import size_of_trained, zero_stage
+from oomdoctor.remedies.whatif.states import OPTIMIZER, is_on
 from oomdoctor.units import GIB, MIB, show
 
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
@@ -144,36 +145,41 @@ def in_training(case: Case) -> Answer:
 def shard_states(case: Case) -> Answer:
     crash = case.crash
     now = case.number()
-    if case.now is not None and now is not None and now >= 3:
+    if case.now is not None and now is not None and now >= 3 and case.now.name.endswith("stage"):
         return Refusal(
             say("{name} is {value} already ({place})", name=case.name, value=f"{now:g}", place=case.now.place)
         )
-    model, cards = size_of_model(crash), engine.cards_of_trainer(crash)
-    if model is None or cards is None or done(case.knob, crash.context) is not None:
+    zero, model, cards = zero_stage(crash), size_of_trained(crash), engine.cards_of_trainer(crash)
+    if cards == 1:
+        return Skip()
+    if zero is None or model is None or cards is None or done(case.knob, crash.context) is not None:
         return None
-    stage = int(now) if now is not None else 0
-    before = arithmetic.states_on_gpu(model.parameters, cards, stage)
-    after = arithmetic.states_on_gpu(model.parameters, cards, 3)
+    stage, assumed = zero
+    offloaded = is_on(crash, *OPTIMIZER)
+    before, after = (
+        arithmetic.states_on_gpu(model.parameters, cards, level, optimizer_offloaded=offloaded) for level in (stage, 3)
+    )
     if after >= before:
         return None
     return Proposal(
         suggested=case.row.value if case.row is not None else None,
         derivation=say(
-            "18 bytes x {size} / {cards} cards = {then} a card instead of {now} (ZeRO-{stage})",
+            "{bytes} bytes x {size} / {cards} cards = {then} a card instead of {now} (ZeRO-{stage})",
+            bytes=arithmetic.WEIGHT_BYTES if offloaded else arithmetic.STATES_BYTES,
             size=model.billions,
             cards=cards,
             then=show(after),
             now=show(before),
             stage=stage,
         ),
-        assumes=(model.source,),
+        assumes=(model.source, *assumed),
     )
 
 
 def offload_optimizer(case: Case) -> Answer:
     if _set_already(case):
         return None
-    model = size_of_model(case.crash)
+    model = size_of_trained(case.crash)
     if model is None:
         return None
     freed = ram.ADAM_OFFLOAD_BYTES * model.parameters
@@ -199,9 +205,10 @@ def chunk_logits(case: Case) -> Answer:
     tried = root.tried_bytes if isinstance(root, DeviceOutOfMemory) else None
     if model is None or not tried:
         return None
-    words = _tokens_in_words(case.crash, tried, model.vocabulary)
-    if words is None:
+    found = _tokens_in_words(case.crash, tried, model.vocabulary)
+    if found is None:
         return None
+    words, assumed = found
     return Proposal(
         suggested=case.row.value if case.row is not None and isinstance(case.row.value, bool | str) else None,
         derivation=say(
@@ -211,16 +218,16 @@ def chunk_logits(case: Case) -> Answer:
             vocabulary=model.vocabulary,
             model=model.name,
         ),
-        assumes=(say("the vocabulary is that of {model}", model=model.name),),
+        assumes=(say("the vocabulary is that of {model}", model=model.name), *assumed),
     )
 
 
-def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> str | None:
-    """The batch of the settings where it gives this size as it is printed, else about how many tokens do."""
+def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> tuple[str, tuple[str, ...]] | None:
+    """The batch of the settings where it gives this size as it is printed, else about how many tokens do in 32 bit."""
     batches, lengths = (_stated(crash, KNOBS[knob].settings) for knob in ("smaller-microbatch", "shorter-sequences"))
     for each, batch, length in product((4, 2), batches, lengths):
         if abs(arithmetic.logits(batch * length, vocabulary, each) - tried) <= AS_PRINTED:
-            return say(
+            told = say(
                 "{batch} x {length} = {tokens} tokens x {vocabulary} x {each} bytes",
                 batch=batch,
                 length=length,
@@ -228,12 +235,13 @@ def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> str | None:
                 vocabulary=vocabulary,
                 each=each,
             )
-    found = arithmetic.tokens_of_logits(tried, vocabulary)
-    if found is None:
+            return told, ()
+    tokens = arithmetic.tokens_of_logits(tried, vocabulary)
+    if tokens is None:
         return None
-    tokens, each = found
-    about = f"{float(f'{tokens:.3g}'):.0f}"
-    return say("about {tokens} tokens x {vocabulary} x {each} bytes", tokens=about, vocabulary=vocabulary, each=each)
+    about, each = f"{float(f'{tokens:.3g}'):.0f}", arithmetic.FULL_PRECISION_BYTES
+    told = say("about {tokens} tokens x {vocabulary} x {each} bytes", tokens=about, vocabulary=vocabulary, each=each)
+    return told, (say("they are logits, in 32 bit"),)
 
 
 def _stated(crash: Crash, names: tuple[str, ...]) -> list[int]:

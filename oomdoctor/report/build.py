@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Any
 
 from oomdoctor import __version__
-from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, judge
+from oomdoctor.causes import Cause, Finding, NotEnough, RuledOut, is_shown, judge
 from oomdoctor.causes.host import of_low_limit
 from oomdoctor.classifier.ranking import closing, ranked
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Context, Crash, Trajectory
 from oomdoctor.incident.timeline import in_order
-from oomdoctor.language import joined, say, translated
+from oomdoctor.language import joined, listed, say, translated
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.advise import remedies
@@ -38,8 +38,6 @@ from oomdoctor.report.fingerprint import fingerprint, place_of
 from oomdoctor.report.outlook import limit_of, outlook
 from oomdoctor.sources import Trouble
 from oomdoctor.text import sanitize
-
-NOT_FROM_IT: Final = ", not from the log"
 
 
 def build(
@@ -107,7 +105,7 @@ def _incident(name: str, crash: Crash, ids: dict[int, str]) -> Incident:
     lacked = _gap(crash, findings, diagnoses)
     if lacked is not None:
         diagnoses = (replace(diagnoses[0], remedies=shown(diagnoses[0].remedies, lacked.alone)), *diagnoses[1:])
-    verdict: Verdict = "oom" if _proven(crash, findings) else "inconclusive"
+    verdict: Verdict = "oom" if is_shown(crash, (finding for _, finding in findings)) else "inconclusive"
     return Incident(
         id=name,
         verdict=verdict,
@@ -135,17 +133,13 @@ def _gap(crash: Crash, findings: list[tuple[Cause, Finding]], diagnoses: Sequenc
 def _marked(finding: Finding, context: Context) -> Finding:
     """The finding with the settings and versions that it speaks of and that the log does not print."""
     named = [
-        f"{name} ({source.removesuffix(NOT_FROM_IT)})"
-        for name, source in _outside(context).items()
+        say("{name} ({why})", name=name, why=say("from {source}", source=source))
+        for name, source in _sources(context).items()
         if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]\w)", finding.why)
     ]
     if not named:
         return finding
-    return replace(finding, why=f"{finding.why} Not from the log: {', '.join(named)}.")
-
-
-def _proven(crash: Crash, findings: list[tuple[Cause, Finding]]) -> bool:
-    return crash.proven or any(finding.shows_memory for _, finding in findings)
+    return replace(finding, why=joined((finding.why, say("Not from the log: {names}.", names=listed(named)))))
 
 
 def _diagnosis(
@@ -253,10 +247,14 @@ def _name(name: str | None) -> str | None:
     return sanitize(name) if name is not None else None
 
 
-def _outside(context: Context) -> dict[str, str]:
+def _sources(context: Context) -> dict[str, str]:
     """What the log does not print, and where it is from."""
     settings = {name: setting.outside for name, setting in context.settings.items() if setting.outside}
-    return {name: f"from {source}{NOT_FROM_IT}" for name, source in {**context.outside, **settings}.items()}
+    return {**context.outside, **settings}
+
+
+def _outside(context: Context) -> dict[str, str]:
+    return {name: say("from {source}, not from the log", source=source) for name, source in _sources(context).items()}
 
 
 def _context(context: Context) -> dict[str, Any]:

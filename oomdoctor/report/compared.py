@@ -12,7 +12,7 @@ from oomdoctor.incident.model import Value
 from oomdoctor.language import say, translated
 from oomdoctor.remedies.compared import Compared, Difference, Figure
 from oomdoctor.report.as_json import finite
-from oomdoctor.report.vocabulary import POOLS, STAGES
+from oomdoctor.report.vocabulary import POOL_NAMES, STAGES, THE_MEMORY, failed
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
@@ -33,6 +33,7 @@ def _body(found: Compared) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "oomdoctor", "version": __version__},
         "crash": None if crash is None else {
+            "verdict": "oom" if found.proven else "inconclusive",
             "pool": crash.pool, "stage": crash.stage, "file": crash.root.at.file, "line": crash.root.at.line,
         },
         "good_failed": found.good_failed,
@@ -95,15 +96,18 @@ def _head(found: Compared, width: int) -> Iterator[str]:
     if crash is None:
         yield from _wrapped(say("BAD holds no failure: there is nothing to explain"), width)
         return
-    what, stage = translated(POOLS.get(crash.pool, "")), translated(STAGES.get(crash.stage, ""))
-    what = what or say("a process was killed")
+    stage = translated(STAGES.get(crash.stage, "")) if found.proven else ""
+    what = failed(crash.pool, proven=found.proven)
     place = f"{crash.root.at.file}:{crash.root.at.line}"
     when = say("{what} {stage}", what=what, stage=stage) if stage else what
     yield from _wrapped(say("In BAD {what} ({place})", what=when, place=place), width)
     if found.good_failed:
         yield from _wrapped(say("Note: GOOD holds a failure, too"), width)
     yield ""
-    if found.explains:
+    if found.explains and not found.proven:
+        pool = translated(POOL_NAMES.get(crash.pool, THE_MEMORY))
+        yield from _wrapped(say("If {pool} ran out, this can explain it (GOOD -> BAD):", pool=pool), width)
+    elif found.explains:
         yield say("What can explain it (GOOD -> BAD):")
     else:
         yield from _wrapped(say("Nothing that both logs print can explain it"), width)

@@ -15,18 +15,20 @@ from oomdoctor.text import disarm, sanitize
 LONGEST_LINE: Final = 2_000  # characters of one line of a log that a shared report shows
 LONGEST_PROSE: Final = 2_000
 
-_CHINESE: Final = "\u3400-\u9fff，。、；：？！（）《》"  # has no blanks between its words and no meaning in Markdown
+# Has no blanks between its words and no meaning in Markdown.
+_CHINESE: Final = "\u3400-\u4dbf\u4e00-\u9fff，。、；：？！（）《》"
 _UNITS: Final = re.compile(
     rf"""(?<![^\s{_CHINESE}])([("']{{0,3}})`([^`]{{1,200}})`([).,;:!?"']{{0,3}})(?![^\s{_CHINESE}])"""
-    rf"""|([^\s{_CHINESE}]+|[{_CHINESE}]+)"""
+    rf"""|([^\s{_CHINESE}]+)|([{_CHINESE}]+)"""
 )
 _LEAD: Final = "(\"'"
 _TRAIL: Final = ".,;:!?)\"'"
-_PLAIN: Final = frozenset(".,;%()/+=?!-'\"–—×…’“”°±·，。、；：？！（）《》")
+_PLAIN: Final = frozenset(".,;%()/+=?!-'\"–—×…’“”°±·")
 
 # Made of plain characters, and yet GitHub or a mail reader would link it: a commit, GH-1 and the like, www.x.y, x.py.
 _LINKED: Final = re.compile(
-    r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{7,64}(?![0-9A-Za-z])|[A-Z][0-9A-Z]{0,20}-\d|(?i:gh-\d|ghsa-))|[0-9A-Za-z]\.[A-Za-z]{2}"
+    r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{7,64}(?![0-9A-Za-z])|[A-Z][0-9A-Z]{0,20}-\d|(?i:gh-\d|ghsa-))"
+    r"|(?i:www)\.|[0-9A-Za-z]\.[A-Za-z]{2}"
 )
 _NUMBERED: Final = re.compile(r"\d{1,9}[.)]")
 _URL: Final = re.compile(r"https://[0-9A-Za-z./#?=&%~:+_-]{1,500}")
@@ -40,7 +42,10 @@ def prose(text: str, limit: int = LONGEST_PROSE) -> str:
     line = ""
     for found in _UNITS.finditer(text):
         blank = " " if text[found.start() - 1].isspace() else ""
-        line += blank + (f"{found[1]}{code(found[2])}{found[3]}" if found[2] else _word(found[4], first=not line))
+        if found[2]:
+            line += f"{blank}{found[1]}{code(found[2])}{found[3]}"
+        else:  # two code spans side by side would be read as one: Chinese, which may stand between, is never one
+            line += blank + (found[5] or _word(found[4], first=not line))
     return line
 
 

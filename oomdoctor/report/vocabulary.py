@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oomdoctor.language import mark
+from oomdoctor.language import mark, translated
 
 POOLS: Final[Mapping[str, str]] = {
     "host_ram": mark("the node's memory (RAM) ran out"),
@@ -21,6 +21,11 @@ POOLS: Final[Mapping[str, str]] = {
     "scheduling": mark("Ray waits for what the cluster does not have"),
     "none": "",
 }
+
+# Where nothing says which, and where nothing shows that it was memory.
+SOME_MEMORY: Final = mark("memory ran out")
+THE_MEMORY: Final = mark("the memory")
+NOT_SHOWN: Final = mark("something died, and the log does not show of what")
 
 # The pools themselves.
 POOL_NAMES: Final[Mapping[str, str]] = {
@@ -76,3 +81,8 @@ NAMES: Final = (
     mark("root"), mark("cascade"), mark("confirmation"), mark("advice"), mark("context"),
     mark("printed"), mark("derived"), mark("assumed"), mark("unknown"),
 )  # fmt: skip
+
+
+def failed(pool: str, *, proven: bool) -> str:
+    """What ran out, as far as the log shows it."""
+    return translated(POOLS.get(pool, pool) or SOME_MEMORY) if proven else translated(NOT_SHOWN)

@@ -13,7 +13,7 @@ from oomdoctor.incident.names import row as row_name
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.remedies.whatif.model import Cell, Change, Comparison, Shift, Side, Verdict
 from oomdoctor.report.as_json import finite
-from oomdoctor.report.vocabulary import POOL_NAMES, POOLS
+from oomdoctor.report.vocabulary import POOL_NAMES, THE_MEMORY, failed
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
@@ -40,6 +40,7 @@ def _body(crash: Crash, found: Comparison) -> dict[str, Any]:
         "tool": {"name": "oomdoctor", "version": __version__},
         "answer": found.answer,
         "crash": {
+            "verdict": "oom" if found.proven else "inconclusive",
             "pool": crash.pool, "stage": crash.stage, "file": crash.root.at.file, "line": crash.root.at.line,
         },
         "changes": [
@@ -101,15 +102,18 @@ def text(crash: Crash, found: Comparison, width: int) -> str:
 
 
 def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
+    at = crash.root.at
+    place, what = f"{at.file}:{at.line}", failed(crash.pool, proven=found.proven)
     why = found.verdicts[0].why if found.verdicts else say("nothing changes")
+    if not found.proven:
+        why = f"{what}  ({place})"
     yield from _wrapped(say("{name}: {why}", name=translated(_HEADS[found.answer]), why=why), width)
     for change in found.changes:
         now = change.now.value if change.now is not None else say("(not stated)")
         where = f"  ({_stated(change)})" if change.now is not None else ""
         yield from _wrapped(f"{change.name}: {now} -> {change.value}{where}", width, 2)
-    at = crash.root.at
-    what = translated(POOLS.get(crash.pool, crash.pool))
-    yield from _wrapped(say("The crash: {what} ({place})", what=what, place=f"{at.file}:{at.line}"), width, 2)
+    if found.proven:
+        yield from _wrapped(say("The crash: {what} ({place})", what=what, place=place), width, 2)
     for verdict in found.verdicts:
         yield ""
         yield from _pool(verdict, found, width)
@@ -126,7 +130,7 @@ def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
 
 
 def _pool(verdict: Verdict, found: Comparison, width: int) -> Iterator[str]:
-    name = translated(POOL_NAMES.get(verdict.pool, verdict.pool))
+    name = translated(POOL_NAMES.get(verdict.pool, THE_MEMORY))
     name = f"{name[:1].upper()}{name[1:]}"
     answer = translated(verdict.answer)
     yield from _wrapped(say("{pool}: {answer} ({why})", pool=name, answer=answer, why=verdict.why), width)

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from oomdoctor.causes.host import low_limit
 from oomdoctor.incident.names import figure
-from oomdoctor.language import mark, one_of, say, semicolons, translated
+from oomdoctor.language import all_of, mark, one_of, say, semicolons, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Moment, Report
-from oomdoctor.report.vocabulary import CAUSES, POOLS, STAGES, WAKING
+from oomdoctor.report.vocabulary import CAUSES, NOT_SHOWN, POOLS, STAGES, WAKING
 from oomdoctor.units import MIB, show
 
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
@@ -45,7 +45,7 @@ def headline(report: Report, incident: Incident) -> Told:
     """What ran out, and what the job was doing."""
     best = incident.diagnoses[0] if incident.diagnoses else None
     if incident.verdict == "inconclusive":
-        return Told(say("CANNOT TELL"), say("something died, and the log does not show of what"))
+        return Told(say("CANNOT TELL"), translated(NOT_SHOWN))
     if best is None:
         return Told(say("OUT OF MEMORY"))
     head = say("NOT SCHEDULED") if best.pool == "scheduling" else say("OUT OF MEMORY")
@@ -125,7 +125,11 @@ def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:
         yield say("about {rate} per {step}", rate=show(rate), step=step)
     if full := trajectory.get("full"):
         count, formula = full["count"], full["derivation"]
-        if trajectory["per"] == "step":
+        if count == 1 and trajectory["per"] == "step":
+            yield say("about one more step at that rate would fill it: {formula}", formula=formula)
+        elif count == 1:
+            yield say("about one more print at that rate would fill it: {formula}", formula=formula)
+        elif trajectory["per"] == "step":
             yield say("about {count} more steps at that rate would fill it: {formula}", count=count, formula=formula)
         else:
             yield say("about {count} more prints at that rate would fill it: {formula}", count=count, formula=formula)
@@ -169,21 +173,13 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
     if gap.alone:
         return Told(_got_past(gap, amount), _either(gap.alone, numbers))
     if gap.together:
-        names = _and(numbers[knob] for knob in gap.together)
+        names = all_of(numbers[knob] for knob in gap.together)
         return Told(_got_past(gap, amount), say("{numbers} together", numbers=names))
     if gap.still_missing_bytes:
         left = show(gap.still_missing_bytes)
         words = say("with all of these {left} of {amount} would still be missing", left=left, amount=amount)
         return Told(say("Not enough"), words)
     return None
-
-
-def _and(numbers: Iterable[str]) -> str:
-    """As many as there are: 1 and 2 and 3."""
-    first, *others = numbers
-    for number in others:
-        first = say("{number} and {other}", number=first, other=number)
-    return first
 
 
 def _got_past(gap: Gap, amount: str) -> str:

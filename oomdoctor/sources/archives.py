@@ -7,6 +7,7 @@ of the archive are left out, archives in archives are not opened, and what comes
 from __future__ import annotations
 
 import io
+import os
 import stat
 import tarfile
 import weakref
@@ -14,7 +15,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final, Protocol, cast
 
@@ -26,11 +27,15 @@ from oomdoctor.sources.trouble import Trouble, UnreadableError, shown, why
 MOST_MEMBERS: Final = 200_000
 LONGEST_HEADER: Final = 64 * 1024  # of a long name or of its attributes; they are read whole
 BLOCK: Final = 1024 * 1024
+PIECE: Final = 64 * 1024  # of a member of a zip; the one in which its damage shows is not read
 # The headers that `tarfile` reads to their end before the member's own
 _READ_WHOLE: Final = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
 )
+# Beside their own errors, `tarfile` and `zipfile` let through what becomes of figures and names that are none
+# (ValueError, of which UnicodeDecodeError is one), and of headers upon headers (RecursionError, a RuntimeError).
+_DAMAGE: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
 
 
 class Part(Protocol):
@@ -58,6 +63,19 @@ def _not_by_name(name: str) -> tuple[PurePosixPath, str | None]:
     if any(recognised.skips(folder) for folder in path.parts[:-1]):
         return path, recognised.NAMED
     return path, recognised.not_by_name(path)
+
+
+@contextmanager
+def _damage_told(kind: str) -> Iterator[None]:
+    """What the standard library raises over a damaged archive, as a sentence; only its calls stand within this."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise UnreadableError(say("damaged {format} file: read up to the damage", format=kind)) from error
+
+
+def _said(error: UnreadableError | OSError) -> str:
+    return why(error) if isinstance(error, OSError) else str(error)
 
 
 def _head(path: PurePosixPath, stream: BinaryIO) -> bytes:
@@ -123,28 +141,34 @@ class _Unpacked:
 
 
 class _Whole:
-    """A stream of which each read gives as much as is asked for, as `tarfile` wants it."""
+    """A stream of which each read gives as much as is asked for, as `tarfile` wants it.
+
+    It skips a member by reading and does not look whether anything came: a size of 2**80 would keep it for ever.
+    """
 
     def __init__(self, tar: _Unpacked) -> None:
         self._tar = tar
+        self._ended = False
 
     def read(self, size: int) -> bytes:
         parts = []
         while size > 0 and (data := self._tar.read(size)):
             parts.append(data)
             size -= len(data)
+        if not parts and self._ended:
+            raise tarfile.ReadError
+        self._ended = not parts
         return b"".join(parts)
 
 
 class _Header(tarfile.TarInfo):
     """A header of bounded size: names and attributes are read into memory before anything looks at them."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        found = super().frombuf(buf, encoding, errors)
-        if found.type in _READ_WHOLE and found.size > LONGEST_HEADER:
+    # Every release of Python calls this before it reads on behind a header; the newest ones no longer call `frombuf`.
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _READ_WHOLE and self.size > LONGEST_HEADER:
             raise tarfile.ReadError
-        return found
+        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,25 +208,22 @@ def _of_tar(path: Path, name: str, left_out: Counter[str]) -> Listing:
     tar = _Unpacked(path)
     found: list[_InTar] = []
     troubles = []
+    packed = True
     try:
         with closing(tar):
             for member, stream in _members(tar, left_out):
                 inside, reason = _not_by_name(member.name)
-                reason = reason or recognised.not_by_content(inside, _head(inside, stream))
+                if reason is None:
+                    with _damage_told("tar"):
+                        head = _head(inside, stream)
+                    reason = recognised.not_by_content(inside, head)
                 if reason is None:
                     found.append(_InTar(inside, tar, member.offset_data, member.size))
                 else:
                     left_out[reason] += 1
             packed = tar.compressed
-    except UnreadableError as error:
-        packed = True
-        troubles.append(Trouble(name, str(error)))
-    except OSError as error:
-        packed = True
-        troubles.append(Trouble(name, why(error)))
-    except tarfile.TarError:
-        packed = True
-        troubles.append(Trouble(name, say("damaged {format} file: read up to the damage", format="tar")))
+    except (UnreadableError, OSError) as error:
+        troubles.append(Trouble(name, _said(error)))
     in_order: list[Part] = [*sorted(found, key=lambda part: _turn(part, packed=packed))]
     return in_order, troubles
 
@@ -214,10 +235,12 @@ def _turn(part: _InTar, *, packed: bool) -> tuple[float, object]:
 
 
 def _members(tar: _Unpacked, left_out: Counter[str]) -> Iterator[tuple[tarfile.TarInfo, BinaryIO]]:
-    with tarfile.open(fileobj=_Whole(tar), mode="r|", tarinfo=_Header) as archive:  # type: ignore[call-overload]
+    with _damage_told("tar"), tarfile.open(fileobj=_Whole(tar), mode="r|", tarinfo=_Header) as archive:  # type: ignore[call-overload]
         for number, member in enumerate(archive):
             if number == MOST_MEMBERS:
                 raise UnreadableError(say("it holds more than {count} files: read only those", count=f"{number:,}"))
+            if member.size < 0:
+                raise tarfile.ReadError
             archive.members.clear()  # it would keep them all
             if member.issym() or member.islnk():
                 left_out[recognised.LINK] += 1
@@ -228,13 +251,53 @@ def _members(tar: _Unpacked, left_out: Counter[str]) -> Iterator[tuple[tarfile.T
 # --- zip -------------------------------------------------------------------------------------------------------------
 
 
+class _File:
+    """A file that is open only within `with`, also where one stands within another: many archives may be named."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stream: BinaryIO = io.BytesIO()
+        self._users = 0
+
+    def __enter__(self) -> None:
+        if self._users == 0:
+            self._stream = self._path.open("rb")
+        self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._users -= 1
+        if self._users == 0:
+            self._stream.close()
+
+    def read(self, size: int = -1) -> bytes:
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+
 class _Zip:
-    """An archive of which no more is unpacked than a log may hold, over all of its members."""
+    """An archive of which no more is unpacked than a log may hold, over all of its members.
+
+    Its directory, which names them all, is read once and not for each of them.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.most = min(unpack.LARGEST, max(unpack.FREE_OF_RATIO, unpack.HIGHEST_RATIO * path.stat().st_size))
         self.given = 0
+        self.file = _File(path)
+        with self.file, _damage_told("zip"):
+            self.opened = zipfile.ZipFile(self.file)
+
+    def __reduce__(self) -> tuple[type[_Zip], tuple[Path]]:
+        return _Zip, (self.path,)  # another process reads with a file of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,41 +307,39 @@ class _InZip:
     info: zipfile.ZipInfo
 
     def open(self) -> BinaryIO:
-        return cast("BinaryIO", io.BufferedReader(_Inflated(self), BLOCK))
+        return cast("BinaryIO", io.BufferedReader(_Inflated(self), PIECE))
 
 
 class _Inflated(io.RawIOBase):
     """A member of a zip; what is wrong with it is said as of any other log."""
 
     def __init__(self, part: _InZip) -> None:
-        self._counted = part.archive
-        try:
-            self._archive = zipfile.ZipFile(part.archive.path)
-            self._stream = self._archive.open(part.info)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-            raise UnreadableError(say("damaged {format} file: read up to the damage", format="zip")) from error
+        self._archive = part.archive
+        self._opened = ExitStack()
+        with ExitStack() as opened:
+            opened.enter_context(part.archive.file)
+            with _damage_told("zip"):
+                stream = opened.enter_context(part.archive.opened.open(part.info))
+            self._stream = cast("zipfile.ZipExtFile", stream)
+            self._opened = opened.pop_all()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if self._counted.given > self._counted.most:
+        if self._archive.given > self._archive.most:
             raise UnreadableError(
                 say("{format} file unpacks to more than {size} bytes: read only that far",
-                    format="zip", size=f"{self._counted.most:,}")
+                    format="zip", size=f"{self._archive.most:,}")
             )  # fmt: skip
-        try:
-            data = self._stream.read(len(buffer))
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise UnreadableError(say("damaged {format} file: read up to the damage", format="zip")) from error
-        self._counted.given += len(data)
+        with _damage_told("zip"):
+            data = self._stream.read1(min(len(buffer), PIECE))
+        self._archive.given += len(data)
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-            self._archive.close()
+        self._opened.close()
         super().close()
 
 
@@ -287,26 +348,23 @@ def _of_zip(path: Path, name: str, left_out: Counter[str]) -> Listing:
     troubles = []
     try:
         archive = _Zip(path)
-        with zipfile.ZipFile(path) as opened:
-            infos = opened.infolist()
-    except OSError as error:
-        return [], [Trouble(name, why(error))]
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError):
-        damaged = say("damaged {format} file: read up to the damage", format="zip")
-        return [], [Trouble(name, damaged)]
+    except (UnreadableError, OSError) as error:
+        return [], [Trouble(name, _said(error))]
+    infos = archive.opened.infolist().copy()
+    archive.opened.filelist.clear()  # they would keep them all
+    archive.opened.NameToInfo.clear()
     if len(infos) > MOST_MEMBERS:
         troubles.append(
             Trouble(name, say("it holds more than {count} files: read only those", count=f"{MOST_MEMBERS:,}"))
         )
     for info in infos[:MOST_MEMBERS]:
-        if info.is_dir():
+        if info.filename.endswith("/"):  # a folder
             continue
         part = _InZip(_not_by_name(info.filename)[0], archive, info)
         try:
             reason = _not_in_zip(part)
         except (UnreadableError, OSError) as error:
-            said = why(error) if isinstance(error, OSError) else str(error)
-            troubles.append(Trouble(f"{name}/{shown(info.filename)}", said))
+            troubles.append(Trouble(f"{name}/{shown(info.filename)}", _said(error)))
             continue
         if reason is None:
             found.append(part)

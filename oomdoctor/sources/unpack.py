@@ -6,8 +6,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -148,14 +149,33 @@ def unpacked(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
     What could be read comes before any UnreadableError is raised.
     """
-    head = stream.read(min(size, PACKED))
-    for name, magic, opened in FORMATS:
-        if magic.match(head):
-            yield from _gathered(_bounded(name, head, stream, opened()), size)
-            return
-    while head:
-        yield head
-        head = stream.read(size)
+    head = _head(stream, min(size, PACKED))
+    found = next(((name, opened) for name, magic, opened in FORMATS if magic.match(head)), None)
+    if found is None:
+        yield from _gathered(_plain(head, stream, size), size)
+    else:
+        name, opened = found
+        yield from _gathered(_bounded(name, head, stream, opened()), size)
+
+
+def _head(stream: BinaryIO, size: int) -> bytes:
+    """The first bytes, enough to tell a format by."""
+    head = b""
+    while len(head) < LONGEST_MAGIC and (more := _some(stream, size)):
+        head += more
+    return head
+
+
+def _some(stream: BinaryIO, size: int) -> bytes:
+    """What one read gives: `read` itself goes on until it has all, and forgets what it has where a later one fails."""
+    return cast("BufferedReader", stream).read1(size)
+
+
+def _plain(head: bytes, stream: BinaryIO, size: int) -> Iterator[bytes]:
+    data = head
+    while data:
+        yield data
+        data = _some(stream, size)
 
 
 def _bounded(name: str, head: bytes, stream: BinaryIO, opened: Opened) -> Iterator[bytes]:
@@ -187,7 +207,7 @@ def _bounded(name: str, head: bytes, stream: BinaryIO, opened: Opened) -> Iterat
                 break
             else:
                 data = b""
-        data = stream.read(PACKED)
+        data = _some(stream, PACKED)
     if decompressor is not None:
         raise UnreadableError(say("truncated {format} file: read up to where it ends", format=name))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from oomdoctor.causes import Finding, judge
+from oomdoctor.causes import Finding, is_shown, judge
 from oomdoctor.classifier.features import features
 from oomdoctor.classifier.generator import logs
 from oomdoctor.families.unfamiliar import in_other_words
@@ -44,7 +44,7 @@ def example(facts: Facts, cause: str, fair: frozenset[str], *, own: bool) -> Exa
         fair=fair,
         features=features(crash),
         weights={name: finding.weight for name, finding in findings.items()},
-        proven=crash.proven or any(finding.shows_memory for finding in findings.values()),
+        proven=is_shown(crash, findings.values()),
         known=not in_other_words(crash.root),
         own=own,
     )

@@ -21,11 +21,6 @@ def test_the_largest_share_is_rounded_down(free: float, total: float, share: flo
     assert shares.largest(gib(free), gib(total)) == share
 
 
-def test_what_is_kept_beside_the_share_comes_off_it() -> None:
-    assert shares.largest(gib(31.44), gib(47.38), keep=gib(2)) == 0.62
-    assert shares.largest(gib(1), gib(47.38), keep=gib(2)) == 0.0
-
-
 @pytest.mark.parametrize(
     ("asked", "needed", "available", "estimated", "longest"),
     [

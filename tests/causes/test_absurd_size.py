@@ -50,3 +50,14 @@ def test_a_framework_that_counts_more_than_any_card_as_free() -> None:
     line = "E rocm_driver.cc:606] failed to allocate {} from device: HIP_ERROR_OutOfMemory"
     assert finding(CAUSE, line.format("96.00TiB (105553116266496 bytes)")).weight >= 0.75
     assert not isinstance(says(CAUSE, line.format("14.00GiB (15032385536 bytes)")), Finding)
+
+
+NUMPY = "numpy.core._exceptions.MemoryError: Unable to allocate {} TiB for an array with shape {} and data type float64"
+
+
+def test_the_shape_and_how_often_the_machine_it_is() -> None:
+    square = NUMPY.format("8.50", "(1048576, 1114112)")
+    assert "for an array of shape (1048576, 1114112): a shape" in finding(CAUSE, square).why
+    machine = "MemTotal:       263000000 kB"
+    assert "of shape (1048576, 1114112), 35 times the machine's memory" in finding(CAUSE, machine, square).why
+    assert "in one piece, 15 times the machine's" in finding(CAUSE, machine, TORCH.format(4123168604160)).why

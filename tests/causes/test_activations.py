@@ -89,3 +89,10 @@ def test_a_request_larger_than_the_card_is_a_tensor_over_all_pairs() -> None:
     assert "all pairs" in found.why
     assert "memory-efficient-attention" in found.knobs
     assert ranking(refused(tried="500.00 GiB"))[0] == "absurd-size"
+
+
+def test_attention_of_the_jobs_own_tells_the_pass() -> None:
+    scores = ("app/net.py", "run", "w = torch.softmax(scores, dim=-1)")
+    assert "in the forward pass" in finding(CAUSE, *trace(scores), refused()).why
+    joined = ("app/net.py", "run", "w = torch.cat(scores)")
+    assert "does not show which pass" in finding(CAUSE, *trace(joined), refused()).against[0]

@@ -111,3 +111,17 @@ def test_the_limit_of_cupys_pool() -> None:
 
 def test_not_a_limit_of_cupys_that_is_kept() -> None:
     assert "within the limit" in ruled_out(CAUSE, CUPY.format("1,048,576"))
+
+
+FRACTION = (
+    "torch.OutOfMemoryError: Allocation on device 0 would exceed {}. (out of memory)",
+    "Currently allocated     : 4.10 GiB",
+    "Requested               : 1.20 GiB",
+    "Device limit            : 23.60 GiB",
+)
+
+
+def test_a_fraction_that_the_asynchronous_allocator_names() -> None:
+    named = finding(CAUSE, FRACTION[0].format("per_process_memory_fraction limit"), *FRACTION[1:])
+    assert "1.20 GiB would have passed the process's memory fraction" in named.why
+    assert not isinstance(says(CAUSE, FRACTION[0].format("allowed memory"), *FRACTION[1:]), Finding)

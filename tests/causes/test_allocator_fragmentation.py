@@ -146,3 +146,10 @@ def test_the_last_memory_summary_stands_in_for_the_cut_sentence() -> None:
 def test_not_by_the_summary_of_another_card() -> None:
     other = SUMMARY[0].replace("ID 0", "ID 1")
     missing(CAUSE, other, *SUMMARY[1:], *trace(FORWARD), refused(tried="4.50 GiB", own=None, allocated=None))
+
+
+def test_not_what_lies_idle_in_any_pool() -> None:
+    small = DUMP[0].format("512.00MiB (rounded to 536870912)")
+    why = ruled_out(CAUSE, small, DUMP[1].replace("3.00GiB", "7.00GiB"), DUMP[2])
+    assert "1.00 GiB are idle: an ordinary rest" in why
+    assert "not in one piece" in finding(CAUSE, small, *DUMP[1:]).why

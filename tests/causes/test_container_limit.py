@@ -92,3 +92,46 @@ def test_a_usage_below_the_limit_was_measured_at_another_moment() -> None:
     )
     assert isinstance(judgement, Finding)
     assert "12.00 GiB printed as in use were measured at another moment" in judgement.why
+
+
+GROUP = """\
+python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+memory: usage 50331648kB, limit {limit}kB, failcnt 10
+Memory cgroup stats for /docker/abc:
+anon 1000
+shmem {shmem}
+oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=abc,mems_allowed=0,oom_memcg=/docker/abc,task=python,pid=71,uid=0
+Memory cgroup out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:10331648kB, file-rss:0kB
+"""
+UNLIMITED = 9007199254740988  # of this kind; the limit that was hit is another one
+
+
+def test_shared_memory_in_a_group_whose_own_limit_is_not_the_one_that_was_hit() -> None:
+    found = judge(crash_of(GROUP.format(limit=UNLIMITED, shmem=41943040000)))
+    assert isinstance(found, Finding)
+    assert "limit of /docker/abc; 39.06 GiB of it are shared memory" in found.why
+    assert "allowed" not in found.why
+    little = judge(crash_of(GROUP.format(limit=UNLIMITED, shmem=4194304)))
+    assert isinstance(little, Finding)
+    assert "shared memory" not in little.why
+    limited = judge(crash_of(GROUP.format(limit=50331648, shmem=41943040000)))
+    assert isinstance(limited, Finding)
+    assert "48.00 GiB in use, 48.00 GiB allowed; 39.06 GiB of it are shared memory" in limited.why
+
+
+def test_what_the_kernel_killed_beside_the_managers_word() -> None:
+    slurm = "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0. Some of the step tasks have been killed.\n"
+    killed = "Out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:60000000kB, file-rss:0kB\n"
+    found = judge(crash_of(slurm + killed))
+    assert isinstance(found, Finding)
+    assert "the process that the kernel killed held 57.22 GiB (anon-rss)" in found.why
+
+
+def test_a_row_of_slurms_table_tells_its_figures_only_below_their_names() -> None:
+    head = "JobID           JobName     MaxRSS      State\n------------ ---------- ---------- ----------\n"
+    row = "71.batch          batch  60129542K OUT_OF_ME+\n"
+    named, bare = judge(crash_of(head + row)), judge(crash_of(row))
+    assert isinstance(named, Finding)
+    assert "57.34 GiB in use" in named.why
+    assert isinstance(bare, Finding)
+    assert "GiB" not in bare.why

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpu_logs import finding, frame, ranking, says
+from gpu_logs import finding, frame, missing, ranking, ruled_out, says
 from host_logs import REWARD_SERVER, kill
 
 from oomdoctor.causes.cpu_offload_overcommit import CAUSE
@@ -37,6 +37,21 @@ def test_swap_space_of_all_gpus_against_the_node() -> None:
     found = finding(CAUSE, "Namespace(swap_space=40, n_gpus_per_node=8)", *kill(used=600.0, total=630.0))
     assert "40 GiB x 8 GPUs = 320.00 GiB: 51% of the node's 630.00 GiB" in found.why
     assert found.weight >= 0.85
+
+
+def test_not_swap_space_of_all_gpus_that_the_node_can_bear() -> None:
+    why = ruled_out(CAUSE, "Namespace(swap_space=8, n_gpus_per_node=2)", *kill(*TRAINERS))
+    assert "8 GiB x 2 GPUs = 16.00 GiB: 6.4% of the node's 251.60 GiB" in why
+
+
+def test_swap_space_of_one_gpu_proves_nothing_where_their_number_is_not_known() -> None:
+    assert "how many GPUs" in missing(CAUSE, "Namespace(swap_space=16)", *kill(*TRAINERS))
+    assert "160 GiB for each GPU: 64%" in finding(CAUSE, "Namespace(swap_space=160)", *kill(*TRAINERS)).why
+
+
+def test_not_ruled_out_by_swap_space_where_states_are_offloaded_as_well() -> None:
+    found = finding(CAUSE, "Namespace(swap_space=8, n_gpus_per_node=2, adam_offload=True)", *kill(*TRAINERS))
+    assert "adam_offload True" in found.why
 
 
 def test_an_offloaded_cache_is_one_for_all_ranks() -> None:
@@ -86,3 +101,17 @@ def test_host_pools_of_all_ranks_against_the_node() -> None:
 
 def test_not_a_host_pool_that_the_node_can_bear() -> None:
     assert says(CAUSE, HOST_POOLS[0], *kill(used=600.0, total=630.0)) is None
+
+
+def test_a_host_pool_of_a_node_of_which_nothing_is_printed_is_a_hint() -> None:
+    found = finding(CAUSE, HOST_POOLS[0], "Killed")
+    assert "89.41 GiB of weights and KV cache in host memory" in found.why
+    assert found.weight <= 0.3
+    assert "how much the node has" in found.against[0]
+
+
+def test_a_kill_in_the_step_of_the_optimizer_on_the_host() -> None:
+    step = frame("deepspeed/ops/adam/cpu_adam.py", "step", "self.ds_opt_adam.adam_update(")
+    switched = "Namespace(adam_offload=True)"
+    assert finding(CAUSE, switched, "Traceback (most recent call last):", *step, "Killed").weight > 0.6
+    assert finding(CAUSE, switched, "Killed").weight == 0.5

@@ -67,3 +67,9 @@ def test_a_dense_table_of_samples_and_features() -> None:
     line = numpy("412. GiB", "(2211840, 25000)")
     assert finding(CAUSE, line).weight > 0.6
     assert ranking(line)[0] == "dataset-in-ram"
+
+
+def test_a_frame_that_makes_a_dataset_beside_one_that_reads_a_file() -> None:
+    made = ("app/prepare.py", "main", "rows = load_dataset(path)")
+    assert "reading data (main) (19.00 GiB asked for)" in finding(CAUSE, *trace(made), REFUSED).why
+    assert says(CAUSE, *trace(("app/prepare.py", "main", "rows = json.load(file)")), REFUSED) is None

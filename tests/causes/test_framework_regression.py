@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from gpu_logs import ADAM, BACKWARD, LOADING, crash, finding, ranking, refused, ruled_out, says, trace
+from gpu_logs import ADAM, BACKWARD, LOADING, crash, finding, missing, ranking, refused, ruled_out, says, trace
 from host_logs import Row, kill
 
 from oomdoctor.causes import Finding, Judgement, NotEnough, RuledOut
@@ -392,3 +392,17 @@ def test_the_best_of_several_is_told() -> None:
     weights = [match.weight for match in matches(crash(*lines)) if match.told == "printed"]
     assert weights == sorted(weights, reverse=True)
     assert finding(CAUSE, *lines).weight == weights[0]
+
+
+def test_not_pieces_that_would_not_do_or_that_any_cache_has() -> None:
+    job = ("torch 2.9.1", "export PYTORCH_ALLOC_CONF=expandable_segments:True", *trace(FORWARD))
+    assert isinstance(says(CAUSE, *job, IN_PIECES), Finding)
+    assert says(CAUSE, *job, refused(tried="24.00 GiB", allocated="58.10 GiB", unallocated="19.60 GiB")) is None
+    assert says(CAUSE, *job, refused(tried="1.00 GiB", allocated="73.00 GiB", unallocated="3.10 GiB")) is None
+
+
+def test_a_package_of_which_the_log_says_nothing_is_not_asked_for() -> None:
+    stated = "export PYTORCH_ALLOC_CONF=expandable_segments:True"
+    assert missing(CAUSE, stated, *trace(FORWARD), IN_PIECES) == "the version of torch"
+    unnamed = IN_PIECES.replace("torch.", "").replace("PyTorch", "the library")
+    assert says(CAUSE, stated, *trace(FORWARD), unnamed) is None

@@ -32,6 +32,15 @@ def test_a_bare_refusal_is_all_there_is() -> None:
     assert ranking(line) == ["gpu-memory-exhausted"]
 
 
+def test_what_a_library_asked_for_is_said() -> None:
+    refusal = (
+        "XGBoostError: Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory",
+        "- Free memory: 9437184",
+        "- Requested memory: 41943040",
+    )
+    assert "40 MiB were refused with 9 MiB free" in finding(CAUSE, *refusal).why
+
+
 TABLE = (
     "|                  PyTorch CUDA memory summary, device ID 0                 |",
     "|            CUDA OOMs: {ooms}            |        cudaMalloc retries: 1         |",

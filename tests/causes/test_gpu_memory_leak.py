@@ -48,6 +48,10 @@ def test_not_a_figure_that_goes_up_and_down() -> None:
     )
 
 
+def test_not_a_counter_that_creeps() -> None:
+    assert says(CAUSE, *steps(*range(30000, 31000, 100)), refused()) is None
+
+
 def test_not_where_the_figures_leave_it_open() -> None:
     assert says(CAUSE, *steps(40000, 52000, 39000, 51000, 43000, 50500, 45000, 56000), refused()) is None
 

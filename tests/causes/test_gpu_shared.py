@@ -114,3 +114,34 @@ def test_ranks_that_meet_for_the_first_time_find_the_card_full() -> None:
 def test_not_where_they_meet_behind_steps_of_training() -> None:
     log = ("epoch 1: 40/90 loss=1.2", *MEETING, "RuntimeError: CUDA error: out of memory")
     assert says(CAUSE, *log) is None or ranking(*log)[0] != "gpu-shared"
+
+
+TABLE = (
+    "|   0  NVIDIA H100 80GB HBM3          On  | 00000000:1B:00.0 Off |                    0 |",
+    "| N/A   41C    P0             118W / 700W |  80512MiB /  81559MiB |      0%      Default |",
+    "| Processes:                                                                              |",
+    "|  GPU   GI   CI        PID   Type   Process name                              GPU Memory |",
+    "|    0   N/A  N/A      7713      C   python3                                     70990MiB |",
+    "|    0   N/A  N/A      7714      C   /opt/server                                  9000MiB |",
+)
+
+
+def test_a_table_beside_a_refusal_without_figures_names_who_is_there() -> None:
+    found = finding(CAUSE, *TABLE, "RuntimeError: CUDA error: out of memory")
+    assert "(pid 7713, 7714)" in found.why
+    assert says(CAUSE, *TABLE[:2], "RuntimeError: CUDA error: out of memory") is None
+
+
+def test_the_jobs_own_processes_are_nobody_else() -> None:
+    own = "(Worker pid={}) RuntimeError: CUDA error: out of memory"
+    assert "(pid 7714)" in finding(CAUSE, *TABLE, own.format(7713)).why
+    assert says(CAUSE, *TABLE[:-1], own.format(7713)) is None
+
+
+def test_not_an_engine_that_asks_for_more_than_a_nearly_empty_card() -> None:
+    line = (
+        "ValueError: Free memory on device (46.44/47.38 GiB) on startup is less than desired GPU memory utilization "
+        "(0.99, 46.91 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+    )
+    assert "963 MiB of 47.38 GiB (2.0%) were taken" in ruled_out(CAUSE, line)
+    assert ranking(line)[0] == "vllm-utilization-too-high"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpu_logs import finding, ranking, says
+from gpu_logs import FORWARD, LOADING, finding, ranking, says, trace
 from host_logs import REWARD_SERVER, kill
 
 from oomdoctor.causes.host_memory_exhausted import CAUSE
@@ -70,3 +70,30 @@ def test_not_where_the_last_report_found_room() -> None:
 
 def test_not_where_the_rank_left_by_itself() -> None:
     assert says(CAUSE, *deepspeed(96.4), "RuntimeError: CUDA error: out of memory", KILLED.replace("-9", "1")) is None
+
+
+def test_rays_own_word_of_a_kill_asks_for_its_table() -> None:
+    left = (
+        "[2026-03-11 09:58:33,110 W 880 880] (gcs_server) gcs_actor_manager.cc:1196: Worker {} on node {} exits, "
+        "type={}, has creation_task_exception = 0"
+    )
+    ray = left.format("a81f06d3" * 7, "3f9c51d0" * 7, "NODE_OUT_OF_MEMORY")
+    assert "ray logs raylet.out" in finding(CAUSE, ray, "Killed").next_evidence[0]
+    assert says(CAUSE, ray.replace("NODE_OUT_OF_MEMORY", "INTENDED_USER_EXIT"), "Killed") is None
+
+
+def test_a_pass_on_the_cpu_whose_allocation_prints_no_size() -> None:
+    unsized = (
+        "RuntimeError: [enforce fail at CPUAllocator.cpp:56] posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0"
+    )
+    found = finding(CAUSE, *trace(FORWARD), unsized)
+    assert "in its forward pass the host had no more memory" in found.why
+    assert found.knobs[0] == "smaller-microbatch"
+    assert says(CAUSE, *trace(LOADING), unsized) is None
+
+
+def test_nobody_stands_out_of_what_the_table_lists_where_the_use_is_cut() -> None:
+    rows = tuple((100 + n, 14.0 + n, f"python job_{n}.py") for n in range(8))
+    cut = [line.replace(" / 251.60GB", "") for line in kill(*rows)]
+    assert "239.40 GiB in use (of 251.60 GiB) is spread over many" in finding(CAUSE, *kill(*rows)).why
+    assert "140.00 GiB that the table lists is spread over many: the largest, job_7.py" in finding(CAUSE, *cut).why

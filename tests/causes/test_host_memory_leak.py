@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from gpu_logs import finding, ranking, says
-from host_logs import REWARD_SERVER, kill
+from host_logs import REWARD_SERVER, TRAINERS, kill
 
+from oomdoctor.causes import RuledOut
 from oomdoctor.causes.host_memory_leak import CAUSE
 
 
@@ -64,3 +65,24 @@ def test_a_cache_that_is_kept_already_is_no_knob() -> None:
     found = finding(CAUSE, config, *steps(40.0, 90.0, 140.0, 190.0), *kill())
     assert "keep-engine-cache" not in found.knobs
     assert "less-swap-space" not in found.knobs
+
+
+def test_where_it_grows_may_be_the_reward_model() -> None:
+    lines = (*steps(40.0, 90.0, 140.0, 190.0), *kill(REWARD_SERVER, *TRAINERS))
+    assert "(PID 31207) holds 171.44 GiB: where it grows matters more" in finding(CAUSE, *lines).against[0]
+    assert ranking(*lines)[0] == "reward-model-ram-hog"
+
+
+def test_the_logs_own_word_for_a_leak_is_a_suspicion() -> None:
+    word = "WARNING memory leak suspected in worker 3"
+    for lines in ((word, *kill()), (*steps(210.0, 211.0, 210.5, 210.8), word, *kill())):
+        found = finding(CAUSE, *lines)
+        assert found.weight < 0.4
+        assert "no figure in it shows the growth" in found.why
+        assert ranking(*lines)[0] != "host-memory-leak"
+    assert says(CAUSE, "INFO memory leak check passed", *kill()) is None
+
+
+def test_figures_that_stay_speak_against_the_logs_word_for_a_leak() -> None:
+    level = steps(*(210.0 + n % 2 / 10 for n in range(12)))
+    assert isinstance(says(CAUSE, *level, "WARNING memory leak suspected in worker 3", *kill()), RuledOut)

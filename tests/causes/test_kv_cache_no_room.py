@@ -128,3 +128,57 @@ def test_a_log_that_is_cut_behind_a_negative_budget() -> None:
     with_error = judged(CAUSE, negative + NO_BLOCKS)
     assert isinstance(with_error, Finding)
     assert with_error.weight >= 0.95
+
+
+GGML = (
+    "ggml_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+    "llama_kv_cache_unified: failed to allocate buffer for kv cache\n"
+)
+
+
+def test_ggmls_cache_with_and_without_its_context() -> None:
+    alone = judged(CAUSE, GGML)
+    assert isinstance(alone, Finding)
+    assert "the KV cache of 8.79 GiB was refused by the card" in alone.why
+    told = judged(CAUSE, "llama_context: n_ctx         = 131072\n" + GGML)
+    assert isinstance(told, Finding)
+    assert "for a context of 131,072 tokens" in told.why
+
+
+def test_what_sglang_found_free_stands_beside_the_fraction_that_it_computes() -> None:
+    loading = (
+        "[2025-08-11 13:05:41 TP0] Load weight begin. avail mem=78.50 GB\n"
+        "[2025-08-11 13:06:41 TP0] Load weight end. type=Llama, dtype=torch.bfloat16, avail mem=7.10 GB, mem "
+        "usage=71.40 GB.\n"
+    )
+    refused = (
+        "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.83. Raise "
+        "--mem-fraction-static above 0.912 (minimum viable = 1 - available/pre = 0.9112).\n"
+    )
+    printed = judged(CAUSE, loading + refused)
+    assert isinstance(printed, Finding)
+    assert "78.50 GiB were free before, 7.10 GiB afterwards. It needs more than 0.912." in printed.why
+    computed = judged(
+        CAUSE, loading + "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n"
+    )
+    assert isinstance(computed, Finding)
+    assert "1 - 7.10 GiB / 78.50 GiB = 0.910" in computed.why
+
+
+def test_an_account_of_weights_alone() -> None:
+    log = (
+        "INFO 03-02 17:40:55 [worker.py:287] the current vLLM instance can use total_gpu_memory (8.00GiB) x "
+        "gpu_memory_utilization (0.75) = 6.00GiB\n"
+        "INFO 03-02 17:40:55 [worker.py:287] model weights take 5.20GiB; the rest of the memory reserved for KV Cache "
+        "is -0.67GiB.\n"
+    )
+    finding = judged(CAUSE, log + NO_BLOCKS)
+    assert isinstance(finding, Finding)
+    assert "may use 6.00 GiB; 5.20 GiB are weights, so -686 MiB is left" in finding.why
+
+
+def test_weights_that_another_process_holds_for_the_engine() -> None:
+    held = "Externally held weights on device cuda:1 ({}) exceed the desired GPU memory utilization (0.4, {}).\n"
+    finding = judged(CAUSE, "ValueError: " + held.format("38.10 GiB", "31.68 GiB"))
+    assert isinstance(finding, Finding)
+    assert finding.why.endswith("holds 38.10 GiB of weights for the engine: more than its share of 0.4 (31.68 GiB).")

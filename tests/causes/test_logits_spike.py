@@ -76,3 +76,13 @@ def test_a_large_piece_while_tokens_are_scored() -> None:
     lines = (*trace(SCORING, ("app/model/head.py", "project", "return states @ weight.T")), refused(tried="9.27 GiB"))
     assert ranking(*lines)[0] == "logits-spike"
     assert finding(CAUSE, *lines).against
+
+
+def test_in_an_engine_the_share_is_the_likelier_reason() -> None:
+    engine = "INFO 02-10 10:00:01 [core.py:58] Initializing a V1 LLM engine (v0.9.2) with config: model='/m/big'"
+    sampled = ("vllm/v1/sample/sampler.py", "compute_logprobs", "return logits.log_softmax(dim=-1)")
+    scored = ("vllm/model_executor/layers/logits_processor.py", "_get_logits", "logits = lm_head.apply(hidden)")
+    line = refused(tried="8.00 GiB")
+    assert finding(CAUSE, engine, *trace(sampled), line).weight == 0.45
+    assert finding(CAUSE, engine, *trace(scored), line).weight == 0.6
+    assert finding(CAUSE, *trace(LOSS), line).weight > 0.8

@@ -182,3 +182,83 @@ def test_not_a_pass_that_a_constructor_starts() -> None:
     warm = ("app/trainers.py", "__init__", "self.warm_up(sample)")
     assert ranking(*trace(MAIN, MADE, warm, FORWARD), refused())[0] == "activations"
     assert "model-does-not-fit" not in ranking(*trace(MAIN, MADE, warm, FORWARD), refused())
+
+
+def test_a_plan_that_leaves_layers_off_the_card() -> None:
+    line = (
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the "
+        "quantized model."
+    )
+    found = finding(CAUSE, line)
+    assert "left a part of the weights off the card" in found.why
+    assert found.stage == "model_load"
+    assert ranking(line)[0] == "model-does-not-fit"
+
+
+def test_states_that_the_trainer_lays_out_before_the_first_batch() -> None:
+    flat = ("deepspeed/runtime/zero/stage_1_and_2.py", "__init__", "self.flatten_dense_tensors_aligned(")
+    configure = ("deepspeed/runtime/engine.py", "_configure_zero_optimizer", "optimizer = DeepSpeedZeroOptimizer(")
+    lines = (*trace(configure, flat), refused(tried="13.00 GiB"))
+    assert "weights, gradients and optimizer states" in finding(CAUSE, *lines).why
+    assert ranking(*lines)[0] == "model-does-not-fit"
+    assert "beyond loading" in ruled_out(CAUSE, *trace(configure, FORWARD, BACKWARD), refused(tried="13.00 GiB"))
+
+
+def test_the_weights_of_turbomind_and_not_those_of_its_ancestor() -> None:
+    line = "[TM][ERROR] CUDA runtime error: out of memory /opt/{}/src/turbomind/utils/memory_utils.cu:32"
+    assert "laid out the model's weights" in finding(CAUSE, line.format("lmdeploy")).why
+    assert says(CAUSE, line.format("ft").replace("turbomind", "fastertransformer").replace("TM", "FT")) is None
+
+
+def test_the_smallest_step_beside_the_weights_but_not_the_cache() -> None:
+    line = "RuntimeError: No enough gpu memory for {}."
+    found = finding(CAUSE, line.format("runtime"))
+    assert "not even the smallest step" in found.why
+    assert ranking(line.format("runtime"))[0] == "model-does-not-fit"
+    assert "model-does-not-fit" not in ranking(line.format("kv cache"))
+
+
+GGML_FREE = "llama_model_load_from_file_impl: using device CUDA{} (NVIDIA RTX A4500) (0000:41:00.0) - 19603 MiB free"
+GGML_ASKED = "ggml_cuda_buffer_type_alloc_buffer: allocating {} MiB on device 0: cudaMalloc failed: out of memory"
+GGML_WEIGHTS = "llama_model_load: error loading model: unable to allocate CUDA0 buffer"
+
+
+def test_ggmls_buffers_are_held_against_what_this_card_had() -> None:
+    whole = finding(CAUSE, GGML_FREE.format(0), GGML_ASKED.format("24310.75"), GGML_WEIGHTS)
+    assert "a buffer of 23.74 GiB, which the card refused, with 19.14 GiB free" in whole.why
+    assert whole.weight > 0.9
+    other = finding(CAUSE, GGML_FREE.format(1), GGML_ASKED.format("24310.75"), GGML_WEIGHTS)
+    assert "free" not in other.why
+    assert other.weight == 0.8
+
+
+def test_ggmls_compute_buffer_is_not_the_weights() -> None:
+    sized = "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 1073741824"
+    found = finding(CAUSE, GGML_FREE.format(0), sized)
+    assert "A buffer of 1.00 GiB was refused, with 19.14 GiB free when it started" in found.why
+    assert found.weight < 0.5
+    assert "not what was refused" in found.against[0]
+
+
+def test_the_weights_of_ggml_without_their_size() -> None:
+    found = finding(CAUSE, GGML_FREE.format(0), GGML_WEIGHTS)
+    assert "into a buffer, which the card refused, with 19.14 GiB free" in found.why
+
+
+PLAN = (
+    'time=2025-02-11T21:14:03.122+01:00 level=INFO source=memory.go:356 msg="offload to cuda" layers.requested=-1 '
+    'layers.model=81 layers.offload=44 memory.available="[23.1 GiB]" memory.required.full="48.2 GiB" '
+    'memory.required.partial="22.1 GiB"'
+)
+ALLOCATIONS = (
+    "panic: insufficient memory - required allocations: {{InputWeights:550502400A CPU:{{Name:CPU UUID: Weights:[0A 0A] "
+    "Cache:[0U 0U] Graph:0U}} GPUs:[{{Name:CUDA0 UUID:GPU-0b1c Weights:[210763776A {weights}] Cache:[0U 0U] "
+    "Graph:{graph}}}]}}"
+)
+
+
+def test_ollamas_list_says_that_the_weights_failed() -> None:
+    found = finding(CAUSE, PLAN, ALLOCATIONS.format(weights="4294967296F", graph="0U"))
+    assert "allocation of 4.00 GiB for the model was refused. Ollama had planned 44 of 81 layers" in found.why
+    assert "estimate is too low" not in found.why
+    assert not isinstance(says(CAUSE, ALLOCATIONS.format(weights="210763776A", graph="1275068416F")), Finding)

@@ -58,3 +58,15 @@ def test_the_announcement_is_the_last_thing_said_before_the_refusal() -> None:
     later = "INFO 03-02 10:00:09 [kv_cache_utils.py:634] GPU KV cache size: 91,200 tokens\n"
     assert weight(CAUSE, ENCODER_ANNOUNCED + FULL) >= 0.6
     assert not isinstance(judged(CAUSE, ENCODER_ANNOUNCED + later + FULL), Finding)
+
+
+def test_in_the_worst_case_the_items_make_so_many_tokens() -> None:
+    warned = (
+        "WARNING 04-02 11:20:31 [profiling.py:222] The sequence length used for profiling (max_num_batched_tokens / "
+        "max_num_seqs = 4096) is too short to hold the multi-modal embeddings in the worst case (40960 tokens in "
+        "total, out of which {'image': 16384, 'video': 24576} are reserved for multi-modal embeddings).\n"
+    )
+    log = traceback((RUNNER, "profile_run"), ("vllm/models/qwen2_vl.py", "get_multimodal_embeddings"), end=FULL)
+    finding = judged(CAUSE, warned + log)
+    assert isinstance(finding, Finding)
+    assert "In the worst case they make 40,960 tokens." in finding.why

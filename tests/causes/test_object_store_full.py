@@ -67,3 +67,11 @@ def test_the_kill_says_how_full_it_was() -> None:
 def test_before_2_55_the_table_of_the_cluster_says_it() -> None:
     lines = (*status("110.00GiB"), *kill((501, 111.0, "python produce.py"), used=200.0))
     assert "110.00 GiB of the 200.00 GiB in use (55%)" in finding(CAUSE, *lines).why
+
+
+def test_before_1_3_the_stores_own_figures_follow() -> None:
+    full = (
+        "ray.exceptions.ObjectStoreFullError: Failed to put object 71c0e2b971c0e2b9 in object store because it is full."
+    )
+    assert "store of 50.00 GiB." in finding(CAUSE, full, "(global lru) capacity: 53687091200").why
+    assert "object store." in finding(CAUSE, full, "(global lru) evictions: 53687091200").why

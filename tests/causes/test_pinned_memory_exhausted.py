@@ -97,3 +97,50 @@ def test_an_invalid_argument_where_memory_is_pinned() -> None:
     found = judge(crash_of(IN_PIN_MEMORY.replace("CUDA error: out of memory", "CUDA error: invalid argument")))
     assert isinstance(found, Finding)
     assert found.pool == "pinned"
+
+
+PROBED = """\
+I tensorflow/core/common_runtime/gpu/gpu_device.cc:887] Found device 0 with properties:
+Total memory: 22.38GiB
+Free memory: 640.19MiB
+E tensorflow/stream_executor/cuda/cuda_driver.cc:1002] failed to allocate 640.19M (671287808 bytes) from device: \
+CUDA_ERROR_OUT_OF_MEMORY
+"""
+
+
+def test_a_card_that_another_message_shows_full_is_not_the_hosts_memory() -> None:
+    pinning = "DataLoader: pinned host buffers on\n"
+    assert isinstance(judge(crash_of(pinning + PROBED + BARE)), RuledOut)
+    assert isinstance(judge(crash_of(pinning + BARE)), Finding)
+
+
+def swapping(free: str, flag: str = "Shared") -> str:
+    """stable-diffusion-webui-forge: "Shared" where it page-locks what it keeps on the host."""
+    return (
+        f"[Memory Management] Target: KModel, Free GPU: {free} MB, Model Require: 22700.13 MB, Previously Loaded: "
+        f"0.00 MB, Inference Require: 1024.00 MB, Remaining: -14224.13 MB, {flag} Swap Loaded (blocked method): "
+        "15000.50 MB, GPU Loaded: 7699.63 MB\n  w.pin_memory()\n" + BARE
+    )
+
+
+def test_a_part_of_the_model_went_to_page_locked_memory_with_room_on_the_card() -> None:
+    found = judge(crash_of(swapping("9500.00")))
+    assert isinstance(found, Finding)
+    assert "14.65 GiB of the model went there, and for the 7.52 GiB that went to the card 9.28 GiB" in found.why
+    assert found.weight > 0.6
+
+
+def test_the_swap_says_nothing_where_the_card_had_no_room_or_nothing_was_page_locked() -> None:
+    for log in (swapping("7500.00"), swapping("9500.00", "CPU")):
+        found = judge(crash_of(log))
+        assert isinstance(found, Finding)
+        assert "went there" not in found.why
+        assert found.weight <= 0.5
+
+
+def test_windows_under_linux_alone_is_a_weak_hint_and_no_word_of_pinning() -> None:
+    found = judge(crash_of("Linux node7 5.15.167.4-microsoft-standard-WSL2 #1 SMP x86_64\n" + BARE))
+    assert isinstance(found, Finding)
+    assert found.weight <= 0.3
+    assert "WSL" in found.why
+    assert "the log speaks of" not in found.why

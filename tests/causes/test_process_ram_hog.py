@@ -87,3 +87,41 @@ def test_an_array_of_tensorflows_on_the_host_takes_what_its_shape_and_type_take(
         "ResourceExhaustedError: OOM when allocating tensor with shape[640000,5120] and type float by allocator cpu\n"
     )
     assert "640000 x 5120 numbers of 4 bytes = 12.21 GiB" in finding(CAUSE, line).why
+
+
+EARLY = 'earlyoom[812]: sending SIGTERM to process 4242 uid 1000 "python3": badness 912, VmRSS {} MiB'
+
+
+def test_earlyoom_says_what_its_victim_held_and_not_of_how_much() -> None:
+    found = finding(CAUSE, EARLY.format(21500))
+    assert "python3 (PID 4242) held 21.00 GiB when earlyoom ended it; how much the machine has is not" in found.why
+    assert found.weight < 0.6
+    assert found.knobs[0] == "smaller-buffers"
+    assert says(CAUSE, EARLY.format(215)) is None
+
+
+def test_a_sharded_trainer_gets_a_trainers_knobs() -> None:
+    deepspeed = "[INFO] DeepSpeed info: version=0.16.4, git-hash=unknown, git-branch=unknown"
+    assert finding(CAUSE, deepspeed, EARLY.format(21500)).knobs[0] == "less-offload"
+
+
+def test_where_it_grew_the_growth_comes_first() -> None:
+    steps = tuple(
+        f"(main_task pid=7) [step {n}] memory used = {gib}.00 GiB" for n, gib in enumerate((40, 90, 140, 190))
+    )
+    lines = (*steps, *kill((900, 150.0, "python sim.py"), *TRAINERS))
+    assert finding(CAUSE, *lines).weight == 0.85
+    assert ranking(*lines)[0] == "host-memory-leak"
+    assert finding(CAUSE, *lines[4:]).weight == 0.9
+
+
+def test_a_group_with_no_limit_of_its_own_is_what_shares_are_of() -> None:
+    rows = (
+        "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "memory: usage 50331648kB, limit 9007199254740988kB, failcnt 10",
+        "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
+        "[     71]     0    71 22500000  10000000   1000000        0             0 python",
+        "[     72]     0    72 22500000    100000   1000000        0             0 worker",
+        "Memory cgroup out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:40000000kB",
+    )
+    assert "python (PID 71) holds 38.15 GiB of the 48.00 GiB in use: 79%." in finding(CAUSE, *rows).why

@@ -94,3 +94,8 @@ def test_enough_is_free_but_on_no_node_alone() -> None:
     )
     found = finding(CAUSE, *table)
     assert "as much is free, but on no node alone" in found.why
+
+
+def test_not_even_the_jobs_supervisor() -> None:
+    line = "Job supervisor actor could not be scheduled: The actor is not schedulable: No node has the resources."
+    assert "not even the job's supervisor could be placed" in finding(CAUSE, line).why

@@ -47,3 +47,10 @@ def test_the_killed_process_itself_is_no_other() -> None:
 
 def test_a_table_alone_is_enough() -> None:
     assert "of the 190.21 GiB that the table lists" in finding(CAUSE, *table([REWARD_SERVER, (2, 18.77, "ray::x")])).why
+
+
+def test_several_reward_models_count_together() -> None:
+    servers = tuple((900 + n, 70.0, f"python -m serve_reward_model --port {n}") for n in range(2))
+    why = finding(CAUSE, *kill(*servers, *TRAINERS)).why
+    assert "2 processes serve_reward_model hold 140.00 GiB of the 239.40 GiB in use (of 251.60 GiB): 58%." in why
+    assert "They run outside Ray" in why

@@ -89,3 +89,11 @@ def test_a_store_that_only_runs_slower_is_quiet() -> None:
         "WARNING: The object store is using /tmp/ray instead of /dev/shm because /dev/shm has only 314572800 bytes "
         "available. This will harm performance!\n"
     )
+
+
+def test_a_size_that_is_printed_without_how_full_it_was() -> None:
+    worker = "RuntimeError: DataLoader worker (pid 31) is killed by signal: Bus error.\n"
+    for size, told in (("64M", "It holds 64 MiB, docker's default."), ("2.0G", "It holds 2.00 GiB.")):
+        found = judge(crash_of(f"tmpfs    {size}     0   {size}   0% /dev/shm\n{worker}"))
+        assert isinstance(found, Finding)
+        assert found.why.endswith(told)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from gpu_logs import finding, ranking, says
 from host_logs import TRAINERS, kill
+from system_logs import crashes_of
 
 from oomdoctor.causes.spill_disk_full import CAUSE
 
@@ -37,6 +38,15 @@ def test_the_warning_alone_is_weaker() -> None:
     assert found.weight <= 0.6
     assert "38.25 GiB left of 931.50 GiB" in found.why
     assert found.against
+
+
+def test_a_threshold_of_the_users_own_and_a_line_that_is_cut() -> None:
+    assert "over 96% full: 38.25 GiB left" in finding(CAUSE, WARNED.replace("95%", "96.4%")).why
+    assert "over 95% full." in finding(CAUSE, WARNED.partition("; capacity")[0]).why
+
+
+def test_not_another_thing_that_is_over_a_share() -> None:
+    assert not crashes_of(WARNED.replace("is over 95% full", "is over 95% used"))
 
 
 def test_an_object_was_refused() -> None:

@@ -129,3 +129,10 @@ def test_not_while_tensorrt_lays_out_an_engine() -> None:
     )
     assert isinstance(judged(CAUSE, log), RuledOut)
     assert isinstance(judged("model-does-not-fit", log), Finding)
+
+
+def test_a_share_that_is_set_where_no_card_is_printed() -> None:
+    bare = traceback((RUNNER, "execute_model"), end="RuntimeError: CUDA error: out of memory")
+    finding = judged(CAUSE, "vllm serve m --gpu-memory-utilization 0.85\n" + bare)
+    assert isinstance(finding, Finding)
+    assert "The engine takes 0.85 of the card for itself" in finding.why

@@ -4,7 +4,7 @@ import pytest
 from engine_logs import judged, refusal, traceback, weight
 from gpu_logs import ranking, refused
 
-from oomdoctor.causes import RuledOut
+from oomdoctor.causes import Finding, RuledOut
 
 CAUSE = "weight-sync-spike"
 FULL = refusal("1.20 GiB", 79.15, 0.3, 78.5, 70.1)
@@ -58,3 +58,12 @@ def test_a_worker_that_names_its_function_needs_no_frames() -> None:
     line = "Exception occurred while running RolloutWorker's function sync_model_from_actor: it died"
     assert ranking(refused(), line)[0] == CAUSE
     assert ranking(refused(), line.replace("sync_model_from_actor", "reload_states"))[0] != CAUSE
+
+
+def test_what_was_asked_for_is_told_also_where_what_was_free_is_cut() -> None:
+    sent = traceback(("openrlhf/trainer/ray/launcher.py", "_broadcast_to_vllm"), end="{}")
+    whole, cut = (judged(CAUSE, sent.format(end)) for end in (FULL, FULL.partition(" GPU 0")[0]))
+    assert isinstance(whole, Finding)
+    assert whole.why.endswith("1.20 GiB was asked for, 307 MiB was free.")
+    assert isinstance(cut, Finding)
+    assert cut.why.endswith("1.20 GiB was asked for.")

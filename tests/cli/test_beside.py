@@ -77,3 +77,21 @@ def test_a_slip_is_explained_with_what_to_do(
     done = told(log, *arguments)
     assert done.exit_code == 2
     assert all(word in " ".join(done.output.split()) for word in words), done.output
+
+
+def test_a_reason_says_which_of_its_settings_the_log_does_not_print(tmp_path: Path) -> None:
+    killed = (
+        "[7351.1] Out of memory: Killed process 318 (python) total-vm:91000000kB, anon-rss:61000000kB, file-rss:8kB, "
+        "shmem-rss:0kB, UID:0 pgtables:150000kB oom_score_adj:0\n"
+    )
+    launch = "torchrun --nproc_per_node 8 -m openrlhf.cli.train_ppo_ray --adam_offload\n"
+    log, script = tmp_path / "train.log", tmp_path / "run.sh"
+    script.write_text(launch)
+    reasons = []
+    beside_it: tuple[str | Path, ...] = ("--launch", script)
+    for text, options in ((killed, beside_it), (launch + killed, ())):
+        log.write_text(text)
+        found = json.loads(told(log, "-f", "json", *options).output)["incidents"][0]["diagnoses"]
+        reasons.append(next(one["explanation"] for one in found if one["cause"] == "cpu-offload-overcommit"))
+    beside, printed = reasons
+    assert beside == f"{printed} Not from the log: adam_offload (from run.sh line 1)."

@@ -25,7 +25,8 @@ def run(tmp_path: Path, before: str, *arguments: str) -> subprocess.CompletedPro
 def test_without_ray_it_says_what_to_install(tmp_path: Path) -> None:
     done = run(tmp_path, BEFORE)
     assert done.returncode == 2
-    assert "pip install 'oomdoctor[ray]'" in done.stderr
+    said = "a cluster is read through Ray, which is not installed: pip install 'oomdoctor[ray]'"
+    assert done.stderr == f"oomdoctor: {said}\n"
     assert done.stdout == ""
 
 

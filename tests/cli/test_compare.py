@@ -122,6 +122,24 @@ def test_without_a_failure_there_is_nothing_to_explain(tmp_path: Path) -> None:
     assert done.exit_code == 0
 
 
+def test_of_an_end_that_the_log_does_not_explain_nothing_is_claimed(tmp_path: Path) -> None:
+    settings = "args: Namespace(swap_space={}, gpu_memory_utilization=0.9, temperature={})\n"
+    done = compared(tmp_path, settings.format(4, 0.9) + "step 1\n", settings.format(40, 1.0) + "step 1\nKilled\n")
+    assert done.output.startswith("In BAD something died, and the log does not show of what (bad.log:3)\n")
+    assert done.exit_code == 3
+    found = body(compared(tmp_path, "step 1\n", "Killed\n", "--format", "json"))
+    assert found["crash"]["verdict"] == "inconclusive"
+    assert body(compared(tmp_path, healthy(), CRASHED, "--format", "json"))["crash"]["verdict"] == "oom"
+
+
+def test_what_may_explain_an_end_that_may_be_of_memory_says_so(tmp_path: Path) -> None:
+    good, bad = "MemTotal:       1056964608 kB\n", "MemTotal:       528482304 kB\nKilled\n"
+    done = compared(tmp_path, good, bad)
+    assert "If host RAM ran out, this can explain it (GOOD -> BAD):\n  1. ram_bytes: " in done.output
+    assert "What can explain it" not in done.output
+    assert done.exit_code == 3
+
+
 def test_a_good_run_that_failed_is_said_to(tmp_path: Path) -> None:
     done = compared(tmp_path, CRASHED, CRASHED)
     assert "Note: GOOD holds a failure, too" in done.output
@@ -140,6 +158,67 @@ def test_versions_without_known_trouble_do_not_explain(
 ) -> None:
     found = body(compared(tmp_path, good + "step 1\n", bad + REFUSED, "--format", "json"))
     assert any(one["kind"] == kind for one in found["explains"]) is explains
+
+
+IN_BACKWARD = (
+    "python -m openrlhf.cli.train_ppo_ray --zero_stage 3 --gradient_checkpointing --pretrain /m/llama3_70b\n"
+    '  File "/x/torch/autograd/graph.py", line 1, in _engine_run_backward\n' + REFUSED
+)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "explains"), [("0.15.4", "0.16.3", 1), ("0.16.3", "0.16.4", 0), ("0.16.3", "0.16.8", 0)]
+)
+def test_a_release_with_a_known_regression_explains_it(tmp_path: Path, good: str, bad: str, explains: int) -> None:
+    info = "DeepSpeed info: version={}, git-hash=unknown\n"
+    found = body(compared(tmp_path, info.format(good) + "step 1\n", info.format(bad) + IN_BACKWARD, "--format", "json"))
+    named = [one["why"] for one in found["explains"] if one["kind"] == "version"]
+    assert len(named) == explains
+    assert all(why.startswith("deepspeed >=0.16.0 <0.16.8: ") for why in named)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "why"),
+    [("NVIDIA H200", "NVIDIA A10G", "another card"), ("NVIDIA H200", "NVIDIA H200", None)],
+)
+def test_another_card_explains_a_full_card(tmp_path: Path, good: str, bad: str, why: str | None) -> None:
+    card = "|   0  {}          On  | 00000000:00:04.0 Off |                    0 |\n"
+    found = body(compared(tmp_path, card.format(good), card.format(bad) + REFUSED, "--format", "json"))
+    assert [one["why"] for one in found["explains"] if one["kind"] == "hardware"] == ([why] if why else [])
+
+
+def test_more_memory_in_the_machine_explains_nothing(tmp_path: Path) -> None:
+    good, bad = "MemTotal:       528482304 kB\n", "MemTotal:       1056964608 kB\n"
+    host = compared(tmp_path, good + healthy(), bad + CRASHED)
+    assert [
+        one["name"] for one in body(compared(tmp_path, good + healthy(), bad + CRASHED, "--format", "json"))["explains"]
+    ] == []
+    assert "ram_bytes: 504.00 GiB -> 1008.00 GiB" in host.output
+
+
+def test_what_would_have_taken_less_and_not_fitted(tmp_path: Path) -> None:
+    args = "vllm serve m --gpu-memory-utilization {}\nTraceback (most recent call last):\n"
+    frames = '  File "/venv/vllm/v1/worker/gpu_model_runner.py", line 1600, in capture_model\n    self._dummy_run()\n'
+    bad = args.format(0.98) + frames + REFUSED
+    (one,) = body(compared(tmp_path, args.format(0.97), bad, "--format", "json"))["explains"]
+    assert one["why"] == "with 0.97 it would have taken 810 MiB less"
+    (one,) = body(compared(tmp_path, args.format(0.9), bad, "--format", "json"))["explains"]
+    assert one["why"] == "with 0.9 it would have taken 6.33 GiB less, and fitted"
+
+
+def test_a_value_that_means_something_else_explains_nothing(tmp_path: Path) -> None:
+    found = body(compared(tmp_path, healthy(swap_space="'auto'"), CRASHED, "--format", "json"))
+    assert found["explains"] == []
+    assert ["auto", 40] in [[one["good"], one["bad"]] for one in found["differences"]]
+
+
+def test_of_many_differences_a_terminal_is_shown_some(tmp_path: Path) -> None:
+    options = " ".join(f"--own_option_{number} {{0}}" for number in range(14))
+    launch = f"python fit.py {options}\n"
+    done = compared(tmp_path, launch.format(1), launch.format(2) + REFUSED)
+    shown = done.output.count("own_option_")
+    assert 0 < shown < 14
+    assert f"and {14 - shown} more; --format json has them all" in done.output
 
 
 def test_less_memory_in_the_machine_explains_a_failure_of_the_host_only(tmp_path: Path) -> None:

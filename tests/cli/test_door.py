@@ -203,6 +203,39 @@ def test_any_encoding_takes_any_log(tmp_path: Path, encoding: str) -> None:
     assert "OUT OF MEMORY" in done.stdout.decode(encoding)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_json_is_json_in_any_encoding(tmp_path: Path, form: str, encoding: str) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(OOM.replace("Tried", "é资源\U0001f9a5 Tried"), encoding="utf-8")
+    printed = run("diagnose", str(log), "-f", form, PYTHONIOENCODING=encoding).stdout.decode(encoding)
+    report = json.loads(printed.splitlines()[0] if form == "jsonl" else printed)
+    assert "é资源\U0001f9a5 Tried" in json.dumps(report, ensure_ascii=False)
+
+
+def test_what_to_type_for_a_file_can_be_copied(tmp_path: Path) -> None:
+    name = tmp_path / "x;id;#.log"
+    name.write_text(OOM)
+    assert f"oomdoctor diagnose '{name}'" in " ".join(run(str(name)).stderr.decode().split())
+
+
+@pytest.mark.parametrize(("option", "given"), [("--launch", "run.sh"), ("--config", "conf.yaml")])
+def test_what_is_read_beside_a_log_is_not_written_over(logs: Path, option: str, given: str) -> None:
+    (logs / given).write_text("batch: 3\n")
+    done = run("diagnose", str(logs / "oom.log"), option, str(logs / given), "-o", str(logs / given))
+    assert done.returncode == 2
+    assert b"one of the files to read" in done.stderr
+    assert (logs / given).read_text() == "batch: 3\n"
+
+
+def test_an_archive_that_nothing_is_read_of_is_not_written_over(logs: Path) -> None:
+    (logs / "kept.zip").write_bytes(b"PK\x03\x04 no more")
+    done = run("diagnose", str(logs / "kept.zip"), "-o", str(logs / "kept.zip"))
+    assert done.returncode == 2
+    assert b"one of the files to read" in done.stderr
+    assert (logs / "kept.zip").read_bytes() == b"PK\x03\x04 no more"
+
+
 def test_narrow_terminals(logs: Path) -> None:
     done = run("diagnose", str(logs / "healthy.log"), COLUMNS="20")
     assert done.returncode == 0
@@ -255,7 +288,7 @@ def test_no_log_is_written_over(logs: Path, command: str, read: str, target: str
     assert (done.returncode, done.stdout) == (2, b"")
     (line,) = done.stderr.decode().splitlines()
     assert "cannot write to" in line
-    assert "one of the logs to read" in line
+    assert "one of the files to read" in line
     assert (logs / "oom.log").read_text() == OOM
 
 
@@ -414,6 +447,12 @@ def test_every_help_teaches(command: str) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith(b"Usage: oomdoctor")
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["", "diagnose", "events", "watch"])
+def test_every_help_that_tells_the_codes_tells_of_requests_that_ray_cannot_place(command: str) -> None:
+    told = " ".join(run(*command.split(), "--help").stdout.decode().split())
+    assert "a memory failure, or a request that Ray cannot place" in told
 
 
 HEADINGS = ("Diagnose a crash:\n  diagnose ", "Run alongside:\n  watch ", "Share it:\n  issue ", "Build upon it:")

@@ -109,6 +109,22 @@ def test_an_excerpt_holds_the_message_the_marks_and_no_secret(tmp_path: Path) ->
     assert TOKEN.encode() in run("reduce", str(log), "--no-redact").stdout
 
 
+def test_an_excerpt_of_two_logs_holds_the_job_and_the_failure(tmp_path: Path) -> None:
+    (tmp_path / "launch.log").write_text("python train.py --per_device_train_batch_size 8\nstep 1\nstep 2\n")
+    refused = (
+        'Traceback (most recent call last):\n  File "/w/train.py", line 9, in forward\n    y = m(x)\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+        "79.15 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.00 GiB memory in use.\n"
+    )
+    (tmp_path / "rank0.log").write_text(long(refused))
+    done = run("reduce", str(tmp_path / "launch.log"), str(tmp_path / "rank0.log"))
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0, done.stderr
+    assert lines[0] == "python train.py --per_device_train_batch_size 8"
+    assert any(line.startswith("torch.OutOfMemoryError") for line in lines)
+    assert "step 1" not in lines
+
+
 def test_a_log_without_a_failure_and_a_pipe_have_no_excerpt(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text("step 1 loss 0.25\n")

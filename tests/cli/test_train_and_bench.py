@@ -69,7 +69,8 @@ def test_train_says_which_extra_is_missing(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])])
     done = oomdoctor("train", "-o", str(tmp_path / "model.json"), PYTHONPATH=paths)
     assert done.returncode == 2
-    assert "pip install 'oomdoctor[train]'" in " ".join(done.stderr.split())
+    said = "training needs scikit-learn, which is not installed: pip install 'oomdoctor[train]'"
+    assert done.stderr == f"oomdoctor: {said}\n"
 
 
 def test_train_takes_no_label_that_is_no_cause(cases: Path, tmp_path: Path) -> None:
@@ -94,4 +95,8 @@ def test_a_model_of_ones_own(cases: Path, tmp_path: Path) -> None:
 def test_a_model_that_cannot_be_read(cases: Path, tmp_path: Path) -> None:
     done = oomdoctor("diagnose", str(cases / "one" / "log.txt"), OOMDOCTOR_MODEL=str(tmp_path / "gone.json"))
     assert done.returncode == 2
-    assert done.stderr == "oomdoctor: OOMDOCTOR_MODEL: gone.json: No such file or directory\n"
+    what_to_do = "unset it, or let it name a file that `oomdoctor train -o FILE` wrote"
+    assert done.stderr == f"oomdoctor: OOMDOCTOR_MODEL: gone.json: No such file or directory; {what_to_do}\n"
+    (tmp_path / "bad.json").write_text('{"format": 1}')
+    done = oomdoctor("diagnose", str(cases / "one" / "log.txt"), OOMDOCTOR_MODEL=str(tmp_path / "bad.json"))
+    assert done.stderr == f"oomdoctor: OOMDOCTOR_MODEL: bad.json: not a model of oomdoctor; {what_to_do}\n"

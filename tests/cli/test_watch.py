@@ -81,6 +81,28 @@ def test_a_log_without_a_failure_is_one_line_of_news() -> None:
     assert (done.stdout, done.stderr) == (b"", b"oomdoctor: <stdin>: no failure so far\n")
 
 
+def steps(used: range) -> bytes:
+    told = "".join(f"step {n}: memory used: {size}.00 GB\n" for n, size in enumerate(used, start=1))
+    return f"MemTotal:       263782400 kB\n{told}".encode()
+
+
+def test_what_climbs_is_said_of_a_pipe_that_ends_at_once() -> None:
+    done = piped(steps(range(80, 220, 20)))
+    climbs, rest = done.stderr.splitlines()
+    assert climbs.startswith(b"oomdoctor: <stdin>: memory climbs: memory used grew from 80.00 GiB (line 2) to 200.00")
+    assert (done.returncode, rest) == (0, b"oomdoctor: <stdin>: no failure so far")
+
+
+def test_beside_a_diagnosis_nothing_is_said_of_what_climbed() -> None:
+    done = piped(steps(range(80, 220, 20)) + KILLED.encode())
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_what_stays_is_not_said_to_climb() -> None:
+    done = piped(steps(range(80, 81)) * 7)
+    assert done.stderr == b"oomdoctor: <stdin>: no failure so far\n"
+
+
 def test_tee_passes_every_byte_through_and_the_diagnosis_beside_it() -> None:
     log = b"step 1\r\n\xff\x00\x1b[31m" + FULL.encode() + b"no line break at the end"
     done = piped(log, "--tee")
@@ -174,6 +196,12 @@ def test_a_reader_that_goes_away_ends_it_silently() -> None:
         assert process.wait(SOON_S) == -signal.SIGPIPE
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+def test_its_help_names_no_form_that_it_has_not() -> None:
+    told = " ".join(piped(b"", "--help").stdout.decode().split())
+    assert "people's names, or do not. markdown does." in told
+    assert not any(form in told for form in ("html", "github"))
 
 
 @pytest.mark.parametrize(

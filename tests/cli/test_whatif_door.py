@@ -71,6 +71,18 @@ def test_the_exit_code_is_the_answer(log: Path, settings: tuple[str, ...], code:
     assert told(log, *flags, "--exit-zero").exit_code == 0
 
 
+def test_a_range_is_said_as_one() -> None:
+    log = FIXTURES / "stories/openrlhf-reward-server/log.txt"
+    lines = told(log, "--set", "vllm_enable_sleep=true").output.splitlines()
+    assert lines[0] == "IT WOULD NOT HAVE FITTED: 28.41 GiB to 56.78 GiB are still missing"
+    assert "  copies of sleeping engines: +28.37 GiB to +56.74 GiB" in lines
+    row = (
+        "  copies of sleeping engines, by               +28.37 GiB to +56.74 GiB  derived"  # there is none of them now
+    )
+    assert row in lines
+    assert "  free                                12.54 GiB                 0 bytes  derived" in lines
+
+
 def test_json(log: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.json"
     assert told(log, "--set", "gpu_memory_utilization=0.43", "-f", "json", "-o", target).exit_code == 0
@@ -115,6 +127,49 @@ def test_a_slip_is_explained(log: Path, arguments: tuple[str, ...], words: tuple
     done = told(log, *arguments)
     assert done.exit_code == 2
     assert all(word in " ".join(done.output.split()) for word in words), done.output
+
+
+@pytest.mark.parametrize("setting", ["zero_stage=3", "batch_size=1", "swap_space=0", "learning_rate=1"])
+def test_of_an_end_that_the_log_does_not_explain_nothing_is_claimed(tmp_path: Path, setting: str) -> None:
+    log = tmp_path / "k.log"
+    log.write_text("Killed\n")
+    done = told(log, "--set", setting)
+    assert done.exit_code == 3
+    assert done.output.startswith("CANNOT TELL: something died, and the log does not show of what  (k.log:1)\n")
+    assert "ran out" not in done.output
+    assert "fit" not in done.output
+    assert told(log, "--set", setting, "--exit-zero").exit_code == 0
+    body = json.loads(told(log, "--set", setting, "-f", "json").output)
+    assert (body["answer"], body["crash"]["verdict"]) == ("cannot tell", "inconclusive")
+    assert {pool["answer"] for pool in body["pools"]} == {"cannot tell"}
+
+
+@pytest.mark.parametrize(
+    ("log", "proven"),
+    [
+        ("kill/joblib.log", False),
+        ("data_loader/connection-reset-only.log", False),
+        ("training_cut/gather.log", False),
+        ("kill/shells.log", True),  # its root is only a kill, and what stands around shows what it was for
+        ("unfamiliar/of-no-place.log", True),
+    ],
+)
+def test_what_is_proven_is_what_the_report_says_is(log: str, proven: bool) -> None:
+    path = FIXTURES / log
+    verdict = json.loads(CliRunner().invoke(app, ["diagnose", str(path), "-f", "json"]).output)["verdict"]
+    assert verdict == ("oom" if proven else "inconclusive")
+    done = told(path, "--set", "zero_stage=3")
+    assert ("The crash: " in done.output) is proven
+    assert ("ran out" in done.output) is proven
+    assert proven or done.exit_code == 3
+    assert json.loads(told(path, "--set", "zero_stage=3", "-f", "json").output)["crash"]["verdict"] == verdict
+
+
+def test_where_the_log_does_not_say_which_memory_it_was_nothing_is_said_not_to_fit() -> None:
+    done = told(FIXTURES / "unfamiliar/of-no-place.log", "--set", "zero_stage=3")
+    assert done.exit_code == 3
+    assert done.output.startswith("CANNOT TELL: which memory it was is not printed\n")
+    assert "The crash: memory ran out (of-no-place.log:6)" in done.output
 
 
 def test_without_a_crash_there_is_nothing_to_compare(tmp_path: Path) -> None:

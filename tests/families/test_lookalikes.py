@@ -56,3 +56,88 @@ def test_a_clean_up_explains_a_kill_only_where_the_job_did_not_run_on(command: s
     failures, reasons = read(command, KILLED)
     assert (failures, len(reasons)) == ([], 1)
     assert read(command, *steps, KILLED) == (["kill"], [])
+
+
+@pytest.mark.parametrize("closed", ["[score] 1.0", "[response] Four.\n[score] 1.0"])
+def test_a_crash_behind_a_sample_that_was_closed_is_one_although_another_follows(closed: str) -> None:
+    failures, _ = read("[prompt] Two and two?", *closed.split("\n"), "Traceback:", REFUSED, "[score] 0.5")
+    assert failures == ["out-of-memory"]
+
+
+BROKEN_POOL = (
+    "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the "
+    "future was running or pending."
+)
+LOADER = "RuntimeError: DataLoader worker (pid 31) is killed by signal: Killed."
+
+
+@pytest.mark.parametrize(("line", "kind"), [(BROKEN_POOL, "kill"), (LOADER, "worker-death")])
+def test_a_worker_that_somebody_interrupted_was_not_killed_for_memory(line: str, kind: str) -> None:
+    assert read(line) == ([kind], [])
+    failures, reasons = read("^C", line)
+    assert failures == []
+    assert reasons[0].endswith("but somebody interrupted it")
+
+
+JOBLIB = (
+    "joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process managed by the executor was "
+    "unexpectedly terminated. This could be caused by a segmentation fault while calling the function or by an "
+    "excessive memory usage causing the Operating System to kill the worker."
+)
+
+
+def test_joblibs_advice_is_no_kill_where_exit_codes_tell_of_another_end() -> None:
+    codes = "The exit codes of the workers are {{{}}}"
+    assert read(JOBLIB) == (["kill"], [])
+    assert read(JOBLIB, "", codes.format("SIGKILL(-9)"))[0] == ["kill"]
+    assert read(JOBLIB, "", codes.format("SIGSEGV(-11)"))[0] == []
+    assert read(JOBLIB, "", codes.format("EXIT(1)"))[0] == []
+    assert read("except TerminatedWorkerError as error:") == ([], [])
+
+
+WORKER = (
+    "A worker died or was killed while executing a task by an unexpected system error. Worker exit type: SYSTEM_ERROR "
+    "Worker exit detail: Worker exits with an exit code {}."
+)
+
+
+def test_a_worker_of_rays_that_left_by_itself() -> None:
+    assert read(WORKER.format(1)) == ([], ["the worker left by itself with exit code 1"])
+    assert "worker-death" in read(WORKER.format(137))[0]
+    assert read(WORKER.format("None"))[0] == ["worker-death"]
+
+
+@pytest.mark.parametrize(
+    ("warned", "raised", "kind"),
+    [
+        (
+            "WARNING 05-11 12:12:12 [core.py:1136] max_num_seqs (256) exceeds available Mamba cache blocks (173).",
+            "ERROR 05-11 12:12:12 [core.py:1136] max_num_seqs (256) exceeds available Mamba cache blocks (173).",
+            "sequences-exceed-state",
+        ),
+        (
+            "WARNING:sglang.srt:The memory capacity is unbalanced. Some GPUs may be occupied by other processes.",
+            "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes.",
+            "unbalanced-cards",
+        ),
+    ],
+)
+def test_an_engine_that_warns_goes_on(warned: str, raised: str, kind: str) -> None:
+    failures, reasons = read(warned)
+    assert failures == []
+    assert reasons[0].startswith("a warning: the engine")
+    assert read(raised) == ([kind], [])
+
+
+def test_an_array_that_is_asked_for_again_was_refused_without_harm() -> None:
+    refused = "numpy.core._exceptions.MemoryError: Unable to allocate 8.50 GiB for an array with shape (10, 11)"
+    assert read(f"{refused}; retrying with a smaller batch") == (
+        [],
+        ["the refused allocation was caught; the program went on"],
+    )
+    assert read(refused)[0] == ["host-allocation"]
+
+
+def test_a_signal_that_other_failures_send_explains_nothing() -> None:
+    assert read("*** SIGABRT received at time=1774000000 on cpu 3 ***") == ([], [])
+    assert "SIGSEGV is a crash in native code" in read("*** SIGSEGV received at time=1774000000 on cpu 3 ***")[1][0]

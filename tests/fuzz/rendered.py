@@ -479,8 +479,35 @@ def sglang_host(draw: DrawFn) -> Rendered:
     return Rendered(text, "host-cache-too-large", known(tried_bytes=wanted.bytes, free_bytes=free.bytes))
 
 
+# --- XGBoost ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def xgboost(draw: DrawFn) -> Rendered:
+    """Bytes before 3.0, units since; the exception's own print or its repr()."""
+    whole = st.integers(0, 2**37).map(lambda n: Size(str(n), n))
+    size = st.one_of(whole, sizes("GB", "MB", gap="", most=900, digits=3, base={"GB": 1024**3, "MB": 1024**2}))
+    tried, free = draw(size), draw(size)
+    worker = draw(st.integers(0, 99))
+    reason = draw(
+        st.sampled_from(
+            (
+                "std::bad_alloc: cudaErrorMemoryAllocation: out of memory",
+                "std::bad_alloc: out_of_memory: RMM failure at:/rmm/pool_memory_resource.hpp:257: Maximum pool size exceeded",
+                "Caching allocator",
+            )
+        )
+    )
+    end = draw(st.sampled_from(("\n", "\\n")))
+    text = f"xgboost.core.XGBoostError: [07:31:44] /src/common/device_vector.cu:23: Memory allocation error on worker {worker}: "
+    text += f"{reason}{end}- Free memory: {free.text}{end}- Requested memory: {tried.text}{end}"
+    told = known(library="XGBoost", rank=worker, tried_bytes=tried.bytes, free_bytes=free.bytes)
+    return Rendered(text, "library-out-of-memory", told)
+
+
 SHAPES = {
     "cuda": (cuda_now, cuda_before, mps),
+    "gpu_library": (xgboost,),
     "ray_kill": (ray_kill_one, ray_kill_many, ray_reading, ray_count),
     "vllm_error": (vllm_no_blocks, vllm_context, vllm_free, vllm_states),
     "kernel": (kernel_kill, kernel_dump),

@@ -16,6 +16,7 @@ from crash_logs import CRASH, HEALTHY, KILLED, TOKEN
 
 TOP = Path(__file__).parent.parent.parent
 ACTION = TOP / "action.yml"
+SCHEDULING = TOP / "fixtures/stories/openrlhf-scheduling/log.txt"
 EXAMPLES = TOP / ".github/workflow-examples"
 
 pytestmark = pytest.mark.skipif(not ACTION.is_file(), reason="action.yml is part of the repository, not of the wheel")
@@ -86,6 +87,7 @@ def runner(tmp_path: Path, action: dict[str, Any]) -> Runner:
     (made.workspace / "train.log").write_text(CRASH, encoding="utf-8")
     (made.workspace / "healthy.log").write_text(HEALTHY)
     (made.workspace / "killed.log").write_text(KILLED)
+    (made.workspace / "waiting.log").write_text(SCHEDULING.read_text(encoding="utf-8"), encoding="utf-8")
     return made
 
 
@@ -155,6 +157,7 @@ def test_annotations_and_summary_can_be_switched_off(runner: Runner) -> None:
     [
         ("train.log", "never", 0),
         ("train.log", "oom", 1),
+        ("waiting.log", "oom", 1),
         ("killed.log", "oom", 0),
         ("killed.log", "inconclusive", 1),
         ("healthy.log", "inconclusive", 0),
@@ -166,6 +169,14 @@ def test_when_the_step_fails(runner: Runner, log: str, fail_on: str, code: int) 
     done = runner.diagnosed(paths=log, fail_on=fail_on)
     assert done.returncode == code, done.stdout + done.stderr
     assert not (runner.workspace / "owned").exists()
+
+
+def test_a_request_that_ray_cannot_place_is_told_as_such(runner: Runner, action: dict[str, Any]) -> None:
+    (told,) = commands(runner.diagnosed(paths="waiting.log"))
+    assert ",title=NOT SCHEDULED: " in told.replace("%3A", ":")
+    assert runner.outputs["verdict"] == "oom"
+    for said in (action["inputs"]["fail-on"], action["outputs"]["verdict"]):
+        assert "memory ran out, or Ray cannot place a request" in said["description"]
 
 
 def test_what_cannot_be_read_is_said(runner: Runner) -> None:
@@ -207,7 +218,8 @@ def test_hostile_paths_are_only_names(runner: Runner) -> None:
     done = runner.diagnosed(paths="\n".join([*HOSTILE, "train.log"]))
     assert done.returncode == 0, done.stdout + done.stderr
     assert runner.outputs["verdict"] == "oom"
-    assert sorted(path.name for path in runner.workspace.iterdir()) == ["healthy.log", "killed.log", "train.log"]
+    left = ["healthy.log", "killed.log", "train.log", "waiting.log"]
+    assert sorted(path.name for path in runner.workspace.iterdir()) == left
     assert all(re.match(r"::(error|warning) (file|title)=", line) for line in commands(done)), commands(done)
     report = json.loads(Path(runner.outputs["report"]).read_text(encoding="utf-8"))
     assert len(report["errors"]) == len(HOSTILE)

@@ -12,13 +12,14 @@ from typer.testing import CliRunner, Result
 
 from oomdoctor import __version__, diagnose
 from oomdoctor.cli.app import app
-from oomdoctor.helpers import forms
-from oomdoctor.helpers.draft import LONGEST_LINK, comment, parameterized
+from oomdoctor.helpers import forms, our_form
+from oomdoctor.helpers.draft import LABEL_OF_MEMORY, LONGEST_LINK, OF_MEMORY, comment, parameterized
 
 HERE = Path(__file__).parent
 FORMS = HERE / "forms"
 TOP = HERE.parent.parent
 REWARD = TOP / "fixtures/stories/openrlhf-reward-server/log.txt"
+SCHEDULING = TOP / "fixtures/stories/openrlhf-scheduling/log.txt"
 ALL = ["vllm.yml", "ray.yml", "verl.yml", "openrlhf.md", "rendered.yml"]
 
 
@@ -118,7 +119,45 @@ def test_the_title_is_of_our_words_and_has_no_number(feed: str) -> None:
     done = issue("-", feed=feed)
     assert done.exit_code == 0
     title = done.stdout.split("\n")[0]
-    assert re.fullmatch(r"<!-- Title: \[OOM\] [A-Za-z' (),/-]+ -->", title), title
+    assert re.fullmatch(r"<!-- Title: (\[OOM\] )?[A-Za-z' (),/-]+ -->", title), title
+
+
+@pytest.mark.parametrize(
+    ("log", "title"),
+    [
+        (SCHEDULING, "Ray waits for what the cluster does not have at launch (ray-unschedulable)"),
+        (TOP / "fixtures/kill/joblib.log", "The job died, and its log does not show of what"),
+        (REWARD, None),  # the near miss: a kill that is one of memory
+    ],
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_only_what_is_shown_to_be_of_memory_is_called_so(
+    log: Path, title: str | None, kept: bool, tmp_path: Path
+) -> None:
+    form = tmp_path / "oom.yml"
+    form.write_text(our_form.text(), encoding="utf-8")
+    head = drafted(log, *(("--form", str(form)) if kept else ())).split("\n\n")[0]
+    if title is None:
+        assert head.startswith("<!-- Title: [OOM] The node's memory (RAM) ran out")
+        assert head.endswith("<!-- Labels: out-of-memory -->")
+    else:
+        assert head == f"<!-- Title: {title} -->"
+    link = query(issue(log, "--form", form, "--repo", "octo-org/octo", "--url"))
+    assert link["title"].startswith(title or "[OOM] ")
+    assert link.get("labels") == (None if title else "out-of-memory")
+
+
+def test_what_another_form_begins_with_stays() -> None:
+    text = drafted(SCHEDULING, "--form", FORMS / "vllm.yml").split("\n")
+    assert text[:2] == [
+        "<!-- Title: [Bug]: Ray waits for what the cluster does not have at launch (ray-unschedulable) -->",
+        "<!-- Labels: bug -->",
+    ]
+
+
+def test_our_form_marks_what_is_of_memory_as_the_draft_expects() -> None:
+    form = our_form.form()
+    assert (form.title.strip(), form.labels) == (OF_MEMORY, (LABEL_OF_MEMORY,))
 
 
 def test_from_a_pipe_the_lines_that_the_report_keeps_are_quoted() -> None:
@@ -333,8 +372,9 @@ def test_a_form_s_own_long_texts_do_not_break_the_link(log: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--url"], "--url and --repo go together"),
-        (["--repo", "a/b"], "--url and --repo go together"),
+        (["--url"], "Invalid value for --url: a link leads to a repository: say to which with --repo OWNER/NAME"),
+        (["--repo", "a/b"], "Invalid value for --repo: it says where the link of --url leads: add --url, or leave it"),
+        (["--repo", "a"], "Invalid value for --repo: 'a' is no OWNER/NAME"),
         (["--url", "--repo", "https://github.com/a/b"], "is no OWNER/NAME"),
         (["--url", "--repo", "a/b?x=y"], "is no OWNER/NAME"),
         (["--url", "--repo", "a/b\n"], "is no OWNER/NAME"),

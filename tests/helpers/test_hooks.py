@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -149,6 +150,41 @@ def secrets_in_staged_logs_are_told_by_line_and_kind(user: Repository) -> None:
     assert found.returncode == 1, found.stdout + found.stderr
     assert "runs/train.log:2" in found.stdout
     assert TOKEN not in found.stdout + found.stderr
+    git(user.folder, "rm", "-q", "--cached", "runs/train.log")
+    user.put("requirements.txt", f"# {TOKEN}\n")
+    user.put("data/vocabulary.txt", f"{TOKEN}\n")
+    assert user.run("oomdoctor-redact").returncode == 0
+    for name in ("log.txt", "run-3.txt", "logs/rank0.txt", "stderr"):
+        user.put(name, CRASH)
+    found = user.run("oomdoctor-redact")
+    assert found.returncode == 1, found.stdout + found.stderr
+    assert all(f"{name}:2" in found.stdout for name in ("log.txt", "run-3.txt", "logs/rank0.txt", "stderr"))
+
+
+LOGS = """
+    log.txt logs.txt run.txt run3.txt run-3.txt output.txt out.txt stdout.txt stderr.txt err.txt error.txt errors.txt
+    console.txt console_output.txt train_log.txt error_log.txt log_2025-06-02.txt slurm-123.txt slurm-123.out dmesg.txt
+    traceback.txt a/Output.TXT logs/rank0.txt a/logs/node1/driver.txt train.log train.log.1 train.log.old train.log.txt
+    train.log-20250602 train.log.2025-06-02 nohup.out job.err.2 0/stderr stdout rank0_stdout dmesg issues/oom.md
+"""
+OTHERS = """
+    requirements.txt requirements-dev.txt requirements/run.txt run-requirements.txt logs/requirements.txt
+    constraints.txt CMakeLists.txt README.txt LICENSE.txt robots.txt notes.txt changelog.txt blog.txt catalog.txt
+    dialog.txt login.txt runtime.txt outline.txt layout.txt dropout.txt errata.txt prompt.txt vocab.txt data/train.txt
+    src/train.py src/log.py src/run.sh logs.json output.json train.log.py stdout.py src/logging/format.txt
+    .github/log.txt
+"""
+
+
+@pytest.mark.parametrize(("names", "wanted"), [(LOGS, True), (OTHERS, False)])
+def test_which_files_are_looked_through_for_secrets(names: str, wanted: bool) -> None:
+    (hook,) = (one for one in yaml.safe_load(HOOKS.read_text(encoding="utf-8")) if one["id"] == "oomdoctor-redact")
+    assert [name for name in names.split() if _is_looked_at(hook, name) is not wanted] == []
+
+
+def _is_looked_at(hook: dict[str, str], name: str) -> bool:
+    """As pre-commit asks."""
+    return bool(re.search(hook["files"], name)) and not re.search(hook["exclude"], name)
 
 
 def test_every_hook_says_what_it_needs() -> None:

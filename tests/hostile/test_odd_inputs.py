@@ -27,6 +27,7 @@ NUMBERS: dict[str, Callable[[re.Match[str]], str]] = {
     "negative": lambda found: f"-{found[0]}",
     "NaN": lambda found: "nan",
     "infinite": lambda found: "inf",
+    "hardly a float": lambda found: "1e308",
     "too large for a float": lambda found: "1e400",
     "of 400 digits": lambda found: "9" * 400 + ".9",
     "of 5000 digits": lambda found: "9" * 5000,
@@ -38,7 +39,7 @@ NUMBERS: dict[str, Callable[[re.Match[str]], str]] = {
 LOGS = (
     "cuda/g1-cached.log", "cuda/caught-and-died.log", "vllm_figures/v1-ascend-audio.log",
     "vllm_figures/v0-negative-room.log", "nvidia_smi/lists-of-any-columns.log",
-    "stories/open-reasoner-zero-colocated/train.log",
+    "stories/open-reasoner-zero-colocated/train.log", "stories/openrlhf-scheduling/log.txt",
 )  # fmt: skip
 
 

@@ -221,6 +221,58 @@ def test_a_failed_command_printed_as_a_list() -> None:
     assert settings(log) == {"bf16": True, "max_len": 512}
 
 
+def test_what_trainers_print_in_their_banners() -> None:
+    transformers = (
+        "***** Running training *****\n  Num examples = 12,345\n  Num Epochs = 3\n"
+        "  Instantaneous batch size per device = 8\n  Gradient Accumulation steps = 4\n"
+        "  Total optimization steps = 302\n  Number of trainable parameters = 6,738,415,616\n"
+    )
+    assert settings(transformers) == {
+        "num_examples": 12345,
+        "num_epochs": 3,
+        "instantaneous_batch_size_per_device": 8,
+        "gradient_accumulation_steps": 4,
+        "total_optimization_steps": 302,
+        "number_of_trainable_parameters": 6_738_415_616,
+    }
+    assert settings("Total steps: 302") == {"total_steps": 302}
+
+
+def test_a_rounded_number_in_a_banner_is_none() -> None:
+    assert settings("Total parameters: 7.2 B\nNumber of trainable parameters = 13 M\nTotal Parameters: 6.7B") == {}
+
+
+def test_a_banner_does_not_overrule_a_flag() -> None:
+    length = "INFO 03-02 [config.py:1] Using max model len {}"
+    assert settings(length.format(4096)) == {"max_model_len": 4096}
+    assert settings(f"vllm serve m-7B --max-model-len 512\n{length.format(4096)}")["max_model_len"] == 512
+
+
+def test_an_input_that_is_longer_than_the_model_was_made_for() -> None:
+    warned = (
+        "Token indices sequence length is longer than the specified maximum sequence length for this model "
+        "(9000 > 4096). Running this sequence through the model will result in indexing errors"
+    )
+    assert settings(warned) == {"longest_input": 9000, "model_max_length": 4096}
+
+
+def test_advice_to_offload_switches_nothing_on() -> None:
+    assert settings("Consider offload_optimizer with device: cpu to save memory") == {}
+    assert settings("offload_optimizer={'device': 'cpu'}") == {"offload_optimizer.device": "cpu"}
+
+
+def test_a_dump_or_a_list_that_is_cut_keeps_what_is_whole() -> None:
+    assert settings("non-default args: {'max_model_len': 4096, 'dtype': 'bflo") == {"max_model_len": 4096}
+    assert settings("non-default args: {") == {}
+    assert settings("overrides: ['trainer.nnodes=2', 'trainer.n_gpus_per_node=") == {"trainer.nnodes": 2}
+
+
+def test_the_environment_of_a_container() -> None:
+    found = settings("docker run --env VLLM_USE_V1=0 -e CUDA_VISIBLE_DEVICES=3 image vllm serve x --max-model-len 3")
+    assert (found["VLLM_USE_V1"], found["CUDA_VISIBLE_DEVICES"], found["max_model_len"]) == (0, 3, 3)
+    assert "env" not in found
+
+
 # versions, models, hardware
 
 
@@ -302,6 +354,7 @@ def test_cards_and_memory() -> None:
         "ram_available_stated": "58G",
     }
     assert context("Mem:   257088   130872   1   2\n").hardware["ram_bytes"] == 257088 * 1024**2
+    assert context("Mem:   263853512   130872   1   2\n").hardware["ram_bytes"] == 263853512 * 1024
     assert context("tmpfs   24G   41M   24G   1% /dev/shm").hardware == {"shm_bytes": 24 * 1024**3}
 
 
@@ -350,6 +403,10 @@ def test_who_writes() -> None:
 
 def test_what_monitors_print_of_the_machine() -> None:
     assert context("CPU Virtual Memory:  used = 5.17 GB, percent = 10.3%").hardware == {"ram_used_fraction": 0.103}
+    assert context("Memory usage on this node: 45.2/62.8 GiB").hardware == {
+        "ram_used_bytes": round(45.2 * 1024**3),
+        "ram_bytes": round(62.8 * 1024**3),
+    }
     webui = context("ram: free:16.00 used:15.50 total:31.50\ngpu: free:1.00 used:2.00 total:3.00\n").hardware
     assert webui["ram_bytes"] == round(31.5 * 1024**3)
     assert webui["gpu_free_bytes"] == 1024**3

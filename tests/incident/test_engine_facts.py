@@ -93,7 +93,6 @@ def test_what_the_log_does_not_say_is_missing() -> None:
     known = facts(crash_of(FULL + "\n"))
     assert known.share is None
     assert known.reserved_bytes is None
-    assert known.token_bytes is None
     assert known.era is None
 
 
@@ -108,11 +107,6 @@ def test_what_the_log_does_not_say_is_missing() -> None:
 )
 def test_which_engine(log: str, engine: str | None) -> None:
     assert facts(crash_of(log)).engine == engine
-
-
-def test_cpu_blocks_tell_the_size_of_a_token() -> None:
-    log = "INFO [executor_base.py:112] # cuda blocks: 0, # CPU blocks: 4681\n" + NO_BLOCKS
-    assert facts(crash_of(log)).token_bytes == pytest.approx(57_344, rel=1e-3)
 
 
 def test_frameworks_are_asked_for_by_the_names_they_are_known_under() -> None:

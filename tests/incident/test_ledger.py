@@ -6,6 +6,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.event import Place, Process
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.families.nvidia_smi import Card, CardProcess, GpuTable
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.ledger import ledgers
@@ -159,3 +160,33 @@ def test_a_process_of_which_no_part_is_printed_is_one_row() -> None:
     )
     (ledger,) = ledgers([event])
     assert rows(ledger) == [("this process", 79 * GIB, "printed"), ("free", 1 * GIB, "printed")]
+
+
+def test_a_report_of_which_a_part_is_missing_derives_nothing_from_it() -> None:
+    report = MemoryReport(at=AT, reporter="deepspeed", allocated_bytes=8 * GIB, host_used_bytes=80 * GIB)
+    card, node = ledgers([report])
+    assert rows(card) == [("live tensors", 8 * GIB, "printed")]
+    assert rows(node) == [("in use by all processes", 80 * GIB, "printed")]
+
+
+def test_what_a_node_has_free_is_not_told_without_its_total() -> None:
+    row = Row(pid=7, bytes=60 * GIB, command="python train.py")
+    kill = NodeOutOfMemory(at=AT, rows=(row,), used_bytes=80 * GIB)
+    assert [what for what, _, _ in rows(ledgers([kill])[0])] == ["train.py (pid 7)", "in use, in no row of the table"]
+
+
+def table(held: int | None, mig: str | None = None) -> GpuTable:
+    processes = (CardProcess(gpu=0, pid=7, name="python3", used_bytes=held),) if held else ()
+    card = Card(gpu=0, used_bytes=60 * GIB, total_bytes=80 * GIB, mig=mig)
+    return GpuTable(at=AT, cards=(card,), processes=processes)
+
+
+def test_a_cards_processes_and_what_no_process_of_the_table_holds() -> None:
+    (whole,), (part,), (nobody,) = (ledgers([table(held)]) for held in (60 * GIB, 50 * GIB, None))
+    assert rows(whole) == [("python3 (pid 7)", 60 * GIB, "printed"), ("free", 20 * GIB, "derived")]
+    assert ("in use, by no process of the table", 10 * GIB, "derived") in rows(part)
+    assert rows(nobody) == [("in use", 60 * GIB, "printed"), ("free", 20 * GIB, "derived")]
+
+
+def test_a_slice_of_a_card_is_not_a_card() -> None:
+    assert ledgers([table(50 * GIB, mig="1/0")]) == ()

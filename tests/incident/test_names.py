@@ -45,6 +45,8 @@ def test_a_row(what: str, shown: str) -> None:
     [
         ("memory used on the node", "节点已用内存"),
         ("memory used on the node 10.0.0.7 at each kill", "每次杀死进程时节点 10.0.0.7 的已用内存"),
+        ("memory used on the card 3", "显卡 3 已用显存"),
+        ("memory used on the card of somebody", "memory used on the card of somebody"),
         ("PID 12 (train.py)", "PID 12 (train.py)"),
         ("memory used on the node at each kill", "memory used on the node at each kill"),
     ],

@@ -266,6 +266,24 @@ def test_two_values_in_one_script_are_none(log: Path, tmp_path: Path) -> None:
     )
 
 
+def test_a_third_value_is_not_told_again(log: Path, tmp_path: Path) -> None:
+    run = written(tmp_path, "run.sh", "".join(f"python {n}.py --zero_stage {n}\n" for n in (1, 2, 3)))
+    assert len(oomdoctor.diagnose(log, launch=run).notes) == 1
+
+
+def test_a_version_that_the_log_prints_as_well_is_no_contradiction(log: Path) -> None:
+    log.write_text("vllm==0.9.1\n" + OOM)
+    assert oomdoctor.diagnose(log, assume=["vllm=0.9.1"]).notes == ()
+
+
+def test_a_log_in_the_place_of_a_script_is_not_read_whole(tmp_path: Path) -> None:
+    run = tmp_path / "train.log"
+    with run.open("wb") as file:
+        file.truncate(outside.LARGEST_FILE + 1)
+    with pytest.raises(OutsideError, match=r"train\.log: larger than 4 MiB; name the script, not the log"):
+        outside.read(launch=[run])
+
+
 def test_a_launch_line_beats_a_configuration_and_an_assumption_both(log: Path, tmp_path: Path) -> None:
     config = written(tmp_path, "c.yaml", "zero_stage: 1\n")
     run = written(tmp_path, "run.sh", "python a.py --zero_stage 2\n")

@@ -225,6 +225,7 @@ def test_what_ray_started_is_not(title: str) -> None:
         ("python -c 'from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)", "python -c 'from"),
         ("pt_data_worker", "pt_data_worker"),
         ("python", "python"),
+        ("/usr/bin/python3.10 -u", "/usr/bin/python3.10 -u"),
     ],
 )
 def test_a_short_name_is_what_a_person_would_call_it(title: str, name: str) -> None:

@@ -321,3 +321,9 @@ def test_after_a_restart_the_new_processes_figures_take_the_place_of_those_that_
     kept = read(gone + left)
     assert len(kept) == MOST_SERIES
     assert [figure.points[-1].bytes for figure in kept].count(100 * GIB) == 60
+
+
+def test_what_slime_counts_on_the_host() -> None:
+    (figure,) = read("".join(f"perf step: {n} {{'host_used_GB': {10.5 + 2 * n}}}\n" for n in range(3)))
+    assert (figure.what, figure.pool, figure.growth_bytes) == ("memory used on the node", "host_ram", 2 * GIB)
+    assert read("'host_used_GB': None\n'host_free_GB': 10.5\n") == []

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remedy_logs import advise
+from remedy_logs import advise, cuda
 
 from oomdoctor import diagnose
 
@@ -87,6 +87,37 @@ def test_without_the_figures_of_loading_the_card_is_taken_and_that_is_said(tmp_p
     assert found is not None
     assert found["suggested"] == 0.868
     assert "the card was empty when the engine started" in found["assumes"]
+
+
+def test_a_fraction_that_is_large_enough_is_not_raised(tmp_path: Path) -> None:
+    """0.89 holds the weights and a little cache: what is missing is something else."""
+    found = share(ARGUMENTS.format(0.9) + START + NO_POOL + "\n", tmp_path, "raise-engine-reservation")
+    assert found is None or found["suggested"] is None
+
+
+def test_a_fraction_that_nobody_says_is_raised_to_what_the_loading_shows() -> None:
+    remedy = advise(START + NO_POOL + "\n", "raise-engine-reservation")[0]["raise-engine-reservation"]
+    assert (remedy.action, remedy.current) == ("Raise the engine's fraction to 0.89", None)
+
+
+@pytest.mark.parametrize(("now", "then"), [(0.26, 0.112), (0.24, None)])
+def test_no_fraction_is_low_enough(now: float, then: float | None) -> None:
+    """(12.00 - 1.00 + 0.50) / 77.90 = 0.148, and below 0.1 no engine starts."""
+    log = ARGUMENTS.format(now) + START + REFUSED.replace("3.00 GiB", "12.00 GiB")
+    chosen, rejected = advise(log, "lower-engine-reservation")
+    assert [one.suggested for one in chosen.values()] == ([then] if then else [])
+    assert [one.why[:40] for one in rejected.values()] == ([] if then else ["no lower fraction makes that room (0.24 "])
+
+
+@pytest.mark.parametrize(("now", "then"), [(0.8, 0.75), (0.15, 0.1), (0.14, None), (None, None)])
+def test_a_share_of_what_is_free_after_the_weights_goes_down_in_steps(now: float | None, then: float | None) -> None:
+    """LMDeploy's: how much was free is not printed, so that no refusal tells how far."""
+    option = f"--cache-max-entry-count {now}" if now else ""
+    trace = '  File "/v/lmdeploy/pytorch/engine/engine.py", line 3, in step\n'
+    log = f"lmdeploy serve api_server m {option}\n{trace}" + cuda()
+    remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
+    assert (remedy.setting, remedy.current, remedy.suggested) == ("--cache-max-entry-count", now, then)
+    assert "79.15 GiB" not in (remedy.derivation or "")
 
 
 PREFILL = (

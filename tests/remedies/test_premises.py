@@ -214,6 +214,40 @@ def test_slurm_is_asked_what_the_job_had() -> None:
     assert per_cpu.suggested is None
 
 
+DOCKER = MEMCG.format(f"/docker/{GROUP}")
+OFFLOADED = "torchrun --nnodes {} fit.py --model_name_or_path Qwen/Qwen2.5-{} {}\n" + DOCKER
+
+
+@pytest.mark.parametrize(
+    ("log", "limit"),
+    [
+        (OFFLOADED.format(1, "7B", "--adam_offload"), "107g"),  # 12 x 7.62 B = 85.11 GiB, and a quarter more
+        (OFFLOADED.format(1, "7B", ""), "15g"),
+        (OFFLOADED.format(1, "7B", "--adam_offload false"), "15g"),
+        (OFFLOADED.format(8, "7B", "--adam_offload"), "15g"),  # 10.64 GiB on each of 8 nodes
+        (OFFLOADED.format(1, "7B", "--adam_offload --lora_rank 8"), "15g"),
+        (OFFLOADED.format(1, "0.5B", "--adam_offload"), "15g"),
+    ],
+)
+def test_a_limit_below_the_offloaded_states_is_raised_above_them(log: str, limit: str) -> None:
+    remedy = advise(log, "raise-container-limit")[0]["raise-container-limit"]
+    assert (remedy.current, remedy.suggested) == (12 * 1024**3, limit)
+    assert (remedy.snippet or "").startswith(f"docker run --memory={limit}\n")
+    assert ("or take the offload back" in remedy.action) is (limit != "15g")
+    if limit != "15g":
+        assert remedy.derivation == (
+            "12 bytes x 7.62 B parameters = 85.11 GiB of offloaded states; 85.11 GiB x 1.25 = 106.39 GiB, rounded up = "
+            "107 GiB"
+        )
+        assert "a quarter more, for everything else of the job, is a guess" in remedy.assumes
+
+
+def test_a_pods_limit_below_the_offloaded_states() -> None:
+    log = OFFLOADED.format(1, "7B", "--adam_offload").replace(f"/docker/{GROUP}", "/kubepods/burstable/pod1-2/ab")
+    remedy = advise(log, "raise-container-limit")[0]["raise-container-limit"]
+    assert (remedy.snippet or "").startswith("resources.limits.memory: 107Gi\n")
+
+
 # batches and sequences
 
 
@@ -238,6 +272,62 @@ def test_half_the_batch_and_twice_the_steps() -> None:
     unsaid = advise(LLAMA.format("--per_device_train_batch_size 8") + cuda(), "smaller-microbatch")[0]
     assert unsaid["smaller-microbatch"].snippet == "--per_device_train_batch_size 4 --gradient_accumulation_steps 2"
     assert any("is 1, its default" in assumed for assumed in unsaid["smaller-microbatch"].assumes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "snippet"),
+    [
+        (
+            '"train_micro_batch_size_per_gpu": 8,\n    "gradient_accumulation_steps": 2',
+            '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4',
+        ),
+        ('"train_micro_batch_size_per_gpu": 8', '"train_micro_batch_size_per_gpu": 4'),
+    ],
+)
+def test_twice_the_steps_in_a_configuration_of_deepspeed(settings: str, snippet: str) -> None:
+    log = "[INFO] DeepSpeed info: version=0.16.9\njson = {\n    " + settings + "\n}\n" + cuda()
+    assert advise(log, "smaller-microbatch")[0]["smaller-microbatch"].snippet == snippet
+
+
+@pytest.mark.parametrize("steps", ["0", "auto"])
+def test_steps_that_are_no_number_are_not_doubled(steps: str) -> None:
+    log = LLAMA.format(f"--per_device_train_batch_size 8 --gradient_accumulation_steps {steps}") + cuda()
+    remedy = advise(log, "smaller-microbatch")[0]["smaller-microbatch"]
+    assert remedy.snippet == "--per_device_train_batch_size 4"
+    assert remedy.cost == "a smaller global batch, unless as many more steps are accumulated"
+
+
+@pytest.mark.parametrize(
+    ("tried", "derivation"),
+    [
+        ("15.77 GiB", "= about 33000 tokens x 128256 x 4 bytes"),
+        ("20.00 MiB", "a switch: nothing to compute"),  # of 41 tokens: any buffer may have that size
+    ],
+)
+def test_how_many_tokens_have_so_large_logits(tried: str, derivation: str) -> None:
+    remedy = advise(LLAMA.format("") + cuda(tried=tried), "chunked-logits")[0]["chunked-logits"]
+    assert derivation in (remedy.derivation or "")
+    assert ("they are logits, in 32 bit" in remedy.assumes) is ("about" in derivation)
+
+
+def test_logits_in_chunks_already() -> None:
+    chosen, rejected = advise(LLAMA.format("--use_liger_kernel True") + cuda(tried="15.66 GiB"), "chunked-logits")
+    assert not chosen
+    assert "use_liger_kernel is True already" in rejected["chunked-logits"].why
+
+
+def test_a_forward_pass_has_a_batch_of_its_own() -> None:
+    log = (
+        "{'actor_rollout_ref': {'rollout': {'log_prob_micro_batch_size_per_gpu': 64},\n"
+        "  'actor': {'ppo_micro_batch_size_per_gpu': 2}}}\nTraceback (most recent call last):\n"
+        '  File "/w/verl/workers/actor/dp_actor.py", line 88, in compute_log_prob\n    logits = model(x)\n' + cuda()
+    )
+    remedy = advise(log, "smaller-microbatch")[0]["smaller-microbatch"]
+    assert ((remedy.setting or "").rpartition(".")[2], remedy.current, remedy.suggested) == (
+        "log_prob_micro_batch_size_per_gpu",
+        64,
+        32,
+    )
 
 
 def test_no_steps_are_promised_where_none_are_accumulated() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_a_default_share_is_an_assumption() -> None:
     assert "0.9 is the default of vLLM 0.8.3: the log does not say" in remedy.assumes
 
 
+NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n"
 CONTEXT = (
     "vllm serve m --gpu-memory-utilization {}\n{}ValueError: To serve at least one request with the models's max seq "
     "len (40960), (5.00 GiB KV cache is needed, which is larger than the available KV cache memory (3.00 GiB). Try "
@@ -123,6 +125,150 @@ def test_sequences_are_halved_from_the_warm_up() -> None:
 def test_media_are_limited_only_where_something_sees() -> None:
     assert not advise("vllm serve org/Text-7B\n" + cuda(), "limit-multimodal")[0]
     assert advise("vllm serve Qwen/Qwen2.5-VL-7B-Instruct\n" + cuda(), "limit-multimodal")[0]
+
+
+NOT_FREE = (
+    "ValueError: Free memory on device ({}/{} GiB) on startup is less than desired GPU memory utilization ({}). "
+    "Decrease GPU memory utilization or reduce GPU memory used by other processes.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "share", "why"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", 0.42, ""),  # 14.19 GiB
+        (
+            "Qwen/Qwen2.5-14B-Instruct",
+            None,
+            "the weights take 27.51 GiB (the model is a Qwen2.5-14B: 14.77 B parameters)",
+        ),
+    ],
+)
+def test_a_share_that_does_not_hold_the_weights_is_none(model: str, share: float | None, why: str) -> None:
+    log = f"vllm serve {model}\n" + NOT_FREE.format("20.0", "47.4", "0.9, 42.66 GiB")
+    chosen, rejected = advise(log, "lower-engine-reservation")
+    assert [one.suggested for one in chosen.values()] == ([share] if share else [])
+    assert [one.why.partition(", and ")[0] for one in rejected.values()] == ([why] if why else [])
+
+
+def test_a_share_that_is_not_printed_is_lowered_to_what_is_free() -> None:
+    remedy = advise(NOT_FREE.format("31.44", "47.38", "45.01 GiB"), "lower-engine-reservation")[0][
+        "lower-engine-reservation"
+    ]
+    assert (remedy.action, remedy.current) == ("Lower the engine's share of the card to 0.66", None)
+
+
+@pytest.mark.parametrize(("version", "on_top"), [("0.19.1", True), ("0.20.0", False)])
+def test_graphs_come_on_top_of_the_share_up_to_a_version(version: str, on_top: bool) -> None:
+    log = f"INFO vLLM API server version {version}\n" + NOT_FREE.format("31.44", "47.38", "0.95, 45.01 GiB")
+    remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
+    assert any("CUDA graphs" in assumed for assumed in remedy.assumes) is on_top
+
+
+def test_beside_a_cache_of_stated_size_the_share_means_nothing_but_at_start() -> None:
+    serve = "vllm serve m --gpu-memory-utilization 0.8 --kv-cache-memory-bytes {}\n"
+    for failed, knob in ((cuda(), "lower-engine-reservation"), (NO_BLOCKS, "raise-engine-reservation")):
+        chosen, rejected = advise(serve.format("8G") + failed, knob, cause="kv-cache-no-room")
+        assert not chosen
+        assert rejected[knob].why == "kv_cache_memory_bytes is set (line 1): the share means nothing beside it"
+    assert advise(serve.format("0") + cuda(), "lower-engine-reservation")[0]
+    start = serve.format("8G") + NOT_FREE.format("20.0", "47.4", "0.8, 37.92 GiB")
+    assert advise(start, "lower-engine-reservation")[0]["lower-engine-reservation"].suggested == 0.42
+
+
+HELD = "ValueError: Externally held weights on device cuda:1 ({} GiB) exceed the desired GPU memory utilization ({}).\n"
+
+
+def test_weights_of_another_process_ask_for_a_larger_share() -> None:
+    knob = "raise-engine-reservation"
+    crash = replace(crashes_of(HELD.format("41.20", "0.45, 35.63 GiB"))[0], pool="kv_cache")
+    (remedy,), _ = remedies("kv-cache-no-room", (knob,), crash)
+    assert (remedy.current, remedy.suggested) == (0.45, 0.55)  # 0.45 x 41.20 / 35.63 = 0.5203, and 0.02 more
+    assert "0.02 for the cache is a guess: the longest request may need more" in remedy.assumes
+    crash = replace(crashes_of(HELD.format("77.50", "0.45, 35.63 GiB"))[0], pool="kv_cache")
+    chosen, (rejected,) = remedies("kv-cache-no-room", (knob,), crash)
+    assert not chosen
+    assert "no share of the card holds" in rejected.why
+
+
+@pytest.mark.parametrize(("free", "share"), [("21.31", 0.47), ("1.20", 0.21), ("31.40", 0.59)])
+def test_weights_of_another_process_need_not_be_free(free: str, share: float) -> None:
+    """0.6 of 79.19 GiB are 47.51: 16.01 of them are held already."""
+    log = (
+        f"ValueError: Free memory on device cuda:0 ({free}/79.19 GiB) on startup is less than the engine's budget "
+        "after excluding external process's weights (0.6, 31.50 GiB). Decrease GPU memory utilization.\n"
+    )
+    remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
+    assert (remedy.current, remedy.suggested) == (0.6, share)
+
+
+def test_v0_lacks_tokens() -> None:
+    log = (
+        PROFILE
+        + "INFO executor_base.py:111] # cuda blocks: 835, # CPU blocks: 2048\nValueError: The model's max seq len "
+        "(32768) is larger than the maximum number of tokens that can be stored in KV cache (13360). Try increasing "
+        "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.\n"
+    )
+    remedy = advise(log, "raise-engine-reservation", cause="max-model-len-too-long")[0]["raise-engine-reservation"]
+    assert remedy.suggested == 0.86  # 19408 x 128 KiB = 2.37 GiB of 40
+    assert "19408 tokens x 131072 bytes (4 GiB of swap space / CPU blocks)" in (remedy.derivation or "")
+
+
+@pytest.mark.parametrize(
+    ("version", "stages", "counted_wrongly"),
+    [("0.13.0", 2, False), ("0.14.0", 2, True), ("0.16.2", 2, True), ("0.17.0", 2, False), ("0.15.0", 1, False)],
+)
+def test_the_engines_own_estimate_over_pipeline_stages(version: str, stages: int, counted_wrongly: bool) -> None:
+    log = f"INFO vLLM API server version {version}\nvllm serve m --pipeline-parallel-size {stages}\n" + CONTEXT.format(
+        "0.8", ""
+    ).replace("Try inc", "Based on the available memory, the estimated maximum model length is 24500. Try inc")
+    remedy = advise(log, "shorter-context", cause="max-model-len-too-long")[0]["shorter-context"]
+    assert remedy.suggested == 24500
+    assert any("more may fit than it says" in assumed for assumed in remedy.assumes) is counted_wrongly
+
+
+@pytest.mark.parametrize(("kind", "done"), [("fp8", True), ("fp8_e4m3", True), ("auto", False), ("bfloat16", False)])
+def test_a_cache_in_8_bits_is_not_halved_again(kind: str, done: bool) -> None:
+    log = CONTEXT.format("0.8", "").replace("serve m", f"serve m --kv-cache-dtype {kind}")
+    chosen, rejected = advise(log, "quantize-kv-cache", cause="max-model-len-too-long")
+    assert ("quantize-kv-cache" in rejected, "quantize-kv-cache" in chosen) == (done, not done)
+
+
+def test_the_caches_type_is_the_engines_own() -> None:
+    log = "./llama-server -m m.gguf -c 8192\nllama_kv_cache_init: failed to allocate buffer for kv cache\n"
+    remedy = advise(log, "quantize-kv-cache", cause="kv-cache-no-room")[0]["quantize-kv-cache"]
+    assert (remedy.suggested, remedy.action) == ("q8_0", "Keep the KV cache in 8 bits")
+
+
+TABLE = (
+    "| GPU  Name   Persistence-M | Bus-Id        Disp.A | Volatile Uncorr. ECC |\n"
+    "|   {gpu}  NVIDIA L4       Off | 00000000:00:04.0 Off |                    0 |\n"
+    "| N/A   40C    P0    29W /  72W |    100MiB / {total}MiB |      0%      Default |\n\n"
+)
+LOADING = '  File "/v/vllm/worker/model_runner.py", line 3, in load_model\nRuntimeError: CUDA error: out of memory\n'
+
+
+def test_the_card_of_a_table_says_over_how_many_to_split() -> None:
+    serve = "vllm serve Qwen/Qwen2.5-72B-Instruct\n"
+    table = TABLE.format(gpu=0, total=24576)
+    remedy = advise(serve + table + LOADING, "tensor-parallel")[0]["tensor-parallel"]
+    assert remedy.suggested == 8
+    assert remedy.derivation == "135.43 GiB of weights / 24.00 GiB a card, up to a power of two = 8"
+    two_kinds = serve + table + TABLE.format(gpu=1, total=81559) + LOADING
+    assert (
+        advise(two_kinds, "tensor-parallel")[0]["tensor-parallel"].suggested == 2
+    )  # of which the engine is, is unknown
+
+
+@pytest.mark.parametrize(("items", "suggested"), [(1, None), (3, 1)])
+def test_one_of_several_media_is_profiled(items: int, suggested: int | None) -> None:
+    log = (
+        "vllm serve m\nINFO 07-01 10:00:00 [gpu_model_runner.py:2100] Encoder cache will be initialized with a budget "
+        f"of 16384 tokens, and profiled with {items} image items of the maximum feature size.\n" + cuda()
+    )
+    remedy = advise(log, "limit-multimodal", cause="multimodal-profiling")[0]["limit-multimodal"]
+    assert remedy.suggested == suggested
+    assert remedy.snippet == (None if suggested is None else "--limit-mm-per-prompt '{\"image\": 1}'")
 
 
 # the host
@@ -217,6 +363,103 @@ def test_prints_are_no_steps() -> None:
     assert (remedy.suggested, remedy.snippet) == (None, None)
 
 
+SWAP = "INFO vLLM API server version 0.8.3\nvllm serve {} --swap-space {} {}\n"
+ONE_GPU = "one GPU: how many a node has is not printed"
+
+
+def test_swap_space_of_a_model_that_is_not_known() -> None:
+    remedy = advise(SWAP.format("acme/own", 16, "") + HOG, "less-swap-space")[0]["less-swap-space"]
+    assert (remedy.current, remedy.suggested, remedy.snippet) == (16, 0, "--swap-space 0")
+    assert remedy.derivation == (
+        "16 GiB x 1 GPUs = 16.00 GiB of the node's 251.56 GiB, and up to twice that by pinned rounding; 0 with 0"
+    )
+    assert remedy.assumes == (ONE_GPU,)
+    told = advise("torchrun --nproc_per_node 4 x.py\n" + SWAP.format("acme/own", 16, "") + HOG, "less-swap-space")[0]
+    assert "16 GiB x 4 GPUs = 64.00 GiB of" in (told["less-swap-space"].derivation or "")
+    assert told["less-swap-space"].assumes == ()
+
+
+def test_what_was_in_use_is_not_the_nodes_memory() -> None:
+    alone = HOG.replace(" / 251.56GB (0.950151)", "")
+    remedy = advise(SWAP.format("acme/own", 16, "") + alone, "less-swap-space")[0]["less-swap-space"]
+    assert remedy.derivation == "16 GiB x 1 GPUs = 16.00 GiB, and up to twice that by pinned rounding; 0 with 0"
+
+
+def test_swap_space_of_one_gpu_is_an_assumption() -> None:
+    known = advise(SWAP.format("Qwen/Qwen2.5-7B-Instruct", 16, "") + HOG, "less-swap-space")[0]["less-swap-space"]
+    assert "x 28 layers x 1 GPUs = 28.00 GiB" in (known.derivation or "")
+    assert ONE_GPU in known.assumes
+    default = advise(SWAP.format("m", 16, "").replace(" --swap-space 16", "") + HOG, "less-swap-space")[0]
+    assert (default["less-swap-space"].current, ONE_GPU in default["less-swap-space"].assumes) == (None, True)
+    off = advise(SWAP.format("m", 0, "") + HOG, "less-swap-space")[1]["less-swap-space"]
+    assert off.why == "--swap-space is 0 already"
+
+
+def test_a_store_that_is_small_is_not_capped() -> None:
+    start = "ray start --head --object-store-memory {}\n" + HOG
+    assert advise(start.format(10**9), "smaller-object-store")[1]["smaller-object-store"].why == (
+        "--object-store-memory is 954 MiB already"
+    )
+    large = advise(start.format(10**11), "smaller-object-store")[0]["smaller-object-store"]
+    assert (large.current, large.suggested) == (10**11, 27011049324)
+    assert not any("Ray's default" in assumed for assumed in large.assumes)
+
+
+@pytest.mark.parametrize(("node_kib", "fits"), [(65_536_000, False), (97_000_000, True)])
+def test_an_object_larger_than_the_node_goes_in_parts(node_kib: int, fits: bool) -> None:
+    """18.75 GiB of store and an object of 50.00."""
+    log = f"MemTotal:       {node_kib} kB\n" + (FIXTURES / "ray_store" / "full-with-status.log").read_text()
+    chosen, rejected = advise(log, "bigger-object-store")
+    assert [one.suggested for one in chosen.values()] == ([73819750400] if fits else [])
+    assert [one.why for one in rejected.values()] == (
+        [] if fits else ["an object of 50.00 GiB needs more than the node has: pass it in parts"]
+    )
+
+
+def test_shared_memory_for_what_was_refused_as_well() -> None:
+    log = (
+        "tmpfs            16G  4.1G   12G  26% /dev/shm\nNCCL WARN Error while creating shared memory segment "
+        "/dev/shm/nccl-Xq2r (size 2147483648), error: No space left on device (28)\n"
+    )
+    remedy = advise(log, "bigger-shm")[0]["bigger-shm"]
+    assert (remedy.suggested, remedy.snippet) == ("34g", "docker run --shm-size=34g")
+    assert remedy.derivation == "2 x 16.00 GiB + 2.00 GiB refused, up to whole GiB = 34 GiB"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("(main_task pid=1) step:{n} - perf/cpu_memory_used_gb:{size}.0 - x:1\n", "step"),
+        ("CPU Virtual Memory:  used = {size}.0 GB, percent = 41.0%\n", "print"),
+    ],
+)
+def test_no_restart_where_not_one_step_fits(line: str, word: str) -> None:
+    """80 % of 238.98 - 100 are 111 GiB."""
+    for growth, why in ((130, f"it grows by 130.00 GiB a {word}: not even one fits between two restarts"), (110, None)):
+        grown = "".join(line.format(n=n, size=100 + growth * n) for n in range(3))
+        chosen, rejected = advise(grown + HOG, "restart-periodically")
+        assert "restart-periodically" in (chosen if why is None else rejected)
+        assert why is None or rejected["restart-periodically"].why == why
+
+
+def test_what_an_offloaded_optimizer_of_adapters_takes_is_not_said() -> None:
+    log = OPENRLHF.format("--adam_offload {}") + HOG
+    whole, adapters = (
+        advise(log.format(options), "less-offload")[0]["less-offload"] for options in ("", "--lora_rank 8")
+    )
+    assert "12 bytes x 7.62 B parameters" in (whole.derivation or "")
+    assert "bytes" not in (adapters.derivation or "")
+
+
+def test_a_switch_of_a_launch_line_takes_no_value() -> None:
+    """And what another option of the same knob takes for granted is no matter of this one."""
+    flag = advise(OPENRLHF.format("--adam_offload --lr 1") + HOG, "less-offload")[0]["less-offload"]
+    assert (flag.setting, flag.current, flag.suggested, flag.snippet) == ("adam_offload", True, False, None)
+    assert not any("cpu_offload_gb" in assumed for assumed in flag.assumes)
+    hydra = "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.fsdp_config.optimizer_offload=True\n" + HOG
+    assert (advise(hydra, "less-offload")[0]["less-offload"].snippet or "").endswith("optimizer_offload=False")
+
+
 # the device
 
 
@@ -239,6 +482,44 @@ def test_allocator_settings_not_twice_and_not_with_sleep(setting: str) -> None:
     assert not chosen
     assert "allocator-config" in rejected
     assert rejected_advice(crashes_of(log)[0])
+
+
+def test_no_growing_segments_beside_an_engine_that_was_seen_to_sleep() -> None:
+    slept = (
+        "INFO 06-11 10:02:11 [gpu_worker.py:81] Sleep mode freed 31.20 GiB memory, 3.10 GiB memory is still in use.\n"
+    )
+    log = cuda(tried="864.00 MiB", unused="6.12 GiB")
+    chosen, rejected = advise(slept + log, "allocator-config")
+    assert not chosen
+    assert "sleep mode" in rejected["allocator-config"].why
+
+
+@pytest.mark.parametrize(("release", "told"), [("2.8.0", False), ("2.9.1", True), ("2.10.0", False), (None, True)])
+def test_the_old_name_of_the_allocators_variable(release: str | None, told: bool) -> None:
+    log = (f"torch=={release}\n" if release else "") + cuda(tried="864.00 MiB", unused="6.12 GiB")
+    remedy = advise(log, "allocator-config")[0]["allocator-config"]
+    assert any("PyTorch 2.9 ignores the new name" in assumed for assumed in remedy.assumes) is told
+
+
+@pytest.mark.parametrize(("now", "advised"), [("false", False), ("False", False), ("true", True), (None, True)])
+def test_the_card_is_not_reserved_whole_already(now: str | None, advised: bool) -> None:
+    log = (f"export XLA_PYTHON_CLIENT_PREALLOCATE={now}\n" if now else "") + (
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 "
+        "bytes.\n"
+    )
+    chosen, rejected = advise(log, "cap-preallocation", cause="framework-preallocation")
+    assert ("cap-preallocation" in chosen, "cap-preallocation" in rejected) == (advised, not advised)
+
+
+@pytest.mark.parametrize(("now", "advised"), [("0.0", False), ("0.7", True)])
+def test_a_macs_limit_that_is_lifted_already(now: str, advised: bool) -> None:
+    log = (
+        f"export PYTORCH_MPS_HIGH_WATERMARK_RATIO={now}\nRuntimeError: MPS backend out of memory (MPS allocated: "
+        "16.20 GB, other allocations: 1.04 GB, max allowed: 18.13 GB). Tried to allocate 1.00 GB on private pool.\n"
+    )
+    chosen, rejected = advise(log, "raise-allocator-cap", cause="allocator-cap")
+    assert [(one.current, one.suggested) for one in chosen.values()] == ([(0.7, 0.0)] if advised else [])
+    assert ("raise-allocator-cap" in rejected) is not advised
 
 
 def test_another_option_than_the_usual_one_keeps_its_own_name() -> None:
@@ -280,6 +561,68 @@ def test_what_is_set_already_is_no_remedy(flags: str, knob: str) -> None:
     assert "already" in rejected[knob].why
 
 
+# what training keeps
+
+
+SHARDED = (
+    "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --nproc_per_node {} {}\n"
+    "DeepSpeed info: version=0.15.4\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "derivation"),
+    [
+        ("--zero_stage 1", "18 bytes x 7.62 B parameters / 8 cards = 15.96 GiB a card instead of 39.01 GiB (ZeRO-1)"),
+        ("--zero_stage 2", "18 bytes x 7.62 B parameters / 8 cards = 15.96 GiB a card instead of 30.14 GiB (ZeRO-2)"),
+        ("", "18 bytes x 7.62 B parameters / 8 cards = 15.96 GiB a card instead of 30.14 GiB (ZeRO-2)"),
+        (
+            "--zero_stage 2 --adam_offload",
+            "2 bytes x 7.62 B parameters / 8 cards = 1.77 GiB a card instead of 14.19 GiB (ZeRO-2)",
+        ),
+        ("--zero_stage 2 --lora_rank 16", "3 is a usual value to begin with, not computed"),  # adapters have the states
+        (
+            "--zero_stage 2 --lora_rank 0",
+            "18 bytes x 7.62 B parameters / 8 cards = 15.96 GiB a card instead of 30.14 GiB (ZeRO-2)",
+        ),
+    ],
+)
+def test_what_sharding_leaves_on_a_card(options: str, derivation: str) -> None:
+    remedy = advise(SHARDED.format(8, options) + cuda(), "shard-states")[0]["shard-states"]
+    assert (remedy.suggested, remedy.derivation) == (3, derivation)
+    assert ("it trains under ZeRO-2: the log does not say" in remedy.assumes) is (not options)
+
+
+def test_one_card_has_nothing_to_shard_over() -> None:
+    assert advise(SHARDED.format(1, "--zero_stage 2") + cuda(), "shard-states") == ({}, {})
+
+
+def test_the_size_of_a_shard_group_is_no_stage() -> None:
+    """verl's `fsdp_size` counts cards."""
+    log = "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.fsdp_config.fsdp_size={}\n" + cuda()
+    chosen, _ = advise(log.format(8), "shard-states")
+    assert (chosen["shard-states"].current, chosen["shard-states"].suggested) == (8, -1)
+    assert "already" in advise(log.format(-1), "shard-states")[1]["shard-states"].why
+
+
+@pytest.mark.parametrize(
+    ("options", "derivation"),
+    [
+        ("", "12 bytes x 7.62 B parameters = 85.11 GiB leave the cards for host RAM"),
+        ("--lora_rank 16", "a switch: nothing to compute"),
+    ],
+)
+def test_the_optimizer_of_adapters_is_not_the_models(options: str, derivation: str) -> None:
+    remedy = advise(SHARDED.format(8, options) + cuda(), "offload-optimizer")[0]["offload-optimizer"]
+    assert remedy.derivation == derivation
+
+
+def test_frames_of_peft_tell_of_adapters() -> None:
+    trace = '  File "/v/site-packages/peft/tuners/lora/layer.py", line 4, in forward\n'
+    remedy = advise(SHARDED.format(8, "") + trace + cuda(), "offload-optimizer")[0]["offload-optimizer"]
+    assert remedy.derivation == "a switch: nothing to compute"
+
+
 # clusters and versions
 
 PENDING = (
@@ -303,6 +646,16 @@ def test_the_launch_against_the_cluster() -> None:
     gpus, _ = advise(start.format(64, 3) + launch + PENDING, "fix-resource-request", "add-nodes", "more-gpus")
     assert (gpus["fix-resource-request"].current, gpus["fix-resource-request"].suggested) == (4, 3)
     assert "1 missing" in (gpus["add-nodes"].derivation or "")
+
+
+def test_a_cluster_with_all_that_is_asked_for_is_held_by_others() -> None:
+    log = (
+        "ray start --head --num-cpus=5 --num-gpus=4\npython3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 "
+        "--actor_num_gpus_per_node 2 --vllm_num_engines 2 --vllm_tensor_parallel_size 1\n" + PENDING
+    )
+    remedy = advise(log, "fix-resource-request")[0]["fix-resource-request"]
+    assert "the launch asks for 4 GPUs and 5 CPUs; jobs or actors of an earlier run" in remedy.action
+    assert (remedy.snippet, remedy.current, remedy.suggested) == ("ray status -v", None, None)
 
 
 def test_the_sound_version_and_not_the_old_pin() -> None:

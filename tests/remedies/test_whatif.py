@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from remedy_logs import crashes_of, cuda
+from remedy_logs import HOG, OPENRLHF, crashes_of, cuda, kill
 
 from oomdoctor import street
 from oomdoctor.cli.whatif import whatif as command
@@ -482,3 +482,172 @@ def test_the_help_names_settings_whose_effect_is_known() -> None:
     names = {name.strip() for name in listed.split(",")}
     assert len(names) > 10
     assert names <= package.known()
+
+
+# an engine and a trainer on one card
+
+
+IN_TRAINING = (
+    "python3 -m openrlhf.cli.train_ppo_ray --colocate_all_models --vllm_num_engines 2 --vllm_gpu_memory_utilization "
+    '0.5 {}\nTraceback (most recent call last):\n  File "/opt/openrlhf/trainer/actor.py", line 9, in training_step\n'
+    "    loss.backward()\n" + cuda(own="38.00 GiB")
+)
+
+
+def changed(found: Comparison, pool: str) -> list[tuple[float, float]]:
+    return [(round(one.low / GIB, 2), round(one.high / GIB, 2)) for one in found.shifts if one.pool == pool]
+
+
+def test_the_share_of_an_engine_that_sleeps_is_given_back() -> None:
+    asleep = of(IN_TRAINING.format("--vllm_enable_sleep"), "vllm_gpu_memory_utilization=0.3")
+    assert (asleep.answer, changed(asleep, "gpu")) == ("does not fit", [(0, 0)])
+    awake = of(IN_TRAINING.format(""), "vllm_gpu_memory_utilization=0.3")
+    assert (awake.answer, changed(awake, "gpu")) == ("fits", [(-15.83, -15.83)])
+
+
+def test_an_engine_that_sleeps_gives_its_share_back_but_for_a_guess() -> None:
+    """0.5 x 79.15 GiB, and 2 GiB of that may stay."""
+    on = of(IN_TRAINING.format(""), "vllm_enable_sleep=true")
+    assert (on.answer, changed(on, "gpu")) == ("fits", [(-39.58, -37.58)])
+    assert "asleep it keeps up to 2.00 GiB: a guess" in on.shifts[0].assumes
+    off = of(IN_TRAINING.format("--vllm_enable_sleep"), "vllm_enable_sleep=false")
+    assert (off.answer, changed(off, "gpu")) == ("does not fit", [(37.58, 39.58)])
+
+
+def test_no_engine_on_the_card_has_no_share_of_it() -> None:
+    log = (
+        "python train.py --gpu_memory_utilization 0.5\nTraceback (most recent call last):\n"
+        '  File "/v/site-packages/transformers/trainer.py", line 7, in training_step\n' + cuda()
+    )
+    found = of(log, "gpu_memory_utilization=0.3")
+    assert changed(found, "gpu") == []
+    assert "the log shows no engine on that card" in found.verdicts[0].why
+
+
+IN_ENGINE = (
+    "vllm serve {} {}\nTraceback (most recent call last):\n"
+    '  File "/opt/vllm/v1/worker/gpu_model_runner.py", line 1, in {}\n    self._dummy_run()\n' + cuda()
+)
+
+
+def test_a_smaller_cache_per_token_fills_the_same_share() -> None:
+    log = IN_ENGINE.format("Qwen/Qwen2.5-7B-Instruct", "--max-model-len 8192 --kv-cache-dtype auto", "capture_model")
+    found = of(log, "kv_cache_dtype=fp8")
+    assert (found.answer, changed(found, "gpu")) == ("does not fit", [(0, 0)])
+    assert changed(found, "kv_cache") == [(-0.22, -0.22)]  # half of 8192 tokens of 56 KiB
+
+
+@pytest.mark.parametrize(
+    ("model", "peak", "assumed"),
+    [
+        ("acme/own", "(70.00 GiB allocated + 2.00 GiB asked for)", False),
+        ("Qwen/Qwen2.5-7B", "(70.00 GiB allocated - 14.19 GiB of weights + 2.00 GiB asked for)", True),
+    ],
+)
+def test_what_the_passes_took_is_known_but_for_the_weights(model: str, peak: str, assumed: bool) -> None:
+    (shift,) = of(IN_ENGINE.format(model, "--max-num-seqs 256", "profile_run"), "max_num_seqs=128").shifts
+    assert f"at most (0.5 - 1) x {peak}" in shift.derivation
+    assert any("Qwen2.5-7B: 7.62 B" in one for one in shift.assumes) is assumed
+
+
+def test_an_estimate_that_is_the_length_itself_gives_no_line() -> None:
+    (shift,) = of(CONTEXT.replace("27392", "40960"), "max_model_len=20480").shifts
+    assert shift.derivation == "(20480 - 40960) tokens x 147325 bytes (needed / length) = -2.81 GiB"
+
+
+@pytest.mark.parametrize(("engines", "copies", "guessed"), [(2, (28.37, 56.74), False), (None, (14.19, 28.37), True)])
+def test_engines_that_sleep_keep_copies_of_the_weights(
+    engines: int | None, copies: tuple[float, float], guessed: bool
+) -> None:
+    log = OPENRLHF.format(f"--vllm_num_engines {engines}" if engines else "") + HOG
+    found = of(log, "vllm_enable_sleep=true")
+    assert (found.answer, changed(found, "host_ram")) == ("does not fit", [copies])
+    assert ("one engine: how many there are is not printed" in found.shifts[0].assumes) is guessed
+
+
+# adapters
+
+
+ADAPTERS = (
+    "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --nproc_per_node 8 --lora_rank {}\n"
+    "torch/optim/adamw.py\n" + cuda()
+)
+
+
+def test_the_states_of_adapters_are_not_known() -> None:
+    found = of(ADAPTERS.format(16), "adam_offload=true")
+    assert (found.answer, found.shifts) == ("cannot tell", ())
+    whole = of(ADAPTERS.format(0), "adam_offload=true")
+    assert changed(whole, "host_ram") == [(85.11, 85.11)]
+    (on_the_card,) = (one for one in whole.shifts if one.pool == "gpu")
+    assert "it trains under ZeRO-2: the log does not say" in on_the_card.assumes[0]
+    weights = of(ADAPTERS.format(16), "param_offload=true")
+    assert changed(weights, "host_ram") == [(14.19, 14.19)]  # which the adapters' base has like any other
+
+
+# the node
+
+
+ROWS = "".join(f"{100 + number}\t5.00\tray::SimEnv.step\n" for number in range(10))
+
+
+@pytest.mark.parametrize(
+    ("workers", "low", "high", "answer"),
+    [(8, -10, 0, "cannot tell"), (12, 0, 10, "does not fit"), (5, -25, 0, "cannot tell")],
+)
+def test_fewer_processes_of_the_tables_size(workers: int, low: float, high: float, answer: str) -> None:
+    """10 of 5 GiB each, if it is they that are counted."""
+    found = of("python collect.py --num_workers 10\n" + kill(60.0, 62.0, ROWS), f"num_workers={workers}")
+    assert (found.answer, changed(found, "host_ram")) == (answer, [(low, high)])
+    assert found.shifts[0].assumes == ("the 10 processes SimEnv are those that num_workers counts",)
+
+
+@pytest.mark.parametrize(("store", "answer"), [(300 * MIB, "fits"), (301 * MIB, "does not fit")])
+def test_a_store_that_shared_memory_has_room_for(store: int, answer: str) -> None:
+    log = (FIXTURES / "ray_store" / "shm-refused-2.40.log").read_text()
+    assert of(log, f"object_store_memory={store}").answer == answer
+
+
+@pytest.mark.parametrize(("shm", "answer"), [("18g", "fits"), ("17g", "does not fit")])
+def test_shared_memory_with_room_for_what_was_refused(shm: str, answer: str) -> None:
+    log = (
+        "tmpfs            16G  4.1G   12G  26% /dev/shm\nNCCL WARN Error while creating shared memory segment "
+        "/dev/shm/nccl-Xq2r (size 15032385536), error: No space left on device (28)\n"
+    )
+    found = of(log, f"shm_size={shm}")
+    assert (found.answer, found.needs[0].derivation) == (answer, "14.00 GiB asked for - 12.00 GiB free = 2.00 GiB")
+
+
+def test_an_address_that_is_none_is_no_other_node() -> None:
+    found = asked(story("openrlhf-reward-server"), "remote_rm_url=http://[10.30.4.99/get_reward")
+    assert found.answer != "fits"
+
+
+# the allocator, and other releases
+
+
+EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+
+
+@pytest.mark.parametrize(
+    ("before", "refusal", "answer"),
+    [
+        ("", cuda(unused="6.12 GiB"), "fits"),
+        ("vllm serve m --enable-sleep-mode\n", cuda(unused="6.12 GiB"), "does not fit"),
+        ("", cuda().partition(" Of the allocated")[0] + "\n", "cannot tell"),
+    ],
+)
+def test_segments_that_expand(before: str, refusal: str, answer: str) -> None:
+    assert of(before + refusal, EXPANDABLE).answer == answer
+
+
+def test_a_release_with_a_known_regression_is_no_way_out() -> None:
+    log = (
+        "DeepSpeed info: version=0.15.4, git-hash=unknown\npython -m openrlhf.cli.train_ppo_ray --zero_stage 3 "
+        "--gradient_checkpointing --pretrain /m/llama3_70b\n"
+        '  File "/x/torch/autograd/graph.py", line 1, in _engine_run_backward\n' + cuda()
+    )
+    for release, spends in (("0.16.3", True), ("0.16.8", False)):
+        found = of(log, f"deepspeed={release}")
+        assert found.answer != "fits"
+        assert any(one.spends and "known regression is in that release" in one.why for one in found.unknown) is spends

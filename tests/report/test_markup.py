@@ -17,7 +17,7 @@ HOSTILE = [
     "---", "===", "***", "#", "##", "- x", "-", "+", "1.", "2)", ">", ":tada:", ":100:", "$x$", "$$", "$`x`$",
     "::error::x", "%0A", "%s", "{0}", "(PID", "14),", "251.56", "GiB;", "main()", "--flag",
     "gpu_memory_utilization", "Qwen/Qwen2.5-7B", "C:\\x\\", "\u202e", "\u200b", "\u001b[31m", "\u2028", "\n", "\r",
-    "\t", "    ", "é", "资源",
+    "\t", "    ", "é", "资源", "䷀", "@team`b䷀`", "www.9", "www.1.2.3",
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=6), max_size=12).map(" ".join) | st.lists(
     st.sampled_from(HOSTILE), max_size=8

@@ -4,6 +4,7 @@ import pytest
 
 from oomdoctor.incident.model import Point, Trajectory
 from oomdoctor.report.outlook import outlook
+from oomdoctor.report.words import growth
 
 GIB = 1024**3
 
@@ -45,3 +46,18 @@ def test_a_sawtooth_is_full_with_its_peaks() -> None:
 )
 def test_nothing_is_foretold(figure: Trajectory, limit: int | None) -> None:
     assert outlook(figure, limit and limit * GIB) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "per", "said"),
+    [
+        (1, "step", "about one more step at that rate would fill it: (formula)"),
+        (2, "step", "about 2 more steps at that rate would fill it: (formula)"),
+        (1, "print", "about one more print at that rate would fill it: (formula)"),
+        (21, "print", "about 21 more prints at that rate would fill it: (formula)"),
+    ],
+)
+def test_one_is_not_many(count: int, per: str, said: str) -> None:
+    points = [{"bytes": GIB, "line": 1}, {"bytes": 2 * GIB, "line": 2}]
+    full = {"count": count, "derivation": "(formula)"}
+    assert growth({"what": "memory used", "points": points, "per": per, "full": full}).endswith(f"; {said}")

@@ -7,8 +7,12 @@ import pytest
 from sample_reports import CRASH, DEATH, GROWTH, HEALTHY, HOG, INCONCLUSIVE, KILL, MORE, NODE, OOM, UNREADABLE
 
 from oomdoctor.remedies import Rejected
+from oomdoctor.remedies.gap import Gap
+from oomdoctor.report import words
 from oomdoctor.report.contract import LedgerRow, Moment, Report
 from oomdoctor.report.text import rendered
+from oomdoctor.sources import Trouble
+from oomdoctor.units import GIB
 
 OOM_100 = """\
 OUT OF MEMORY: the node's memory (RAM) ran out while sending weights to the engine  (driver.log:412)
@@ -394,3 +398,69 @@ def test_colours_are_the_eight_of_every_terminal() -> None:
     colored = rendered(OOM, width=100, color=True, unicode=True, verbose=False)
     assert "\x1b[1;31mOUT OF MEMORY\x1b[0m" in colored
     assert "\x1b[38" not in colored
+
+
+# in words
+
+
+@pytest.mark.parametrize(
+    ("files", "errors", "where"),
+    [
+        (1, (), "in 9 KiB"),
+        (1, UNREADABLE.errors, "in the 9 KiB that could be read"),
+        (3, (), "in 9 KiB of 3 files"),
+        (3, UNREADABLE.errors, "in the 9 KiB of 3 files that could be read"),
+    ],
+)
+def test_where_nothing_was_found(files: int, errors: tuple[Trouble, ...], where: str) -> None:
+    report = replace(HEALTHY, errors=errors, stats=replace(HEALTHY.stats, bytes=9 * 1024, files=files))
+    assert words.verdict(words.nothing_found(report)) == f"NO MEMORY FAILURE: {where}"
+
+
+@pytest.mark.parametrize(
+    ("course", "told"),
+    [
+        ({"shape": "plateau", "growth_bytes": GIB, "growth_low_bytes": 0, "growth_high_bytes": GIB},
+         "it rises at first and then stays"),
+        ({"shape": "level"}, "it does not grow"),
+        ({"growth_bytes": None, "growth_low_bytes": -GIB, "growth_high_bytes": 2 * GIB},
+         "open whether it grows: -1.00 GiB to 2.00 GiB per step"),
+        ({"growth_bytes": GIB, "growth_low_bytes": GIB // 2, "growth_high_bytes": 2 * GIB},
+         "about 1.00 GiB per step (512 MiB to 2.00 GiB)"),
+        ({"growth_bytes": GIB, "growth_low_bytes": GIB, "growth_high_bytes": GIB + 1}, "about 1.00 GiB per step"),
+        ({"growth_bytes": GIB}, "about 1.00 GiB per step"),
+        ({"growth_bytes": GIB, "per": "print", "full": {"count": 7, "derivation": "(9 - 2) / 1 = 7"}},
+         "about 1.00 GiB per print; about 7 more prints at that rate would fill it: (9 - 2) / 1 = 7"),
+        ({"growth_bytes": GIB, "full": {"count": 7, "derivation": "(9 - 2) / 1 = 7"}},
+         "about 1.00 GiB per step; about 7 more steps at that rate would fill it: (9 - 2) / 1 = 7"),
+    ],
+)  # fmt: skip
+def test_how_a_figure_went_on(course: dict[str, object], told: str) -> None:
+    points = [{"bytes": GIB, "line": 3}, {"bytes": 2 * GIB, "line": 9}]
+    trajectory = {"what": "memory used", "per": "step", "points": points, **course}
+    assert words.growth(trajectory) == f"memory used: 1.00 GiB at line 3, 2.00 GiB at line 9; {told}"
+
+
+SHORT = Gap(pool="kv_cache", missing_low_bytes=2 * GIB, missing_high_bytes=3 * GIB, derivation="")
+
+
+@pytest.mark.parametrize(
+    ("gap", "told"),
+    [
+        (replace(SHORT, alone=("restart-periodically",)),
+         "Enough for the 2.00 GiB to 3.00 GiB that were missing: 2 alone"),
+        (replace(SHORT, together=("move-process", "fewer-workers")),
+         "Enough for the 2.00 GiB to 3.00 GiB that were missing: 1 and 3 together"),
+        (replace(SHORT, together=("move-process", "restart-periodically", "more-host-memory"), pool="gpu"),
+         "Past this refusal (2.00 GiB to 3.00 GiB short): 1, 2 and 4 together"),
+        (replace(SHORT, still_missing_bytes=GIB),
+         "Not enough: with all of these 1.00 GiB of 2.00 GiB to 3.00 GiB would still be missing"),
+        (replace(SHORT, missing_high_bytes=2 * GIB, still_missing_bytes=GIB),
+         "Not enough: with all of these 1.00 GiB of 2.00 GiB would still be missing"),
+        (SHORT, None),
+        (None, None),
+    ],
+)  # fmt: skip
+def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
+    found = words.enough(gap, HOG.remedies)
+    assert (found and words.verdict(found)) == told

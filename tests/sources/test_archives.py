@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import pickle
 import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oomdoctor.sources import Found, gather, look
+from oomdoctor.sources.archives import LONGEST_HEADER
 
 LINE = b"(raylet) ray::Worker step %d: CUDA out of memory\n"
 FILES = {
@@ -116,7 +119,26 @@ class TestEveryKind:
         got = read(found)
         assert whys(found)
         assert all(noise[name.partition("/")[2]].startswith(data) for name, data in got.items())
+        if packer == "plain":
+            assert path.stat().st_size - sum(map(len, got.values())) < 8 * tarfile.BLOCKSIZE, "all but headers"
         assert got or packer in ("zip", "stored")
+
+    def test_a_log_that_is_cut_or_spoilt_is_read_up_to_there(self, packer: str, tmp_path: Path) -> None:
+        text = os.urandom(1_000_000).hex().encode()
+        path = PACKERS[packer](tmp_path / "logs.bin", {"a.log": text})
+        data = bytearray(path.read_bytes())
+        if packer in ("zip", "stored"):
+            data[len(data) * 3 // 4] ^= 1
+        else:
+            del data[len(data) * 3 // 4 :]
+        path.write_bytes(data)
+        found = look([str(path)])
+        got = read(found)["logs.bin/a.log"]
+        assert got[:800_000] == text[:800_000]
+        assert [(t.file, t.why.split()[0]) for source in found.sources for t in source.troubles] in (
+            [("logs.bin/a.log", "damaged")],
+            [("logs.bin/a.log", "truncated")],
+        )
 
     def test_one_without_logs_says_so(self, packer: str, tmp_path: Path) -> None:
         found = look([str(PACKERS[packer](tmp_path / "logs.bin", {"train.py": b"x\n"}))])
@@ -169,15 +191,182 @@ def test_a_bomb_in_a_packed_tar_is_not_unpacked_to_its_end(tmp_path: Path, monke
     assert any("times its size" in why for why in whys(found))
 
 
-def test_a_huge_header_is_not_read_into_memory(tmp_path: Path) -> None:
-    header = tarfile.TarInfo("././@PaxHeader")
-    header.type, header.size = tarfile.XHDTYPE, 40 * 1024**3
+def member(data: bytes, kind: bytes = tarfile.REGTYPE, name: str = "head") -> bytes:
+    head = tarfile.TarInfo(name)
+    head.type, head.size = kind, len(data)
+    return head.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % tarfile.BLOCKSIZE)
+
+
+def record(size: int) -> bytes:
+    """An attribute of a member, as long as this in all."""
+    begin = b"%d comment=" % size
+    return begin + b"x" * (size - len(begin) - 1) + b"\n"
+
+
+def long_name(size: int) -> bytes:
+    return b"n.log".ljust(size, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (tarfile.XHDTYPE, record),
+        (tarfile.XGLTYPE, record),
+        (tarfile.SOLARIS_XHDTYPE, record),
+        (tarfile.GNUTYPE_LONGNAME, long_name),
+        (tarfile.GNUTYPE_LONGLINK, long_name),
+    ],
+)
+def test_a_huge_header_is_not_read_into_memory(kind: bytes, said: Callable[[int], bytes], tmp_path: Path) -> None:
+    logs = member(b"x\n", name="a.log"), member(b"y\n", name="b.log") + bytes(2 * tarfile.BLOCKSIZE)
+    small, huge = tmp_path / "small.tar", tmp_path / "huge.tar"
+    small.write_bytes(member(said(LONGEST_HEADER), kind).join(logs))
+    huge.write_bytes(member(said(LONGEST_HEADER + 1), kind).join(logs))
+    found = look([str(small)])
+    assert list(read(found).values()) == [b"x\n", b"y\n"]
+    assert whys(found) == []
+    found = look([str(huge)])
+    assert list(read(found).values()) == [b"x\n"]
+    assert whys(found) == ["damaged tar file: read up to the damage"]
+
+
+def mended(header: bytearray) -> bytes:
+    """A tar header that sums up again."""
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+@pytest.mark.parametrize("size", [2**63, 2**80, -1, -512])
+def test_a_tar_ends_where_a_member_is_larger_than_any_file(size: int, tmp_path: Path) -> None:
+    header = bytearray(tarfile.TarInfo("b.log").tobuf())
+    header[124:136] = (size % 256**12 if size < 0 else 2**95 + size).to_bytes(12, "big")  # GNU's base-256
     good = tarfile.TarInfo("a.log")
     good.size = 2
-    (tmp_path / "logs.tar").write_bytes(good.tobuf() + b"x\n" + bytes(510) + header.tobuf() + bytes(10_240))
+    path = tmp_path / "logs.tar"
+    path.write_bytes(good.tobuf() + b"x\n" + bytes(510) + mended(header) + b"y\n" * 5000)
+    found = look([str(path)])
+    assert read(found)["logs.tar/a.log"] == b"x\n"
+    assert [(t.file, t.why) for t in found.troubles] == [("logs.tar", "damaged tar file: read up to the damage")]
+
+
+def with_records(path: Path, records: dict[str, str]) -> Path:
+    """A tar whose second member has these attributes."""
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name, attributes in (("a.log", {}), ("b.log", records)):
+            member = tarfile.TarInfo(name)
+            member.size, member.pax_headers = 2, attributes
+            archive.addfile(member, io.BytesIO(b"x\n"))
+    with path.open("ab") as file:
+        file.write(bytes(10_240))
+    return path
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {"size": "9" * 30},
+        {"size": "-99999"},
+        {"GNU.sparse.map": "1,x", "GNU.sparse.size": "5"},
+        {"GNU.sparse.size": "x"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"},
+    ],
+)
+def test_attributes_that_say_nonsense_end_the_tar_only(records: dict[str, str], tmp_path: Path) -> None:
+    found = look([str(with_records(tmp_path / "logs.tar", records))])
+    assert read(found)["logs.tar/a.log"] == b"x\n"
+    assert [(t.file, t.why) for t in found.troubles] == [("logs.tar", "damaged tar file: read up to the damage")]
+
+
+def test_an_attribute_that_is_no_text_ends_the_tar_only(tmp_path: Path) -> None:
+    path = with_records(tmp_path / "logs.tar", {"hdrcharset": "y"})
+    path.write_bytes(path.read_bytes().replace(b"hdrcharset=y", b"hdrcharset=\xff"))
+    found = look([str(path)])
+    assert read(found) == {"logs.tar/a.log": b"x\n"}
+    assert whys(found) == ["damaged tar file: read up to the damage"]
+
+
+def test_long_names_of_long_names_end_the_tar_only(tmp_path: Path) -> None:
+    good = tarfile.TarInfo("a.log")
+    good.size = 2
+    long = tarfile.TarInfo("././@LongLink")
+    long.type, long.size = tarfile.GNUTYPE_LONGNAME, 1
+    nested = (long.tobuf(tarfile.GNU_FORMAT) + b"n" + bytes(511)) * 2000
+    (tmp_path / "logs.tar").write_bytes(good.tobuf() + b"x\n" + bytes(510) + nested + bytes(10_240))
     found = look([str(tmp_path / "logs.tar")])
     assert read(found) == {"logs.tar/a.log": b"x\n"}
     assert whys(found) == ["damaged tar file: read up to the damage"]
+
+
+def test_a_zip_member_of_another_name_in_its_header_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "logs.zip", {"b\xe9.log": b"y\n", "a.log": b"x\n"})  # marked as UTF-8
+    path.write_bytes(path.read_bytes().replace("b\xe9".encode(), b"b\xff\xfe", 1))
+    found = look([str(path)])
+    assert read(found) == {"logs.zip/a.log": b"x\n"}
+    assert [(t.file, t.why) for t in found.troubles] == [
+        ("logs.zip/b\xe9.log", "damaged zip file: read up to the damage")
+    ]
+
+
+@pytest.mark.parametrize("offset", [2**64 - 1, 2**63 + 5])
+def test_a_zip_member_beyond_any_file_is_told_and_the_rest_is_read(offset: int, tmp_path: Path) -> None:
+    path = tmp_path / "logs.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.log", b"x\n")
+        archive.writestr("b.log", b"y\n")
+        archive.getinfo("b.log").header_offset = offset
+    found = look([str(path)])
+    assert read(found) == {"logs.zip/a.log": b"x\n"}
+    assert [(t.file, t.why) for t in found.troubles] == [("logs.zip/b.log", "damaged zip file: read up to the damage")]
+
+
+def test_a_zip_member_without_a_name_is_a_log_as_it_is_in_a_tar(tmp_path: Path) -> None:
+    tar(tmp_path / "logs.tar", {"": b"x\n", "a.log": b"y\n"})
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
+        with archive.open(zipfile.ZipInfo(""), "w") as nameless:
+            nameless.write(b"x\n")
+        archive.writestr("a.log", b"y\n")
+    for kind in ("tar", "zip"):
+        found = look([str(tmp_path / f"logs.{kind}")])
+        assert read(found) == {f"logs.{kind}/.": b"x\n", f"logs.{kind}/a.log": b"y\n"}
+
+
+def test_the_directory_of_a_zip_is_read_once_for_all_of_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+
+    class Counted(zipfile.ZipFile):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            opened.append(args[0])
+
+    files = {f"{n}.log": LINE % n for n in range(20)}
+    path = zipped(tmp_path / "logs.zip", files)
+    monkeypatch.setattr(zipfile, "ZipFile", Counted)
+    found = look([str(path)])
+    assert read(found) == read(found) == {f"logs.zip/{name}": data for name, data in files.items()}
+    assert len(opened) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="open files cannot be counted here")
+@pytest.mark.parametrize("packer", PACKERS)
+def test_no_archive_stays_open(packer: str, tmp_path: Path) -> None:
+    paths = [PACKERS[packer](tmp_path / f"{n}.bin", {"a.log": LINE % n, "b.log": LINE % n}) for n in range(10)]
+    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    found = look([str(path) for path in paths])
+    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
+    half_read = [next(source.blocks()) for source in found.sources if "zip" in source.name]
+    assert len(read(found)) == 20
+    del half_read
+
+
+def test_logs_in_a_zip_can_be_given_to_another_process(tmp_path: Path) -> None:
+    files = {f"{n}.log": LINE % n for n in range(3)}
+    found = look([str(zipped(tmp_path / "logs.zip", files))])
+    again: Found = pickle.loads(pickle.dumps(found))
+    assert read(again) == {f"logs.zip/{name}": data for name, data in files.items()}
+    assert len({id(source.part.archive) for source in again.sources}) == 1  # type: ignore[union-attr]
 
 
 def test_an_encrypted_member_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -189,6 +378,50 @@ def test_an_encrypted_member_is_told_and_the_rest_is_read(tmp_path: Path) -> Non
     found = look([str(path)])
     assert read(found) == {"logs.zip/b.log": b"y\n"}
     assert [(t.file, t.why) for t in found.troubles] == [("logs.zip/a.log", "it is encrypted")]
+
+
+@pytest.mark.parametrize("packer", ["plain", "gz", "zip"])
+def test_of_too_many_files_the_first_are_read(packer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oomdoctor.sources.archives.MOST_MEMBERS", 2)
+    found = look([str(PACKERS[packer](tmp_path / "logs.bin", {f"{n}.log": b"x\n" for n in range(3)}))])
+    assert list(read(found)) == ["logs.bin/0.log", "logs.bin/1.log"]
+    assert whys(found) == ["it holds more than 2 files: read only those"]
+    found = look([str(PACKERS[packer](tmp_path / "logs.bin", {f"{n}.log": b"x\n" for n in range(2)}))])
+    assert whys(found) == []
+
+
+def test_a_method_that_unpacks_without_a_bound_is_not_tried(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "logs.zip", {"a.log": LINE % 1 * 99}, zipfile.ZIP_BZIP2)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("session/", b"")
+        archive.writestr("session/b.log", b"y\n")
+    found = look([str(path)])
+    assert read(found) == {"logs.zip/session/b.log": b"y\n"}
+    assert [t.file for t in found.troubles] == ["logs.zip/a.log"]
+    assert "unpack it first" in found.troubles[0].why
+
+
+def test_damage_inside_a_member_gives_what_stands_before_it(tmp_path: Path) -> None:
+    noise = os.urandom(2_000_000).hex().encode()
+    path = zipped(tmp_path / "logs.zip", {"a.log": noise, "b.log": b"y\n"})
+    data = bytearray(path.read_bytes())
+    data[1_500_000:1_500_100] = bytes(100)
+    path.write_bytes(data)
+    found = look([str(path)])
+    got = read(found)
+    assert got["logs.zip/a.log"][:2_000_000] == noise[:2_000_000]
+    assert got["logs.zip/b.log"] == b"y\n"
+    assert whys(found) == ["damaged zip file: read up to the damage"]
+
+
+def test_an_archive_that_shrinks_once_it_is_listed(tmp_path: Path) -> None:
+    path = tar(tmp_path / "logs.tar", {"a.log": b"x\n" * 900_000, "b.log": b"y\n"})
+    found = look([str(path)])
+    with path.open("r+b") as file:
+        file.truncate(1_000_000)
+    got = read(found)
+    assert got["logs.tar/a.log"] == (b"x\n" * 900_000)[: 1_000_000 - tarfile.BLOCKSIZE]
+    assert set(whys(found)) == {"truncated tar file: read up to where it ends"}
 
 
 def test_the_same_name_twice_is_two_logs(tmp_path: Path) -> None:

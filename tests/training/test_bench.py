@@ -116,6 +116,12 @@ def test_a_case_that_cannot_be_used(label: str, says: str, tmp_path: Path) -> No
         cases_in(tmp_path)
 
 
+def test_a_label_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "one" / "case.json").mkdir(parents=True)
+    with pytest.raises(CaseError, match="Is a directory"):
+        cases_in(tmp_path)
+
+
 def test_a_folder_without_cases(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="no case in it"):
         cases_in(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from oomdoctor.classifier.model import loaded
 from oomdoctor.training.examples import Example, examples
-from oomdoctor.training.fit import TooFewError, fit
+from oomdoctor.training.fit import TooFewError, _add_from, fit
 
 pytest.importorskip("sklearn")
 LOGS = 171  # three of each recipe
@@ -53,3 +53,25 @@ def test_it_learns(learned: list[Example]) -> None:
 def test_too_little_to_learn_from(learned: list[Example]) -> None:
     with pytest.raises(TooFewError, match="too few"):
         fit(learned[:9], 5, 9, nothing)
+
+
+def unruled(cause: str, weight: float = 0.0) -> Example:
+    weights = {"gpu-shared": weight} if weight else {}
+    return Example(
+        cause=cause, fair=frozenset({cause}), features={}, weights=weights, proven=True, known=True, own=False
+    )
+
+
+def test_its_own_word_counts_from_where_it_was_right_often_enough() -> None:
+    right, wrong = unruled("activations"), unruled("logits-spike")
+    sure, unsure = {"activations": 0.85, "logits-spike": 0.15}, {"activations": 0.65, "logits-spike": 0.35}
+    assert _add_from([right] * 4 + [wrong], [sure] * 4 + [unsure]) == 0.5  # four of five
+    assert _add_from([right] * 3 + [wrong] * 2, [sure] * 3 + [unsure] * 2) == 0.7  # without those below
+    assert _add_from([right] * 3 + [wrong], [sure] * 4) == 1.0  # three of four are never enough
+    assert _add_from([], []) == 1.0
+
+
+def test_where_a_rule_names_a_cause_its_own_word_is_not_measured() -> None:
+    named, sure = unruled("activations", weight=0.9), {"activations": 0.95, "logits-spike": 0.05}
+    assert _add_from([named], [sure]) == 1.0
+    assert _add_from([unruled("activations", weight=0.1)], [sure]) == 0.5

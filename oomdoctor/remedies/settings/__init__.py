@@ -73,17 +73,6 @@ class Spelling:
         return self.setting.lstrip("-+").replace("-", "_")
 
     @property
-    def form(self) -> str:
-        """What kind of line it is."""
-        if self.is_export:
-            return "env"
-        if self.write.startswith("-"):
-            return "flag"
-        if self.write.startswith('"'):
-            return "json"
-        return "yaml" if ": " in self.write else "key" if "={}" in self.write else "line"
-
-    @property
     def is_export(self) -> bool:
         return self.write.startswith("export ")
 

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from oomdoctor.causes import Finding, judge
+from oomdoctor.causes import Finding, is_shown, judge
 from oomdoctor.incident.model import Context, Crash, Setting, Trajectory, Value
 from oomdoctor.incident.names import figure
 from oomdoctor.incident.outside import printed_by
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.remedies import from_outside, settings
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.sizes import ZERO_STAGE
 from oomdoctor.remedies.whatif import engine, host, needs, options, training
 from oomdoctor.remedies.whatif.model import (
     A_VERSION,
@@ -38,7 +39,7 @@ from oomdoctor.remedies.whatif.model import (
     with_settings,
 )
 from oomdoctor.remedies.whatif.options import leaf, spellings
-from oomdoctor.remedies.whatif.states import CARDS, OPTIMIZER, PARAMETERS, ZERO_STAGE
+from oomdoctor.remedies.whatif.states import CARDS, OPTIMIZER, PARAMETERS
 from oomdoctor.units import show
 
 _RULES: Final[tuple[Rule, ...]] = (*engine.RULES, *training.RULES, *host.RULES)
@@ -54,8 +55,11 @@ _NUMBERS: Final = frozenset((
 ))  # fmt: skip
 
 
-def whatif(crash: Crash, wanted: Mapping[str, Value]) -> Comparison:
-    """The crash with these settings instead; a ValueError where one of them cannot be meant."""
+def whatif(crash: Crash, wanted: Mapping[str, Value], *, proven: bool = True) -> Comparison:
+    """The crash with these settings instead; a ValueError where one of them cannot be meant.
+
+    Where it is not proven that memory failed, no pool is taken for the one that ran out.
+    """
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     printed = printed_by(crash.events)
@@ -75,7 +79,7 @@ def whatif(crash: Crash, wanted: Mapping[str, Value]) -> Comparison:
     named = {effect.what for effect in effects}
     ignored = tuple(one.name for one in changes if not (counted or _rules(one) or one.name in named))
     found = needs.of(pair)
-    verdicts = [counted] if counted is not None else _verdicts(crash, found, shifts, unknown, ignored)
+    verdicts = [counted] if counted is not None else _verdicts(crash, found, shifts, unknown, ignored, proven=proven)
     return Comparison(
         changes=changes,
         sides=tuple(side(ledger, [s for s in shifts if of_ledger(s, ledger)]) for ledger in crash.ledgers),
@@ -85,6 +89,7 @@ def whatif(crash: Crash, wanted: Mapping[str, Value]) -> Comparison:
         needs=tuple(found),
         verdicts=tuple(verdicts),
         notes=(*_notes(crash, shifts, verdicts), *_not_from_the_log(crash.context, heard)),
+        proven=proven,
     )
 
 
@@ -95,11 +100,12 @@ def _meant(name: str, crash: Crash) -> str:
     return training.batch_meant(crash) or name
 
 
-def as_diagnosed(crash: Crash) -> Crash:
-    """The crash with the pool that its first cause is about, as the report names it."""
+def as_diagnosed(crash: Crash) -> tuple[Crash, bool]:
+    """The crash with the pool that its first cause is about, and whether it is proven: as the report says both."""
     findings = [found for _, found in judge(crash) if isinstance(found, Finding)]
     best = max(findings, key=lambda found: found.weight, default=None)
-    return replace(crash, pool=best.pool) if best is not None and best.pool else crash
+    proven = is_shown(crash, findings)
+    return replace(crash, pool=best.pool) if best is not None and best.pool else crash, proven
 
 
 def _rules(change: Change) -> list[Rule]:
@@ -171,9 +177,15 @@ def _directions(effect: Effect) -> tuple[bool, bool]:
 
 
 def _verdicts(
-    crash: Crash, found: Iterable[Need], shifts: list[Shift], unknown: list[Unknown], ignored: tuple[str, ...]
+    crash: Crash,
+    found: Iterable[Need],
+    shifts: list[Shift],
+    unknown: list[Unknown],
+    ignored: tuple[str, ...],
+    *,
+    proven: bool,
 ) -> list[Verdict]:
-    """The pool that ran out first, then every other one that is touched."""
+    """The pool that ran out (or may have) first, then every other one that is touched."""
     known = {need.pool: need for need in found}
     touched: list[Effect] = [*shifts, *unknown]
     pools = dict.fromkeys([crash.pool, *(effect.pool for effect in touched)])
@@ -184,7 +196,7 @@ def _verdicts(
             [shift for shift in shifts if shift.pool == pool],
             [one for one in unknown if one.pool == pool],
             ignored if pool == crash.pool else (),
-            ran_out=pool == crash.pool,
+            ran_out=proven and pool == crash.pool,
         )
         for pool in pools
     ]
@@ -199,6 +211,8 @@ def _verdict(
     *,
     ran_out: bool,
 ) -> Verdict:
+    if pool == "none":
+        return Verdict(pool=pool, answer="cannot tell", why=say("which memory it was is not printed"))
     low, high = sum(shift.low for shift in shifts), sum(shift.high for shift in shifts)
     if not shifts and not unknown and ignored:
         return Verdict(pool=pool, answer="cannot tell", why=_not_known(ignored))

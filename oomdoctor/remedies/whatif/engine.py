@@ -255,15 +255,17 @@ def _of_passes(pair: Pair, what: str, ratio: float, name: str) -> Effect:
             most=show(most),
             what=what,
         ),
+        assumes=peak[2],
         rows=("activation peak", "live tensors"),
         asked=0 if known.activation_bytes else getattr(pair.now.root, "tried_bytes", None) or 0,
     )
 
 
-def _peak(crash: Crash, known: EngineFacts) -> tuple[int, str] | None:
+def _peak(crash: Crash, known: EngineFacts) -> tuple[int, str, tuple[str, ...]] | None:
+    """What the passes took at their peak, in words too, and what had to be assumed for it."""
     if known.activation_bytes:
         told = say("{amount} of activations at their peak", amount=show(known.activation_bytes))
-        return known.activation_bytes, told
+        return known.activation_bytes, told, ()
     root = crash.root
     if (
         not isinstance(root, DeviceOutOfMemory)
@@ -275,13 +277,14 @@ def _peak(crash: Crash, known: EngineFacts) -> tuple[int, str] | None:
     beside = max(root.allocated_bytes - (held[0] if held else 0), 0) + (root.tried_bytes or 0)
     allocated, tried = show(root.allocated_bytes), show(root.tried_bytes or 0)
     if not held:
-        return beside, say("({allocated} allocated + {tried} asked for)", allocated=allocated, tried=tried)
-    return beside, say(
+        return beside, say("({allocated} allocated + {tried} asked for)", allocated=allocated, tried=tried), ()
+    told = say(
         "({allocated} allocated - {weights} of weights + {tried} asked for)",
         allocated=allocated,
         weights=show(held[0]),
         tried=tried,
     )
+    return beside, told, () if held[1] == PRINTED else (held[1],)
 
 
 def graphs(pair: Pair) -> Iterator[Effect]:
@@ -444,7 +447,11 @@ def sleep(pair: Pair) -> Iterator[Effect]:
         bounds = sorted((sign * copies, sign * 2 * copies))
         yield Shift(
             pool="host_ram", what=copies_of, low=bounds[0], high=bounds[1], derivation=words,
-            assumes=(size.source, say("sleep level 1, all engines on one node")),
+            assumes=(
+                size.source,
+                say("sleep level 1, all engines on one node"),
+                *(() if engines else (say("one engine: how many there are is not printed"),)),
+            ),
         )  # fmt: skip
     if pair.now.pool != "gpu":
         return

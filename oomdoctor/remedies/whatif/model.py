@@ -174,11 +174,12 @@ class Comparison:
     needs: tuple[Need, ...]
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...] = field(default_factory=tuple)
+    proven: bool = True  # that a pool ran out
 
     @property
     def answer(self) -> Answer:
         """Of the pool that ran out."""
-        return self.verdicts[0].answer if self.verdicts else "cannot tell"
+        return self.verdicts[0].answer if self.verdicts and self.proven else "cannot tell"
 
 
 def with_settings(crash: Crash, changes: tuple[Change, ...]) -> Crash:

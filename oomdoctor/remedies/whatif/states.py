@@ -10,10 +10,9 @@ from oomdoctor.incident.recognition import FRAMEWORKS
 from oomdoctor.language import say, semicolons
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import engine
-from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.units import show
 
-ZERO_STAGE: Final = ("zero_stage", "zero_optimization_stage", "zero_optimization.stage")
 OPTIMIZER: Final = ("adam_offload", "optimizer_offload", "offload_optimizer.device", "offload_optimizer")
 PARAMETERS: Final = ("param_offload", "offload_param.device", "offload_params", "fsdp_offload_params")
 CARDS: Final = (
@@ -23,8 +22,6 @@ CARDS: Final = (
 _OFF: Final = (None, False, 0, "", "none", "None", "false")
 COLOCATION: Final = ("colocate_all_models", "colocate_all")
 STARTING: Final = ("launch", "engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture", "model_load")
-# Frameworks that train under DeepSpeed unless told otherwise; the others shard with FSDP.
-_DEEPSPEED: Final = frozenset({"openrlhf", "open-reasoner-zero", "deepspeed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +38,14 @@ def is_on(crash: Crash, *names: str) -> bool:
     return any(found.value not in _OFF for name in names if (found := crash.setting(name)) is not None)
 
 
-def stage(crash: Crash) -> int | None:
-    """ZeRO's; 3 where one of its trainers does not say. None under FSDP, which shards all."""
-    found = crash.setting(*ZERO_STAGE)
-    if found is not None and isinstance(found.value, int) and not isinstance(found.value, bool):
-        return found.value
-    return 3 if _DEEPSPEED & crash.context.frameworks.keys() else None
-
-
 def states(crash: Crash) -> States | None:
-    """None where neither the model's size nor the number of cards is known."""
-    size, cards = size_of_model(crash), engine.cards_of_trainer(crash)
+    """None where the size of what is trained or the number of cards is not known. What is not under ZeRO is taken to be
+    under FSDP, which shards all."""
+    size, cards = size_of_trained(crash), engine.cards_of_trainer(crash)
     if size is None or not cards:
         return None
-    models, level, offloaded = engine.trained(crash), stage(crash), is_on(crash, *OPTIMIZER)
+    models, offloaded = engine.trained(crash), is_on(crash, *OPTIMIZER)
+    level, assumed = zero_stage(crash) or (None, ())
     if level is None:
         held = (4 if is_on(crash, *PARAMETERS) else 0) + (arithmetic.ADAM_BYTES if offloaded else 0)
         each = (arithmetic.REPLICATED_BYTES - held) * size.parameters // cards
@@ -75,7 +66,7 @@ def states(crash: Crash) -> States | None:
         way=way,
         amount=show(models * each),
     )
-    return States(models * each, formula, size.source)
+    return States(models * each, formula, semicolons((size.source, *assumed)))
 
 
 def together(crash: Crash) -> bool:

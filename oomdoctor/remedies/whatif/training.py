@@ -21,7 +21,7 @@ from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.host import nodes
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.premises import many_cards
-from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.remedies.sizes import ZERO_STAGE, size_of_model, size_of_trained
 from oomdoctor.remedies.whatif.model import A_VERSION, Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.options import ALLOCATOR, RECOMPUTING
 from oomdoctor.remedies.whatif.states import (
@@ -29,7 +29,6 @@ from oomdoctor.remedies.whatif.states import (
     OPTIMIZER,
     PARAMETERS,
     STARTING,
-    ZERO_STAGE,
     is_on,
     states,
     together,
@@ -84,7 +83,7 @@ def sharding(pair: Pair) -> Iterator[Effect]:
         return
     now, then = states(crash), states(pair.then)
     if now is None or then is None:
-        why = say("the model's size, or over how many cards it is sharded, is not printed")
+        why = say("the size of what is trained, or over how many cards it is sharded, is not printed")
         yield Unknown(pool="gpu", what=say("model states"), why=why, spends=True)
     else:
         words = say("{formula} instead of {now}", formula=then.formula, now=show(now.bytes))
@@ -126,14 +125,14 @@ def _states_on_the_card(pair: Pair, change: int, words: str, source: str) -> Eff
 
 
 def _in_host_memory(pair: Pair) -> Iterator[Effect]:
-    size = size_of_model(pair.now)
     machines = nodes(pair.then)
     for names, what, each in _OFFLOADS:
+        size = size_of_trained(pair.now) if names == OPTIMIZER else size_of_model(pair.now)
         sign = is_on(pair.then, *names) - is_on(pair.now, *names)
         if not sign:
             continue
         if size is None:
-            why = say("the model's size is not known")
+            why = say("the size of what is trained is not known")
             yield Unknown(pool="host_ram", what=translated(what), why=why, relieves=sign < 0, spends=sign > 0)
             continue
         models_ = engine.trained(pair.now)
