@@ -167,7 +167,7 @@ def printed(data: bytes, report: Any) -> list[tuple[str, str, float]]:
     lines = streams.page("", 1, data).lines
     # A terminal may have cut a table's rows in the middle of a number.
     tokens = [token for seam in ("\n", "") for token in _NUMBER.findall(seam.join(line.text for line in lines))]
-    numbers = sorted(float(token.replace(",", sign)) for token in tokens for sign in ("", "."[token.count(",") > 1 :]))
+    numbers = sorted(float(token.replace(",", sign)) for token in tokens for sign in _commas(token))
     return [
         (event["id"], name, figure)
         for event in report["events"]
@@ -176,6 +176,11 @@ def printed(data: bytes, report: Any) -> list[tuple[str, str, float]]:
         for figure in (value if isinstance(value, list) else [value])
         if isinstance(figure, int | float) and not _stands(abs(figure), numbers)
     ]
+
+
+def _commas(token: str) -> tuple[str, ...]:
+    """What its commas may mean: thousands, or one of them the decimal point."""
+    return ("", ".") if token.count(",") == 1 and "." not in token else ("",)
 
 
 def _stands(figure: float, numbers: Sequence[float]) -> bool:

@@ -58,6 +58,8 @@ def test_the_check_sees_a_figure_that_is_not_printed() -> None:
     report = {"events": [{"id": "e1", "usage": {"used_bytes": 5 * 1024**3}, "threshold": {}}]}
     assert printed(b"used 5.0 GiB of 8", report) == []
     assert printed(b"used 6.0 GiB of 8", report) == [("e1", "used_bytes", 5 * 1024**3)]
+    assert printed(b"used 5,0 GiB of 8", report) == []
+    assert printed(b"used 5,120 MiB of 22,0.01", report) == []
     assert printed(b"| 512\n0 MiB |", report) == []
     assert printed(b"| 51\n| 20 MiB |", report) == [("e1", "used_bytes", 5 * 1024**3)]
 
