@@ -145,9 +145,7 @@ def phase(crash: Crash) -> str | None:
 
 def stepped(crash: Crash) -> bool:
     """Whether the log shows that the job had been stepping: its bar or counter, or how many collectives there were."""
-    if crash.context.progress:
-        return True
-    return late_collective(crash) is not None
+    return bool(crash.context.progress) or late_collective(crash) is not None
 
 
 def late_collective(crash: Crash) -> tuple[int, LostPeer] | None:

@@ -165,9 +165,9 @@ def facts(paths: list[str] | None, output: str | None, *, absolute: bool, told: 
         raise typer.BadParameter(
             say("name a log, or pipe one in: {command}", command="oomdoctor diagnose train.log"), param_hint="PATH"
         )
-    out.check_spares(output, (Path(path) for path in paths or () if path != STDIN))  # archives, too
     logs = street.look(paths or [STDIN], absolute=absolute)
-    out.check_spares(output, (source.path for source in logs.sources))
+    named = (Path(path) for path in paths or () if path != STDIN)  # archives, too, of which nothing may be read
+    out.check_spares(output, (*named, *(source.path for source in logs.sources)))
     progress = out.progress()
     try:
         found = street.facts_in(logs, progress, told)

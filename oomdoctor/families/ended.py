@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from oomdoctor.families.lines import PROGRESS
@@ -95,7 +94,7 @@ _KILLED = late(r"\b(?:Killed|OOM|oom.?kill|Out Of Memory)\b|exitcode: -9")
 _GUESSES = "potential root causes"
 
 
-@lru_cache(maxsize=4096)  # deaths stand near one another
+@remembered
 def told(text: str) -> str | None:
     """What ended the process, by this line."""
     return None if _GUESSES in text else _ending(text[:CHARACTERS])

@@ -12,7 +12,7 @@ from typing import Final
 import ahocorasick_rs
 
 from oomdoctor.incident import dumps, launch, recognition
-from oomdoctor.incident.dumps import Here, Stated
+from oomdoctor.incident.dumps import Allowance, Here, Stated
 from oomdoctor.incident.model import Context, Setting, Value
 from oomdoctor.incident.origins import Origins
 from oomdoctor.patterns import late
@@ -160,9 +160,10 @@ class _Told:
         """Take what this page says of the job."""
         automaton, owners = _triggers()
         yaml = dumps.Yaml()
+        allowance = Allowance()
         continued, read_to = False, 0
         for index, line in enumerate(page.lines):
-            here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps)
+            here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps, allowance)
             if line.mark.name:
                 self._writer(line.mark)
             if line.mark.source and (logged_by := recognition.logged_by(line.mark.source)):

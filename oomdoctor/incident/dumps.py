@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -17,9 +16,6 @@ from oomdoctor.streams import Line, Page
 
 DUMP_LINES: Final = 900
 DUMP_CHARACTERS: Final = 160_000
-# Lines that the dumps of one page are looked for in, all together: where each line opens a bracket that never closes,
-# each would be the beginning of a long dump.
-LINES_OF_DUMPS: Final = 500_000
 MOST_DUMPS: Final = 256
 
 # Settings that are worth reading wherever a line states them with their value.
@@ -89,6 +85,14 @@ _YAML_ROOTS: Final = frozenset({
 })  # fmt: skip
 
 
+class Allowance:
+    """Lines that the dumps of one page may still be looked for in, all together: where each line opens a bracket that
+    never closes, each would be the beginning of a long dump."""
+
+    def __init__(self) -> None:
+        self.lines = 500_000
+
+
 @dataclass(frozen=True, slots=True)
 class Here:
     """One line of a page, to be read."""
@@ -97,6 +101,7 @@ class Here:
     index: int
     text: str
     seen: dict[int, int]  # the dumps read so far and how many lines they have: every rank prints the same one
+    allowance: Allowance
 
     @property
     def line(self) -> Line:
@@ -317,19 +322,14 @@ def _joined(here: Here) -> tuple[str, list[tuple[int, Line]]]:
     parts: list[str] = []
     places: list[tuple[int, Line]] = []
     length = 0
-    spent = here.page.once(_lines_joined)
-    for line in here.page.after(here.index, DUMP_LINES if spent["lines"] < LINES_OF_DUMPS else 1):
+    for line in here.page.after(here.index, DUMP_LINES if here.allowance.lines > 0 else 1):
         places.append((length, line))
         parts.append(line.text)
         length += len(line.text) + 1
         if length > DUMP_CHARACTERS:
             break
-    spent["lines"] += len(parts)
+    here.allowance.lines -= len(parts)
     return "\n".join(parts), places
-
-
-def _lines_joined(_: Page) -> Counter[str]:
-    return Counter()
 
 
 def _closes(text: str, at: int) -> bool:
