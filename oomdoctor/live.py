@@ -14,8 +14,8 @@ from typing import Final
 from oomdoctor import families, scan, streams
 from oomdoctor.incident.assemble import Gathered
 from oomdoctor.incident.climb import Climbs
-from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.job.context import ContextBuilder
 from oomdoctor.reading import Reading, anchors, anchors_of_events, anchors_of_figures
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.scan import AFTER, BEFORE, CHUNK, SMALL, Slice

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from oomdoctor import families, scan, streams
-from oomdoctor.incident import context, trajectory
+from oomdoctor.incident import trajectory
 from oomdoctor.incident.assemble import Gathered
-from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.job import context
+from oomdoctor.job.context import ContextBuilder
 from oomdoctor.language import say
 from oomdoctor.scan import Slice
 from oomdoctor.sources import Source

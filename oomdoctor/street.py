@@ -11,8 +11,9 @@ from oomdoctor import shares
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.joins import clocks_apart
-from oomdoctor.incident.model import Context, Crash
+from oomdoctor.incident.model import Crash
 from oomdoctor.incident.peers import died_elsewhere
+from oomdoctor.job.model import Context
 from oomdoctor.reading import Reading
 from oomdoctor.records import dataclass
 from oomdoctor.report.build import build
@@ -20,7 +21,7 @@ from oomdoctor.report.contract import Report, Stats
 from oomdoctor.sources import Found, Source, Trouble, gather, look
 
 if TYPE_CHECKING:
-    from oomdoctor.incident.outside import Outside
+    from oomdoctor.job.outside import Outside
 
 Progress = Callable[[int], None]  # called with the bytes read so far, of all logs
 Given = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]  # one file or several
@@ -68,7 +69,7 @@ def beside(launch: Given = (), config: Given = (), assume: Iterable[str] | Mappi
     assumed = [pairs] if isinstance(pairs, str) else list(pairs)
     if not (launch or config or assumed):
         return None
-    from oomdoctor.incident import outside  # noqa: PLC0415  (most reports need none of it)
+    from oomdoctor.job import outside  # noqa: PLC0415  (most reports need none of it)
 
     return outside.read(launch, config, assumed)
 
@@ -149,7 +150,7 @@ def _adder(facts: Context, told: Outside | None, gathered: Gathered) -> tuple[Ad
     """What adds to a context what is known from outside the log, and what to say of it."""
     if told is None:
         return lambda context: context, ()
-    from oomdoctor.incident.outside import joined  # noqa: PLC0415
+    from oomdoctor.job.outside import joined  # noqa: PLC0415
 
     events = tuple(gathered.events.values())
     return lambda context: joined(context, told, events)[0], joined(facts, told, events)[1]

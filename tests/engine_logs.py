@@ -8,8 +8,8 @@ from typing import Final
 from oomdoctor import families
 from oomdoctor.causes import Finding, Judgement, causes
 from oomdoctor.incident.assemble import Gathered, crashes
-from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.context import ContextBuilder
 from oomdoctor.streams import page
 
 RUNNER: Final = "vllm/v1/worker/gpu_model_runner.py"

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomdoctor import families, scan
-from oomdoctor.incident import context, trajectory
+from oomdoctor.incident import trajectory
+from oomdoctor.job import context
 
 ANCHORS = (b"out of memory", b"Killed", b"exit code 137", b"\xe5\xb7\xb2\xe6\x9d\x80\xe6\xad\xbb")
 

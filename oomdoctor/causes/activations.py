@@ -30,8 +30,8 @@ from oomdoctor.families.peer import LostPeer
 from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import ProfilingDisturbed
-from oomdoctor.incident.building import ends_in_building
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.building import ends_in_building
 from oomdoctor.language import joined, mark, say
 from oomdoctor.units import GIB, percent, show
 

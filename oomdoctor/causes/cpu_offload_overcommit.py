@@ -15,7 +15,8 @@ from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.sglang import EngineStep, HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
-from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, percent, show

@@ -10,7 +10,8 @@ from typing import Final, Literal
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
 from oomdoctor.causes.gpu import card, innermost
 from oomdoctor.causes.host import per
-from oomdoctor.incident.model import Crash, Setting
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions

@@ -10,7 +10,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.peer import LostPeer
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.recognition import ENGINES
+from oomdoctor.job.recognition import ENGINES
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.units import MIB, show

@@ -6,8 +6,9 @@ from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.gpu import refusal
 from oomdoctor.causes.growth import no_growth
 from oomdoctor.causes.host import per
-from oomdoctor.incident import names
-from oomdoctor.incident.model import Crash, Trajectory
+from oomdoctor.incident.model import Crash
+from oomdoctor.job import names
+from oomdoctor.job.model import Trajectory
 from oomdoctor.language import mark, say
 from oomdoctor.units import MIB, show
 

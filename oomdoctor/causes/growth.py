@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from oomdoctor.causes import RuledOut
-from oomdoctor.incident import names
-from oomdoctor.incident.model import Trajectory
+from oomdoctor.job import names
+from oomdoctor.job.model import Trajectory
 from oomdoctor.language import say
 from oomdoctor.units import show
 

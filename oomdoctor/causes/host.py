@@ -15,8 +15,9 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
-from oomdoctor.incident.model import Crash, Trajectory
-from oomdoctor.incident.roles import is_outside_ray, role_of, short_name
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Trajectory
+from oomdoctor.job.roles import is_outside_ray, role_of, short_name
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass

@@ -5,8 +5,9 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Finding, Judgement
 from oomdoctor.causes.growth import no_growth
 from oomdoctor.causes.host import node_memory, per, total_bytes, used_bytes
-from oomdoctor.incident import names
-from oomdoctor.incident.model import Crash, Trajectory
+from oomdoctor.incident.model import Crash
+from oomdoctor.job import names
+from oomdoctor.job.model import Trajectory
 from oomdoctor.language import mark, say
 from oomdoctor.units import MIB, percent, show
 

@@ -30,12 +30,12 @@ from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.tgi import WarmupShort
-from oomdoctor.incident.building import places_a_model
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.recognition import TRAINERS
-from oomdoctor.incident.stage import OF_A_TRACEBACK
+from oomdoctor.job.building import places_a_model
+from oomdoctor.job.recognition import TRAINERS
+from oomdoctor.job.stage import OF_A_TRACEBACK
 from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
 

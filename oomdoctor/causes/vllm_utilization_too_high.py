@@ -26,7 +26,7 @@ from oomdoctor.incident.engine_facts import (
     static_fraction,
 )
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.recognition import FRAMEWORKS, TRAINERS
+from oomdoctor.job.recognition import FRAMEWORKS, TRAINERS
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.units import GIB, show
 

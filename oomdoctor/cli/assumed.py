@@ -8,7 +8,7 @@ from typing import Final
 
 from oomdoctor import spellings
 from oomdoctor.cli.near import near
-from oomdoctor.incident import dumps, outside, recognition
+from oomdoctor.job import dumps, outside, recognition
 from oomdoctor.language import one_of, say
 from oomdoctor.remedies import settings
 from oomdoctor.remedies.knobs import KNOBS

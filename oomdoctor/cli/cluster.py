@@ -33,7 +33,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 
 if TYPE_CHECKING:
-    from oomdoctor.incident.outside import Outside
+    from oomdoctor.job.outside import Outside
     from oomdoctor.street import Facts
 
 SECONDS: Final = 600

@@ -13,7 +13,7 @@ from oomdoctor.cli.quick import Lang, for_others, one_of
 from oomdoctor.language import say
 
 if TYPE_CHECKING:  # the types of a report take a moment to build, which --help has no use for
-    from oomdoctor.incident.outside import Outside
+    from oomdoctor.job.outside import Outside
     from oomdoctor.redaction import Redactor
     from oomdoctor.report.contract import Report
     from oomdoctor.street import Facts
@@ -186,7 +186,7 @@ def beside(
     if not (launch or config or assume):
         return None
     out.check_spares(output, map(Path, (*(launch or ()), *(config or ()))))
-    from oomdoctor.incident import outside  # noqa: PLC0415  (most runs need none of it)
+    from oomdoctor.job import outside  # noqa: PLC0415  (most runs need none of it)
 
     try:
         told = outside.read(launch or (), config or (), assume or ())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oomdoctor.helpers.draft import Link
     from oomdoctor.helpers.forms import Form
     from oomdoctor.incident.model import Crash
-    from oomdoctor.incident.outside import Outside
+    from oomdoctor.job.outside import Outside
     from oomdoctor.sources import Source
     from oomdoctor.street import Facts
 

@@ -12,7 +12,7 @@ from oomdoctor.cli.quick import Lang, for_others, one_of
 from oomdoctor.language import mark, say, translated
 
 if TYPE_CHECKING:
-    from oomdoctor.incident.model import Value
+    from oomdoctor.job.model import Value
 
 FORMATS = ("text", "json")
 EXIT_CODES = {"fits": 0, "does not fit": 1, "cannot tell": 3}
@@ -88,8 +88,8 @@ def whatif(
 
 def _settings(given: list[str] | None) -> dict[str, Value]:
     """Each NAME=VALUE, the value typed as in a log."""
-    from oomdoctor.incident import outside  # noqa: PLC0415
-    from oomdoctor.incident.literals import typed  # noqa: PLC0415
+    from oomdoctor.job import outside  # noqa: PLC0415
+    from oomdoctor.job.literals import typed  # noqa: PLC0415
 
     if not given:
         raise typer.BadParameter(say("name at least one setting: {form}", form=translated(_FORM)), param_hint="--set")

@@ -13,7 +13,7 @@ from oomdoctor.reading import Reading
 from oomdoctor.sources import read_and_left_out
 
 if TYPE_CHECKING:
-    from oomdoctor.incident.outside import Outside
+    from oomdoctor.job.outside import Outside
 
 
 def gathered(

@@ -16,7 +16,7 @@ Role = Literal["root", "cascade", "confirmation", "advice", "context"]
 class Process:
     pid: int | None = None
     name: str | None = None
-    role: str | None = None  # "engine", "policy", "reward", ...: told from the name by incident.roles
+    role: str | None = None  # "engine", "policy", "reward", ...: told from the name by job.roles
     rank: int | None = None
     node: str | None = None  # an IP address or a node id
     gpu: int | None = None

@@ -13,11 +13,12 @@ from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.joins import explains, long_apart, seconds_apart, set_apart
 from oomdoctor.incident.ledger import ledgers
-from oomdoctor.incident.model import Context, Crash, Trajectory
-from oomdoctor.incident.origins import writer_of
-from oomdoctor.incident.roles import role_of
-from oomdoctor.incident.stage import stage_of
+from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import earliest
+from oomdoctor.job.model import Context, Trajectory
+from oomdoctor.job.origins import writer_of
+from oomdoctor.job.roles import role_of
+from oomdoctor.job.stage import stage_of
 from oomdoctor.streams import Page
 
 # Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.

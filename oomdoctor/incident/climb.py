@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oomdoctor.incident import names
-from oomdoctor.incident.model import Context, Trajectory
+from oomdoctor.job import names
+from oomdoctor.job.model import Context, Trajectory
 from oomdoctor.language import say, semicolons
 from oomdoctor.units import GIB, show
 

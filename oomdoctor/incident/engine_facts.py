@@ -20,8 +20,9 @@ from oomdoctor.families.vllm_error import (
     WeightsDoNotFit,
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
-from oomdoctor.incident.model import Crash, Setting
-from oomdoctor.incident.recognition import ENGINES, TRAINERS
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
+from oomdoctor.job.recognition import ENGINES, TRAINERS
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.versions import Version, version_of

@@ -12,7 +12,7 @@ from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
-from oomdoctor.incident.moments import moment, seconds_between, seconds_since
+from oomdoctor.job.moments import moment, seconds_between, seconds_since
 from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 

@@ -15,8 +15,8 @@ from oomdoctor.families.vllm_figures import MemoryProfile
 from oomdoctor.incident import ledger_cards, ledger_engines
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
-from oomdoctor.incident.names import SMALLER
-from oomdoctor.incident.roles import short_name
+from oomdoctor.job.names import SMALLER
+from oomdoctor.job.roles import short_name
 from oomdoctor.language import mark, say
 from oomdoctor.units import MIB, show
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from oomdoctor.families.event import Event
 from oomdoctor.incident.joins import clock_of, clocks_ahead
-from oomdoctor.incident.moments import Moment, moment, seconds_since
+from oomdoctor.job.moments import Moment, moment, seconds_since
 from oomdoctor.records import dataclass
 
 # What another log dates further off than this stands on a clock of its own: another zone, or a wrong one.

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 import ahocorasick_rs
 
-from oomdoctor.incident.model import Point, Trajectory, counted
-from oomdoctor.incident.names import AT_KILLS, ON_THE_CARD, ON_THE_NODE
-from oomdoctor.incident.trend import LEAST_POINTS, Trend, trend
+from oomdoctor.job.model import Point, Trajectory, counted
+from oomdoctor.job.names import AT_KILLS, ON_THE_CARD, ON_THE_NODE
+from oomdoctor.job.trend import LEAST_POINTS, Trend, trend
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page

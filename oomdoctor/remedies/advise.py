@@ -7,8 +7,9 @@ from typing import Final
 
 from oomdoctor.causes import framework_regression
 from oomdoctor.families.ray_kill import NodeOutOfMemory
-from oomdoctor.incident.model import Crash, Setting, Value
-from oomdoctor.incident.recognition import TRAINERS
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting, Value
+from oomdoctor.job.recognition import TRAINERS
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import (
     A_SWITCH,

@@ -11,8 +11,9 @@ from typing import Final, Literal
 from oomdoctor.families.event import Event
 from oomdoctor.incident.assemble import SIDES
 from oomdoctor.incident.ledger import ledgers
-from oomdoctor.incident.model import Context, Crash, Ledger, LedgerRow, Setting, Value
-from oomdoctor.incident.names import figure, row
+from oomdoctor.incident.model import Crash, Ledger, LedgerRow
+from oomdoctor.job.model import Context, Setting, Value
+from oomdoctor.job.names import figure, row
 from oomdoctor.language import mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.regressions import regressions

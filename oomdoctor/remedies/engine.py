@@ -27,7 +27,7 @@ from oomdoctor.families.vllm_figures import (
 )
 from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.recognition import FRAMEWORKS, Framework
+from oomdoctor.job.recognition import FRAMEWORKS, Framework
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from oomdoctor.incident.model import Context, Crash, Setting
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Context, Setting
 from oomdoctor.language import say
 from oomdoctor.remedies import Remedy, engine, models
 from oomdoctor.remedies.proposal import Case

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from oomdoctor.incident.model import Crash, Value
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST

@@ -16,7 +16,8 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
-from oomdoctor.incident.model import Crash, Value
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Value
 from oomdoctor.language import joined, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models

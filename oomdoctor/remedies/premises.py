@@ -16,7 +16,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.recognition import FRAMEWORKS, LEARNERS
+from oomdoctor.job.recognition import FRAMEWORKS, LEARNERS
 from oomdoctor.remedies import engine, fractions
 from oomdoctor.remedies.knobs import KNOBS
 

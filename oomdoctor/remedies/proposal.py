@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from oomdoctor.incident.model import Crash, Setting, Value
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from oomdoctor.columns import cells, filled
-from oomdoctor.incident.names import row as row_name
+from oomdoctor.job.names import row as row_name
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy

@@ -13,8 +13,9 @@ from oomdoctor.causes.host import of_low_limit
 from oomdoctor.classifier.ranking import closing, ranked
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.unfamiliar import in_other_words
-from oomdoctor.incident.model import Context, Crash, Trajectory
+from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import in_order
+from oomdoctor.job.model import Context, Trajectory
 from oomdoctor.language import joined, listed, say, translated
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import rejected_advice

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oomdoctor import __version__
 from oomdoctor.columns import cells, filled, wrapped
-from oomdoctor.incident.model import Value
+from oomdoctor.job.model import Value
 from oomdoctor.language import say, translated
 from oomdoctor.remedies.compared import Compared, Difference, Figure
 from oomdoctor.report.as_json import finite

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from oomdoctor.incident.model import Value
+from oomdoctor.job.model import Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import ceil, floor
 
 from oomdoctor.causes.host import total_bytes
-from oomdoctor.incident.model import Crash, Ledger, Trajectory
-from oomdoctor.incident.names import ON_THE_NODE
+from oomdoctor.incident.model import Crash, Ledger
+from oomdoctor.job.model import Trajectory
+from oomdoctor.job.names import ON_THE_NODE
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.host import threshold_of

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from oomdoctor.causes import causes
-from oomdoctor.incident.trend import SHAPES
+from oomdoctor.job.trend import SHAPES
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import SCHEMA_VERSION, Incident, Report
 from oomdoctor.report.vocabulary import BASES, POOLS, ROLES, STAGES

@@ -14,8 +14,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from oomdoctor.columns import breaks, wrapped
-from oomdoctor.incident.names import SMALLER
-from oomdoctor.incident.names import row as row_name
+from oomdoctor.job.names import SMALLER
+from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, in_use, listed, say, semicolons, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy

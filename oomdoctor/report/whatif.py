@@ -9,7 +9,7 @@ from typing import Any, Final
 from oomdoctor import __version__
 from oomdoctor.columns import cells, cut, filled, wrapped
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.names import row as row_name
+from oomdoctor.job.names import row as row_name
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.remedies.whatif.model import Cell, Change, Comparison, Shift, Side, Verdict
 from oomdoctor.report.as_json import finite

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoctor.causes.host import low_limit
-from oomdoctor.incident.names import figure
+from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, mark, one_of, say, semicolons, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from oomdoctor import families, streams
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut, judge
 from oomdoctor.incident.assemble import Gathered, crashes
-from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.job.context import ContextBuilder
 
 TRACEBACK = "Traceback (most recent call last):"
 

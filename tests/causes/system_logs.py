@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from oomdoctor import families, streams
 from oomdoctor.incident.assemble import Gathered, crashes
-from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.context import ContextBuilder
 
 
 def crashes_of(log: str) -> tuple[Crash, ...]:

@@ -11,7 +11,8 @@ from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.assemble import MOST_OF_A_KIND, Gathered, crashes
-from oomdoctor.incident.model import Context, Crash
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Context
 
 GIB = 1024**3
 

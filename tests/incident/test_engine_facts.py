@@ -6,8 +6,8 @@ import pytest
 from engine_logs import NO_BLOCKS, RUNNER, WARMUP, crash_of, refusal, started, traceback, v0_account
 
 from oomdoctor.causes import framework_preallocation
-from oomdoctor.incident import recognition
 from oomdoctor.incident.engine_facts import beside_engine, facts, in_engine, phase
+from oomdoctor.job import recognition
 from oomdoctor.units import GIB
 
 FULL = refusal("96.00 MiB", 23.55, 0.05, 23.4, 22.7)

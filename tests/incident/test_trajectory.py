@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from oomdoctor import streams
-from oomdoctor.incident.model import Point, Trajectory
 from oomdoctor.incident.trajectory import MOST_POINTS, MOST_SERIES, TrajectoryBuilder, growth
+from oomdoctor.job.model import Point, Trajectory
 
 GIB = 1024**3
 

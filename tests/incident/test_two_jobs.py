@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oomdoctor import diagnose
-from oomdoctor.incident.context import ContextBuilder
+from oomdoctor.job.context import ContextBuilder
 from oomdoctor.report.contract import Report
 from oomdoctor.streams import page
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from oomdoctor import families, streams
 from oomdoctor.incident.assemble import Gathered, crashes
-from oomdoctor.incident.context import ContextBuilder
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.trajectory import TrajectoryBuilder
+from oomdoctor.job.context import ContextBuilder
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.advise import remedies
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.settings import DATES, Spelling, assumptions, current, rows, spelling, typed

@@ -11,8 +11,9 @@ from remedy_logs import HOG, OPENRLHF, crashes_of, cuda, kill
 
 from oomdoctor import street
 from oomdoctor.cli.whatif import whatif as command
-from oomdoctor.incident.literals import typed
-from oomdoctor.incident.model import Crash, Setting, Value
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.literals import typed
+from oomdoctor.job.model import Setting, Value
 from oomdoctor.remedies.whatif import compare as package
 from oomdoctor.remedies.whatif.compare import whatif
 from oomdoctor.remedies.whatif.model import Comparison, Verdict

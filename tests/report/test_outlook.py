@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoctor.incident.model import Point, Trajectory
+from oomdoctor.job.model import Point, Trajectory
 from oomdoctor.report.outlook import outlook
 from oomdoctor.report.words import growth
 

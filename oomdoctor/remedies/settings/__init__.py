@@ -27,7 +27,7 @@ from functools import cache
 from typing import Final
 
 from oomdoctor import spellings
-from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS

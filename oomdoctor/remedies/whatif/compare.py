@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoctor.causes import Finding, is_shown, judge
-from oomdoctor.incident.model import Context, Crash, Setting, Trajectory, Value
-from oomdoctor.incident.names import figure
-from oomdoctor.incident.outside import printed_by
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Context, Setting, Trajectory, Value
+from oomdoctor.job.names import figure
+from oomdoctor.job.outside import printed_by
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.remedies import from_outside, settings
 from oomdoctor.remedies.knobs import KNOBS

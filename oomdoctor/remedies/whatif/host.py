@@ -10,7 +10,8 @@ from oomdoctor.causes.host import Holder, node_memory, store_bytes, total_bytes
 from oomdoctor.families.data_loader import ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import StoreFull, StoreTooLarge, StoreUsage
-from oomdoctor.incident.model import Crash, Value
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host import limit_bytes

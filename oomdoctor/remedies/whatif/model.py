@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from typing import Final, Literal
 
-from oomdoctor.incident import recognition
-from oomdoctor.incident.model import Basis, Context, Crash, Ledger, Setting, Value
+from oomdoctor.incident.model import Basis, Crash, Ledger
+from oomdoctor.job import recognition
+from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.whatif.options import leaf, spellings

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.recognition import FRAMEWORKS
+from oomdoctor.job.recognition import FRAMEWORKS
 from oomdoctor.language import say, semicolons
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import engine

@@ -15,7 +15,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.engine_facts import in_engine
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.recognition import TRAINERS
+from oomdoctor.job.recognition import TRAINERS
 from oomdoctor.language import mark, say, semicolons, translated
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.host import nodes

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from oomdoctor.incident.names import figure
-from oomdoctor.incident.names import row as row_name
+from oomdoctor.job.names import figure
+from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, in_use, listed, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS

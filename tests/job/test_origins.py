@@ -12,8 +12,9 @@ from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.joins import clocks_apart, explains
-from oomdoctor.incident.model import Context, Crash
-from oomdoctor.incident.origins import Origins, writer_of
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Context
+from oomdoctor.job.origins import Origins, writer_of
 from oomdoctor.report.contract import Report
 from oomdoctor.streams import page
 

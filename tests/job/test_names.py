@@ -9,7 +9,7 @@ from contextvars import copy_context
 import pytest
 from reports import LOGS, diagnosed
 
-from oomdoctor.incident import names
+from oomdoctor.job import names
 from oomdoctor.language import CHINESE, use
 
 OF_THE_LOG = re.compile(r".+ \(pid (?:\d+|None)\)|\d+ x .+")

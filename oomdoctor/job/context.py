@@ -11,10 +11,10 @@ from typing import Final
 
 import ahocorasick_rs
 
-from oomdoctor.incident import dumps, launch, recognition
-from oomdoctor.incident.dumps import Allowance, Here, Stated
-from oomdoctor.incident.model import Context, Setting, Value
-from oomdoctor.incident.origins import Origins
+from oomdoctor.job import dumps, launch, recognition
+from oomdoctor.job.dumps import Allowance, Here, Stated
+from oomdoctor.job.model import Context, Setting, Value
+from oomdoctor.job.origins import Origins
 from oomdoctor.patterns import late
 from oomdoctor.streams import Mark, Page
 from oomdoctor.units import KIB, size

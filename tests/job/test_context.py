@@ -5,8 +5,8 @@ import time
 import pytest
 
 from oomdoctor import streams
-from oomdoctor.incident.context import ANCHORS, ContextBuilder
-from oomdoctor.incident.model import Context
+from oomdoctor.job.context import ANCHORS, ContextBuilder
+from oomdoctor.job.model import Context
 
 
 def context(*logs: str) -> Context:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoctor.incident.roles import class_and_method, is_outside_ray, role_of, short_name
+from oomdoctor.job.roles import class_and_method, is_outside_ray, role_of, short_name
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from oomdoctor.incident import launch
-from oomdoctor.incident.literals import Entry, entries, strings, typed
-from oomdoctor.incident.model import Value
+from oomdoctor.job import launch
+from oomdoctor.job.literals import Entry, entries, strings, typed
+from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page

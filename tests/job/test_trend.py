@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from oomdoctor.incident.trend import Shape, theil_sen, trend
+from oomdoctor.job.trend import Shape, theil_sen, trend
 
 STEADY = [100 + 2 * n for n in range(12)]
 
@@ -30,7 +30,7 @@ def test_the_slope_and_its_interval_are_those_of_scipy(count: int) -> None:
 
 
 def test_nobody_imports_scipy() -> None:
-    program = "import sys, oomdoctor.incident.trend; sys.exit('scipy' in sys.modules or 'numpy' in sys.modules)"
+    program = "import sys, oomdoctor.job.trend; sys.exit('scipy' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
 

@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from oomdoctor.families.event import Process
-from oomdoctor.incident.moments import Moment, moment, seconds_between
+from oomdoctor.job.moments import Moment, moment, seconds_between
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 

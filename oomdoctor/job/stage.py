@@ -17,8 +17,8 @@ from typing import Any, Final
 import ahocorasick_rs
 
 from oomdoctor.families.event import Event, Frame
-from oomdoctor.incident.building import places_a_model
-from oomdoctor.incident.roles import class_and_method, role_of
+from oomdoctor.job.building import places_a_model
+from oomdoctor.job.roles import class_and_method, role_of
 from oomdoctor.patterns import late
 
 UNKNOWN: Final = "unknown"

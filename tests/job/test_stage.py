@@ -8,7 +8,7 @@ import pytest
 
 from oomdoctor.families.event import Event, Frame, Place, Process, Surroundings
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
-from oomdoctor.incident.stage import stage_of
+from oomdoctor.job.stage import stage_of
 from oomdoctor.report.vocabulary import STAGES
 
 SITE = "/env/lib/python3.11/site-packages"
@@ -341,7 +341,7 @@ def test_the_drivers_own_frames_outweigh_the_titles() -> None:
 
 
 def test_every_stage_of_the_tables_is_one_of_the_contract() -> None:
-    from oomdoctor.incident import stage as module
+    from oomdoctor.job import stage as module
 
     tables = (*module._FUNCTIONS, *module._CODE)
     named = {stage for _, stage, _ in tables} | {stage for _, stage, _, _ in module._FILES}

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from oomdoctor.incident.literals import entries, strings, typed
+from oomdoctor.job.literals import entries, strings, typed
 
 
 def read(text: str, *, bare: bool = False) -> dict[str, object]:

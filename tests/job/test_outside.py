@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import oomdoctor
-from oomdoctor.incident import outside, plain_yaml, script
-from oomdoctor.incident.outside import OutsideError
+from oomdoctor.job import outside, plain_yaml, script
+from oomdoctor.job.outside import OutsideError
 
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of 23.60 GiB "

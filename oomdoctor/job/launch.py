@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from oomdoctor.incident.literals import TEXT_CAP, entries, typed
-from oomdoctor.incident.model import Value
+from oomdoctor.job.literals import TEXT_CAP, entries, typed
+from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
 
 Found = tuple[str, Value]

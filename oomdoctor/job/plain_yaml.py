@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.incident.literals import TEXT_CAP, entries, typed
-from oomdoctor.incident.model import Value
+from oomdoctor.job.literals import TEXT_CAP, entries, typed
+from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from oomdoctor.incident import launch
-from oomdoctor.incident.dumps import as_written
-from oomdoctor.incident.model import Value
+from oomdoctor.job import launch
+from oomdoctor.job.dumps import as_written
+from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from oomdoctor.families.event import Event
-from oomdoctor.incident import plain_yaml, recognition, script
-from oomdoctor.incident.context import is_secret
-from oomdoctor.incident.literals import entries, typed
-from oomdoctor.incident.model import Context, Setting, Value
+from oomdoctor.job import plain_yaml, recognition, script
+from oomdoctor.job.context import is_secret
+from oomdoctor.job.literals import entries, typed
+from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from oomdoctor.incident.model import Value
+from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
 from oomdoctor.units import LARGEST_NUMBER
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoctor.incident.context import ContextBuilder
-from oomdoctor.incident.model import Context
+from oomdoctor.job.context import ContextBuilder
+from oomdoctor.job.model import Context
 from oomdoctor.streams import page
 
 

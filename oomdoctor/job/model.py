@@ -1,0 +1,121 @@
+"""What the log says of the job: its settings and versions, and the figures that it prints of its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from itertools import pairwise
+
+from oomdoctor.job.names import AT_KILLS
+from oomdoctor.job.trend import Shape
+from oomdoctor.language import say
+from oomdoctor.records import dataclass
+
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option of the job as the log states it, or what was handed over beside the log."""
+
+    name: str  # as in the log without dashes: "vllm_gpu_memory_utilization", "actor_rollout_ref.rollout.n"
+    value: Value
+    file: str
+    line: int
+    written: str | None = None  # as a launch line spells it, up to its value: "--block-size ", "trainer.nnodes="
+    mentioned: bool = False  # no flag and no dump: the line only speaks of it
+    outside: str | None = None  # where it is from if not from the log: "run.sh line 12", "--assume"
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        if self.outside is None:
+            return say("line {line}", line=self.line)
+        return say("{source}, not the log", source=self.outside)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the log says about the job."""
+
+    frameworks: Mapping[str, str | None] = field(default_factory=dict)  # name → version, None when not printed
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    hardware: Mapping[str, Value] = field(default_factory=dict)
+    processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # who writes: name → pids
+    exit_codes: tuple[int, ...] = ()  # as printed: 137, and Python's -9
+    progress: Mapping[str, int] = field(default_factory=dict)  # the last that is printed: "step", or "done" and "total"
+    files: frozenset[str] = frozenset()  # those of the job, where several jobs may be read; else none
+    memory: tuple[Trajectory, ...] = ()  # figures that the job itself prints of its memory, however often
+    outside: Mapping[str, str] = field(default_factory=dict)  # versions and models not from the log → where from
+    heard: list[Setting] | None = None  # takes the settings from outside the log that are asked for
+
+    def setting(self, *names: str) -> Setting | None:
+        """The first of these settings that the log states, whatever stands before its last dot and however it is
+        spelled: `gpu_memory_utilization` finds `--gpu-memory-utilization` and `rollout.gpu_memory_utilization`.
+        What stands outside the log counts where the log has none of them."""
+        found = None
+        for name in names:
+            wanted = name.replace("-", "_").lower()
+            for known, setting in self.settings.items():
+                if found is not None and setting.outside is not None:
+                    continue
+                spelled = known.replace("-", "_").lower()
+                if spelled == wanted or spelled.endswith("." + wanted):
+                    if setting.outside is None:
+                        return setting
+                    found = setting
+        if found is not None and self.heard is not None:
+            self.heard.append(found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    step: int | None
+    bytes: int
+    line: int
+    text: str | None = None  # the place in the program that the print names: only prints of one place are alike
+
+
+def counted(points: Sequence[Point]) -> list[int] | None:
+    """Their steps; None where not all name one, or where the job counts anew."""
+    steps = [point.step for point in points if point.step is not None]
+    return steps if len(steps) == len(points) and all(b > a for a, b in pairwise(steps)) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """A memory figure that the log prints again and again."""
+
+    what: str
+    pool: str
+    points: tuple[Point, ...]
+    growth_bytes: int | None = None  # per step (or per print, where no step stands), None where it does not grow
+    file: str = ""
+    shape: Shape = "few"
+    growth_low_bytes: int | None = None  # the ends of the growth's interval; also where growth is open
+    growth_high_bytes: int | None = None
+    reached_bytes: int | None = None  # how high it stood last, of a sawtooth the last peak
+    limit_bytes: int | None = None  # how much there is in all, where the same print says it
+    prints: int = 0  # how often it is printed; of many prints not all are points
+
+    @property
+    def grown(self) -> int:
+        """How much came between the first print and the highest of the last ones."""
+        return max(self.points[-1].bytes, self.reached_bytes or 0) - self.points[0].bytes
+
+    def room(self, limit: int) -> int:
+        """What is left up to a limit."""
+        return limit - (self.reached_bytes or self.points[-1].bytes)
+
+    @property
+    def shows_a_whole(self) -> bool:
+        """Whether a leak would show in it: not in the row of one process, nor in what stood there at kills, which is
+        the limit each time."""
+        return not self.what.startswith("PID ") and not self.what.endswith(AT_KILLS)
+
+    @property
+    def per(self) -> str:
+        """What the growth is for: "step", or "print" where the log does not count steps."""
+        return "step" if counted(self.points) else "print"
