@@ -25,8 +25,8 @@ LOCALE: Final = PACKAGE / "locale"
 # Which texts stand in which catalogue: by the room that says them first. All others are the report's.
 ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "report": (),
-    "causes": ("causes/", "regressions."),
-    "remedies": ("remedies/", "families/", "incident/", "arithmetic/", "sources/", "street."),
+    "causes": ("causes/", "signs/", "decision/", "regressions."),
+    "remedies": ("remedies/", "families/", "job/", "incident/", "arithmetic/", "sources/", "street."),
 }
 SAID_BY: Final = ("say", "mark")
 

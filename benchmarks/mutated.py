@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oomdoctor import families, street
-from oomdoctor.causes import Finding, judge
+from oomdoctor.causes import Finding
+from oomdoctor.decision.judgement import judgements
 from oomdoctor.families import unfamiliar
 from oomdoctor.street import Facts
 
@@ -102,7 +103,9 @@ def by_rules(one: Changed) -> str:
     facts = _facts(one.text)
     if not facts.crashes:
         return NO_OOM
-    said = [(cause.id, judgement) for cause, judgement in judge(facts.crashes[0]) if isinstance(judgement, Finding)]
+    said = [
+        (cause.id, judgement) for cause, judgement in judgements(facts.crashes[0]) if isinstance(judgement, Finding)
+    ]
     return max(said, key=lambda pair: pair[1].weight, default=("nothing", None))[0]
 
 

@@ -37,7 +37,7 @@ MANY = 8  # a repetition that may be this long is worth an attack
 END = "\x00\u20ac"
 ATTEMPTS = 2
 PATIENCE = 0.5  # seconds
-NOT_FOR_LOGS = ("oomdoctor.training", "oomdoctor.classifier.generator", "oomdoctor.__main__")
+NOT_FOR_LOGS = ("oomdoctor.training", "oomdoctor.training.generator", "oomdoctor.__main__")
 CHEAP = 100  # nanoseconds per character: no second attempt
 
 

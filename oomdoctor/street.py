@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oomdoctor import shares
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.joins import clocks_apart
@@ -16,6 +17,7 @@ from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.job.model import Context
 from oomdoctor.reading import Reading
 from oomdoctor.records import dataclass
+from oomdoctor.remedies.advice import advise
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
 from oomdoctor.sources import Found, Source, Trouble, gather, look
@@ -86,7 +88,9 @@ def report_on(
 
 def report_of(facts: Facts) -> Report:
     """The report on what the logs say."""
-    return build(facts.crashes, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats)
+    decisions = [decide(crash) for crash in facts.crashes]
+    advice = [advise(decision) for decision in decisions]
+    return build(advice, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats)
 
 
 def facts_in(found: Found, progress: Progress | None = None, told: Outside | None = None) -> Facts:

@@ -7,6 +7,7 @@ from typing import Final
 
 from oomdoctor import families
 from oomdoctor.causes import Finding, Judgement, causes
+from oomdoctor.decision.judgement import judgement_of
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.context import ContextBuilder
@@ -53,7 +54,7 @@ def crash_of(log: str) -> Crash:
 def judged(cause: str, log: str) -> Judgement | None:
     crash = crash_of(log)
     found = next(known for known in causes() if known.id == cause)
-    return found.judge(crash) if crash.pool in found.pools else None
+    return judgement_of(found, crash) if crash.pool in found.pools else None
 
 
 def weight(cause: str, log: str) -> float:

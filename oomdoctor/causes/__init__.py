@@ -1,19 +1,17 @@
-"""The causes. One cause is one module with its rule, and its explain page beside it; modules are found by name."""
+"""The causes. One cause is one module with its table of signs, and its explain page beside it; modules are found by
+name. No table decides anything: `oomdoctor.decision` reads them."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cache
 
 from oomdoctor.families.event import Event
-from oomdoctor.families.training_cut import CutTraining
-from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
 from oomdoctor.records import dataclass
+from oomdoctor.signs import Grade, Sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +32,8 @@ class Finding:
     stage: str | None = None
     knobs: tuple[str, ...] = ()  # where their order differs from the cause's
     next_evidence: tuple[str, ...] = ()  # commands that would prove it, where the log does not
+    grade: Grade | None = None
+    signs: tuple[str, ...] = ()  # the names of the sign that carries it and of those against it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,33 @@ class NotEnough:
 Judgement = Finding | RuledOut | NotEnough
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A sign, and what it is worth to a cause."""
+
+    sign: Sign
+    grade: Grade
+    knobs: tuple[str, ...] = ()  # what to change where this sign carries the cause, best first; else the cause's own
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
+    """A table, read from top to bottom: silent, excluded, then the first sign that is seen carries the cause."""
+
     id: str
     title: str  # a sentence a tired person understands
     pools: tuple[str, ...]  # the pools that may have run out for this cause; it is asked only then
     knobs: tuple[str, ...]  # what to change, best first
-    judge: Callable[[Crash], Judgement | None]  # None: nothing speaks for it or against it
+    silent: tuple[Sign, ...] = ()  # seen: another cause's matter, nothing is said
+    excluded: tuple[Sign, ...] = ()  # seen: the cause is ruled out, and this is why
+    signs: tuple[Row, ...] = ()  # strongest first
+    against: tuple[Row, ...] = ()  # seen: the cause is worth this grade at most, whatever carries it
+    missing: tuple[Sign, ...] = ()  # no sign carries it; seen: what the log lacks to tell, and what would show it
+    knobs_where: tuple[tuple[Sign, tuple[str, ...]], ...] = ()  # seen: what to change instead, best first
+    before: tuple[str, ...] = ()  # causes that stand behind this one at the same grade
+    rule: Callable[[Crash], Judgement | None] | None = None
 
 
-UNSEEN = 0.5  # of the weight: memory is a usual reason at these steps, and not the only one
-BEGUN = 0.9  # the error's words begin as only those of a lack of memory do
-NAMED = 0.5  # the weight from which a finding rests on the traceback, not on a refusal that nobody has seen
 WHOLE_LOG = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 
 
@@ -77,38 +92,4 @@ def causes() -> tuple[Cause, ...]:
     return tuple(module.CAUSE for module in loaded if hasattr(module, "CAUSE"))
 
 
-def judge(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
-    """What every cause of the crash's pool says."""
-    for cause in causes():
-        if crash.pool in cause.pools:
-            judgement = cause.judge(crash)
-            if isinstance(judgement, Finding) and isinstance(crash.root, CutTraceback):
-                judgement = _unseen(judgement, crash.root)
-            elif isinstance(judgement, Finding) and isinstance(crash.root, CutTraining):
-                judgement = _unseen(judgement) if judgement.weight >= NAMED else None
-            if judgement is not None:
-                yield cause, judgement
-
-
-def is_shown(crash: Crash, findings: Iterable[Finding]) -> bool:
-    """Whether the log shows that memory (or a resource) failed: the crash's root does, or what a finding rests on."""
-    return crash.proven or any(finding.shows_memory for finding in findings)
-
-
-def _unseen(finding: Finding, cut: CutTraceback | None = None) -> Finding:
-    """The log ends before the error's own words, or within them: it may have been another one."""
-    begun = cut is not None and cut.begun
-    where = (
-        say("the log is cut within the error's own words")
-        if begun
-        else say("the log is cut before the error's own words")
-    )
-    return replace(
-        finding,
-        weight=finding.weight * (BEGUN if begun else UNSEEN),
-        against=(*finding.against, where),
-        next_evidence=(*finding.next_evidence, WHOLE_LOG),
-    )
-
-
-__all__ = ["Cause", "Finding", "Judgement", "NotEnough", "RuledOut", "causes", "is_shown", "judge"]
+__all__ = ["WHOLE_LOG", "Cause", "Finding", "Judgement", "NotEnough", "Row", "RuledOut", "causes"]

@@ -112,5 +112,5 @@ CAUSE = Cause(
     title=mark("A size no machine has was asked for"),
     pools=("gpu", "host_ram"),
     knobs=("fix-shape", "smaller-microbatch", "memory-efficient-attention"),
-    judge=judge,
+    rule=judge,
 )

@@ -318,5 +318,5 @@ CAUSE = Cause(
         "offload-activations",
         "packing",
     ),
-    judge=judge,
+    rule=judge,
 )

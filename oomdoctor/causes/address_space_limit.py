@@ -137,5 +137,5 @@ CAUSE = Cause(
     title=mark("A limit on address space or commit is hit while memory is free"),
     pools=("host_ram", "cgroup"),
     knobs=KNOBS,
-    judge=judge,
+    rule=judge,
 )

@@ -173,5 +173,5 @@ CAUSE = Cause(
     title=mark("A limit below the hardware was hit"),
     pools=("gpu",),
     knobs=("raise-allocator-cap", "smaller-microbatch", "shorter-sequences"),
-    judge=judge,
+    rule=judge,
 )

@@ -152,5 +152,5 @@ CAUSE = Cause(
     title=mark("The memory is there, but not in one piece"),
     pools=("gpu",),
     knobs=("allocator-config", "smaller-microbatch", "shorter-sequences", "token-budget-batching"),
-    judge=judge,
+    rule=judge,
 )

@@ -86,5 +86,5 @@ CAUSE = Cause(
     title=mark("Parallel compile jobs ran out of memory"),
     pools=("host_ram", "cgroup"),
     knobs=("fewer-build-jobs", "raise-container-limit", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

@@ -86,5 +86,5 @@ CAUSE = Cause(
     title=mark("Saving or loading a full state needs the memory"),
     pools=("host_ram", "cgroup", "gpu", "shm"),
     knobs=("sharded-checkpoint", "less-offload", "offload-parameters", "low-memory-loading", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

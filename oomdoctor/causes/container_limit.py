@@ -180,5 +180,5 @@ CAUSE = Cause(
     title=mark("A memory limit of the container or job is hit while the machine may have memory left"),
     pools=("cgroup", "host_ram", "shm", "none"),
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),
-    judge=judge,
+    rule=judge,
 )

@@ -344,5 +344,5 @@ CAUSE = Cause(
     title=mark("Offloaded states, engine sleep or swap space are larger than the node's memory"),
     pools=("host_ram", "cgroup", "pinned"),
     knobs=("less-offload", "less-swap-space", "unpin-memory", "shard-states", "add-nodes", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

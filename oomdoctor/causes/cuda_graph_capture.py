@@ -64,5 +64,5 @@ CAUSE = Cause(
     title=mark("Capturing CUDA graphs ran out of device memory"),
     pools=("gpu",),
     knobs=("lower-engine-reservation", "eager-mode", "fewer-sequences", "shorter-context"),
-    judge=judge,
+    rule=judge,
 )

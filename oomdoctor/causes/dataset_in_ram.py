@@ -123,5 +123,5 @@ CAUSE = Cause(
     title=mark("Loading, tokenising or caching data fills the memory"),
     pools=("host_ram", "cgroup", "shm"),
     knobs=("stream-data", "fewer-workers", "smaller-buffers", "smaller-microbatch", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

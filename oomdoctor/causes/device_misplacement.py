@@ -102,5 +102,5 @@ CAUSE = Cause(
     title=mark("Several ranks or models ended up on one card"),
     pools=("gpu",),
     knobs=("fix-placement", "low-memory-loading", "free-the-gpu"),
-    judge=judge,
+    rule=judge,
 )

@@ -65,5 +65,5 @@ CAUSE = Cause(
     title=mark("The evaluation keeps its predictions on the device"),
     pools=("gpu",),
     knobs=("smaller-buffers", "clear-references", "smaller-microbatch"),
-    judge=judge,
+    rule=judge,
 )

@@ -87,5 +87,5 @@ CAUSE = Cause(
     title=mark("JAX or TensorFlow reserved the card in advance"),
     pools=("gpu",),
     knobs=("cap-preallocation", "separate-placement", "fix-environment"),
-    judge=judge,
+    rule=judge,
 )

@@ -332,5 +332,5 @@ CAUSE = Cause(
     title=mark("A version of a package needs more memory than it should"),
     pools=("gpu", "kv_cache", "host_ram", "cgroup", "pinned"),
     knobs=("pin-version",),
-    judge=judge,
+    rule=judge,
 )

@@ -75,5 +75,5 @@ CAUSE = Cause(
     title=mark("The card is full, and the log does not say with what"),
     pools=("gpu",),
     knobs=("collect-evidence", "smaller-microbatch", "shorter-sequences", "free-the-gpu"),
-    judge=judge,
+    rule=judge,
 )

@@ -55,5 +55,5 @@ CAUSE = Cause(
     title=mark("Device memory grows with every step"),
     pools=("gpu",),
     knobs=("clear-references", "smaller-buffers", "pin-version", "restart-periodically"),
-    judge=judge,
+    rule=judge,
 )

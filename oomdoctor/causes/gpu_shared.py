@@ -315,5 +315,5 @@ CAUSE = Cause(
     title=mark("Other processes hold the card"),
     pools=("gpu",),
     knobs=("free-the-gpu", "separate-placement", "lower-engine-reservation", "fix-placement", "start-in-sequence"),
-    judge=judge,
+    rule=judge,
 )

@@ -85,5 +85,5 @@ CAUSE = Cause(
     title=mark("The GPUs asked for and the GPUs a process may see do not agree"),
     pools=("scheduling",),
     knobs=("fix-environment", "fix-resource-request", "add-nodes", "more-gpus"),
-    judge=judge,
+    rule=judge,
 )

@@ -178,5 +178,5 @@ CAUSE = Cause(
     title=mark("The node's memory ran out; the log does not say who held it"),
     pools=("host_ram",),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory", "smaller-object-store", "tune-ray-monitor"),
-    judge=judge,
+    rule=judge,
 )

@@ -138,5 +138,5 @@ CAUSE = Cause(
         "shorter-sequences",
         "more-host-memory",
     ),
-    judge=judge,
+    rule=judge,
 )

@@ -168,5 +168,5 @@ CAUSE = Cause(
     title=mark("Model weights do not fit into host memory while they are loaded"),
     pools=("host_ram", "cgroup"),
     knobs=("low-memory-loading", "fewer-workers", "quantize-weights", "smaller-model", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

@@ -95,5 +95,5 @@ CAUSE = Cause(
     title=mark("Something was killed; nothing here says why"),
     pools=("host_ram", "cgroup", "shm", "none"),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

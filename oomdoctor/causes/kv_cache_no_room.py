@@ -327,5 +327,5 @@ CAUSE = Cause(
         "free-the-gpu",
         "smaller-model",
     ),
-    judge=judge,
+    rule=judge,
 )

@@ -181,5 +181,5 @@ CAUSE = Cause(
         "tensor-parallel",
         "pin-version",
     ),
-    judge=judge,
+    rule=judge,
 )

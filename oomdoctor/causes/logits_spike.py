@@ -136,5 +136,5 @@ CAUSE = Cause(
         "sequence-parallel",
         "mixed-precision",
     ),
-    judge=judge,
+    rule=judge,
 )

@@ -77,5 +77,5 @@ CAUSE = Cause(
     title=mark("The configured context is longer than the KV cache there is"),
     pools=("kv_cache", "gpu"),
     knobs=("shorter-context", "raise-engine-reservation", "quantize-kv-cache", "tensor-parallel", "quantize-weights"),
-    judge=judge,
+    rule=judge,
 )

@@ -449,5 +449,5 @@ CAUSE = Cause(
         "mixed-precision",
         "more-gpus",
     ),
-    judge=judge,
+    rule=judge,
 )

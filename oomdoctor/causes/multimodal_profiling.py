@@ -83,5 +83,5 @@ CAUSE = Cause(
     title=mark("Profiling the vision or audio encoder ran out of device memory"),
     pools=("gpu",),
     knobs=("limit-multimodal", "smaller-prefill", "fewer-sequences", "shorter-context", "tensor-parallel"),
-    judge=judge,
+    rule=judge,
 )

@@ -80,5 +80,5 @@ CAUSE = Cause(
     title=mark("A library beside the framework found no memory left"),
     pools=("gpu",),
     knobs=("lower-engine-reservation", "smaller-microbatch", "free-the-gpu", "fix-environment", "shard-states"),
-    judge=judge,
+    rule=judge,
 )

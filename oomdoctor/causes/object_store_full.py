@@ -164,5 +164,5 @@ CAUSE = Cause(
     title=mark("Ray's object store is full"),
     pools=("object_store", "host_ram", "cgroup"),
     knobs=("bigger-object-store", "stream-data", "clear-references", "fewer-workers", "free-disk", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

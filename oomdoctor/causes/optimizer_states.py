@@ -46,5 +46,5 @@ CAUSE = Cause(
     title=mark("The optimizer's states do not fit beside the weights"),
     pools=("gpu",),
     knobs=("shard-states", "offload-optimizer", "low-memory-optimizer", "lora", "mixed-precision", "more-gpus"),
-    judge=judge,
+    rule=judge,
 )

@@ -159,5 +159,5 @@ CAUSE = Cause(
     title=mark("Page-locked (pinned) host memory is refused"),
     pools=("pinned", "gpu", "host_ram"),
     knobs=("unpin-memory", "raise-memlock", "less-offload", "less-swap-space", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

@@ -222,5 +222,5 @@ CAUSE = Cause(
         "smaller-microbatch",
         "more-host-memory",
     ),
-    judge=judge,
+    rule=judge,
 )

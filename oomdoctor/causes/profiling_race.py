@@ -71,5 +71,5 @@ CAUSE = Cause(
     title=mark("Another process freed memory while the engine measured; nothing is short"),
     pools=("gpu",),
     knobs=("start-in-sequence", "free-the-gpu", "pin-version"),
-    judge=judge,
+    rule=judge,
 )

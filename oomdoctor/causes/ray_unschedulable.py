@@ -211,5 +211,5 @@ CAUSE = Cause(
     title=mark("Ray does not place what was requested"),
     pools=("scheduling",),
     knobs=("fix-resource-request", "add-nodes", "fix-environment", "separate-placement"),
-    judge=judge,
+    rule=judge,
 )

@@ -80,5 +80,5 @@ CAUSE = Cause(
     title=mark("The reward model's process holds most of the node's memory"),
     pools=("host_ram", "cgroup"),
     knobs=("move-process", "restart-periodically", "more-host-memory", "less-offload", "smaller-object-store"),
-    judge=judge,
+    rule=judge,
 )

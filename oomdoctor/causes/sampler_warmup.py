@@ -52,5 +52,5 @@ CAUSE = Cause(
     title=mark("Warming up the engine's sampler ran out of device memory"),
     pools=("gpu",),
     knobs=("fewer-sequences", "lower-engine-reservation", "eager-mode"),
-    judge=judge,
+    rule=judge,
 )

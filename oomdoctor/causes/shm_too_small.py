@@ -125,5 +125,5 @@ CAUSE = Cause(
     title=mark("Shared memory (/dev/shm) is full"),
     pools=("shm", "host_ram", "cgroup"),
     knobs=("bigger-shm", "fewer-workers", "smaller-microbatch", "clear-references"),
-    judge=judge,
+    rule=judge,
 )

@@ -79,5 +79,5 @@ CAUSE = Cause(
     title=mark("The disk that Ray's object store spills to is full"),
     pools=("object_store", "host_ram", "cgroup"),
     knobs=("free-disk", "bigger-object-store", "stream-data", "clear-references"),
-    judge=judge,
+    rule=judge,
 )

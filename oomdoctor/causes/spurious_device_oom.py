@@ -72,5 +72,5 @@ CAUSE = Cause(
     title=mark("The device refused although the memory is free"),
     pools=("gpu",),
     knobs=("fix-environment", "allocator-config", "pin-version", "collect-evidence"),
-    judge=judge,
+    rule=judge,
 )

@@ -202,5 +202,5 @@ CAUSE = Cause(
     title=mark("Many similar processes fill the memory together"),
     pools=("host_ram", "cgroup"),
     knobs=("fewer-workers", "stream-data", "smaller-microbatch", "add-nodes", "more-host-memory"),
-    judge=judge,
+    rule=judge,
 )

@@ -335,5 +335,5 @@ CAUSE = Cause(
         "separate-placement",
         "tensor-parallel",
     ),
-    judge=judge,
+    rule=judge,
 )

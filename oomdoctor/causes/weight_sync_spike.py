@@ -73,5 +73,5 @@ CAUSE = Cause(
         "separate-placement",
         "more-gpus",
     ),
-    judge=judge,
+    rule=judge,
 )

@@ -62,7 +62,7 @@ def _failed(error: Exception) -> int:
     if isinstance(error, out.CannotWriteError):
         out.tell(say("cannot write to {place}", place=error))
         return UNUSABLE
-    from oomdoctor.classifier.model import ModelError  # noqa: PLC0415
+    from oomdoctor.decision.model import ModelError  # noqa: PLC0415
 
     if isinstance(error, ModelError):
         out.tell(

@@ -67,13 +67,14 @@ def whatif(
     if not read.crashes:
         out.tell(say("there is no memory failure in what was read: nothing to compare with"))
         raise typer.Exit(NOTHING_TO_COMPARE)
-    from oomdoctor.remedies.whatif.compare import as_diagnosed  # noqa: PLC0415  (not for --help)
+    from oomdoctor.decision.diagnosis import decide  # noqa: PLC0415  (not for --help)
     from oomdoctor.remedies.whatif.compare import whatif as compared  # noqa: PLC0415
     from oomdoctor.report import whatif as report  # noqa: PLC0415
 
-    crash, proven = as_diagnosed(read.crashes[0])
+    decision = decide(read.crashes[0])
+    crash = decision.first
     try:
-        found = compared(crash, wanted, proven=proven)
+        found = compared(crash, wanted, proven=decision.verdict == "oom")
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--set") from error
     for note in read.notes:

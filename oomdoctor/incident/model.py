@@ -77,6 +77,11 @@ class Crash:
         """The events of the kinds that were asked for: rules ask again and again, of hundreds of events."""
         return {}
 
+    @cached_property
+    def seen(self) -> dict[Any, Any]:
+        """What the signs that were asked for have answered."""
+        return {}
+
     def ledger(self, pool: str) -> Ledger | None:
         return next((ledger for ledger in self.ledgers if ledger.pool == pool), None)
 

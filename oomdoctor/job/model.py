@@ -50,6 +50,12 @@ class Context:
     outside: Mapping[str, str] = field(default_factory=dict)  # versions and models not from the log → where from
     heard: list[Setting] | None = None  # takes the settings from outside the log that are asked for
 
+    @property
+    def sources(self) -> dict[str, str]:
+        """What the log does not print, and where it is from."""
+        settings = {name: setting.outside for name, setting in self.settings.items() if setting.outside}
+        return {**self.outside, **settings}
+
     def setting(self, *names: str) -> Setting | None:
         """The first of these settings that the log states, whatever stands before its last dot and however it is
         spelled: `gpu_memory_utilization` finds `--gpu-memory-utilization` and `rollout.gpu_memory_utilization`.

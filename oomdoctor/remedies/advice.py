@@ -1,67 +1,41 @@
-"""Advice that the log prints and that does not apply here, with the reason."""
+"""What to advise on a decision: the remedies of each answer, what must not be tried, and what was missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
-
-from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
+from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.families.event import Event
-from oomdoctor.families.ray_kill import NodeOutOfMemory
-from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
-from oomdoctor.incident.model import Crash
-from oomdoctor.language import say, translated
-from oomdoctor.patterns import late
-from oomdoctor.remedies import engine
-from oomdoctor.remedies.advise import ONLY_A_DELAY, remedies
-from oomdoctor.remedies.device import NOT_WITH_SLEEP, no_fragmentation
-
-_THRESHOLD: Final = late(r"adjust the kill threshold")
+from oomdoctor.records import dataclass
+from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.gap import Gap, gap, shown
+from oomdoctor.remedies.printed import rejected_advice
 
 
-def rejected_advice(crash: Crash) -> list[tuple[Event, str]]:
-    """Each piece of printed advice that the figures speak against."""
-    return [*_of_the_allocator(crash), *_of_the_engine(crash), *_of_ray(crash)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    decision: Decision
+    remedies: tuple[tuple[Remedy, ...], ...]  # of each answer
+    rejected: tuple[Rejected, ...]  # for the first answer
+    gap: Gap | None  # what was missing of the pool that the first answer is about
+    printed: tuple[tuple[Event, str], ...]  # advice of the log that does not apply, and why
 
 
-def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
-    """ "If reserved but unallocated memory is large try ..." is printed always."""
-    first = crash.first(DeviceOutOfMemory)
-    refusals: dict[tuple[str, int], DeviceOutOfMemory] = {}  # by each of their lines
-    for each in crash.every(DeviceOutOfMemory):
-        for line in range(each.at.line, each.at.end_line + 1):
-            refusals.setdefault((each.at.file, line), each)
-    for advice in crash.every(AllocatorAdvice):
-        if "WATERMARK" in advice.advises:
-            continue
-        why = _not_fragmented(crash, advice, refusals.get((advice.at.file, advice.at.line), first))
-        if why is not None:
-            yield advice, why
+def advise(decision: Decision) -> Advice:
+    chosen = [
+        remedies(answer.cause.id, answer.finding.knobs or answer.cause.knobs, decision.crash_of(answer))
+        for answer in decision.answers
+    ]
+    lists = [tuple(kept) for kept, _ in chosen]
+    lacking = gap(decision.first, lists[0]) if lists else None
+    if lacking is not None:
+        lists[0] = shown(lists[0], lacking.alone)
+    return Advice(
+        decision=decision,
+        remedies=tuple(lists),
+        rejected=tuple(chosen[0][1]) if chosen else (),
+        gap=lacking,
+        printed=tuple(rejected_advice(decision.crash)),
+    )
 
 
-def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfMemory | None) -> str | None:
-    stated = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-    if stated is not None and advice.advises.split(":")[0] in str(stated.value):
-        return say("it is set already: {name} at {place}", name=stated.name, place=stated.place)
-    if "expandable" in advice.advises and engine.sleeps(crash):
-        return translated(NOT_WITH_SLEEP)
-    return no_fragmentation(refusal) if refusal is not None else None
-
-
-def _of_the_engine(crash: Crash) -> Iterator[tuple[Event, str]]:
-    """ "Try increasing `gpu_memory_utilization`" where the card has no more to give."""
-    for event in crash.events:
-        if not isinstance(event, ContextDoesNotFit | NoCacheBlocks):
-            continue
-        refused = next((r for r in remedies("", ("raise-engine-reservation",), crash)[1]), None)
-        if refused is not None and refused.knob == "raise-engine-reservation":
-            yield event, say("raising gpu_memory_utilization: {why}", why=refused.why)
-            return
-
-
-def _of_ray(crash: Crash) -> Iterator[tuple[Event, str]]:
-    """ "To adjust the kill threshold, set `RAY_memory_usage_threshold`" stands under every kill."""
-    for event in crash.every(NodeOutOfMemory):
-        if event.generation is not None and any(_THRESHOLD.search(text) for text in event.around.after):
-            yield event, translated(ONLY_A_DELAY)
-            return
+__all__ = ["Advice", "advise"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.families.event import Event
 from oomdoctor.incident.assemble import SIDES
 from oomdoctor.incident.ledger import ledgers
@@ -17,7 +18,7 @@ from oomdoctor.job.names import figure, row
 from oomdoctor.language import mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.regressions import regressions
-from oomdoctor.remedies.whatif.compare import as_diagnosed, whatif
+from oomdoctor.remedies.whatif.compare import whatif
 from oomdoctor.remedies.whatif.model import Comparison, Shift
 from oomdoctor.units import show
 from oomdoctor.versions import version_of
@@ -97,7 +98,8 @@ class Compared:
 
 def compared(good: Run, bad: Run) -> Compared:
     """What is different."""
-    crash, proven = as_diagnosed(bad.crashes[0]) if bad.crashes else (None, False)
+    decision = decide(bad.crashes[0]) if bad.crashes else None
+    crash = decision.first if decision is not None else None
     found = [
         *_settings(good.context, bad.context, crash),
         *_versions(good.context, bad.context, crash),
@@ -106,7 +108,7 @@ def compared(good: Run, bad: Run) -> Compared:
     ]
     return Compared(
         crash=crash,
-        proven=proven,
+        proven=decision is not None and decision.verdict == "oom",
         good_failed=bool(good.crashes),
         differences=tuple(sorted(found, key=_turn)),
         peaks=tuple(_peaks(good.context, bad.context)),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
+from oomdoctor.decision.diagnosis import Verdict
 from oomdoctor.job.model import Value
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
@@ -14,7 +15,6 @@ from oomdoctor.remedies.gap import Gap
 from oomdoctor.sources import Trouble
 
 SCHEMA_VERSION = 1
-Verdict = Literal["oom", "no-oom", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from oomdoctor import street
-from oomdoctor.classifier.generator import NOT_OOM
 from oomdoctor.columns import cells, filled
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.training.cases import Case
+from oomdoctor.training.generator import NOT_OOM
 
 BINS: Final = 5  # of equal count, so that the figure does not reward confidence in one place
 LEAST: Final = 5  # cases of a cause for it to count in macro-F1

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from oomdoctor import street
 from oomdoctor.causes import causes
-from oomdoctor.classifier.generator import NOT_OOM, Labelled
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.sources import InMemory
 from oomdoctor.street import Facts
+from oomdoctor.training.generator import NOT_OOM, Labelled
 
 FIXTURES: Final = Path(__file__).parent.parent.parent / "fixtures"  # in a checkout; a wheel has none
 LABEL: Final = "case.json"

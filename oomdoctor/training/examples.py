@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from oomdoctor.causes import Finding, is_shown, judge
-from oomdoctor.classifier.features import features
-from oomdoctor.classifier.generator import logs
+from oomdoctor.causes import Finding
+from oomdoctor.decision.features import features
+from oomdoctor.decision.judgement import is_shown, judgements
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.records import dataclass
 from oomdoctor.street import Facts
 from oomdoctor.training.cases import Case, facts_of_text, fixtures
+from oomdoctor.training.generator import logs
 
 Advance = Callable[[], None]
 OWN: Final = 3.0  # how much more a log that a job or a person wrote counts than a generated one
@@ -38,7 +39,7 @@ def example(facts: Facts, cause: str, fair: frozenset[str], *, own: bool) -> Exa
     if not facts.crashes:
         return None
     crash = facts.crashes[0]
-    findings = {cause.id: finding for cause, finding in judge(crash) if isinstance(finding, Finding)}
+    findings = {cause.id: finding for cause, finding in judgements(crash) if isinstance(finding, Finding)}
     return Example(
         cause=cause,
         fair=fair,

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoctor import __version__
-from oomdoctor.causes import NAMED
-from oomdoctor.classifier.model import FORMAT, Model, Trust, grounds
-from oomdoctor.classifier.ranking import standing
+from oomdoctor.decision.judgement import NAMED
+from oomdoctor.decision.model import FORMAT, Model, Trust, grounds
+from oomdoctor.decision.ranking import standing
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.training.examples import Advance, Example

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from oomdoctor import families, streams
-from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut, judge
+from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
+from oomdoctor.decision.judgement import judgement_of, judgements
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.trajectory import TrajectoryBuilder
@@ -60,28 +61,28 @@ LOSS = ("torch/nn/functional.py", "cross_entropy", "return torch._C._nn.cross_en
 
 
 def finding(cause: Cause, *lines: str) -> Finding:
-    judgement = cause.judge(crash(*lines))
+    judgement = judgement_of(cause, crash(*lines))
     assert isinstance(judgement, Finding), judgement
     return judgement
 
 
 def ruled_out(cause: Cause, *lines: str) -> str:
-    judgement = cause.judge(crash(*lines))
+    judgement = judgement_of(cause, crash(*lines))
     assert isinstance(judgement, RuledOut), judgement
     return judgement.why
 
 
 def missing(cause: Cause, *lines: str) -> str:
-    judgement = cause.judge(crash(*lines))
+    judgement = judgement_of(cause, crash(*lines))
     assert isinstance(judgement, NotEnough), judgement
     return judgement.missing
 
 
 def says(cause: Cause, *lines: str) -> Judgement | None:
-    return cause.judge(crash(*lines))
+    return judgement_of(cause, crash(*lines))
 
 
 def ranking(*lines: str) -> list[str]:
     """The ids of the causes that fit, the heaviest first."""
-    found = [(c.id, j.weight) for c, j in judge(crash(*lines)) if isinstance(j, Finding)]
+    found = [(c.id, j.weight) for c, j in judgements(crash(*lines)) if isinstance(j, Finding)]
     return [id_ for id_, _ in sorted(found, key=lambda pair: -pair[1])]

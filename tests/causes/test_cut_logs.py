@@ -8,13 +8,14 @@ import pytest
 from engine_logs import RUNNER, crash_of, traceback
 
 from oomdoctor import diagnose
-from oomdoctor.causes import Finding, judge
+from oomdoctor.causes import Finding
+from oomdoctor.decision.judgement import judgements
 
 
 def found(log: str) -> list[tuple[str, Finding]]:
     crash = crash_of(log)
     assert not crash.proven
-    judged = [(cause.id, judgement) for cause, judgement in judge(crash) if isinstance(judgement, Finding)]
+    judged = [(cause.id, judgement) for cause, judgement in judgements(crash) if isinstance(judgement, Finding)]
     return sorted(judged, key=lambda one: -one[1].weight)
 
 
@@ -46,7 +47,7 @@ def test_an_error_that_begins_as_no_other_does_is_proof() -> None:
     begun = traceback(("vllm/device_allocator/cumem.py", "python_create_and_map"), end="RuntimeError: CUDA Error: ou")
     crash = crash_of(begun)
     assert crash.proven
-    judged = [judgement for _, judgement in judge(crash) if isinstance(judgement, Finding)]
+    judged = [judgement for _, judgement in judgements(crash) if isinstance(judgement, Finding)]
     assert max(finding.weight for finding in judged) > 0.5
     assert all("cut within" in finding.against[-1] for finding in judged)
     other = traceback(("vllm/device_allocator/cumem.py", "python_create_and_map"), end="RuntimeError: CUDA E")

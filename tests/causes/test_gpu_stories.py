@@ -6,7 +6,8 @@ from pathlib import Path
 
 from gpu_logs import crash, ranking
 
-from oomdoctor.causes import RuledOut, judge
+from oomdoctor.causes import RuledOut
+from oomdoctor.decision.judgement import judgements
 
 STORIES = Path(__file__).parent.parent.parent / "fixtures" / "stories"
 
@@ -16,7 +17,7 @@ def lines(name: str) -> list[str]:
 
 
 def ruled_out(log: list[str]) -> dict[str, str]:
-    return {cause.id: told.why for cause, told in judge(crash(*log)) if isinstance(told, RuledOut)}
+    return {cause.id: told.why for cause, told in judgements(crash(*log)) if isinstance(told, RuledOut)}
 
 
 def test_an_engine_that_starts_with_more_idle_than_it_asks_for() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oomdoctor.classifier.model import SHIPPED
+from oomdoctor.decision.model import SHIPPED
 from oomdoctor.training.cases import CaseError, cases_in
 
 LOG = "RuntimeError: CUDA error: out of memory\n"

@@ -8,8 +8,8 @@ from remedy_logs import advise, crashes_of
 
 from oomdoctor import diagnose
 from oomdoctor.remedies import Beside, Remedy
-from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.gap import gap, shown
+from oomdoctor.remedies.printed import rejected_advice
 
 START = (
     "INFO 05-06 11:00:01 llm_engine.py:234] Initializing a V0 LLM engine (v0.7.3) with config: model='acme/long', "

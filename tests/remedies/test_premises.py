@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 
-from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.advise import AMONG_THE_FIRST, remedies
+from oomdoctor.remedies.printed import rejected_advice
 
 SCRIPT = "$ python fit.py {}\n"
 TRAINER = 'Traceback:\n  File "/v/site-packages/transformers/trainer.py", line 7, in training_step\n'

@@ -11,9 +11,9 @@ import pytest
 from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.remedies.advice import rejected_advice
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.printed import rejected_advice
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 LOGS = sorted(p for p in FIXTURES.rglob("*") if p.suffix in {".log", ".txt"} and "lab" not in p.parts)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oomdoctor.classifier.model import loaded
+from oomdoctor.decision.model import loaded
 from oomdoctor.training.examples import Example, examples
 from oomdoctor.training.fit import TooFewError, _add_from, fit
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from oomdoctor.causes import Finding, is_shown, judge
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Context, Setting, Trajectory, Value
 from oomdoctor.job.names import figure
@@ -99,14 +98,6 @@ def _meant(name: str, crash: Crash) -> str:
     if leaf(name) not in training.ANY_BATCH or crash.setting(name) is not None:
         return name
     return training.batch_meant(crash) or name
-
-
-def as_diagnosed(crash: Crash) -> tuple[Crash, bool]:
-    """The crash with the pool that its first cause is about, and whether it is proven: as the report says both."""
-    findings = [found for _, found in judge(crash) if isinstance(found, Finding)]
-    best = max(findings, key=lambda found: found.weight, default=None)
-    proven = is_shown(crash, findings)
-    return replace(crash, pool=best.pool) if best is not None and best.pool else crash, proven
 
 
 def _rules(change: Change) -> list[Rule]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from gpu_logs import FORWARD, crash, refused, trace
 from host_logs import REWARD_SERVER, kill
 
-from oomdoctor.classifier.features import features
+from oomdoctor.decision.features import features
 
 
 def test_figures_come_in_as_shares() -> None:

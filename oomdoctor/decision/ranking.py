@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from oomdoctor.causes import NAMED, WHOLE_LOG, Cause, Finding, causes, is_shown
-from oomdoctor.classifier.features import features
-from oomdoctor.classifier.model import Model, grounds, used
+from oomdoctor.causes import WHOLE_LOG, Cause, Finding, causes
+from oomdoctor.decision.features import features
+from oomdoctor.decision.judgement import NAMED, is_shown
+from oomdoctor.decision.model import Model, grounds, used
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -54,10 +55,6 @@ class Ranked:
 class Ranking:
     answers: tuple[Ranked, ...]  # best first
     open: bool  # whether the log leaves the cause open
-
-    @property
-    def findings(self) -> list[tuple[Cause, Finding]]:
-        return [(answer.cause, answer.finding) for answer in self.answers]
 
 
 def ranked(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oomdoctor.causes import causes
-from oomdoctor.classifier.model import SHIPPED, ModelError, Trust, grounds, loaded
+from oomdoctor.decision.model import SHIPPED, ModelError, Trust, grounds, loaded
 
 MODEL = loaded(SHIPPED)
 

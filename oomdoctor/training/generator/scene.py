@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oomdoctor.classifier.generator.draw import Draw
+from oomdoctor.training.generator.draw import Draw
 
 
 @dataclass(frozen=True, slots=True)

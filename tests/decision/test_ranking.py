@@ -10,9 +10,10 @@ from reports import LOGS, diagnosed
 
 from benchmarks.mutated import answer, changed
 from oomdoctor import diagnose
-from oomdoctor.causes import Cause, Finding, RuledOut, causes, judge
-from oomdoctor.classifier.model import Model, Trust, used
-from oomdoctor.classifier.ranking import IN_OTHER_WORDS, UNPROVEN, ranked
+from oomdoctor.causes import Cause, Finding, RuledOut, causes
+from oomdoctor.decision.judgement import judgements
+from oomdoctor.decision.model import Model, Trust, used
+from oomdoctor.decision.ranking import IN_OTHER_WORDS, UNPROVEN, ranked
 from oomdoctor.incident.model import Crash
 
 BY_ID = {cause.id: cause for cause in causes()}
@@ -102,7 +103,7 @@ def test_an_open_cause_has_its_next_command(log: Path) -> None:
 def test_what_nothing_proves_is_never_sure() -> None:
     killed = crash("bash: line 1:  4955 Killed                  python train.py")
     certain = replace(used(), trust=Trust(9.0, 0, 0, 0, 0, 0, 0))
-    said = [(cause, j) for cause, j in judge(killed) if isinstance(j, Finding)]
+    said = [(cause, j) for cause, j in judgements(killed) if isinstance(j, Finding)]
     ranking = ranked(killed, said, frozenset(), certain)
     assert [answer.cause.id for answer in ranking.answers] == ["killed-without-evidence"]
     assert ranking.answers[0].confidence == UNPROVEN
@@ -112,7 +113,7 @@ def test_what_nothing_proves_is_never_sure() -> None:
 def test_figures_that_decide_are_surer_than_a_bare_refusal() -> None:
     def first(*lines: str) -> float:
         it = crash(*lines)
-        said = list(judge(it))
+        said = list(judgements(it))
         findings = [(cause, j) for cause, j in said if isinstance(j, Finding)]
         return ranked(it, findings, frozenset(c.id for c, j in said if isinstance(j, RuledOut))).answers[0].confidence
 
@@ -122,7 +123,7 @@ def test_figures_that_decide_are_surer_than_a_bare_refusal() -> None:
 
 def test_scoring_costs_little() -> None:
     it: Crash = crash(*trace(*[FORWARD] * 40), refused(others=((7, "10.00 GiB"),)))
-    findings = [(cause, j) for cause, j in judge(it) if isinstance(j, Finding)]
+    findings = [(cause, j) for cause, j in judgements(it) if isinstance(j, Finding)]
     ranked(it, findings, frozenset())
     begin = time.process_time()
     for _ in range(5):

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from oomdoctor.classifier.generator import on_the_card, on_the_host
-from oomdoctor.classifier.generator.draw import Draw
-from oomdoctor.classifier.generator.other_words import in_other_words
-from oomdoctor.classifier.generator.scene import Recipe, Scene
-from oomdoctor.classifier.generator.surroundings import dressed, healthy, hidden, pasted
+from oomdoctor.training.generator import on_the_card, on_the_host
+from oomdoctor.training.generator.draw import Draw
+from oomdoctor.training.generator.other_words import in_other_words
+from oomdoctor.training.generator.scene import Recipe, Scene
+from oomdoctor.training.generator.surroundings import dressed, healthy, hidden, pasted
 
 NOT_OOM: Final = "not-oom"
 HEALTHY: Final = 0.04  # of all logs hold no failure, or one of another kind

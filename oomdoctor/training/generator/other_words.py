@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oomdoctor.classifier.generator.draw import Draw
 from oomdoctor.patterns import late
+from oomdoctor.training.generator.draw import Draw
 
 SWAPPED: Final = 0.6
 _LIKE: Final = {

@@ -8,7 +8,7 @@ import pytest
 
 from oomdoctor import diagnose
 from oomdoctor.causes import causes
-from oomdoctor.classifier.generator import NOT_OOM, Labelled, logs, recipes
+from oomdoctor.training.generator import NOT_OOM, Labelled, logs, recipes
 
 ROUND = len(recipes())
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.classifier.generator.draw import REWARD_SERVERS, STRANGERS, TASKS, Draw
-from oomdoctor.classifier.generator.messages import Row, bare_kill, kernel_kill, ray_kill, refused, traceback
-from oomdoctor.classifier.generator.scene import Recipe, Scene
+from oomdoctor.training.generator.draw import REWARD_SERVERS, STRANGERS, TASKS, Draw
+from oomdoctor.training.generator.messages import Row, bare_kill, kernel_kill, ray_kill, refused, traceback
+from oomdoctor.training.generator.scene import Recipe, Scene
 
 FULL: Final = "host-memory-exhausted"
 HOG: Final = "process-ram-hog"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.classifier.generator.draw import Draw
-from oomdoctor.classifier.generator.messages import FrameOf, bare, refused, traceback
-from oomdoctor.classifier.generator.scene import Recipe, Scene
+from oomdoctor.training.generator.draw import Draw
+from oomdoctor.training.generator.messages import FrameOf, bare, refused, traceback
+from oomdoctor.training.generator.scene import Recipe, Scene
 
 FULL: Final = "gpu-memory-exhausted"
 # What a fair judge lets pass where the stage tells and no figure decides

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from oomdoctor.classifier.generator.draw import Draw
-from oomdoctor.classifier.generator.scene import Scene
+from oomdoctor.training.generator.draw import Draw
+from oomdoctor.training.generator.scene import Scene
 
 # Memory words of a good day, and advice that is no evidence
 TRAPS: Final = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oomdoctor.classifier.generator.draw import Draw, size
+from oomdoctor.training.generator.draw import Draw, size
 
 Row = tuple[int, float, str]  # PID, GiB, command
 FrameOf = tuple[str, str, str]  # file, function, code

@@ -1,0 +1,84 @@
+"""The answer on a crash: its causes in their order, what is ruled out, the verdict, and what would tell more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+
+from oomdoctor.causes import Finding, NotEnough, RuledOut
+from oomdoctor.causes.host import of_low_limit
+from oomdoctor.decision.judgement import is_shown, judgements
+from oomdoctor.decision.ranking import Ranked, closing, ranked
+from oomdoctor.families.unfamiliar import in_other_words
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Context
+from oomdoctor.language import joined, listed, say
+from oomdoctor.records import dataclass
+
+Verdict = Literal["oom", "inconclusive", "no-oom"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    crash: Crash
+    verdict: Verdict
+    answers: tuple[Ranked, ...]  # best first
+    open: bool  # whether the log leaves the cause open
+    ruled_out: tuple[tuple[str, str], ...]  # causes' ids, and why
+    next_evidence: tuple[str, ...]
+
+    def crash_of(self, answer: Ranked) -> Crash:
+        """The crash with the pool that the answer is about."""
+        return replace(self.crash, pool=answer.finding.pool or self.crash.pool)
+
+    @property
+    def first(self) -> Crash:
+        """The crash with the pool that its first cause is about."""
+        return self.crash_of(self.answers[0]) if self.answers else self.crash
+
+
+def decide(crash: Crash) -> Decision:
+    said = list(judgements(crash))
+    findings = [(cause, _marked(one, crash.context)) for cause, one in said if isinstance(one, Finding)]
+    ruled_out = tuple((cause.id, one.why) for cause, one in said if isinstance(one, RuledOut))
+    ranking = ranked(crash, findings, frozenset(cause for cause, _ in ruled_out))
+    asked = [one.next_evidence for _, one in said if isinstance(one, NotEnough)]
+    asked += [answer.finding.next_evidence for answer in ranking.answers]
+    commands = tuple(dict.fromkeys(command for commands in asked for command in commands))
+    return Decision(
+        crash=crash,
+        verdict="oom" if is_shown(crash, (answer.finding for answer in ranking.answers)) else "inconclusive",
+        answers=tuple(_with_remarks(ranking.answers, crash)),
+        open=ranking.open,
+        ruled_out=ruled_out,
+        next_evidence=commands or (closing(crash) if ranking.open else ()),
+    )
+
+
+def _marked(finding: Finding, context: Context) -> Finding:
+    """The finding with the settings and versions that it speaks of and that the log does not print."""
+    named = [
+        say("{name} ({why})", name=name, why=say("from {source}", source=source))
+        for name, source in context.sources.items()
+        if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]\w)", finding.why)
+    ]
+    if not named:
+        return finding
+    return replace(finding, why=joined((finding.why, say("Not from the log: {names}.", names=listed(named)))))
+
+
+def _with_remarks(answers: Iterable[Ranked], crash: Crash) -> Iterable[Ranked]:
+    """The answers, and with the first what is to be said of this crash whatever its cause."""
+    for place, answer in enumerate(answers):
+        finding = answer.finding
+        if place == 0 and (finding.pool or crash.pool) == "host_ram":
+            finding = replace(finding, why=joined((finding.why, of_low_limit(crash))))
+        if place == 0 and in_other_words(crash.root):
+            words = say("its words are none that we know; they were read as the nearest ones that we do")
+            finding = replace(finding, against=(*finding.against, words))
+        yield replace(answer, finding=finding)
+
+
+__all__ = ["Decision", "Verdict", "decide"]
