@@ -24,6 +24,7 @@ from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
+from oomdoctor.signs import Grade
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 WORD: Final = 0.02  # of weight: the classifier decides where the rules do not, whose weights differ by 0.05 and more
@@ -66,6 +67,7 @@ def ranked(
     found = [*findings, *_added(crash, findings, ruled_out, likely, model)]
     proven = is_shown(crash, (finding for _, finding in findings))
     found.sort(key=lambda pair: standing(pair[1].weight, likely.get(pair[0].id, 0.0)), reverse=True)
+    found = _with_those_before(found)
     answers = []
     for place, (cause, finding) in enumerate(found):
         other = max((behind.weight for known, behind in found if known.id != cause.id), default=0.0)
@@ -82,6 +84,23 @@ def ranked(
         answers.append(Ranked(cause, finding, sure if finding.weight else min(sure, likely.get(cause.id, 0.0))))
     falling = _falling(answers, _most(crash, proven=proven))
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
+
+
+def _with_those_before(answers: list[tuple[Cause, Finding]]) -> list[tuple[Cause, Finding]]:
+    """At the same grade a cause stands before those that its table names."""
+    ordered: list[tuple[Cause, Finding]] = []
+    for cause, finding in answers:
+        behind = (
+            place
+            for place, (other, beside) in enumerate(ordered)
+            if other.id in cause.before and _grade(beside) == _grade(finding)
+        )
+        ordered.insert(next(behind, len(ordered)), (cause, finding))
+    return ordered
+
+
+def _grade(finding: Finding) -> Grade:
+    return finding.grade or min(Grade, key=lambda grade: abs(grade - 100 * finding.weight))
 
 
 def closing(crash: Crash) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from oomdoctor.decision.judgement import judgements
 from oomdoctor.decision.model import Model, Trust, used
 from oomdoctor.decision.ranking import IN_OTHER_WORDS, UNPROVEN, ranked
 from oomdoctor.incident.model import Crash
+from oomdoctor.signs import Grade
 
 BY_ID = {cause.id: cause for cause in causes()}
 CRASH = crash(*trace(FORWARD), refused())
@@ -163,3 +164,14 @@ def test_words_of_one_log_are_heard_though_another_log_tells_of_its_own_failure(
     known.write_text("RuntimeError: CUDA error: out of memory\n")
     unknown.write_text("Traceback (most recent call last):\nstore.Error: cannot reserve 3 GiB of host memory\n")
     assert {event.family for event in diagnose(known, unknown).events} == {"cuda_error", "unfamiliar"}
+
+
+def test_at_the_same_grade_a_cause_stands_before_those_that_its_table_names() -> None:
+    behind, ahead = (replace(cause, before=()) for cause in causes()[:2])
+    ahead = replace(ahead, before=(behind.id,))
+    for grade, first in ((Grade.NAMES, ahead.id), (Grade.HINTS, behind.id)):
+        answers = [
+            (behind, Finding(weight=0.75, why="x", evidence=(), grade=Grade.NAMES)),
+            (ahead, Finding(weight=grade / 100, why="x", evidence=(), grade=grade)),
+        ]
+        assert ranked(CRASH, answers, frozenset(), sure_of(behind.id)).answers[0].cause.id == first
