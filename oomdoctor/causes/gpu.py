@@ -89,15 +89,7 @@ def card(crash: Crash) -> Card:
 
 
 def in_engine(crash: Crash) -> bool:
-    """Whether an inference engine's process was refused: its frames, its stage or its name say so."""
-    name = crash.root.process.name or ""
-    return (
-        crash.stage in ENGINE_STAGES
-        or crash.in_trace(ENGINE) is not None
-        or crash.root.process.role == "engine"
-        or "Engine" in name
-        or "vllm" in name.lower()
-    )
+    return crash.job.in_engine
 
 
 def named_engine(crash: Crash) -> bool:

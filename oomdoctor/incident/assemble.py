@@ -15,6 +15,7 @@ from oomdoctor.incident.joins import explains, long_apart, seconds_apart, set_ap
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import earliest
+from oomdoctor.job.job import job_of
 from oomdoctor.job.model import Context, Trajectory
 from oomdoctor.job.origins import writer_of
 from oomdoctor.job.roles import role_of
@@ -29,7 +30,7 @@ SIDES: Final[Mapping[str, str]] = {
     "none": "none",
 }  # fmt: skip
 
-Job = Callable[[str], Context]  # what is known of the job that this file belongs to
+ContextOf = Callable[[str], Context]  # what is known of the job that this file belongs to
 
 # Two failures of one side further apart than this, at different stages, are two crashes.
 LINES_OF_ONE_CRASH: Final = 400
@@ -118,20 +119,20 @@ def crashes(
     gathered: Gathered,
     context: Context,
     trajectories: Sequence[Trajectory] = (),
-    job_of: Job | None = None,
+    context_of: ContextOf | None = None,
 ) -> tuple[Crash, ...]:
     """The crashes of the log: those that show a memory failure first, each group in the order of the log.
 
-    `job_of` says what is known of the job that a file belongs to, where several are read.
+    `context_of` says what is known of the job that a file belongs to, where several are read.
     """
-    job = cache(job_of or (lambda _: context))
+    context_of = cache(context_of or (lambda _: context))
     for foreign, why in set_apart(gathered.events.values()):
         del gathered.events[foreign.identity()]
         gathered.add(why)
     events = [_placed(event) for event in _familiar(gathered.events.values())]
     lookalikes = tuple(gathered.lookalikes.values())
-    groups = _groups(events, job)
-    built = [_crash(group, events, groups, job, trajectories, lookalikes) for group in groups]
+    groups = _groups(events, context_of)
+    built = [_crash(group, events, groups, context_of, trajectories, lookalikes) for group in groups]
     return tuple(sorted(built, key=_severity))
 
 
@@ -159,20 +160,22 @@ def _writer(event: Event) -> Process:
     return told if (pid, rank) == (told.pid, told.rank) else replace(told, pid=pid, rank=rank)
 
 
-def _groups(events: Sequence[Event], job: Job) -> list[list[Event]]:
+def _groups(events: Sequence[Event], context_of: ContextOf) -> list[list[Event]]:
     """The failures of the log, those of one crash together."""
     failures = [event for event in events if event.role == "root" and event.strength >= 1]
     proven = [event for event in failures if event.strength >= PROOF]
     groups: list[list[Event]] = []
     for event in proven:
-        home = next((g for g in groups if _one_crash(g[-1], event, job) and _all_of_one_job(g, event, job)), None)
+        home = next(
+            (g for g in groups if _one_crash(g[-1], event, context_of) and _all_of_one_job(g, event, context_of)), None
+        )
         if home is None:
             groups.append([event])
         else:
             home.append(event)
     hints = [event for event in failures if event.strength < PROOF]
     for event in hints:
-        homes = [g for g in groups if _all_of_one_job(g, event, job) and not _foreign(g, event)]
+        homes = [g for g in groups if _all_of_one_job(g, event, context_of) and not _foreign(g, event)]
         if homes:
             _nearest(homes, event).append(event)
         else:
@@ -185,22 +188,22 @@ def _foreign(group: Sequence[Event], death: Event) -> bool:
     return all(explains(event, death) is False and long_apart(event, death) for event in group)
 
 
-def _one_crash(one: Event, other: Event, job: Job) -> bool:
-    if SIDES[one.pool] != SIDES[other.pool] or not _of_one_job(one.at.file, other.at.file, job):
+def _one_crash(one: Event, other: Event, context_of: ContextOf) -> bool:
+    if SIDES[one.pool] != SIDES[other.pool] or not _of_one_job(one.at.file, other.at.file, context_of):
         return False
     if one.at.file != other.at.file or "unknown" in (one.stage, other.stage) or one.stage == other.stage:
         return True
     return abs(one.at.line - other.at.line) <= LINES_OF_ONE_CRASH
 
 
-def _of_one_job(one: str, other: str, job: Job) -> bool:
-    files = job(one).files
+def _of_one_job(one: str, other: str, context_of: ContextOf) -> bool:
+    files = context_of(one).files
     return one == other or not files or other in files
 
 
-def _all_of_one_job(group: Iterable[Event], event: Event, job: Job) -> bool:
+def _all_of_one_job(group: Iterable[Event], event: Event, context_of: ContextOf) -> bool:
     """Whether the event may be of the same job as each of these, of which some may say nothing of theirs."""
-    return all(_of_one_job(file, event.at.file, job) for file in {each.at.file for each in group})
+    return all(_of_one_job(file, event.at.file, context_of) for file in {each.at.file for each in group})
 
 
 def _nearest(groups: list[list[Event]], event: Event) -> list[Event]:
@@ -233,7 +236,7 @@ def _crash(
     group: list[Event],
     events: Sequence[Event],
     groups: list[list[Event]],
-    job: Job,
+    context_of: ContextOf,
     trajectories: Sequence[Trajectory],
     lookalikes: tuple[Lookalike, ...],
 ) -> Crash:
@@ -243,19 +246,20 @@ def _crash(
     told = tuple(
         replace(event, role=_role(event, root)) if id(event) in mine else event
         for event in events
-        if id(event) not in others and (id(event) in mine or _of_one_job(root.at.file, event.at.file, job))
+        if id(event) not in others and (id(event) in mine or _of_one_job(root.at.file, event.at.file, context_of))
     )
     stage = next((e.stage for e in (root, *group) if e.stage != "unknown"), "unknown")
     root = next(event for event in told if event.role == "root" and event.identity() == root.identity())
     side = SIDES[root.pool]
-    context = job(root.at.file)
-    figures = [t for t in trajectories if _of_one_job(root.at.file, t.file, job)]
+    context = context_of(root.at.file)
+    figures = [t for t in trajectories if _of_one_job(root.at.file, t.file, context_of)]
     return Crash(
         events=told,
         root=root,
         pool=root.pool,
         stage=stage,
         context=context,
+        job=job_of(root, told, context, stage),
         ledgers=tuple(ledger for ledger in ledgers(told) if SIDES.get(ledger.pool) == side),
         trajectory=_telling([t for t in figures if _of_pool(t.pool, root.pool)]),
         lookalikes=lookalikes,

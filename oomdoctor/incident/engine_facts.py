@@ -13,7 +13,6 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.sglang import CaptureFailed, EngineStep
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.families.vllm_error import (
-    Complaint,
     ContextDoesNotFit,
     NotEnoughFree,
     WarmupOutOfMemory,
@@ -22,7 +21,7 @@ from oomdoctor.families.vllm_error import (
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Setting
-from oomdoctor.job.recognition import ENGINES, TRAINERS
+from oomdoctor.job.recognition import ENGINES
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.versions import Version, version_of
@@ -289,30 +288,7 @@ def _remote_call(crash: Crash) -> str | None:
 
 
 def in_engine(crash: Crash) -> bool:
-    """Whether it was an engine that asked: its frames, or the name of its process."""
-    if isinstance(crash.root, Complaint | CutTraceback):
-        return True
-    if isinstance(crash.root, DeviceRefusal) and crash.root.layer == "cumem" and crash.root.process.role != "policy":
-        return True
-    trace = crash.root.around.trace
-    if any(_ENGINE_FILE.search(frame.file) for frame in trace):
-        return True
-    # The actor that a remote call of Ray was made to, wherever the call came from
-    remote = _remote_call(crash)
-    if remote is not None and _ENGINE_PROCESS.search(remote):
-        return True
-    process = crash.root.process
-    if process.role == "engine" or (process.name is not None and _ENGINE_PROCESS.search(process.name)):
-        return True
-    # Where neither tells, the log speaks of nothing but an engine, or the lines around do.
-    if any(_TRAINER_FILE.search(frame.file) for frame in trace):
-        return False
-    running = crash.context.frameworks.keys()
-    if running & TRAINERS and trace:
-        return False
-    alone = any(name in running for name in ENGINES) and not running & TRAINERS
-    figures = not running & TRAINERS and any(event.family == "vllm_figures" for event in crash.events)
-    return alone or figures or crash.mentions(_ENGINE_WORDS) is not None
+    return crash.job.in_engine and crash.job.reserves
 
 
 def beside_engine(crash: Crash) -> bool:

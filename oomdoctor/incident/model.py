@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from oomdoctor.families.event import Event, Frame, Lookalike
+from oomdoctor.job.job import Job
 from oomdoctor.job.model import Context, Setting, Trajectory
 from oomdoctor.records import dataclass
 
@@ -51,6 +52,7 @@ class Crash:
     pool: str
     stage: str
     context: Context = field(default_factory=Context)
+    job: Job = field(default_factory=Job)
     ledgers: tuple[Ledger, ...] = ()
     trajectory: Trajectory | None = None
     lookalikes: tuple[Lookalike, ...] = ()

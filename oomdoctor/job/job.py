@@ -1,0 +1,173 @@
+"""The job as one value, made once a crash: what runs, with which engine, on how many cards, and who of it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, Literal
+
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.event import Event
+from oomdoctor.job.model import Context
+from oomdoctor.job.recognition import ENGINES, FRAMEWORKS, LEARNERS, TRAINERS
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+
+Placement = Literal["none", "unknown", "own cards", "shared cards"]
+
+# Families of messages that only one engine prints, and the name of that engine
+_PRINTED_BY: Final = {
+    "sglang": "sglang",
+    "lmdeploy": "lmdeploy",
+    "tensorrt_llm": "tensorrt-llm",
+    "tgi": "text-generation-inference",
+    "llama_cpp": "llama.cpp",
+    "ollama": "ollama",
+    "mlc": "mlc",
+    "vllm_error": "vllm",
+    "vllm_cut": "vllm",
+    "vllm_figures": "vllm",
+    "vllm_pressure": "vllm",
+    "vllm_cascade": "vllm",
+}
+_TAKES_WHAT_IT_NEEDS: Final = frozenset({"llama.cpp", "ollama", "mlc"})  # and no share
+_TURNS_COLOCATION: Final = ("colocate_all_models", "colocate_all")
+_OFF: Final = (None, False, 0, "", "none", "None", "false")
+# A share of the card, under every framework's name for it
+SHARES: Final = (
+    "gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util",
+    "mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction",
+)  # fmt: skip
+_CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
+
+_ENGINE_FILE: Final = late(
+    r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server|exllama\w*|nano_?vllm)/"
+)
+_TRAINER_FILE: Final = late(
+    r"(?:^|/)(?:openrlhf|verl|trl|deepspeed|accelerate|peft|megatron|unsloth\w*|orz|swift|llamafactory|axolotl)/"
+    r"|transformers/trainer|torch/(?:optim|autograd|distributed/fsdp)/"
+)
+_ENGINE_PROCESS: Final = late(
+    r"EngineCore|llm_engine|VllmWorker|VLLM::|Worker(?:_(?:DP|PP|TP|EP|PCP|DCP)\d|$)|RayWorkerWrapper|LLMRayActor|LLMActor"
+    r"|RolloutRayActor|vLLM|SGLang|sglang|Vllm|VLLM"
+)
+_ENGINE_WORDS: Final = late(
+    r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
+    r"|\bgpu_worker\.py|\bmultiproc_executor\.py|\[TM\]\["
+)
+_LIBRARY_FILE: Final = late(r"(?:site|dist)-packages/|/lib/python3|^<|\A\Z|multiprocessing/|(?:^|/)(?:torch|ray)/")
+_REMOTE: Final = late(r"\bray::([\w.]{1,120})\(\)")
+# Steps that only an engine takes, whoever names it
+_ENGINE_STEPS: Final = frozenset({"memory_profiling", "kv_cache_init", "cuda_graph_capture"})
+_ENGINE_OR_OTHERS: Final = frozenset({"engine_init", "serving"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    frameworks: tuple[str, ...] = ()  # outermost first
+    engine: str | None = None  # the inference engine that runs in the job, where its name is known
+    runs_engine: bool = False  # an inference engine has a share of a card of this job
+    in_engine: bool = False  # and it was the engine's process that failed
+    reserves: bool = False  # it takes a share of the card at its start, as a setting says
+    placement: Placement = "none"  # of the engine, beside a trainer
+    learns: bool = False  # by reinforcement
+    trains: bool = False  # a trainer is in the log
+    cards: int | None = None  # how many there are or ranks take part, where a number says so
+
+
+def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -> Job:
+    names = tuple(name for name in context.frameworks)
+    at_engine = _in_engine(root, events, names, stage)
+    engine = _engine(root, events, names)
+    runs = at_engine or engine is not None or _has_an_engine(root, context)
+    return Job(
+        frameworks=names,
+        engine=engine,
+        runs_engine=runs,
+        in_engine=at_engine,
+        reserves=runs and engine not in _TAKES_WHAT_IT_NEEDS,
+        placement=_placement(context, names, runs=runs),
+        learns=bool(LEARNERS & set(names)),
+        trains=bool(TRAINERS & set(names)),
+        cards=_cards(context),
+    )
+
+
+def remote_call(root: Event) -> str | None:
+    """The innermost remote call of Ray that failed: of the message itself, or in its traceback."""
+    if own := _REMOTE.search(root.at.text):
+        return own[1]
+    return next((frame.function for frame in reversed(root.around.trace) if frame.file == "ray"), None)
+
+
+def _engine(root: Event, events: Iterable[Event], names: Collection[str]) -> str | None:
+    """The engine whose messages these are, vLLM where its own stand there too; else the one that the log names."""
+    printed = dict.fromkeys(_PRINTED_BY[event.family] for event in (root, *events) if event.family in _PRINTED_BY)
+    if printed:
+        return "vllm" if "vllm" in printed else next(iter(printed))
+    return next((name for name in names if name in ENGINES), None)
+
+
+def _in_engine(root: Event, events: Iterable[Event], names: Collection[str], stage: str) -> bool:
+    """Whether it was an engine that asked. What its own process says comes before what the whole log speaks of."""
+    if root.family in _PRINTED_BY:
+        return True
+    role = root.process.role
+    if isinstance(root, DeviceRefusal) and root.layer == "cumem":
+        return role != "policy"
+    trace = root.around.trace
+    if any(_ENGINE_FILE.search(frame.file) for frame in trace):
+        return True
+    if _is_an_engine(root):
+        return True
+    trainers = TRAINERS & set(names)
+    if role is not None or any(_TRAINER_FILE.search(frame.file) for frame in trace) or (trainers and trace):
+        return False
+    if stage in _ENGINE_STEPS:
+        return True
+    named = not trainers and (
+        any(name in ENGINES for name in names) or any(event.family == "vllm_figures" for event in events)
+    )
+    if any(not _LIBRARY_FILE.search(frame.file) for frame in trace):
+        return False  # somebody's own script, beside an engine or not
+    return named or (not trainers and _nearby(root))
+
+
+def _is_an_engine(root: Event) -> bool:
+    """By the name of its process, or of the actor that a remote call of Ray was made to, wherever the call came from."""
+    call, name = remote_call(root), root.process.name
+    if root.process.role == "engine":
+        return True
+    return any(_ENGINE_PROCESS.search(each) is not None for each in (call, name) if each)
+
+
+def _nearby(root: Event) -> bool:
+    around = root.around
+    return any(_ENGINE_WORDS.search(line) for line in (root.at.text, *around.before, *around.after))
+
+
+def _has_an_engine(root: Event, context: Context) -> bool:
+    """A setting shares the card with one, a frame is one's, or the framework always brings one along."""
+    if context.setting(*SHARES) is not None or any(_ENGINE_FILE.search(f.file) for f in root.around.trace):
+        return True
+    return any(each.engine in ("beside", "colocated") for each in FRAMEWORKS if each.name in context.frameworks)
+
+
+def _placement(context: Context, names: Collection[str], *, runs: bool) -> Placement:
+    """Where the engine is, beside a trainer: the log says so, or it is how the framework does it."""
+    trainers = [each for each in FRAMEWORKS if each.name in names and each.engine != "none"]
+    if not runs or not trainers:
+        return "none"
+    told = context.setting(*_TURNS_COLOCATION)
+    if told is not None:
+        return "own cards" if told.value in _OFF else "shared cards"
+    return "shared cards" if any(each.engine == "colocated" for each in trainers) else "unknown"
+
+
+def _cards(context: Context) -> int | None:
+    counts = [setting.value for name in _CARDS if (setting := context.setting(name)) is not None]
+    counts.append(context.hardware.get("gpu_count"))
+    numbers = [count for count in counts if isinstance(count, int) and not isinstance(count, bool)]
+    return max(numbers, default=None)
+
+
+__all__ = ["SHARES", "Job", "Placement", "job_of", "remote_call"]
