@@ -133,7 +133,7 @@ def _in_engine(root: Event, events: Iterable[Event], names: Collection[str], sta
 
 
 def _is_an_engine(root: Event) -> bool:
-    """By the name of its process, or of the actor that a remote call of Ray was made to, wherever the call came from."""
+    """By the name of its process, or of the actor that a remote call of Ray was made to."""
     call, name = remote_call(root), root.process.name
     if root.process.role == "engine":
         return True
