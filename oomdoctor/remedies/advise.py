@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from oomdoctor.causes import framework_regression
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Setting, Value
@@ -27,6 +26,7 @@ from oomdoctor.remedies import (
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, assumptions, current, done, excluded_by, missing, same, spelling
+from oomdoctor.signs import releases
 from oomdoctor.versions import version_of
 
 _COMPUTE: Final[Mapping[str, Compute]] = {
@@ -252,6 +252,6 @@ def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
 
 def _other_versions(cause: str, crash: Crash) -> Iterator[Rejected]:
     """What was advised once against this regression and is the worse answer now."""
-    match = framework_regression.likely(crash) if cause == framework_regression.CAUSE.id else None
+    match = releases.likely(crash) if cause == "framework-regression" else None
     if match is not None and match.known.worse is not None:
         yield Rejected("pin-version", translated(match.known.worse))

@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
-from oomdoctor.causes import framework_regression
-from oomdoctor.causes.framework_regression import Match
-from oomdoctor.causes.ray_unschedulable import asked_gpus, cluster
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.nvidia_smi import GpuTable
@@ -25,6 +22,9 @@ from oomdoctor.remedies import engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import same
 from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.signs import releases
+from oomdoctor.signs.releases import Match
+from oomdoctor.signs.scheduling import asked_gpus, cluster
 from oomdoctor.units import show
 from oomdoctor.versions import version_of
 
@@ -174,7 +174,7 @@ def more_gpus(case: Case) -> Answer:
 
 
 def pin_version(case: Case) -> Answer:
-    match = framework_regression.likely(case.crash)
+    match = releases.likely(case.crash)
     if match is None:
         return _no_known_regression(case.crash)
     known = match.known

@@ -5,7 +5,9 @@ from pathlib import Path
 from system_logs import crash_of, quiet
 
 from oomdoctor.causes import Finding, RuledOut
-from oomdoctor.causes.address_space_limit import judge
+from oomdoctor.causes.address_space_limit import CAUSE
+from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.signs import Grade
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "host_alloc"
 
@@ -16,11 +18,11 @@ REFUSED = (
 
 
 def test_a_kill_is_no_refusal() -> None:
-    assert judge(crash_of("run.sh: line 3:  71 Killed                  python train.py\n")) is None
+    assert judgement_of(CAUSE, crash_of("run.sh: line 3:  71 Killed                  python train.py\n")) is None
 
 
 def test_a_size_no_machine_has_is_no_limit() -> None:
-    assert isinstance(judge(crash_of(REFUSED.format(40_000_000_000_000))), RuledOut)
+    assert isinstance(judgement_of(CAUSE, crash_of(REFUSED.format(40_000_000_000_000))), RuledOut)
 
 
 def test_threads_are_no_memory() -> None:
@@ -29,7 +31,7 @@ def test_threads_are_no_memory() -> None:
 
 def test_the_cards_memory_error_is_not_the_hosts() -> None:
     crash = crash_of("MemoryError: std::bad_alloc: out_of_memory: CUDA error at: x.hpp:70: cudaErrorMemoryAllocation\n")
-    assert judge(crash) is None
+    assert judgement_of(CAUSE, crash) is None
 
 
 def test_a_caught_refusal_is_quiet() -> None:
@@ -37,44 +39,45 @@ def test_a_caught_refusal_is_quiet() -> None:
 
 
 def test_a_large_size_may_really_be_missing() -> None:
-    judgement = judge(crash_of(REFUSED.format(131 * 1024**3)))
+    judgement = judgement_of(CAUSE, crash_of(REFUSED.format(131 * 1024**3)))
     assert isinstance(judgement, Finding)
-    assert judgement.weight < 0.4
+    assert judgement.grade is Grade.LEFT
     assert judgement.against
 
 
 def test_a_refusal_under_ulimit() -> None:
-    judgement = judge(crash_of((FIXTURES / "torch-under-ulimit.log").read_text()))
+    judgement = judgement_of(CAUSE, crash_of((FIXTURES / "torch-under-ulimit.log").read_text()))
     assert isinstance(judgement, Finding)
-    assert 0.4 <= judgement.weight < 0.7
+    assert judgement.grade is Grade.HINTS
     assert "4.47 GiB" in judgement.why
     assert "ulimit -v" in judgement.next_evidence
 
 
 def test_free_memory_printed_beside_it_decides() -> None:
-    judgement = judge(
+    judgement = judgement_of(
+        CAUSE,
         crash_of(
             REFUSED.format(8 * 1024**3) + "\n              total        used        free      shared\n"
             "Mem:            94G        2.5G         89G         25M\n"
-        )
+        ),
     )
     assert isinstance(judgement, Finding)
     assert "8.00 GiB were refused with 91.50 GiB of RAM unused" in judgement.why
 
 
 def test_windows_says_it_by_number_in_any_language() -> None:
-    judgement = judge(crash_of("OSError: [WinError 1455] 页面文件太小，无法完成操作。\n"))
+    judgement = judgement_of(CAUSE, crash_of("OSError: [WinError 1455] 页面文件太小，无法完成操作。\n"))
     assert isinstance(judgement, Finding)
-    assert judgement.weight > 0.9
+    assert judgement.grade is Grade.PROVES
 
 
 def test_a_scheduler_that_counts_address_space() -> None:
-    judgement = judge(crash_of("=>> PBS: job killed: vmem 67209216kb exceeded limit 67108864kb\n"))
+    judgement = judgement_of(CAUSE, crash_of("=>> PBS: job killed: vmem 67209216kb exceeded limit 67108864kb\n"))
     assert isinstance(judgement, Finding)
     assert "64.10 GiB against 64.00 GiB" in judgement.why
 
 
 def test_a_runtimes_own_heap() -> None:
-    judgement = judge(crash_of("java.lang.OutOfMemoryError: Java heap space\n"))
+    judgement = judgement_of(CAUSE, crash_of("java.lang.OutOfMemoryError: Java heap space\n"))
     assert isinstance(judgement, Finding)
     assert "-Xmx" in judgement.why

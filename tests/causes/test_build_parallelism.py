@@ -3,7 +3,9 @@ from __future__ import annotations
 from system_logs import crash_of, quiet
 
 from oomdoctor.causes import Finding
-from oomdoctor.causes.build_parallelism import judge
+from oomdoctor.causes.build_parallelism import CAUSE
+from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.signs import Grade
 
 KILLED = "Out of memory: Killed process 71 ({}) total-vm:9000000kB, anon-rss:6000000kB, file-rss:0kB, shmem-rss:0kB\n"
 
@@ -13,16 +15,16 @@ def test_a_crashed_compiler_is_quiet() -> None:
 
 
 def test_a_killed_trainer_is_no_build() -> None:
-    assert judge(crash_of(KILLED.format("python3"))) is None
-    assert judge(crash_of("epoch 3 loss 0.1\nKilled\n")) is None
+    assert judgement_of(CAUSE, crash_of(KILLED.format("python3"))) is None
+    assert judgement_of(CAUSE, crash_of("epoch 3 loss 0.1\nKilled\n")) is None
 
 
 def test_a_compiler_in_the_name_of_a_script_is_no_compiler() -> None:
-    assert judge(crash_of(KILLED.format("my_cc1plus_test"))) is None
+    assert judgement_of(CAUSE, crash_of(KILLED.format("my_cc1plus_test"))) is None
 
 
 def test_the_driver_names_the_killed_compiler() -> None:
-    judgement = judge(crash_of("c++: fatal error: Killed signal terminated program cc1plus\n"))
+    judgement = judgement_of(CAUSE, crash_of("c++: fatal error: Killed signal terminated program cc1plus\n"))
     assert isinstance(judgement, Finding)
     assert judgement.why.startswith("cc1plus was killed while building")
 
@@ -32,13 +34,13 @@ def test_the_kernel_names_the_compiler_and_its_sisters() -> None:
         f"[  {pid}]  1000  {pid}  1500000  1400000  11004096        0             0 cicc\n" for pid in range(7100, 7108)
     )
     header = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n"
-    judgement = judge(crash_of(header + rows + KILLED.format("cicc")))
+    judgement = judgement_of(CAUSE, crash_of(header + rows + KILLED.format("cicc")))
     assert isinstance(judgement, Finding)
     assert "8 compilers ran at once" in judgement.why
 
 
 def test_a_kill_amid_build_output_is_a_hint() -> None:
-    judgement = judge(crash_of("building 'flash_attn_2_cuda' extension\nKilled\n"))
+    judgement = judgement_of(CAUSE, crash_of("building 'flash_attn_2_cuda' extension\nKilled\n"))
     assert isinstance(judgement, Finding)
-    assert judgement.weight < 0.5
+    assert judgement.grade is Grade.POINTS
     assert judgement.next_evidence

@@ -5,7 +5,9 @@ from pathlib import Path
 from system_logs import crash_of, quiet
 
 from oomdoctor.causes import Finding, NotEnough, RuledOut
-from oomdoctor.causes.container_limit import judge
+from oomdoctor.causes.container_limit import CAUSE
+from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.signs import Grade
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 
@@ -23,30 +25,30 @@ DESCRIBED = """\
 
 
 def test_a_full_machine_is_no_limit() -> None:
-    judgement = judge(crash_of(GLOBAL))
+    judgement = judgement_of(CAUSE, crash_of(GLOBAL))
     assert isinstance(judgement, RuledOut)
     assert "whole machine" in judgement.why
 
 
 def test_an_eviction_is_the_nodes_shortage() -> None:
     crash = crash_of("  Warning  Evicted  2m  kubelet  The node was low on resource: memory. Container c was using 9Gi")
-    assert isinstance(judge(crash), RuledOut)
+    assert isinstance(judgement_of(CAUSE, crash), RuledOut)
 
 
 def test_exit_code_137_beside_a_limit_proves_nothing_yet() -> None:
-    judgement = judge(crash_of(DESCRIBED.format(reason="Error")))
+    judgement = judgement_of(CAUSE, crash_of(DESCRIBED.format(reason="Error")))
     assert isinstance(judgement, NotEnough)
     assert "48.00 GiB" in judgement.missing
     assert judgement.next_evidence
 
 
 def test_a_bare_kill_says_nothing_of_a_limit() -> None:
-    assert judge(crash_of("Killed\n")) is None
+    assert judgement_of(CAUSE, crash_of("Killed\n")) is None
 
 
 def test_a_limit_on_address_space_is_another_cause() -> None:
     crash = crash_of("=>> PBS: job killed: vmem 67209216kb exceeded limit 67108864kb\n")
-    assert judge(crash) is None
+    assert judgement_of(CAUSE, crash) is None
 
 
 def test_page_cache_at_the_limit_is_quiet() -> None:
@@ -56,9 +58,9 @@ def test_page_cache_at_the_limit_is_quiet() -> None:
 def test_the_kernels_record_names_the_group_and_its_figures() -> None:
     log = (FIXTURES / "kernel" / "six-loader-workers-one-limit-6.18.log").read_text()
     crash = crash_of(log)
-    judgement = judge(crash)
+    judgement = judgement_of(CAUSE, crash)
     assert isinstance(judgement, Finding)
-    assert judgement.weight > 0.9
+    assert judgement.grade is Grade.PROVES
     assert judgement.pool == crash.pool == "cgroup"
     assert judgement.why == (
         "The kernel hit the memory limit of /oomdoctor-test: 1.17 GiB in use, 1.17 GiB allowed; the machine itself may "
@@ -71,7 +73,7 @@ def test_slurm_explains_the_loaders_death() -> None:
         "RuntimeError: DataLoader worker (pid 310) is killed by signal: Killed. \n"
         "slurmstepd: error: Detected 3 oom_kill events in StepId=812.0. Some of the step tasks have been OOM Killed.\n"
     )
-    judgement = judge(crash)
+    judgement = judgement_of(CAUSE, crash)
     assert isinstance(judgement, Finding)
     assert crash.root.kind == "limit-kill"
     assert "Slurm" in judgement.why
@@ -81,14 +83,15 @@ def test_slurm_explains_the_loaders_death() -> None:
 
 
 def test_a_pods_limit_is_named() -> None:
-    judgement = judge(crash_of(DESCRIBED.format(reason="OOMKilled")))
+    judgement = judgement_of(CAUSE, crash_of(DESCRIBED.format(reason="OOMKilled")))
     assert isinstance(judgement, Finding)
     assert judgement.why == "Kubernetes reports that the memory limit was hit, limit 48.00 GiB."
 
 
 def test_a_usage_below_the_limit_was_measured_at_another_moment() -> None:
-    judgement = judge(
-        crash_of("Restart Reason: OOMKill (memory exceeded)\nMemory Limit: 96Gi\nCurrent Memory Usage: ~12 GiB\n")
+    judgement = judgement_of(
+        CAUSE,
+        crash_of("Restart Reason: OOMKill (memory exceeded)\nMemory Limit: 96Gi\nCurrent Memory Usage: ~12 GiB\n"),
     )
     assert isinstance(judgement, Finding)
     assert "12.00 GiB printed as in use were measured at another moment" in judgement.why
@@ -107,14 +110,14 @@ UNLIMITED = 9007199254740988  # of this kind; the limit that was hit is another 
 
 
 def test_shared_memory_in_a_group_whose_own_limit_is_not_the_one_that_was_hit() -> None:
-    found = judge(crash_of(GROUP.format(limit=UNLIMITED, shmem=41943040000)))
+    found = judgement_of(CAUSE, crash_of(GROUP.format(limit=UNLIMITED, shmem=41943040000)))
     assert isinstance(found, Finding)
     assert "limit of /docker/abc; 39.06 GiB of it are shared memory" in found.why
     assert "allowed" not in found.why
-    little = judge(crash_of(GROUP.format(limit=UNLIMITED, shmem=4194304)))
+    little = judgement_of(CAUSE, crash_of(GROUP.format(limit=UNLIMITED, shmem=4194304)))
     assert isinstance(little, Finding)
     assert "shared memory" not in little.why
-    limited = judge(crash_of(GROUP.format(limit=50331648, shmem=41943040000)))
+    limited = judgement_of(CAUSE, crash_of(GROUP.format(limit=50331648, shmem=41943040000)))
     assert isinstance(limited, Finding)
     assert "48.00 GiB in use, 48.00 GiB allowed; 39.06 GiB of it are shared memory" in limited.why
 
@@ -122,7 +125,7 @@ def test_shared_memory_in_a_group_whose_own_limit_is_not_the_one_that_was_hit() 
 def test_what_the_kernel_killed_beside_the_managers_word() -> None:
     slurm = "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0. Some of the step tasks have been killed.\n"
     killed = "Out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:60000000kB, file-rss:0kB\n"
-    found = judge(crash_of(slurm + killed))
+    found = judgement_of(CAUSE, crash_of(slurm + killed))
     assert isinstance(found, Finding)
     assert "the process that the kernel killed held 57.22 GiB (anon-rss)" in found.why
 
@@ -130,7 +133,7 @@ def test_what_the_kernel_killed_beside_the_managers_word() -> None:
 def test_a_row_of_slurms_table_tells_its_figures_only_below_their_names() -> None:
     head = "JobID           JobName     MaxRSS      State\n------------ ---------- ---------- ----------\n"
     row = "71.batch          batch  60129542K OUT_OF_ME+\n"
-    named, bare = judge(crash_of(head + row)), judge(crash_of(row))
+    named, bare = judgement_of(CAUSE, crash_of(head + row)), judgement_of(CAUSE, crash_of(row))
     assert isinstance(named, Finding)
     assert "57.34 GiB in use" in named.why
     assert isinstance(bare, Finding)

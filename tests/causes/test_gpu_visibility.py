@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import finding, ranking, refused, ruled_out, says
 
 from oomdoctor.causes.gpu_visibility import CAUSE
+from oomdoctor.signs import Grade
 
 WAITS = (
     "(autoscaler +1m55s) Warning: The following resource request cannot be scheduled right now: {'GPU': 4.0, "
@@ -35,7 +36,7 @@ def test_ray_counts_fewer_than_it_was_told() -> None:
 def test_more_than_the_mask_lets_through() -> None:
     line = "ValueError: Attempting to start raylet with 8 GPUs, but CUDA_VISIBLE_DEVICES contains ['0', '1', '2', '3']."
     found = finding(CAUSE, line)
-    assert found.weight >= 0.9
+    assert found.grade is Grade.PROVES
     assert "told of 8 GPUs, but CUDA_VISIBLE_DEVICES lets 4 through" in found.why
 
 

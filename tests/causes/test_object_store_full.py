@@ -4,6 +4,7 @@ from gpu_logs import finding, ranking, ruled_out, says
 from host_logs import LEFTOVERS, kill
 
 from oomdoctor.causes.object_store_full import CAUSE
+from oomdoctor.signs import Grade
 
 FULL = (
     "ray.exceptions.ObjectStoreFullError: Failed to put object 71c0e2b971c0e2b9 in object store because it is "
@@ -47,13 +48,13 @@ def test_not_spilling_that_works() -> None:
 
 def test_what_is_in_no_row_may_be_the_store() -> None:
     found = finding(CAUSE, *kill((1, 7.5, "ray::work"), used=239.0))
-    assert found.weight < 0.5
+    assert found.grade is Grade.HINTS
     assert "231.50 GiB" in found.why
 
 
 def test_an_object_that_did_not_fit() -> None:
     found = finding(CAUSE, FULL)
-    assert found.weight >= 0.9
+    assert found.grade is Grade.PROVES
     assert found.pool == "object_store"
     assert "An object of 50.00 GiB did not fit" in found.why
 

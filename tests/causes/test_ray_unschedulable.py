@@ -4,6 +4,7 @@ from gpu_logs import finding, ranking, says
 from host_logs import TRAINERS, kill
 
 from oomdoctor.causes.ray_unschedulable import CAUSE
+from oomdoctor.signs import Grade
 
 WAITS = (
     "(autoscaler +1m55s) Warning: The following resource request cannot be scheduled right now: {'GPU': 1.0, "
@@ -49,13 +50,13 @@ def test_one_that_may_still_be_served_says_so() -> None:
 
 def test_one_that_no_node_can_serve() -> None:
     found = finding(CAUSE, NEVER)
-    assert found.weight >= 0.9
+    assert found.grade is Grade.PROVES
     assert "1 CPU, 8 GPU: no node can serve it" in found.why
 
 
 def test_the_table_says_what_is_lacking() -> None:
     found = finding(CAUSE, *TABLE)
-    assert found.weight >= 0.95
+    assert found.grade is Grade.PROVES
     assert "GPU: 8 asked, 1 there" in found.why
     assert ranking(*TABLE)[0] == "ray-unschedulable"
 

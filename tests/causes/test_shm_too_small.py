@@ -3,7 +3,9 @@ from __future__ import annotations
 from system_logs import crash_of, quiet
 
 from oomdoctor.causes import Finding, RuledOut
-from oomdoctor.causes.shm_too_small import judge
+from oomdoctor.causes.shm_too_small import CAUSE
+from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.signs import Grade
 
 REFUSED = "RuntimeError: unable to allocate shared memory(shm) for file </torch_7_1_3>: No space left on device (28)\n"
 BUS = "srun: error: n18: task 13: Bus error\n"
@@ -21,52 +23,54 @@ def test_a_full_disk_and_file_descriptors_are_quiet() -> None:
 
 
 def test_a_bus_error_with_room_in_shm_is_not_it() -> None:
-    judgement = judge(crash_of("tmpfs            16G  4.1G   12G  26% /dev/shm\n" + BUS))
+    judgement = judgement_of(CAUSE, crash_of("tmpfs            16G  4.1G   12G  26% /dev/shm\n" + BUS))
     assert isinstance(judgement, RuledOut)
     assert "26%" in judgement.why
 
 
 def test_a_bare_kill_says_nothing_of_shm() -> None:
-    assert judge(crash_of("Killed\n")) is None
+    assert judgement_of(CAUSE, crash_of("Killed\n")) is None
 
 
 def test_a_bus_error_alone_is_a_hint() -> None:
-    judgement = judge(crash_of(BUS))
+    judgement = judgement_of(CAUSE, crash_of(BUS))
     assert isinstance(judgement, Finding)
-    assert judgement.weight < 0.5
+    assert judgement.grade is Grade.HINTS
     assert judgement.next_evidence == ("df -h /dev/shm",)
     assert judgement.against
 
 
 def test_a_refused_segment_is_named() -> None:
-    judgement = judge(crash_of(REFUSED))
+    judgement = judgement_of(CAUSE, crash_of(REFUSED))
     assert isinstance(judgement, Finding)
     assert judgement.why == "PyTorch's loader workers found no room in /dev/shm."
-    assert judgement.weight > 0.9
+    assert judgement.grade is Grade.PROVES
     assert judgement.next_evidence == ("df -h /dev/shm",)
 
 
 def test_dockers_default_is_recognised() -> None:
-    judgement = judge(crash_of("shm              64M   64M     0 100% /dev/shm\n" + REFUSED))
+    judgement = judgement_of(CAUSE, crash_of("shm              64M   64M     0 100% /dev/shm\n" + REFUSED))
     assert isinstance(judgement, Finding)
     assert "It holds 64 MiB, docker's default and was 100% full" in judgement.why
     assert judgement.next_evidence == ()
 
 
 def test_nccls_segment_comes_with_its_size() -> None:
-    judgement = judge(
-        crash_of("n1:7:9 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a1 (size 33030528)\n")
+    judgement = judgement_of(
+        CAUSE,
+        crash_of("n1:7:9 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a1 (size 33030528)\n"),
     )
     assert isinstance(judgement, Finding)
     assert judgement.why.startswith("NCCL asked for 32 MiB and found no room")
 
 
 def test_a_store_larger_than_shared_memory_is_refused() -> None:
-    judgement = judge(
+    judgement = judgement_of(
+        CAUSE,
         crash_of(
             "ValueError: The configured object store size (16.0 GB) exceeds /dev/shm size (4.0 GB). This will harm "
             "performance. Consider deleting files in /dev/shm or increasing its size with --shm-size in Docker.\n"
-        )
+        ),
     )
     assert isinstance(judgement, Finding)
     assert judgement.knobs[0] == "bigger-shm"
@@ -74,11 +78,12 @@ def test_a_store_larger_than_shared_memory_is_refused() -> None:
 
 
 def test_a_store_that_is_larger_than_shm() -> None:
-    judgement = judge(
+    judgement = judgement_of(
+        CAUSE,
         crash_of(
             "ValueError: The configured object store size (12.582912 GB) exceeds /dev/shm size (0.3145728 GB). "
             "This will harm performance.\n"
-        )
+        ),
     )
     assert isinstance(judgement, Finding)
     assert judgement.why == "Ray's object store of 11.72 GiB is larger than /dev/shm of 300 MiB."
@@ -94,6 +99,6 @@ def test_a_store_that_only_runs_slower_is_quiet() -> None:
 def test_a_size_that_is_printed_without_how_full_it_was() -> None:
     worker = "RuntimeError: DataLoader worker (pid 31) is killed by signal: Bus error.\n"
     for size, told in (("64M", "It holds 64 MiB, docker's default."), ("2.0G", "It holds 2.00 GiB.")):
-        found = judge(crash_of(f"tmpfs    {size}     0   {size}   0% /dev/shm\n{worker}"))
+        found = judgement_of(CAUSE, crash_of(f"tmpfs    {size}     0   {size}   0% /dev/shm\n{worker}"))
         assert isinstance(found, Finding)
         assert found.why.endswith(told)

@@ -5,6 +5,7 @@ from host_logs import TRAINERS, kill
 from system_logs import crashes_of
 
 from oomdoctor.causes.spill_disk_full import CAUSE
+from oomdoctor.signs import Grade
 
 REFUSED = (
     "ray.exceptions.OutOfDiskError: Local disk is full",
@@ -35,7 +36,7 @@ def test_not_a_full_store() -> None:
 
 def test_the_warning_alone_is_weaker() -> None:
     found = finding(CAUSE, WARNED)
-    assert found.weight <= 0.6
+    assert found.grade is Grade.POINTS
     assert "38.25 GiB left of 931.50 GiB" in found.why
     assert found.against
 
@@ -51,7 +52,7 @@ def test_not_another_thing_that_is_over_a_share() -> None:
 
 def test_an_object_was_refused() -> None:
     found = finding(CAUSE, *REFUSED)
-    assert found.weight >= 0.9
+    assert found.grade is Grade.PROVES
     assert ranking(*REFUSED)[0] == "spill-disk-full"
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoctor.causes.host import used_bytes
-from oomdoctor.causes.ray_unschedulable import asked_gpus, cluster
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
@@ -27,6 +26,7 @@ from oomdoctor.remedies.host import threshold_of
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.options import LENGTH, SEQUENCES, leaf
 from oomdoctor.remedies.whatif.states import still_to_come
+from oomdoctor.signs.scheduling import asked_gpus, cluster
 from oomdoctor.units import show
 
 DRIVER_CPUS: Final = 1

@@ -9,7 +9,6 @@ from typing import Final
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
-from oomdoctor.causes import Finding, framework_regression
 from oomdoctor.causes.gpu import LOGITS
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import card_of
@@ -33,6 +32,7 @@ from oomdoctor.remedies.whatif.states import (
     states,
     together,
 )
+from oomdoctor.signs.releases import fitting
 from oomdoctor.units import show
 
 QUANTIZED: Final = KNOBS["quantize-weights"].settings
@@ -339,8 +339,7 @@ def allocator(pair: Pair) -> Iterator[Effect]:
 
 def version(pair: Pair) -> Iterator[Effect]:
     """Whether a known regression is in the other release; what it took is printed nowhere."""
-    now, then = (framework_regression.judge(crash) for crash in (pair.now, pair.then))
-    was, stays = isinstance(now, Finding), isinstance(then, Finding)
+    was, stays = (fitting(crash) is not None for crash in (pair.now, pair.then))
     if was and not stays:
         why = say("the known regression is not in that release, and what it kept is not printed")
         yield Unknown(pool=pair.now.pool, what=say("what the regression kept"), why=why)

@@ -1,0 +1,168 @@
+"""Host memory that is refused though there may be some: limits on address space, what may be committed, heaps."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.container import LimitKill
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say, translated
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import GIB, TIB, show
+
+WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
+WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
+NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
+LARGE: Final = 64 * GIB  # from here on a machine of the usual size may really not have it in one piece
+SMALL: Final = 1 * GIB
+ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the two on machines that are simply full
+_HEAPS: Final = {
+    "java": mark("A runtime's own limit was hit, the Java heap (-Xmx), not the machine's memory."),
+    "node": mark(
+        "A runtime's own limit was hit, the JavaScript heap (--max-old-space-size), not the machine's memory."
+    ),
+}
+
+
+@sign
+def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
+    """A scheduler ended the job at its limit on virtual memory."""
+    kill = next((kill for kill in crash.every(LimitKill) if kill.virtual), None)
+    if kill is None:
+        return None
+    if kill.used_bytes is None or kill.limit_bytes is None:
+        words = say(
+            "The scheduler ended the job at its limit on virtual memory: address space, of which "
+            "a CUDA process reserves far more than it uses."
+        )
+    else:
+        words = say(
+            "The scheduler ended the job at its limit on virtual memory ({used} against {limit}): "
+            "address space, of which a CUDA process reserves far more than it uses.",
+            used=show(kill.used_bytes),
+            limit=show(kill.limit_bytes),
+        )
+    return Seen(words=words, evidence=(kill,))
+
+
+@sign
+def windows_commit_is_used_up(crash: Crash) -> Seen | None:
+    """Error 1455, or an allocator of Windows' own."""
+    refused = _refused(crash)
+    if refused is None or not (refused.errno == WINDOWS_COMMIT or refused.allocator == "windows"):
+        return None
+    words = say(
+        "Windows refused to commit more memory (error 1455): RAM and page file together are "
+        "promised away, whatever is really in use."
+    )
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def windows_has_no_resources(crash: Crash) -> Seen | None:
+    """Errors 8, 14 and 1450 of Windows."""
+    refused = _refused(crash)
+    if refused is None or refused.errno not in WINDOWS_RESOURCES:
+        return None
+    words = say(
+        "Windows refused another piece of memory that is mapped (error {errno}): it had no "
+        "room or no system resources left for it, whatever of RAM is in use.",
+        errno=refused.errno,
+    )
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
+    """Java's or JavaScript's own heap."""
+    refused = _refused(crash)
+    if refused is None or refused.allocator not in _HEAPS:
+        return None
+    return Seen(words=translated(_HEAPS[refused.allocator]), evidence=(refused,))
+
+
+@sign
+def more_than_any_limit(crash: Crash) -> Seen | None:
+    """8 TiB and more."""
+    refused = _refused(crash)
+    tried = refused.tried_bytes if refused is not None else None
+    if tried is None or tried < NO_MACHINE or scheduler_limits_virtual_memory(crash):
+        return None
+    return Seen(words=say("{tried} is more than any limit on address space has to refuse", tried=show(tried)))
+
+
+@sign
+def refused_with_more_free(crash: Crash) -> Seen | None:
+    """The log shows more RAM unused than was asked for."""
+    refused, free = _refused(crash), _free(crash)
+    tried = refused.tried_bytes if refused is not None else None
+    if refused is None or tried is None or free is None or free <= tried:
+        return None
+    words = say(
+        "{tried} were refused with {free} of RAM unused: a limit on address space or on what "
+        "may be committed, not a full machine.",
+        tried=show(tried),
+        free=show(free),
+    )
+    against = (say("the free memory may have been printed at another moment"),)
+    return Seen(words=words, evidence=(refused,), against=against)
+
+
+@sign
+def small_piece_refused(crash: Crash) -> Seen | None:
+    """Less than a gibibyte."""
+    refused = _refused(crash)
+    tried = refused.tried_bytes if refused is not None else None
+    return _refusal(refused) if refused is not None and tried is not None and tried < SMALL else None
+
+
+@sign
+def large_piece_refused(crash: Crash) -> Seen | None:
+    """64 GiB and more: a machine may really not have them."""
+    refused = _refused(crash)
+    tried = refused.tried_bytes if refused is not None else None
+    if refused is None or tried is None or tried < LARGE:
+        return None
+    return _refusal(refused, against=(say("a size of this order may really not be there in one piece"),))
+
+
+@sign
+def array_refused(crash: Crash) -> Seen | None:
+    """NumPy's or PyTorch's, of a size that full machines refuse as well."""
+    refused = _refused(crash)
+    return _refusal(refused) if refused is not None and refused.allocator in ARRAYS else None
+
+
+@sign
+def piece_refused(crash: Crash) -> Seen | None:
+    """By any allocator of the host, whatever was asked for."""
+    refused = _refused(crash)
+    return _refusal(refused) if refused is not None else None
+
+
+def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
+    refusal = (
+        say("An allocation of {tried} on the host was refused.", tried=show(refused.tried_bytes))
+        if refused.tried_bytes
+        else say("An allocation on the host was refused.")
+    )
+    how = say(
+        "A full Linux machine kills a process instead of refusing: this is how ulimit -v, "
+        "vm.overcommit_memory=2 or (on Windows) the commit limit answer."
+    )
+    return Seen(
+        words=joined((refusal, how)),
+        evidence=(refused,),
+        against=against,
+        next_evidence=("ulimit -v", "cat /proc/sys/vm/overcommit_memory", "free -h"),
+    )
+
+
+def _refused(crash: Crash) -> HostAllocation | None:
+    return next((event for event in crash.every(HostAllocation) if event.pool == "host_ram"), None)
+
+
+def _free(crash: Crash) -> int | None:
+    total, used = (crash.context.hardware.get(name) for name in ("ram_bytes", "ram_used_bytes"))
+    return total - used if isinstance(total, int) and isinstance(used, int) else None

@@ -1,0 +1,74 @@
+"""Compilers that are killed, or refused memory, while something is built."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.host_alloc import CompilerKill
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import Kill
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
+from oomdoctor.signs import Seen, sign
+
+COMPILER: Final = late(
+    r"^(?:cc1(?:plus)?|cicc|ptxas|nvcc|cudafe\+\+|ld(?:\.\w{2,5})?|collect2|clang\S{0,6}|rustc|g\+\+)$"
+)
+_BUILDS: Final = (
+    r"Building wheel|building '[\w.]{1,80}' extension|\bMAX_JOBS\b|ninja: |\bninja -|setup\.py (?:install|bdist|build)"
+    r"|Building CXX object|Building CUDA object|running build_ext|\bnvcc\b|cmake --build|\bmake(?:\[\d\])?: "
+)
+
+
+@sign
+def compiler_reports_it(crash: Crash) -> Seen | None:
+    """The build's own output says that a compiler was killed or found no memory."""
+    killed = crash.every(CompilerKill)
+    if not killed:
+        return None
+    program = killed[0].program or say("A compiler")
+    ended = (
+        say("{program} found no memory while building.", program=program)
+        if killed[0].tried_bytes is not None
+        else say("{program} was killed while building.", program=program)
+    )
+    how = say(
+        "Compilers of CUDA and C++ templates take gigabytes each, and as many run at once as the build was allowed."
+    )
+    return Seen(words=joined((ended, how)), evidence=tuple(killed[:3]), stage="launch")
+
+
+@sign
+def kernel_killed_a_compiler(crash: Crash) -> Seen | None:
+    """The kernel's record names one as victim."""
+    kill = next((kill for kill in crash.every(KernelKill) if COMPILER.match(kill.process.name or "")), None)
+    if kill is None:
+        return None
+    name, pid = kill.process.name, kill.process.pid
+    count = sum(1 for task in kill.tasks if COMPILER.match(task.name))
+    words = (
+        say(
+            "The kernel killed the compiler {name} (PID {pid}); {count} compilers ran at once.",
+            name=name,
+            pid=pid,
+            count=count,
+        )
+        if count > 1
+        else say("The kernel killed the compiler {name} (PID {pid}).", name=name, pid=pid)
+    )
+    return Seen(words=words, evidence=(kill,), stage="launch")
+
+
+@sign
+def killed_while_building(crash: Crash) -> Seen | None:
+    """Something was killed, and the lines around are a build's."""
+    if not isinstance(crash.root, Kill) or crash.mentions(_BUILDS) is None:
+        return None
+    return Seen(
+        words=say("A process was killed while something was being compiled; parallel compilers are the usual reason."),
+        evidence=(crash.root,),
+        against=(say("no line names a compiler as the one that was killed"),),
+        stage="launch",
+        next_evidence=("dmesg -T | grep -i -E 'killed process|oom'",),
+    )

@@ -1,0 +1,207 @@
+"""Limits below the machine's memory: of a control group, a pod, a batch job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
+from oomdoctor.families.event import Event
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import Kill
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+MUCH_SHARED: Final = 0.25  # of what the control group used
+_OF_NUMA_NODES: Final = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
+_MANAGERS: Final = {
+    "slurm": "Slurm",
+    "kubernetes": "Kubernetes",
+    "docker": "docker",
+    "containerd": "containerd",
+    "lsf": "LSF",
+    "pbs": "PBS",
+    "sge": "Grid Engine",
+    "htcondor": "HTCondor",
+    "yarn": "YARN",
+    "aws": "AWS",
+    "vertex": "Vertex AI",
+}
+
+
+@sign
+def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
+    """The kernel's record names a control group at its limit."""
+    kill = next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
+    if kill is None:
+        return None
+    words = joined((_limit_hit(kill), _victim(kill)))
+    return Seen(words=words, evidence=(kill, *_records_beside(crash, kill)), pool="cgroup")
+
+
+@sign
+def manager_reports_its_limit_with_figures(crash: Crash) -> Seen | None:
+    """A scheduler or a container engine ended it at its limit on memory, and prints how much that was."""
+    kill = _kill_at_a_limit(crash)
+    return _by_the_manager(crash, kill) if kill is not None and kill.strength >= 3 else None
+
+
+@sign
+def manager_reports_its_limit(crash: Crash) -> Seen | None:
+    """A scheduler or a container engine says that it ended it at its limit on memory."""
+    kill = _kill_at_a_limit(crash)
+    return _by_the_manager(crash, kill) if kill is not None else None
+
+
+@sign
+def numa_nodes_were_full(crash: Crash) -> Seen | None:
+    """The kernel's record gives the process's NUMA nodes as the constraint, and no group's limit was hit."""
+    if _a_limit_was_hit(crash) or not any(kill.constraint in _OF_NUMA_NODES for kill in crash.every(KernelKill)):
+        return None
+    return Seen(
+        words=say("the kernel says that the NUMA nodes the process may use were full; no limit on memory was hit")
+    )
+
+
+@sign
+def whole_machine_was_full(crash: Crash) -> Seen | None:
+    """The kernel's record is of a kill for the whole machine."""
+    kills = crash.every(KernelKill)
+    whole = any(kill.global_oom or kill.constraint == "CONSTRAINT_NONE" for kill in kills)
+    if _a_limit_was_hit(crash) or not whole:
+        return None
+    return Seen(words=say("the kernel says that the whole machine was out of memory, not a limited part of it"))
+
+
+@sign
+def node_was_under_pressure(crash: Crash) -> Seen | None:
+    """Kubernetes evicted for the node's memory."""
+    if _a_limit_was_hit(crash) or crash.first(NodePressure) is None:
+        return None
+    return Seen(words=say("Kubernetes says that the node was out of memory, not the container"))
+
+
+@sign
+def killed_beside_a_limit(crash: Crash) -> Seen | None:
+    """A container was killed, and its record has a limit but not the word for a kill at it."""
+    limit = _limit_of_the_record(crash)
+    if limit is None or not isinstance(crash.root, Kill):
+        return None
+    return Seen(
+        words=say("the kernel's or the engine's record of a kill at the limit of {limit}", limit=show(limit)),
+        next_evidence=("kubectl describe pod | grep -A8 -E 'Last State|Limits'", "cat /sys/fs/cgroup/memory.events"),
+    )
+
+
+def _a_limit_was_hit(crash: Crash) -> bool:
+    return _kill_at_a_limit(crash) is not None or any(kill.pool == "cgroup" for kill in crash.every(KernelKill))
+
+
+def _kill_at_a_limit(crash: Crash) -> LimitKill | None:
+    """The strongest word for a limit on memory in use; a limit on address space is another matter."""
+    kills = [kill for kill in crash.every(LimitKill) if not kill.virtual and kill.manager in _MANAGERS]
+    return max(kills, key=lambda kill: kill.strength, default=None)
+
+
+def _limit_hit(kill: KernelKill) -> str:
+    group = kill.cgroup or say("a control group")
+    used, limit, shared = kill.used_bytes, kill.limit_bytes, _shared(kill)
+    if used is None or limit is None:
+        if shared is None:
+            return say(
+                "The kernel hit the memory limit of {group}; the machine itself may have memory left.", group=group
+            )
+        return say(
+            "The kernel hit the memory limit of {group}; {shared} of it are shared memory "
+            "(/dev/shm, tmpfs, Ray's object store); the machine itself may have memory left.",
+            group=group,
+            shared=show(shared),
+        )
+    if shared is None:
+        return say(
+            "The kernel hit the memory limit of {group}: {used} in use, {limit} allowed; the "
+            "machine itself may have memory left.",
+            group=group,
+            used=show(used),
+            limit=show(limit),
+        )
+    return say(
+        "The kernel hit the memory limit of {group}: {used} in use, {limit} allowed; {shared} "
+        "of it are shared memory (/dev/shm, tmpfs, Ray's object store); the machine itself "
+        "may have memory left.",
+        group=group,
+        used=show(used),
+        limit=show(limit),
+        shared=show(shared),
+    )
+
+
+def _shared(kill: KernelKill) -> int | None:
+    """Shared memory counts against the limit and belongs to no process: killing one frees none of it."""
+    shared, used = kill.group_shmem_bytes, kill.used_bytes
+    return shared if shared and used and shared >= MUCH_SHARED * used else None
+
+
+def _victim(kill: KernelKill) -> str:
+    name, pid, held = kill.process.name, kill.process.pid, kill.anon_rss_bytes
+    if not name:
+        return ""
+    if not held:
+        return say("It killed {name} (PID {pid} of the host).", name=name, pid=pid)
+    return say(
+        "It killed {name} (PID {pid} of the host), which held {held} (anon-rss).", name=name, pid=pid, held=show(held)
+    )
+
+
+def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
+    who = _MANAGERS[kill.manager]
+    hit = (
+        say("{who} reports that the memory limit of job {job} was hit", who=who, job=kill.job)
+        if kill.job
+        else say("{who} reports that the memory limit was hit", who=who)
+    )
+    many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
+    return Seen(
+        words=joined((say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many)),
+        evidence=(kill, *_records_beside(crash, kill)),
+        against=_may_be_harmless(kill),
+        pool="cgroup",
+    )
+
+
+def _figures(crash: Crash, kill: LimitKill) -> str:
+    """What is printed of it, each figure behind a comma or a semicolon of its own."""
+    limit = kill.limit_bytes or kill.requested_bytes or _limit_of_the_record(crash)
+    used = kill.used_bytes or kill.peak_bytes
+    figures = say(", limit {limit}", limit=show(limit)) if limit else ""
+    if limit and used and used <= limit:
+        figures += say("; the {used} printed as in use were measured at another moment", used=show(used))
+    elif used:
+        figures += say(", {used} in use", used=show(used))
+    peak = max((event.anon_rss_bytes or 0 for event in crash.every(KernelKill)), default=0)
+    if peak:
+        figures += say("; the process that the kernel killed held {peak} (anon-rss)", peak=show(peak))
+    return figures
+
+
+def _may_be_harmless(kill: LimitKill) -> tuple[str, ...]:
+    if kill.manager == "slurm" and kill.kills is not None:
+        return (say("Slurm counts every killed process of the step, a helper's too; the job may have gone on"),)
+    return ()
+
+
+def _records_beside(crash: Crash, first: Event) -> tuple[Event, ...]:
+    """What else speaks of the same kill: the manager's record, the exit code."""
+    return tuple(event for event in _records(crash) if event is not first)[:3]
+
+
+def _records(crash: Crash) -> Iterator[Event]:
+    yield from crash.every(KernelKill)
+    yield from crash.every(LimitKill)
+    yield from crash.every(Kill)
+
+
+def _limit_of_the_record(crash: Crash) -> int | None:
+    return next((event.limit_bytes for event in crash.every(MemoryLimit) if event.limit_bytes), None)

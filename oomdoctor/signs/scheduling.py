@@ -1,0 +1,228 @@
+"""Requests that Ray does not place, beside what the cluster has and what the launch line adds up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.records import dataclass
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+# Requests that Ray calls impossible, or gave up on, are no matter of waiting.
+_FINAL = ("infeasible", "timeout", "supervisor", "scattered")
+_ROLES = ("actor", "ref", "critic", "reward")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The GPUs that a launch line asks for, as a sum that can be shown."""
+
+    gpus: int
+    terms: tuple[str, ...]
+
+    @property
+    def sum(self) -> str:
+        return " + ".join(self.terms) + (f" = {self.gpus}" if len(self.terms) > 1 else "")
+
+
+@sign
+def more_asked_than_there_is(crash: Crash) -> Seen | None:
+    """What the request or the launch line adds up to is more than the cluster has."""
+    request = _request(crash)
+    if request is None:
+        return None
+    asked, have = asked_gpus(crash), cluster(crash, request)
+    return _waiting(crash, request) if _lacking(request, have) or (asked and _beyond(asked, have)) else None
+
+
+@sign
+def ray_gave_a_request_up(crash: Crash) -> Seen | None:
+    """Ray calls the request impossible, or repeats that it waits."""
+    request = _request(crash)
+    if request is None or not (request.state in _FINAL or request.repeats > 1):
+        return None
+    return _waiting(crash, request)
+
+
+@sign
+def a_request_waits(crash: Crash) -> Seen | None:
+    """Ray says once that a request waits."""
+    request = _request(crash)
+    return _waiting(crash, request) if request is not None else None
+
+
+def _request(crash: Crash) -> Unschedulable | None:
+    requests = [request for request in crash.every(Unschedulable) if request.strength]
+    return max(requests, key=lambda r: (r.state in _FINAL, r.available is not None, r.repeats), default=None)
+
+
+def _waiting(crash: Crash, request: Unschedulable) -> Seen:
+    have, asked = cluster(crash, request), asked_gpus(crash)
+    lacking, beyond = _lacking(request, have), _beyond(asked, have) if asked is not None else []
+    parts = [_sentence(request)]
+    if have:
+        parts.append(say("The cluster has {amounts}.", amounts=_amounts(have)))
+    if asked is not None:
+        parts.append(
+            say(
+                "The launch line asks for {sum} GPUs, and every one of these bundles takes a CPU as well.",
+                sum=asked.sum,
+            )
+        )
+    open_end = request.state not in _FINAL and not lacking and not beyond
+    return Seen(
+        words=joined([*parts, *beyond, *lacking]),
+        evidence=tuple(each for each in crash.every(Unschedulable) if each.strength)[:3],
+        against=(say("it may still have been served after the log's end"),) if open_end else (),
+    )
+
+
+def cluster(crash: Crash, request: Unschedulable | None = None) -> Mapping[str, float]:
+    """What the cluster has: the request's own words, a table of `ray status`, or what `ray start` was told."""
+    if request is not None and request.available:
+        return request.available
+    status = crash.first(ClusterStatus)
+    if status is not None and status.total:
+        return status.total
+    found: dict[str, float] = {}
+    for started in crash.every(ClusterStarted):
+        for name, amount in (("CPU", started.num_cpus), ("GPU", started.num_gpus)):
+            if amount is not None:
+                found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def asked_gpus(crash: Crash) -> Asked | None:
+    """The sum of GPUs that the launch flags of OpenRLHF or verl ask for; what is not stated is not counted."""
+    if crash.setting("colocate_all_models", "train.colocate_all") is not None and _number(
+        crash, "actor_num_gpus_per_node"
+    ):
+        per_role = _of_role(crash, "actor")
+        return Asked(per_role, (say("{gpus} (all models share the actor's)", gpus=per_role),)) if per_role else None
+    counts = {role: _of_role(crash, role) for role in _ROLES}
+    if crash.setting("colocate_actor_ref", "train.colocate_actor_ref") is not None:
+        counts["actor"], counts["ref"] = max(counts["actor"], counts["ref"]), 0
+    if crash.setting("colocate_critic_reward", "train.colocate_critic_reward") is not None:
+        counts["critic"], counts["reward"] = max(counts["critic"], counts["reward"]), 0
+    if crash.setting("remote_rm_url", "reward.remote_url") is not None:
+        counts["reward"] = 0
+    engines = _number(crash, "vllm_num_engines", "vllm.num_engines")
+    parallel = _number(crash, "vllm_tensor_parallel_size", "vllm.tensor_parallel_size")
+    terms = [f"{gpus} ({role})" for role, gpus in counts.items() if gpus]
+    total = sum(counts.values())
+    if engines:
+        total += engines * (parallel or 1)
+        terms.append(say("{engines} x {parallel} (engines)", engines=engines, parallel=parallel or 1))
+    if terms and counts["actor"]:
+        return Asked(total, tuple(terms))
+    nodes, per_node = _number(crash, "trainer.nnodes"), _number(crash, "trainer.n_gpus_per_node")
+    if per_node:
+        return Asked((nodes or 1) * per_node, (f"{nodes or 1} x {per_node}",))
+    return None
+
+
+def _of_role(crash: Crash, role: str) -> int:
+    per_node = _number(crash, f"{role}_num_gpus_per_node", f"{role}.num_gpus_per_node")
+    nodes = _number(crash, f"{role}_num_nodes", f"{role}.num_nodes")
+    return (nodes or 1) * per_node if per_node else 0
+
+
+def _number(crash: Crash, *names: str) -> int | None:
+    setting = crash.setting(*names)
+    if setting is None or isinstance(setting.value, bool):
+        return None
+    return int(setting.value) if isinstance(setting.value, (int, float)) else None
+
+
+def _beyond(asked: Asked, have: Mapping[str, float]) -> list[str]:
+    found = []
+    gpus, cpus = have.get("GPU"), have.get("CPU")
+    if gpus is not None and asked.gpus > gpus:
+        found.append(say("That is {gpus:g} GPU(s) more than there are.", gpus=asked.gpus - gpus))
+    if cpus is not None and asked.gpus >= cpus:
+        found.append(
+            say(
+                "{cpus:g} CPUs are used up by {bundles} bundles: nothing is left for the driver's own tasks.",
+                cpus=cpus,
+                bundles=asked.gpus,
+            )
+        )
+    return found
+
+
+def _lacking(request: Unschedulable, have: Mapping[str, float]) -> list[str]:
+    """What the cluster can never serve."""
+    found: list[str] = []
+    if not have:
+        return found
+    for name, amount in (request.requested or {}).items():
+        wanted = amount * (request.count or 1)
+        there = have.get(name, 0.0)
+        if wanted > there and (name in have or name in ("GPU", "CPU")):
+            found.append(
+                say(
+                    "{name}: {wanted} asked, {there} there.",
+                    name=name,
+                    wanted=_amount(name, wanted),
+                    there=_amount(name, there),
+                )
+            )
+    return found
+
+
+def _sentence(request: Unschedulable) -> str:
+    what, end, count = _what(request), _end(request), request.count or 1
+    if request.placement_group and (request.requested or request.bundles):
+        if count > 1:
+            return say(
+                "Ray does not place a placement group with {what} {count} times: {end}.",
+                what=what,
+                count=count,
+                end=end,
+            )
+        return say("Ray does not place a placement group with {what}: {end}.", what=what, end=end)
+    if count > 1:
+        return say("Ray does not place {what} {count} times: {end}.", what=what, count=count, end=end)
+    return say("Ray does not place {what}: {end}.", what=what, end=end)
+
+
+def _end(request: Unschedulable) -> str:
+    """What became of it: a clause."""
+    match request.state:
+        case "infeasible":
+            return say("no node can serve it")
+        case "timeout":
+            return (
+                say("it was given up after {seconds:g} s", seconds=request.seconds)
+                if request.seconds
+                else say("it was given up")
+            )
+        case "scattered":
+            return say("as much is free, but on no node alone")
+        case "supervisor":
+            return say("not even the job's supervisor could be placed")
+    if request.repeats > 1:
+        return say("asked for {count} times", count=request.repeats)
+    return say("still waits at the end of the log")
+
+
+def _what(request: Unschedulable) -> str:
+    if request.requested:
+        return _amounts(request.requested)
+    return say("{count} bundles", count=request.bundles) if request.bundles else say("what was asked for")
+
+
+def _amounts(amounts: Mapping[str, float] | None) -> str:
+    shown = [
+        f"{_amount(name, amount)} {name}"
+        for name, amount in (amounts or {}).items()
+        if name in ("GPU", "CPU", "memory") or not name.startswith(("node:", "object_store"))
+    ]
+    return ", ".join(shown[:5])
+
+
+def _amount(name: str, amount: float) -> str:
+    return show(amount) if "memory" in name else f"{amount:g}"

@@ -1,0 +1,166 @@
+"""Shared memory (/dev/shm): who found no room in it, and how full it was."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.ray_death import FatalSignal
+from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, mark, say, translated
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import MIB, show
+
+DOCKERS_DEFAULT: Final = 64 * MIB
+FULL: Final = 0.9
+ROOM: Final = 0.5  # of it at most in use: no page of it was missing
+_USERS: Final = {
+    "torch": mark("PyTorch's loader workers"),
+    "nccl": mark("NCCL"),
+    "python": mark("Python's shared memory"),
+}
+
+
+@sign
+def no_room_and_a_figure_for_it(crash: Crash) -> Seen | None:
+    """Somebody found no room, and an error number, docker's default size or 90 % in use confirm it."""
+    full = crash.first(SharedMemoryFull)
+    if full is None:
+        return None
+    size = _size(crash)
+    small = size is not None and size <= DOCKERS_DEFAULT
+    return _no_room(crash, full) if full.errno is not None or small or _fullest(crash) >= FULL else None
+
+
+@sign
+def no_room(crash: Crash) -> Seen | None:
+    """Somebody found no room in /dev/shm."""
+    full = crash.first(SharedMemoryFull)
+    return _no_room(crash, full) if full is not None else None
+
+
+@sign
+def store_refused_for_shm(crash: Crash) -> Seen | None:
+    """Ray refuses an object store that is larger than /dev/shm."""
+    store = _store(crash)
+    return _store_too_large(store) if store is not None and store.refused else None
+
+
+@sign
+def store_larger_than_shm(crash: Crash) -> Seen | None:
+    """Ray puts its object store on a disk instead, where it may not come up."""
+    store = _store(crash)
+    return _store_too_large(store) if store is not None else None
+
+
+@sign
+def bus_error_and_full(crash: Crash) -> Seen | None:
+    """A process died of SIGBUS, and /dev/shm was printed as 90 % full."""
+    crashed = _bus_error(crash)
+    return _died(crash, crashed) if crashed is not None and _fullest(crash) >= FULL else None
+
+
+@sign
+def bus_error_that_names_shm(crash: Crash) -> Seen | None:
+    """A process died of SIGBUS, and its message speaks of shared memory."""
+    crashed = _bus_error(crash)
+    named = isinstance(crashed, FatalSignal) and crashed.shared_memory
+    return _died(crash, crashed, against=_other_reasons()) if crashed is not None and named else None
+
+
+@sign
+def bus_error(crash: Crash) -> Seen | None:
+    """A process died of SIGBUS: what a page of a full /dev/shm answers."""
+    crashed = _bus_error(crash)
+    return _died(crash, crashed, against=_other_reasons()) if crashed is not None else None
+
+
+@sign
+def bus_error_with_room(crash: Crash) -> Seen | None:
+    """A process died of SIGBUS, and /dev/shm was never more than half full."""
+    share = _fullest(crash)
+    if crash.first(SharedMemoryFull) is not None or _store(crash) is not None or _bus_error(crash) is None:
+        return None
+    if _size(crash) is None or not 0 < share < ROOM:
+        return None
+    return Seen(words=say("shared memory was at most {share} full", share=f"{share:.0%}"))
+
+
+def _other_reasons() -> tuple[str, ...]:
+    return (say("a truncated mapped file or a failing disk gives a bus error too"),)
+
+
+def _no_room(crash: Crash, full: SharedMemoryFull) -> Seen:
+    who = translated(_USERS[full.user])
+    refused = (
+        say("{who} asked for {tried} and found no room in /dev/shm.", who=who, tried=show(full.tried_bytes))
+        if full.tried_bytes
+        else say("{who} found no room in /dev/shm.", who=who)
+    )
+    return Seen(
+        words=joined((refused, _holds(crash))),
+        evidence=(full, *crash.every(ShmUsage)[-2:]),
+        pool="shm",
+        next_evidence=() if _size(crash) is not None else ("df -h /dev/shm",),
+    )
+
+
+def _store(crash: Crash) -> StoreTooLarge | None:
+    return next((event for event in crash.every(StoreTooLarge) if event.strength and event.pool == "shm"), None)
+
+
+def _store_too_large(event: StoreTooLarge) -> Seen:
+    return Seen(words=_larger(event.requested_bytes, event.shm_bytes), evidence=(event,), pool="shm")
+
+
+def _larger(store: int | None, room: int | None) -> str:
+    if store and room:
+        return say(
+            "Ray's object store of {store} is larger than /dev/shm of {room}.", store=show(store), room=show(room)
+        )
+    if store:
+        return say("Ray's object store of {store} is larger than /dev/shm.", store=show(store))
+    if room:
+        return say("Ray's object store is larger than /dev/shm of {room}.", room=show(room))
+    return say("Ray's object store is larger than /dev/shm.")
+
+
+def _bus_error(crash: Crash) -> Kill | FatalSignal | None:
+    return next((kill for kill in crash.every(Kill) if kill.signal == SIGBUS), None) or crash.first(FatalSignal)
+
+
+def _died(crash: Crash, crashed: Kill | FatalSignal, against: tuple[str, ...] = ()) -> Seen:
+    died = say("A process died of a bus error, which is what a full /dev/shm looks like.")
+    return Seen(
+        words=joined((died, _holds(crash))),
+        evidence=(crashed, *crash.every(ShmUsage)[-2:]),
+        against=against,
+        pool="shm",
+        next_evidence=("df -h /dev/shm",),
+    )
+
+
+def _size(crash: Crash) -> int | None:
+    sizes = [usage.total_bytes for usage in crash.every(ShmUsage) if usage.total_bytes]
+    hardware = crash.context.hardware.get("shm_bytes")
+    return sizes[-1] if sizes else hardware if isinstance(hardware, int) else None
+
+
+def _fullest(crash: Crash) -> float:
+    shares = [u.used_bytes / u.total_bytes for u in crash.every(ShmUsage) if u.used_bytes and u.total_bytes]
+    return max(shares, default=0.0)
+
+
+def _holds(crash: Crash) -> str:
+    size, share = _size(crash), _fullest(crash)
+    if size is None:
+        return ""
+    if size == DOCKERS_DEFAULT and share:
+        return say("It holds {size}, docker's default and was {share} full.", size=show(size), share=f"{share:.0%}")
+    if size == DOCKERS_DEFAULT:
+        return say("It holds {size}, docker's default.", size=show(size))
+    if share:
+        return say("It holds {size} and was {share} full.", size=show(size), share=f"{share:.0%}")
+    return say("It holds {size}.", size=show(size))

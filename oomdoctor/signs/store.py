@@ -1,0 +1,263 @@
+"""Ray's object store, and the disk behind it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import NodeMemory, node_memory, store_bytes
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.ray_store import DiskFull, Spilled, StoreFull, StoreUsage
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import percent, show
+
+# Of what is in use on the node when Ray kills: from here on the store is what fills it.
+MOST: Final = 0.4
+MUCH: Final = 0.25
+LITTLE: Final = 0.05
+NO_QUOTA: Final = 122  # EDQUOT
+
+
+@sign
+def object_did_not_fit(crash: Crash) -> Seen | None:
+    """Ray refuses an object for want of room in the store."""
+    event = crash.first(StoreFull)
+    if event is None:
+        return None
+    return Seen(words=_did_not_fit(event.object_bytes, event.capacity_bytes), evidence=(event,), pool="object_store")
+
+
+@sign
+def disk_behind_the_store_is_full(crash: Crash) -> Seen | None:
+    """Nothing can be spilled: the store is full, too, and the disk is what to mend."""
+    event = _refused_write(crash)
+    if event is None:
+        return None
+    return Seen(
+        words=say(
+            "The object store was full when the object came; what could have been spilled had no room on the disk."
+        ),
+        evidence=(event,),
+        against=(say("the disk behind the store is full, and a larger store only delays that"),),
+        pool="object_store",
+    )
+
+
+@sign
+def objects_wait_for_room(crash: Crash) -> Seen | None:
+    """The store's statistics show objects that wait, and nothing that can be spilled."""
+    event = next((usage for usage in crash.every(StoreUsage) if usage.strength), None)
+    if event is None:
+        return None
+    words = say(
+        "The store holds {used} with room for {capacity}, nothing in it can be spilled, and "
+        "{count} object(s) of {pending} wait.",
+        used=show(event.used_bytes or 0),
+        capacity=show(event.capacity_bytes or 0),
+        count=event.pending_objects,
+        pending=show(event.pending_bytes or 0),
+    )
+    return Seen(words=words, evidence=(event,), pool="object_store")
+
+
+@sign
+def store_fills_the_node(crash: Crash) -> Seen | None:
+    """40 % of what was in use at the kill."""
+    return _part_of_the_node(crash, MOST)
+
+
+@sign
+def store_holds_much_of_the_node(crash: Crash) -> Seen | None:
+    """A quarter of what was in use at the kill."""
+    return _part_of_the_node(crash, MUCH)
+
+
+@sign
+def store_holds_little_of_the_node(crash: Crash) -> Seen | None:
+    """Less than 5 % of what was in use at the kill."""
+    share = _share(crash)
+    if share is None or share >= LITTLE or _store_is_the_matter(crash):
+        return None
+    kill, held = _kill(crash)
+    words = say(
+        "Ray's object store holds {held} of the {used} in use ({share})",
+        held=show(held or 0),
+        used=show((kill.used_bytes if kill else 0) or 0),
+        share=percent(share),
+    )
+    return Seen(words=words)
+
+
+@sign
+def much_stands_in_no_row(crash: Crash) -> Seen | None:
+    """Before 2.55 nothing says how full the store is; 40 % of what was in use stands in no row of the table."""
+    kill, held = _kill(crash)
+    memory = node_memory(crash)
+    if kill is None or held is not None or memory is None or memory.cut or not kill.used_bytes:
+        return None
+    missing = kill.used_bytes - memory.listed_bytes
+    if missing < MOST * kill.used_bytes:
+        return None
+    return Seen(
+        words=say(
+            "{missing} of the {used} in use stand in no row of the table: shared memory, of which "
+            "Ray's object store is the most usual, or processes that the table cannot see.",
+            missing=show(missing),
+            used=show(kill.used_bytes),
+        ),
+        evidence=(kill,),
+        against=(say("how full the object store was is not in the log"),),
+        pool="object_store",
+    )
+
+
+@sign
+def spill_worker_found_no_space(crash: Crash) -> Seen | None:
+    """The process that writes Ray's objects to disk was refused."""
+    refused = _refused_write(crash)
+    if refused is None or not refused.io_worker:
+        return None
+    words = (
+        say(
+            "Ray moves objects from the full store to disk, and the process that writes them "
+            "reports that its quota is used up."
+        )
+        if refused.errno == NO_QUOTA
+        else say(
+            "Ray moves objects from the full store to disk, and the process that writes them "
+            "reports that there is no space left."
+        )
+    )
+    return Seen(words=words, evidence=(refused,), pool="object_store")
+
+
+@sign
+def write_failed_after_spilling(crash: Crash) -> Seen | None:
+    """Ray had spilled, and then a write found no space; whose, the log does not say."""
+    refused = _refused_write(crash)
+    if refused is None or refused.io_worker or not refused.spilling:
+        return None
+    spilled = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
+    return Seen(
+        words=say(
+            "Ray spilled {spilled} of objects to disk, and then a write found no space left.", spilled=show(spilled)
+        ),
+        evidence=(refused, *crash.every(Spilled)[-1:]),
+        against=(say("the write that failed may have been another program's"),),
+        pool="object_store",
+    )
+
+
+@sign
+def store_and_disk_are_full(crash: Crash) -> Seen | None:
+    """Ray says that an object found room neither in the store nor on the disk."""
+    refused = _refused_write(crash)
+    if refused is None:
+        return None
+    warned = _warning(crash)
+    words = say("An object could not be created: the object store is full and so is the disk it spills to.")
+    return Seen(
+        words=joined((words, _room(warned) if warned is not None else "")),
+        evidence=tuple(event for event in (refused, warned) if event is not None),
+        pool="object_store",
+    )
+
+
+@sign
+def disk_is_nearly_full(crash: Crash) -> Seen | None:
+    """Ray warns of the disk; nothing was refused yet."""
+    warned = _warning(crash)
+    if warned is None:
+        return None
+    return Seen(
+        words=joined((_room(warned), say("Objects are refused as soon as one has to be spilled."))),
+        evidence=(warned,),
+        against=(say("no object was refused in this log"),),
+        shows_memory=True,
+        pool="object_store",
+    )
+
+
+def _did_not_fit(size: int | None, capacity: int | None) -> str:
+    if size and capacity and size > capacity:
+        return say(
+            "An object of {size} did not fit into Ray's object store of {capacity}: it alone is larger than the store.",
+            size=show(size),
+            capacity=show(capacity),
+        )
+    if size and capacity:
+        return say(
+            "An object of {size} did not fit into Ray's object store of {capacity}.",
+            size=show(size),
+            capacity=show(capacity),
+        )
+    if size:
+        return say("An object of {size} did not fit into Ray's object store.", size=show(size))
+    if capacity:
+        return say("An object did not fit into Ray's object store of {capacity}.", capacity=show(capacity))
+    return say("An object did not fit into Ray's object store.")
+
+
+def _refused_write(crash: Crash) -> DiskFull | None:
+    return next((event for event in crash.every(DiskFull) if not event.warning), None)
+
+
+def _warning(crash: Crash) -> DiskFull | None:
+    return next((event for event in crash.every(DiskFull) if event.warning), None)
+
+
+def _room(warned: DiskFull) -> str:
+    left, total, share = warned.available_bytes, warned.total_bytes, percent(warned.fraction)
+    if left is None or total is None:
+        return say("The disk is over {share} full.", share=share)
+    return say(
+        "The disk is over {share} full: {left} left of {total}.", share=share, left=show(left), total=show(total)
+    )
+
+
+def _store_is_the_matter(crash: Crash) -> bool:
+    signs = (object_did_not_fit, disk_behind_the_store_is_full, objects_wait_for_room)
+    return any(sign_of_it(crash) is not None for sign_of_it in signs)
+
+
+def _kill(crash: Crash) -> tuple[NodeOutOfMemory | None, int | None]:
+    """The kill, and what the store held at it or at most."""
+    kill = crash.first(NodeOutOfMemory)
+    return kill, store_bytes(crash, kill) if kill is not None else None
+
+
+def _share(crash: Crash) -> float | None:
+    kill, held = _kill(crash)
+    return held / kill.used_bytes if kill is not None and kill.used_bytes and held is not None else None
+
+
+def _part_of_the_node(crash: Crash, least: float) -> Seen | None:
+    share = _share(crash)
+    kill, held = _kill(crash)
+    if share is None or share < least or kill is None or not kill.used_bytes or held is None:
+        return None
+    figures = {"held": show(held), "used": show(kill.used_bytes), "share": percent(share)}
+    words = (
+        say(
+            "Ray's object store holds {held} of the {used} in use ({share}); its pages stand in "
+            "the rows of those who wrote them.",
+            **figures,
+        )
+        if _stands_in_rows(node_memory(crash), kill.used_bytes - held)
+        else say("Ray's object store holds {held} of the {used} in use ({share}).", **figures)
+    )
+    printed = kill.object_store_bytes is not None or kill.shared_bytes is not None
+    return Seen(
+        words=words,
+        evidence=(kill, *crash.every(StoreUsage)[:1]),
+        against=()
+        if printed
+        else (say("how full it was at the kill itself is not printed: this is the most it held"),),
+        pool="object_store",
+    )
+
+
+def _stands_in_rows(memory: NodeMemory | None, others_bytes: int) -> bool:
+    """A page counts for the process that wrote it as long as nobody else has touched it."""
+    return memory is not None and memory.listed_bytes > others_bytes

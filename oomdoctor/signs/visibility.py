@@ -1,0 +1,106 @@
+"""How many GPUs were asked for, counted and visible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oomdoctor.families.gpu_visibility import GpuVisibility
+from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+
+
+@sign
+def more_asked_than_visible(crash: Crash) -> Seen | None:
+    """Ray names both numbers."""
+    event = crash.first(GpuVisibility)
+    return _not_visible(crash, event) if event is not None and event.asked is not None else None
+
+
+@sign
+def not_visible(crash: Crash) -> Seen | None:
+    """A process finds no GPU, or not the one it asks for."""
+    event = crash.first(GpuVisibility)
+    return _not_visible(crash, event) if event is not None else None
+
+
+@sign
+def ray_counts_fewer_than_it_was_told_of(crash: Crash) -> Seen | None:
+    """`ray start` was told of more GPUs than `ray status` counts, and a request waits for one."""
+    requests, given, counted = _of_ray(crash)
+    if not requests or given is None or counted is None or counted >= given:
+        return None
+    words = say("Ray was started with {told:g} GPUs and counts {seen:g}.", told=given, seen=counted)
+    return Seen(words=words, evidence=(requests[0],))
+
+
+@sign
+def ray_counts_all_it_was_told_of(crash: Crash) -> Seen | None:
+    """`ray status` counts what `ray start` was told of."""
+    requests, given, counted = _of_ray(crash)
+    if not requests or given is None or counted is None or counted < given or crash.first(GpuVisibility) is not None:
+        return None
+    return Seen(words=say("Ray counts the {told:g} GPUs it was started with", told=given))
+
+
+@sign
+def ray_counts_fewer_than_asked_for(crash: Crash) -> Seen | None:
+    """A request waits for more GPUs than `ray status` counts."""
+    requests, _, counted = _of_ray(crash)
+    wanted = max(((r.requested or {}).get("GPU", 0.0) * (r.count or 1) for r in requests), default=0.0)
+    if counted is None or counted >= wanted:
+        return None
+    return Seen(
+        words=say(
+            "{wanted:g} GPUs are asked for and Ray counts {seen:g}: if the machine has more, Ray "
+            "was not told of them or may not see them.",
+            wanted=wanted,
+            seen=counted,
+        ),
+        evidence=(requests[0],),
+        against=(say("how many GPUs the machine has is not in the log"),),
+    )
+
+
+def _of_ray(crash: Crash) -> tuple[Sequence[Unschedulable], float | None, float | None]:
+    """The requests for GPUs that wait, how many Ray was started with, and how many it counts."""
+    requests = [request for request in crash.every(Unschedulable) if (request.requested or {}).get("GPU")]
+    started, status = crash.first(ClusterStarted), crash.first(ClusterStatus)
+    counted = (status.total or {}).get("GPU", 0.0) if status is not None else None
+    return requests, started.num_gpus if started is not None else None, counted
+
+
+def _not_visible(crash: Crash, event: GpuVisibility) -> Seen:
+    return Seen(words=_words(crash, event), evidence=(event,))
+
+
+def _words(crash: Crash, event: GpuVisibility) -> str:
+    if event.problem == "more-than-visible":
+        return say(
+            "Ray was told of {asked} GPUs, but CUDA_VISIBLE_DEVICES lets {visible} through ({mask}).",
+            asked=event.asked,
+            visible=event.visible,
+            mask=event.mask,
+        )
+    if event.problem == "invalid-ordinal":
+        asks = (
+            say("The process asks for device {number}, which is not among those it may see.", number=event.ordinal)
+            if event.ordinal is not None
+            else say("The process asks for device, which is not among those it may see.")
+        )
+        return joined((asks, _mask(event)))
+    worker = ""
+    if "ray::" in " ".join(crash.root.around.before) or "ray" in crash.context.frameworks:
+        worker = say(
+            "A Ray worker sees only the GPUs it asked for: without num_gpus (or resources per trial) it sees none."
+        )
+    return joined((say("The process finds no GPU at all."), _mask(event), worker))
+
+
+def _mask(event: GpuVisibility) -> str:
+    if event.mask is None:
+        return ""
+    if not event.mask:
+        return say("CUDA_VISIBLE_DEVICES is empty.")
+    return say("CUDA_VISIBLE_DEVICES is {mask}.", mask=event.mask)
