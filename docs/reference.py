@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from oomdoctor.causes import Cause, causes
 from oomdoctor.cli.app import app
 from oomdoctor.cli.diagnose import FORMATS
+from oomdoctor.decision.outline import outline
 from oomdoctor.families import families
 from oomdoctor.families.event import Event
 from oomdoctor.pages import page
@@ -117,7 +118,7 @@ def _cause(cause: Cause) -> str:
     pools = ", ".join(POOL_NAMES.get(pool, "no memory that is named") for pool in cause.pools)
     facts = f"`{cause.id}`. Asked where this ran out: {pools}.\n\nWhat to change, best first: {knobs or 'nothing'}.\n"
     head, _, rest = (page(cause.id) or f"# {cause.title}\n").partition("\n")
-    return f"{head}\n\n{facts}\n{rest.lstrip()}"
+    return f"{head}\n\n{facts}\n{rest.lstrip().rstrip()}\n\n{outline(cause)}"
 
 
 def _knobs() -> str:

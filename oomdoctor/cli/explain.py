@@ -27,6 +27,9 @@ def explain(
         str | None,
         typer.Option("--framework", metavar="NAME", show_default=False, help="Spell what to change for this one."),
     ] = None,
+    signs: Annotated[
+        bool, typer.Option("--signs", help="Print what it is told by instead: its table of signs and their grades.")
+    ] = False,
     _lang: Lang = None,
 ) -> None:
     """Print a cause's page: what happens, how to recognise it, what to change.
@@ -35,6 +38,7 @@ def explain(
     Examples:
       oomdoctor explain container-limit
       oomdoctor explain activations --framework verl
+      oomdoctor explain activations --signs
     """
     from oomdoctor.causes import causes  # noqa: PLC0415
 
@@ -45,6 +49,11 @@ def explain(
             say("there is no cause {word}; {hint}", word=repr(cause), hint=hint(cause, by_id, listed_by)),
             param_hint="CAUSE",
         )
+    if signs:
+        from oomdoctor.decision.outline import outline  # noqa: PLC0415
+
+        out.write(_page(outline(by_id[cause])))
+        return
     spelled = list(_options(by_id[cause].knobs, checked(framework)))
     out.write(_page("\n".join([_in_words(cause).rstrip("\n"), *spelled, ""])))
 

@@ -14,6 +14,8 @@ and none to the right one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Final
 
 from oomdoctor.causes import WHOLE_LOG, Cause, Finding, causes
@@ -50,6 +52,7 @@ class Ranked:
     cause: Cause
     finding: Finding
     confidence: float
+    ahead: str = ""  # why it stands before the next one, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def ranked(
         sure = model.trust.of(told)
         # What the classifier alone names is no surer than the classifier is.
         answers.append(Ranked(cause, finding, sure if finding.weight else min(sure, likely.get(cause.id, 0.0))))
-    falling = _falling(answers, _most(crash, proven=proven))
+    falling = _with_reasons(_falling(answers, _most(crash, proven=proven)))
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
 
 
@@ -97,6 +100,29 @@ def _with_those_before(answers: list[tuple[Cause, Finding]]) -> list[tuple[Cause
         )
         ordered.insert(next(behind, len(ordered)), (cause, finding))
     return ordered
+
+
+def _with_reasons(answers: Sequence[Ranked]) -> tuple[Ranked, ...]:
+    pairs = zip_longest(answers, answers[1:])
+    return tuple(replace(one, ahead=_reason(one, behind)) if behind is not None else one for one, behind in pairs)
+
+
+def _reason(one: Ranked, behind: Ranked) -> str:
+    """Why the one stands before the other."""
+    names = {"cause": one.cause.id, "other": behind.cause.id}
+    mine, other = one.finding.grade, behind.finding.grade
+    if other is None or mine is None:
+        return say("{cause} stands before {other}, for which no sign was seen", **names)
+    figures = {**names, "grade": mine.name, "sign": _carrying(one), "second": other.name, "behind": _carrying(behind)}
+    if mine != other:
+        return say("{cause} stands before {other}: {grade} ({sign}) against {second} ({behind})", **figures)
+    if behind.cause.id in one.cause.before:
+        return say("{cause} stands before {other}: both {grade} ({sign}; {behind}), and its table says so", **figures)
+    return say("{cause} stands before {other}: both {grade} ({sign}; {behind}), and it is likelier", **figures)
+
+
+def _carrying(answer: Ranked) -> str:
+    return next(iter(answer.finding.signs), "")
 
 
 def _grade(finding: Finding) -> Grade:

@@ -105,6 +105,9 @@ def _diagnosis(answer: Ranked, chosen: tuple[Remedy, ...], crash: Crash, ids: di
         ),
         against=finding.against,
         remedies=chosen,
+        grade=finding.grade.name.lower() if finding.grade is not None else None,
+        signs=finding.signs,
+        ahead=answer.ahead,
     )
 
 

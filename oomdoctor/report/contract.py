@@ -36,6 +36,9 @@ class Diagnosis:
     evidence: tuple[Evidence, ...]
     against: tuple[str, ...]
     remedies: tuple[Remedy, ...]
+    grade: str | None = None  # how sure the sign that carries it makes alone; None where the classifier alone names it
+    signs: tuple[str, ...] = ()  # the name of that sign, and of those against it
+    ahead: str = ""  # why it stands before the next one; empty of the last
 
 
 @dataclass(frozen=True, slots=True)

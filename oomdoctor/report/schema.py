@@ -12,6 +12,7 @@ from oomdoctor.job.trend import SHAPES
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import SCHEMA_VERSION, Incident, Report
 from oomdoctor.report.vocabulary import BASES, POOLS, ROLES, STAGES
+from oomdoctor.signs import Grade
 
 Schema = dict[str, Any]
 
@@ -60,6 +61,7 @@ def _words() -> Mapping[str, Schema]:
         "stage": {"enum": list(STAGES)},
         "role": {"enum": list(ROLES)},
         "basis": {"enum": list(BASES)},
+        "grade": {"enum": [*(grade.name.lower() for grade in Grade), None]},
     }
 
 

@@ -215,6 +215,8 @@ def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
     yield _line(diagnosis.explanation, indent=2)
     for against in diagnosis.against:
         yield _line(say("Against it: {reason}", reason=against), indent=2)
+    if page.verbose and diagnosis.ahead:
+        yield _line(sanitize(diagnosis.ahead), indent=2)
     for evidence in diagnosis.evidence[: page.some(QUOTES)]:
         yield _quoted(evidence.file, evidence.line, evidence.text, page)
 

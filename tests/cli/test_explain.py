@@ -30,3 +30,9 @@ def test_what_to_change_is_spelled_for_the_framework(cause: Cause, framework: st
     flat = " ".join(section.split())
     assert all(" ".join(shown.split()) in flat for shown in expected)
     assert expected or "no option of its own" in flat
+
+
+def test_its_signs_are_printed_instead_where_they_are_asked_for() -> None:
+    page = told("container-limit", "--signs")
+    assert "**PROVES** `kernel_hit_the_limit_of_a_group`" in page
+    assert "What to change" not in page
