@@ -37,15 +37,16 @@ CAUSE = Cause(
         Row(neighbours.what_tensorflow_counted_as_free_was_not, Grade.POINTS),
         Row(neighbours.a_table_lists_others_without_figures, Grade.POINTS),
         Row(neighbours.the_card_is_full_afterwards, Grade.POINTS),
-        Row(neighbours.an_engine_woke_to_less, Grade.POINTS),
         Row(neighbours.refused_at_the_first_touch, Grade.POINTS),
         Row(
             neighbours.refused_when_the_ranks_met, Grade.POINTS, ("free-the-gpu", "fix-placement", "start-in-sequence")
         ),
         Row(neighbours.little_was_taken_at_the_start, Grade.HINTS, AT_THE_START),
+        Row(neighbours.an_engine_woke_to_less, Grade.HINTS),
         Row(neighbours.others_hold_some, Grade.HINTS),
         Row(neighbours.others_hold_hardly_any, Grade.LEFT),
     ),
     knobs=("free-the-gpu", "separate-placement", "lower-engine-reservation", "fix-placement", "start-in-sequence"),
     knobs_where=((neighbours.figures_of_a_card_beside_an_engine, BESIDE_AN_ENGINE),),
+    before=("vllm-utilization-too-high",),
 )
