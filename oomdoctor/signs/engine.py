@@ -259,21 +259,21 @@ def a_neighbour_holds_the_share(crash: Crash) -> Seen | None:
 @sign
 def a_trainer_starts_beside_the_share(crash: Crash) -> Seen | None:
     """The engine shares its card with a trainer that starts, and what it wants does not fit beside the share."""
-    wanted = _wanted_beside_the_share(crash)
-    if wanted is None or crash.stage not in _STARTING or crash.every(Sleep):
+    need = _need_beside_the_share(crash)
+    if need is None or crash.stage not in _STARTING or crash.every(Sleep):
         return None
-    return _on_one_card(crash, say("the trainer on the same card holds or asks for {wanted}", wanted=show(wanted)))
+    return _on_one_card(crash, say("the trainer on the same card holds or asks for {wanted}", wanted=show(need)))
 
 
 @sign
 def a_trainer_beside_the_share(crash: Crash) -> Seen | None:
     """The engine shares its card with a trainer, and what it wants does not fit beside the share of a waking engine."""
-    wanted = _wanted_beside_the_share(crash)
-    if wanted is None:
+    need = _need_beside_the_share(crash)
+    if need is None:
         return None
     held = say(
         "the trainer on the same card holds or asks for {wanted}; the engine may be asleep by then",
-        wanted=show(wanted),
+        wanted=show(need),
     )
     return _on_one_card(crash, held)
 
@@ -295,8 +295,8 @@ def graphs_on_a_full_card(crash: Crash) -> Seen | None:
         "beside it afterwards.",
         private_pools=show(root.private_pools_bytes),
     )
-    alone = say("nothing else shows an inference engine; compiled training captures graphs too")
-    return Seen(words=words, evidence=(root,), against=(alone,))
+    doubt = say("nothing else shows an inference engine; compiled training captures graphs too")
+    return Seen(words=words, evidence=(root,), against=(doubt,))
 
 
 def _start(crash: Crash) -> NotEnoughFree | None:
@@ -352,23 +352,23 @@ def _beside_its_share(crash: Crash) -> Seen:
     words = joined(
         (
             _fraction(crash) or _meaning(crash) or _share(facts(crash)),
-            _ran_out(crash.root, translated(_DOING.get(phase(crash) or "", ""))),
+            _request(crash.root, translated(_DOING.get(phase(crash) or "", ""))),
             say("Smaller batches do not make the share smaller."),
         )
     )
     return Seen(words=words, evidence=(crash.root,))
 
 
-def _share(known: EngineFacts) -> str:
-    reserved, total = known.reserved_bytes, known.total_bytes
-    if known.share is None:
+def _share(it: EngineFacts) -> str:
+    reserved, total = it.reserved_bytes, it.total_bytes
+    if it.share is None:
         return say("An inference engine fills its share of the card with KV cache, whatever the requests need.")
     if reserved is None or total is None:
-        return say("The engine takes {share:g} of the card for itself and fills it with KV cache.", share=known.share)
+        return say("The engine takes {share:g} of the card for itself and fills it with KV cache.", share=it.share)
     return say(
         "The engine takes {share:g} of the card, {reserved} of {total}, and fills it with KV "
         "cache; {rest} is left for all the rest.",
-        share=known.share,
+        share=it.share,
         reserved=show(reserved),
         total=show(total),
         rest=show(total - reserved),
@@ -396,7 +396,7 @@ def _fraction(crash: Crash) -> str | None:
     return joined((taken, rest))
 
 
-def _ran_out(root: object, when: str) -> str:
+def _request(root: object, when: str) -> str:
     """What it asked for, and when, as a clause of time that every language puts where it likes."""
     if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
         return say("It got no more memory {when}.", when=when) if when else say("It got no more memory.")
@@ -422,13 +422,13 @@ def _trainers_card(crash: Crash) -> Card | None:
     return card_of(root)
 
 
-def _wanted_beside_the_share(crash: Crash) -> int | None:
+def _need_beside_the_share(crash: Crash) -> int | None:
     """What a program on the engine's card holds and asks for, where it does not fit beside the share."""
     it, reserved = _trainers_card(crash), facts(crash).reserved_bytes
     if it is None or reserved is None or not _shares_cards(crash):
         return None
-    wanted = (it.own_bytes or it.allocated_bytes or 0) + (it.tried_bytes or 0)
-    return wanted if wanted + reserved > (it.total_bytes or 0) else None
+    need = (it.own_bytes or it.allocated_bytes or 0) + (it.tried_bytes or 0)
+    return need if need + reserved > (it.total_bytes or 0) else None
 
 
 def _shares_cards(crash: Crash) -> bool:

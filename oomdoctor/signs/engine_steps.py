@@ -46,7 +46,7 @@ def profiling_an_encoder(crash: Crash) -> Seen | None:
 @sign
 def profiling_behind_an_encoders_announcement(crash: Crash) -> Seen | None:
     """An engine's profiling run, and the log says before with which items the encoder is profiled."""
-    return _of_an_encoder(crash) if _profiles(crash) and _announced(crash) is not None else None
+    return _of_an_encoder(crash) if _profiles(crash) and _announcement(crash) is not None else None
 
 
 @sign
@@ -58,7 +58,7 @@ def profiling_beside_words_of_an_encoder(crash: Crash) -> Seen | None:
 @sign
 def encoder_profiled_before(crash: Crash) -> Seen | None:
     """The engine said for what its encoder is profiled, and was refused behind that."""
-    if not in_engine(crash) or phase(crash) in (None, "profiling") or _announced(crash) is None:
+    if not in_engine(crash) or phase(crash) in (None, "profiling") or _announcement(crash) is None:
         return None
     if serving_an_encoder(crash) is not None:
         return None
@@ -117,23 +117,23 @@ def warming_the_sampler(crash: Crash) -> Seen | None:
         return None
     rows = say("Each needs its row of logits over the whole vocabulary, several times over, beside that share.")
     tried = next((event.tried_bytes for event in crash.every(DeviceOutOfMemory) if event.tried_bytes is not None), None)
-    asked = say("{tried} was asked for.", tried=show(tried)) if tried is not None else ""
+    request = say("{tried} was asked for.", tried=show(tried)) if tried is not None else ""
     warmup = crash.first(WarmupOutOfMemory)
-    return Seen(words=joined((_warmed(warmup), rows, asked)), evidence=(warmup or crash.root,), stage="engine_init")
+    return Seen(words=joined((_warm_up(warmup), rows, request)), evidence=(warmup or crash.root,), stage="engine_init")
 
 
 @sign
 def a_neighbour_freed_memory(crash: Crash) -> Seen | None:
     """vLLM measured, and its figures show that more was free afterwards."""
     disturbed = crash.first(ProfilingDisturbed)
-    return _disturbed(disturbed) if disturbed is not None and _freed_bytes(disturbed) else None
+    return _disturbance(disturbed) if disturbed is not None and _freed_bytes(disturbed) else None
 
 
 @sign
 def a_measurement_was_disturbed(crash: Crash) -> Seen | None:
     """vLLM's account of what it measured does not add up; its figures are equal, or missing."""
     disturbed = crash.first(ProfilingDisturbed)
-    return _disturbed(disturbed) if disturbed is not None else None
+    return _disturbance(disturbed) if disturbed is not None else None
 
 
 @sign
@@ -172,7 +172,7 @@ def _profiles(crash: Crash) -> bool:
     return in_engine(crash) and phase(crash) == "profiling"
 
 
-def _announced(crash: Crash) -> EncoderProfile | None:
+def _announcement(crash: Crash) -> EncoderProfile | None:
     """The last announcement before the failure."""
     root = crash.root.at
     before = [e for e in crash.every(EncoderProfile) if e.at.file == root.file and e.at.line <= root.line]
@@ -180,7 +180,7 @@ def _announced(crash: Crash) -> EncoderProfile | None:
 
 
 def _of_an_encoder(crash: Crash) -> Seen:
-    profile = _announced(crash)
+    profile = _announcement(crash)
     ran = say("The engine ran its vision or audio encoder to measure what it needs and ran out of device memory.")
     large = say("The items are as large as the model allows, not as large as yours.")
     return Seen(
@@ -208,7 +208,7 @@ def _capturing(crash: Crash) -> Seen | None:
     if phase(crash) != "capturing":
         return None
     full = say("The card ran out while CUDA graphs were captured.")
-    words = joined((full, _where_graphs_count(crash), _asked(crash)))
+    words = joined((full, _where_graphs_count(crash), _request(crash)))
     return Seen(words=words, evidence=(crash.root,), stage="cuda_graph_capture")
 
 
@@ -221,7 +221,7 @@ def _where_graphs_count(crash: Crash) -> str:
     return say("In this version they come on top of the engine's share of the card.")
 
 
-def _warmed(warmup: WarmupOutOfMemory | None) -> str:
+def _warm_up(warmup: WarmupOutOfMemory | None) -> str:
     what = warmup.what if warmup is not None else "sampler"
     if warmup is not None and warmup.requests is not None:
         return say(
@@ -235,15 +235,15 @@ def _warmed(warmup: WarmupOutOfMemory | None) -> str:
     )
 
 
-def _disturbed(disturbed: ProfilingDisturbed) -> Seen:
+def _disturbance(disturbed: ProfilingDisturbed) -> Seen:
     freed = _freed_bytes(disturbed)
-    gave = say(
+    gift = say(
         "Another process on the card gave memory back in the meantime, so the measurement is "
         "worth nothing. No memory was short."
     )
-    equal = say("free memory did not change at all: some versions take equal figures for a disturbance")
-    words = joined((_grew(disturbed, freed), gave))
-    return Seen(words=words, evidence=(disturbed,), against=(equal,) if freed == 0 else ())
+    doubt = say("free memory did not change at all: some versions take equal figures for a disturbance")
+    words = joined((_grew(disturbed, freed), gift))
+    return Seen(words=words, evidence=(disturbed,), against=(doubt,) if freed == 0 else ())
 
 
 def _freed_bytes(disturbed: ProfilingDisturbed) -> int | None:
@@ -275,14 +275,14 @@ def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
 
 
 def _on_their_way(crash: Crash) -> Seen:
-    sent = say(
+    on_their_way = say(
         "The trainer's weights were on their way to the engine. Whole parameters are put "
         "together for that, beside the trainer's shards and the engine's own copy."
     )
-    return Seen(words=joined((sent, _asked(crash))), evidence=(crash.root,), stage="weight_sync")
+    return Seen(words=joined((on_their_way, _request(crash))), evidence=(crash.root,), stage="weight_sync")
 
 
-def _asked(crash: Crash) -> str:
+def _request(crash: Crash) -> str:
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
         return ""

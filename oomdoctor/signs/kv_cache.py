@@ -31,7 +31,7 @@ def buffer_of_the_cache_was_refused(crash: Crash) -> Seen | None:
     if not isinstance(refused, BufferRefused | Short) or refused.what not in ("kv", "state"):
         return None
     lengths = [plan.context_len for plan in crash.every(LoadPlan) if plan.context_len]
-    words = _refused_by(refused.pool, refused.tried_bytes, lengths[-1] if lengths else None)
+    words = _refusal_by(refused.pool, refused.tried_bytes, lengths[-1] if lengths else None)
     return Seen(words=words, evidence=(refused,))
 
 
@@ -198,7 +198,7 @@ def context_longer_than_the_cache(crash: Crash) -> Seen | None:
     if tightest is None or longest is None:
         return None
     fits = say("A context of up to {longest:,} tokens fits.", longest=longest)
-    return Seen(words=joined((_compared(tightest), fits)), evidence=(tightest,))
+    return Seen(words=joined((_comparison(tightest), fits)), evidence=(tightest,))
 
 
 @sign
@@ -223,12 +223,12 @@ def activations_are_heavy(crash: Crash) -> Seen | None:
 @sign
 def no_larger_share_would_do(crash: Crash) -> Seen | None:
     """What the engine needs is more than the largest share there may be, or its share is at that limit."""
-    known = facts(crash)
-    if known.reserved_bytes is not None and known.total_bytes is not None and known.kv_bytes is not None:
-        needed = known.reserved_bytes - known.kv_bytes
-        if needed > shares.LARGEST * known.total_bytes:
+    it = facts(crash)
+    if it.reserved_bytes is not None and it.total_bytes is not None and it.kv_bytes is not None:
+        needed = it.reserved_bytes - it.kv_bytes
+        if needed > shares.LARGEST * it.total_bytes:
             return Seen(words="")
-    return Seen(words="") if known.share is not None and known.share >= shares.AT_THE_LIMIT else None
+    return Seen(words="") if it.share is not None and it.share >= shares.AT_THE_LIMIT else None
 
 
 def on_the_card(crash: Crash, kind: type[E]) -> E | None:
@@ -245,7 +245,7 @@ def _no_sequence(crash: Crash) -> CacheTooSmall | None:
     return small if small is not None and small.said == "one-sequence" else None
 
 
-def _refused_by(pool: str | None, tried: int | None, length: int | None) -> str:
+def _refusal_by(pool: str | None, tried: int | None, length: int | None) -> str:
     memory = say("host memory") if pool == "host_ram" else say("the card")
     if tried and length is not None:
         return say(
@@ -338,7 +338,7 @@ def _longest(refused: ContextDoesNotFit) -> int | None:
     return vllm.longest_context(refused.max_model_len, refused.needed_bytes, refused.kv_bytes, refused.estimated_tokens)
 
 
-def _compared(refused: ContextDoesNotFit) -> str:
+def _comparison(refused: ContextDoesNotFit) -> str:
     length = (
         say("{max_model_len:,} tokens", max_model_len=refused.max_model_len)
         if refused.max_model_len is not None
@@ -360,20 +360,20 @@ def _compared(refused: ContextDoesNotFit) -> str:
     )
 
 
-def _budget(known: EngineFacts) -> str:
-    reserved, weights = known.reserved_bytes, known.weights_bytes
-    if reserved is not None and weights is not None and known.kv_bytes is not None:
-        return _account(show(reserved), show(weights), show(known.kv_bytes), known)
-    if known.kv_bytes is not None:
-        return say("What is left of the engine's share for the KV cache is {left}.", left=show(known.kv_bytes))
-    if known.share is not None:
-        return say("Weights and activations fill the engine's share of {share:g} of the card.", share=known.share)
+def _budget(it: EngineFacts) -> str:
+    reserved, weights = it.reserved_bytes, it.weights_bytes
+    if reserved is not None and weights is not None and it.kv_bytes is not None:
+        return _account(show(reserved), show(weights), show(it.kv_bytes), it)
+    if it.kv_bytes is not None:
+        return say("What is left of the engine's share for the KV cache is {left}.", left=show(it.kv_bytes))
+    if it.share is not None:
+        return say("Weights and activations fill the engine's share of {share:g} of the card.", share=it.share)
     return say("Weights and activations fill the engine's share of the card.")
 
 
-def _account(reserved: str, weights: str, left: str, known: EngineFacts) -> str:
-    peak = show(known.activation_bytes) if known.activation_bytes is not None else None
-    outside = show(known.non_torch_bytes) if known.non_torch_bytes is not None else None
+def _account(reserved: str, weights: str, left: str, it: EngineFacts) -> str:
+    peak = show(it.activation_bytes) if it.activation_bytes is not None else None
+    outside = show(it.non_torch_bytes) if it.non_torch_bytes is not None else None
     if peak is not None and outside is not None:
         return say(
             "The engine may use {reserved}; {weights} are weights, {peak} the activations of the "

@@ -28,8 +28,8 @@ def no_places_for_requests(crash: Crash) -> Seen | None:
     figures = say(
         "{tried} were to be added and {free} places were free.", tried=pool.tried_requests, free=pool.free_requests
     )
-    left = say("places for requests were left: on a hybrid model it is the Mamba states that ran out")
-    against = (left,) if pool.free_requests >= pool.tried_requests else ()
+    doubt = say("places for requests were left: on a hybrid model it is the Mamba states that ran out")
+    against = (doubt,) if pool.free_requests >= pool.tried_requests else ()
     return Seen(words=joined((taken_in, figures)), evidence=(pool,), against=against)
 
 

@@ -122,8 +122,8 @@ def a_library_failed(crash: Crash) -> Seen | None:
         library=root.library,
         status=root.status,
     )
-    silent = say("the message does not speak of memory")
-    return Seen(words=words, evidence=(root,), against=(silent,), shows_memory=True)
+    doubt = say("the message does not speak of memory")
+    return Seen(words=words, evidence=(root,), against=(doubt,), shows_memory=True)
 
 
 @sign
@@ -166,7 +166,7 @@ def much_outside_pytorch_in_an_engine(crash: Crash) -> Seen | None:
 @sign
 def less_was_free(crash: Crash) -> Seen | None:
     """Less was free than was asked for."""
-    it = _with_free(crash)
+    it = _card_with_free(crash)
     if it is None or (it.free_bytes or 0) >= (it.tried_bytes or 0):
         return None
     return Seen(words=say("{free} were free and {tried} asked for", **_figures(it)))
@@ -175,7 +175,7 @@ def less_was_free(crash: Crash) -> Seen | None:
 @sign
 def a_limit_of_the_process(crash: Crash) -> Seen | None:
     """The message says how much of the card the process is allowed."""
-    it = _with_free(crash)
+    it = _card_with_free(crash)
     if it is None or it.allowed_bytes is None:
         return None
     words = say(
@@ -189,7 +189,7 @@ def a_limit_of_the_process(crash: Crash) -> Seen | None:
 @sign
 def plenty_was_free(crash: Crash) -> Seen | None:
     """A tenth of the card was free, and more than was asked for by a fiftieth."""
-    it = _with_free(crash)
+    it = _card_with_free(crash)
     if it is None or (it.share(it.free_bytes) or 0) < PLENTY:
         return None
     narrow = (it.free_bytes or 0) - (it.tried_bytes or 0) < NARROW * (it.tried_bytes or 0)
@@ -199,7 +199,7 @@ def plenty_was_free(crash: Crash) -> Seen | None:
 @sign
 def twice_as_much_was_free(crash: Crash) -> Seen | None:
     """A GiB was free, and twice what was asked for."""
-    it = _with_free(crash)
+    it = _card_with_free(crash)
     if it is None or (it.free_bytes or 0) < max(2 * (it.tried_bytes or 0), GIB):
         return None
     return _not_full(crash, it, _read_later())
@@ -209,7 +209,7 @@ def twice_as_much_was_free(crash: Crash) -> Seen | None:
 def enough_was_free(crash: Crash) -> Seen | None:
     """As much was free as was asked for: the figure is read a moment later, and a little more is what somebody gave
     back."""
-    it = _with_free(crash)
+    it = _card_with_free(crash)
     return _not_full(crash, it, _read_later()) if it is not None else None
 
 
@@ -238,7 +238,7 @@ def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:
     return Seen(words=words, evidence=(event,))
 
 
-def _with_free(crash: Crash) -> Card | None:
+def _card_with_free(crash: Crash) -> Card | None:
     """The card's figures where the message says how much was free and asked for; Metal's is no card's."""
     event, it = refusal(crash), card(crash)
     if event is None or event.device == "MPS" or it.free_bytes is None or it.tried_bytes is None:

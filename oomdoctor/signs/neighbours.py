@@ -33,7 +33,7 @@ _MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrie
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Neighbours:
     """What is not this process's: how much, of which part of the card on it counts, and whose, a clause."""
 
     bytes: int
@@ -64,10 +64,10 @@ def asks_for_more_than_the_card(crash: Crash) -> Seen | None:
 @sign
 def others_hold_little(crash: Crash) -> Seen | None:
     """Others hold less than a twentieth of the card, and no table lists one with more."""
-    held = _held(card(crash))
-    if held is None or held.share >= LITTLE or a_table_lists_another(crash) is not None:
+    others = _neighbours(card(crash))
+    if others is None or others.share >= LITTLE or a_table_lists_another(crash) is not None:
         return None
-    return Seen(words=held.words[:1].lower() + held.words[1:])
+    return Seen(words=others.words[:1].lower() + others.words[1:])
 
 
 @sign
@@ -78,7 +78,7 @@ def a_table_lists_another(crash: Crash) -> Seen | None:
     if refused is None or not it.total_bytes:
         return None
     room = (it.used_bytes or 0) - (it.own_bytes or it.reserved_bytes or 0) + NO_CARD
-    for table, process in _missed_by(refused, crash):
+    for table, process in _processes_beside(refused, crash):
         held = process.used_bytes or 0
         if MUCH * it.total_bytes <= held <= room:
             words = say(
@@ -88,8 +88,8 @@ def a_table_lists_another(crash: Crash) -> Seen | None:
                 held=show(held),
                 asked=asked(it),
             )
-            later = say("the table was printed at another moment")
-            return Seen(words=words, evidence=(refused, table), against=(later,))
+            doubt = say("the table was printed at another moment")
+            return Seen(words=words, evidence=(refused, table), against=(doubt,))
     return None
 
 
@@ -97,40 +97,40 @@ def a_table_lists_another(crash: Crash) -> Seen | None:
 def others_hold_as_much(crash: Crash) -> Seen | None:
     """Others hold a quarter of the card (a tenth where the driver does not list them), and as much as this process."""
     it = card(crash)
-    held = _held(it)
+    others = _neighbours(it)
     mine = it.own_bytes or it.reserved_bytes or 0
-    return _holding(crash, held) if held and held.share >= held.counts_from and held.bytes >= mine else None
+    return _seen(crash, others) if others and others.share >= others.counts_from and others.bytes >= mine else None
 
 
 @sign
 def others_hold_very_much(crash: Crash) -> Seen | None:
     """Others hold half of the card (a fifth where the driver does not list them)."""
-    held = _held(card(crash))
-    return _holding(crash, held) if held and held.share >= 2 * held.counts_from else None
+    others = _neighbours(card(crash))
+    return _seen(crash, others) if others and others.share >= 2 * others.counts_from else None
 
 
 @sign
 def others_hold_much(crash: Crash) -> Seen | None:
     """Others hold a quarter of the card (a tenth where the driver does not list them). Where this process itself fills
     most of it, they take only what would have been left."""
-    held = _held(card(crash))
-    return _holding(crash, held) if held and held.share >= held.counts_from else None
+    others = _neighbours(card(crash))
+    return _seen(crash, others) if others and others.share >= others.counts_from else None
 
 
 @sign
 def others_hold_some(crash: Crash) -> Seen | None:
     """The message lists others, and what is not this process's is a tenth of the card."""
     it = card(crash)
-    held = _held(it)
-    return _holding(crash, held) if held and it.others and held.share >= HIDDEN else None
+    others = _neighbours(it)
+    return _seen(crash, others) if others and it.others and others.share >= HIDDEN else None
 
 
 @sign
 def others_hold_hardly_any(crash: Crash) -> Seen | None:
     """The message lists others, whatever they hold."""
     it = card(crash)
-    held = _held(it)
-    return _holding(crash, held) if held and it.others else None
+    others = _neighbours(it)
+    return _seen(crash, others) if others and it.others else None
 
 
 @sign
@@ -159,7 +159,7 @@ def cards_are_unequal(crash: Crash) -> Seen | None:
 def nothing_was_taken_at_the_start(crash: Crash) -> Seen | None:
     """Less than a twentieth of the card was taken before vLLM loaded anything."""
     start = _start(crash)
-    if start is None or _taken(start) >= LITTLE:
+    if start is None or _share_in_use(start) >= LITTLE:
         return None
     return Seen(
         words=say("{taken} of {total} ({share}) were taken before the engine loaded anything", **_figures(start))
@@ -245,8 +245,8 @@ def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
                 used=show(full[0].used_bytes or 0),
                 total=show(full[0].total_bytes or 0),
             )
-            alive = say("the refused process may have been alive still, and hidden as the others are")
-            return Seen(words=words, evidence=(refused, table), against=(alive,))
+            doubt = say("the refused process may have been alive still, and hidden as the others are")
+            return Seen(words=words, evidence=(refused, table), against=(doubt,))
     return None
 
 
@@ -285,7 +285,7 @@ def refused_when_the_ranks_met(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(refused,))
 
 
-def _held(it: Card) -> _Held | None:
+def _neighbours(it: Card) -> _Neighbours | None:
     """Older messages do not split it; what is not PyTorch's in this process itself is taken off."""
     hidden, listed, total = it.unaccounted_bytes, it.others_bytes, it.total_bytes
     if not total:
@@ -297,17 +297,17 @@ def _held(it: Card) -> _Held | None:
     return _not_split(max(it.beyond_bytes - OUTSIDE_PYTORCH // 4, 0), total) if it.beyond_bytes is not None else None
 
 
-def _of_unlisted(held: int, total: int) -> _Held:
+def _of_unlisted(held: int, total: int) -> _Neighbours:
     words = say(
         "Processes that the driver does not list here hold {held} of the card's {total} ({share})",
         held=show(held),
         total=show(total),
         share=percent(held / total),
     )
-    return _Held(held, held / total, HIDDEN, words)
+    return _Neighbours(held, held / total, HIDDEN, words)
 
 
-def _of_listed(held: int, total: int, pids: list[int]) -> _Held:
+def _of_listed(held: int, total: int, pids: list[int]) -> _Neighbours:
     figures = {"held": show(held), "total": show(total), "share": percent(held / total)}
     words = (
         say(
@@ -318,26 +318,26 @@ def _of_listed(held: int, total: int, pids: list[int]) -> _Held:
         if pids
         else say("Other processes hold {held} of the card's {total} ({share})", **figures)
     )
-    return _Held(held, held / total, MUCH, words)
+    return _Neighbours(held, held / total, MUCH, words)
 
 
-def _not_split(held: int, total: int) -> _Held:
+def _not_split(held: int, total: int) -> _Neighbours:
     words = say(
         "Others, beside PyTorch's memory in this process and its context, hold {held} of the card's {total} ({share})",
         held=show(held),
         total=show(total),
         share=percent(held / total),
     )
-    return _Held(held, held / total, MUCH, words)
+    return _Neighbours(held, held / total, MUCH, words)
 
 
-def _holding(crash: Crash, held: _Held) -> Seen:
+def _seen(crash: Crash, others: _Neighbours) -> Seen:
     refused = [event for event in (refusal(crash),) if event is not None]
-    words = say("{held}; {asked}.", held=held.words, asked=asked(card(crash)))
+    words = say("{held}; {asked}.", held=others.words, asked=asked(card(crash)))
     return Seen(words=words, evidence=(*refused, *crash.every(GpuTable)[:1]))
 
 
-def _missed_by(refused: DeviceOutOfMemory, crash: Crash) -> Iterator[tuple[GpuTable, CardProcess]]:
+def _processes_beside(refused: DeviceOutOfMemory, crash: Crash) -> Iterator[tuple[GpuTable, CardProcess]]:
     """The processes of its card that tables list and the message does not, the last table's first."""
     named = {refused.process.pid, *(process.pid for process in refused.others)}
     for table in reversed(crash.every(GpuTable)):
@@ -352,13 +352,13 @@ def _start(crash: Crash) -> NotEnoughFree | None:
     return root if isinstance(root, NotEnoughFree) and root.free_bytes is not None and root.total_bytes else None
 
 
-def _taken(start: NotEnoughFree) -> float:
+def _share_in_use(start: NotEnoughFree) -> float:
     return 1 - (start.free_bytes or 0) / (start.total_bytes or 1)
 
 
 def _at_the_start(crash: Crash, least: float) -> Seen | None:
     start = _start(crash)
-    if start is None or _taken(start) < least:
+    if start is None or _share_in_use(start) < least:
         return None
     words = say("{taken} of {total} ({share}) were taken before the engine loaded anything.", **_figures(start))
     return Seen(words=words, evidence=(start,))
@@ -369,7 +369,7 @@ def _figures(start: NotEnoughFree) -> dict[str, str]:
     return {
         "taken": show(total - (start.free_bytes or 0)),
         "total": show(total),
-        "share": percent(_taken(start)),
+        "share": percent(_share_in_use(start)),
     }
 
 

@@ -18,8 +18,10 @@ def probed(free: int) -> str:
 
 def outside(gib: float, total: int = 20) -> str:
     """A process that holds so much of a card outside PyTorch."""
-    own = {"own": f"{gib + 10:.2f} GiB", "allocated": "10.00 GiB", "unallocated": "0.00 GiB"}
-    return refused(total=f"{total}.00 GiB", free="0.10 GiB", **own)
+    figures = refused(
+        total=f"{total}.00 GiB", free="0.10 GiB", own="OWN", allocated="10.00 GiB", unallocated="0.00 GiB"
+    )
+    return figures.replace("OWN", f"{gib + 10:.2f} GiB")
 
 
 def beside_jax(gib: float) -> str:
