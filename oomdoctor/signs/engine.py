@@ -230,7 +230,6 @@ def tensors_beyond_a_share(crash: Crash) -> Seen | None:
     words = say(
         "tensors of this process alone fill {allocated}, more than a share allows",
         allocated=show(allocated),
-        total=show(total),
     )
     return Seen(words=words)
 
