@@ -63,6 +63,12 @@ def weight(cause: str, log: str) -> float:
     return judgement.weight if isinstance(judgement, Finding) else 0.0
 
 
+def grade(cause: str, log: str) -> int:
+    """How sure the cause's table is; 0 where it finds nothing."""
+    judgement = judged(cause, log)
+    return judgement.grade or 0 if isinstance(judgement, Finding) else 0
+
+
 def traceback(*frames: tuple[str, str], end: str) -> str:
     """A traceback through these functions of these files, innermost last."""
     lines = ["Traceback (most recent call last):"]

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from system_logs import crash_of
 
-from oomdoctor.causes import Finding, gpu_shared
+from oomdoctor.causes import Finding
+from oomdoctor.causes.gpu_shared import CAUSE
+from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.signs import Grade
 from oomdoctor.units import show
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "nvidia_smi"
@@ -17,9 +20,9 @@ HIDDEN = (FIXTURES / "hidden-processes.log").read_text(encoding="utf-8")
 
 def test_the_table_names_who_the_message_does_not() -> None:
     crash = crash_of(TABLE_AND_REFUSAL)
-    found = gpu_shared.judge(crash)
+    found = judgement_of(CAUSE, crash)
     assert isinstance(found, Finding)
-    assert found.weight == 0.85
+    assert found.grade == Grade.PROVES
     assert "pid 991002" in found.why
 
 
@@ -28,24 +31,24 @@ def test_a_table_of_the_process_itself_in_a_run_names_nobody() -> None:
     own = TABLE_AND_REFUSAL.replace("7.90 GiB is allocated", "67.90 GiB is allocated").replace(
         "Process 991302 has 8.62 GiB memory in use. ", ""
     )
-    found = gpu_shared.judge(crash_of(own))
+    found = judgement_of(CAUSE, crash_of(own))
     assert not isinstance(found, Finding) or "nvidia-smi" not in found.why
 
 
 def test_a_table_of_another_card_names_nobody() -> None:
     other = TABLE_AND_REFUSAL.replace("|    0   N/A  N/A    991002", "|    1   N/A  N/A    991002")
-    found = gpu_shared.judge(crash_of(other))
+    found = judgement_of(CAUSE, crash_of(other))
     assert not isinstance(found, Finding) or "nvidia-smi" not in found.why
 
 
 def test_a_card_that_is_full_afterwards_of_processes_that_nobody_sees() -> None:
-    found = gpu_shared.judge(crash_of(BARE + HIDDEN))
+    found = judgement_of(CAUSE, crash_of(BARE + HIDDEN))
     assert isinstance(found, Finding)
-    assert found.weight == 0.55
+    assert found.grade == Grade.POINTS
 
 
 def test_before_the_refusal_it_may_have_been_the_process_itself() -> None:
-    assert gpu_shared.judge(crash_of(HIDDEN + BARE)) is None
+    assert judgement_of(CAUSE, crash_of(HIDDEN + BARE)) is None
 
 
 def test_a_refusal_without_figures_has_the_tables_ledger() -> None:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from engine_logs import RUNNER, judged, refusal, started, traceback, weight
+from engine_logs import RUNNER, grade, judged, refusal, started, traceback
 
 from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.signs import Grade
 
 CAUSE = "cuda-graph-capture"
 FULL = refusal("96.00 MiB", 23.55, 0.05, 23.4, 22.7)
@@ -42,7 +43,7 @@ def test_eager_mode_captures_nothing() -> None:
 def test_where_graphs_count_depends_on_the_version(version: str, says: str) -> None:
     finding = judged(CAUSE, started(version) + failing_in("compile_or_warm_up_model", "capture_model", "_dummy_run"))
     assert isinstance(finding, Finding)
-    assert finding.weight >= 0.8
+    assert finding.grade == Grade.PROVES
     assert says in finding.why
 
 
@@ -52,9 +53,15 @@ def test_pytorchs_own_capture() -> None:
         ("torch/cuda/graphs.py", "capture_end"),
         end="RuntimeError: CUDA error: out of memory",
     )
-    assert weight(CAUSE, log) >= 0.8
+    assert grade(CAUSE, log) == Grade.PROVES
 
 
 def test_sglang_names_the_capture() -> None:
     log = "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 530.00 MiB.\n"
-    assert weight(CAUSE, log) >= 0.8
+    assert grade(CAUSE, log) == Grade.PROVES
+
+
+def test_a_capture_that_only_the_progress_shows_is_less_sure() -> None:
+    begun = "Capturing CUDA graphs (decode, FULL):  40%|####      | 14/35 [00:05<00:08,  2.5it/s]\n"
+    assert grade(CAUSE, started("0.10.2") + begun + FULL) == Grade.NAMES
+    assert judged(CAUSE, started("0.10.2") + FULL) is None

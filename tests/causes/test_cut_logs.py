@@ -10,13 +10,14 @@ from engine_logs import RUNNER, crash_of, traceback
 from oomdoctor import diagnose
 from oomdoctor.causes import Finding
 from oomdoctor.decision.judgement import judgements
+from oomdoctor.decision.ranking import ranked
 
 
 def found(log: str) -> list[tuple[str, Finding]]:
     crash = crash_of(log)
     assert not crash.proven
-    judged = [(cause.id, judgement) for cause, judgement in judgements(crash) if isinstance(judgement, Finding)]
-    return sorted(judged, key=lambda one: -one[1].weight)
+    judged = [(cause, judgement) for cause, judgement in judgements(crash) if isinstance(judgement, Finding)]
+    return [(answer.cause.id, answer.finding) for answer in ranked(crash, judged, frozenset()).answers]
 
 
 @pytest.mark.parametrize(
@@ -24,17 +25,17 @@ def found(log: str) -> list[tuple[str, Finding]]:
     [("_dummy_sampler_run", "sampler-warmup"), ("capture_model", "cuda-graph-capture")],
 )
 def test_the_steps_usual_cause_comes_first_and_proves_nothing(function: str, cause: str) -> None:
-    ranked = found(traceback((RUNNER, function), end="    ^^^^^"))
-    assert ranked[0][0] == cause
-    assert not any(finding.shows_memory for _, finding in ranked)
-    assert "cut before" in ranked[0][1].against[-1]
-    assert ranked[0][1].next_evidence
+    answers = found(traceback((RUNNER, function), end="    ^^^^^"))
+    assert answers[0][0] == cause
+    assert not any(finding.shows_memory for _, finding in answers)
+    assert "cut before" in answers[0][1].against[-1]
+    assert answers[0][1].next_evidence
 
 
 def test_the_encoder_comes_first_where_the_log_speaks_of_it() -> None:
     said = "INFO 11-22 08:08:21 enc_dec_model_runner.py:301] Starting profile run for multi-modal models.\n"
-    ranked = found(said + traceback((RUNNER, "profile_run"), end="    ^^^^^"))
-    assert ranked[0][0] == "multimodal-profiling"
+    answers = found(said + traceback((RUNNER, "profile_run"), end="    ^^^^^"))
+    assert answers[0][0] == "multimodal-profiling"
 
 
 def test_an_error_of_another_kind_is_no_crash_of_memory() -> None:

@@ -4,6 +4,7 @@ from gpu_logs import finding, ranking, refused, says
 
 from oomdoctor.causes import Finding
 from oomdoctor.causes.framework_preallocation import CAUSE
+from oomdoctor.signs import Grade
 
 LEFT = "E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: {} bytes free, {} bytes total."
 HANDLE = "E xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR"
@@ -24,7 +25,7 @@ def test_not_jax_that_took_little() -> None:
 
 def test_a_handle_that_finds_three_quarters_taken() -> None:
     found = finding(CAUSE, HANDLE, LEFT.format(700 * 2**20, 4 * 2**30))
-    assert found.weight >= 0.75
+    assert found.grade == Grade.NAMES
     assert "700 MiB of 4.00 GiB" in found.why
     assert ranking(HANDLE, LEFT.format(700 * 2**20, 4 * 2**30))[0] == "framework-preallocation"
 

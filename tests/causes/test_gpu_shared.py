@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.gpu_shared import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_a_process_that_is_this_one_itself() -> None:
@@ -29,21 +30,21 @@ def test_not_what_wsl_makes_up() -> None:
 
 def test_a_small_neighbour_is_no_more_than_a_hint() -> None:
     found = finding(CAUSE, refused(own="68.00 GiB", allocated="66.00 GiB", others=((77, "10.60 GiB"),)))
-    assert found.weight <= 0.4
+    assert found.grade == Grade.HINTS
 
 
 def test_listed_processes_that_hold_most_of_it_decide() -> None:
     found = finding(
         CAUSE, refused(own="30.00 GiB", allocated="28.00 GiB", others=((51230, "40.10 GiB"), (51988, "8.40 GiB")))
     )
-    assert found.weight >= 0.9
+    assert found.grade == Grade.PROVES
     assert "48.50 GiB" in found.why
     assert "51230, 51988" in found.why
 
 
 def test_processes_of_other_containers_are_found_by_subtraction() -> None:
     found = finding(CAUSE, refused(own="40.00 GiB", allocated="38.00 GiB"))
-    assert found.weight >= 0.8
+    assert found.grade == Grade.PROVES
     assert "does not list" in found.why
 
 
@@ -66,7 +67,7 @@ def test_an_engine_that_has_loaded_nothing_finds_the_card_taken() -> None:
 
 def test_a_refusal_of_the_first_touch_without_figures() -> None:
     moving = trace(("torch/nn/modules/module.py", "convert", "return t.to(device, dtype, non_blocking)"))
-    assert 0.4 <= finding(CAUSE, *moving, "RuntimeError: CUDA error: out of memory").weight <= 0.6
+    assert finding(CAUSE, *moving, "RuntimeError: CUDA error: out of memory").grade == Grade.POINTS
 
 
 def dump(limit: int) -> tuple[str, ...]:
@@ -98,7 +99,7 @@ def test_not_where_the_request_fits_on_no_card_of_this_size() -> None:
 
 def test_neighbours_count_where_the_request_would_fit_without_them() -> None:
     line = refused(tried="40.00 GiB", own="20.00 GiB", allocated="18.00 GiB", others=((331, "45.00 GiB"),))
-    assert finding(CAUSE, line).weight >= 0.7
+    assert finding(CAUSE, line).grade == Grade.PROVES
 
 
 MEETING = trace(

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from engine_logs import NO_BLOCKS, RUNNER, context_too_long, judged, refusal, started, traceback, v0_account, weight
+from engine_logs import NO_BLOCKS, RUNNER, context_too_long, grade, judged, refusal, started, traceback, v0_account
 
 from oomdoctor.causes import Finding
+from oomdoctor.signs import Grade
 
 CAUSE = "kv-cache-no-room"
 
@@ -13,13 +14,13 @@ def test_a_refused_allocation_is_the_opposite() -> None:
 
 def test_a_cache_that_is_only_too_short() -> None:
     assert judged(CAUSE, context_too_long(65536, 12.0, 7.47)) is None
-    assert weight(CAUSE, context_too_long(65536, 12.0, -0.47)) >= 0.85
+    assert grade(CAUSE, context_too_long(65536, 12.0, -0.47)) == Grade.PROVES
 
 
 def test_the_account_explains_the_room() -> None:
     finding = judged(CAUSE, v0_account(8.0, 0.75, 5.2, 1.42) + NO_BLOCKS)
     assert isinstance(finding, Finding)
-    assert finding.weight >= 0.95
+    assert finding.grade == Grade.PROVES
     assert "6.00 GiB" in finding.why
     assert "-676 MiB" in finding.why
     assert finding.knobs[0] == "raise-engine-reservation"
@@ -59,7 +60,7 @@ def test_state_blocks_of_mamba_layers() -> None:
 def test_sglang_without_a_pool() -> None:
     finding = judged(CAUSE, "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n")
     assert isinstance(finding, Finding)
-    assert finding.weight >= 0.85
+    assert finding.grade == Grade.PROVES
 
 
 def test_sglang_computes_the_fraction_itself() -> None:
@@ -81,7 +82,7 @@ def test_a_pool_that_is_cut_to_size_is_one() -> None:
 
 
 def test_lmdeploys_own_check() -> None:
-    assert weight(CAUSE, "RuntimeError: No enough gpu memory for kv cache.\n") >= 0.85
+    assert grade(CAUSE, "RuntimeError: No enough gpu memory for kv cache.\n") == Grade.PROVES
     assert judged(CAUSE, "RuntimeError: No enough gpu memory for runtime.\n") is None
 
 
@@ -110,24 +111,24 @@ def test_sglangs_answer_comes_from_the_rank_with_the_least_room() -> None:
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
     assert "1 - 2.71 GiB / 22.50 GiB = 0.880" in finding.why
-    assert finding.weight >= 0.95
+    assert finding.grade == Grade.PROVES
 
 
 def test_a_fraction_that_should_do_decides_nothing() -> None:
     finding = judged(CAUSE, LOADED.format(0, "23.10", "3.31") + NO_POOL.format(0.9))
     assert isinstance(finding, Finding)
-    assert finding.weight < 0.9
+    assert finding.grade == Grade.NAMES
 
 
 def test_a_log_that_is_cut_behind_a_negative_budget() -> None:
     negative = "INFO 10-11 09:14:06 [gpu_worker.py:298] Available KV cache memory: -3.40 GiB\n"
     finding = judged(CAUSE, negative)
     assert isinstance(finding, Finding)
-    assert 0.7 <= finding.weight < 0.9
+    assert finding.grade == Grade.NAMES
     assert "the log is cut" in finding.against[-1]
     with_error = judged(CAUSE, negative + NO_BLOCKS)
     assert isinstance(with_error, Finding)
-    assert with_error.weight >= 0.95
+    assert with_error.grade == Grade.PROVES
 
 
 GGML = (

@@ -4,6 +4,7 @@ import pytest
 from engine_logs import ABORTED, NO_BLOCKS, PREEMPTED, SWAP_TOO_LARGE, judged, refusal
 
 from oomdoctor.causes import Finding
+from oomdoctor.signs import Grade
 
 CAUSE = "kv-pool-exhausted"
 
@@ -16,7 +17,7 @@ def test_preemption_and_another_failure(end: str) -> None:
 def test_a_pool_and_a_swap_space_that_are_full() -> None:
     finding = judged(CAUSE, PREEMPTED + ABORTED)
     assert isinstance(finding, Finding)
-    assert finding.weight >= 0.85
+    assert finding.grade == Grade.PROVES
     assert "51 sequences" in finding.why
     assert isinstance(judged(CAUSE, ABORTED), Finding)
 
@@ -37,9 +38,9 @@ def test_retraction_is_no_failure() -> None:
 def test_sglangs_pool_in_tokens() -> None:
     finding = judged(CAUSE, sglang("Prefill", 8192, 4410))
     assert isinstance(finding, Finding)
-    assert finding.weight >= 0.9
+    assert finding.grade == Grade.PROVES
     assert "8,192" in finding.why
-    assert finding.knobs == ()
+    assert finding.knobs[:2] == ("fewer-sequences", "smaller-prefill")
 
 
 def test_a_pool_that_counts_more_than_it_can_give_wants_another_version() -> None:
@@ -59,7 +60,7 @@ def test_the_pool_of_the_sliding_window_runs_out_on_its_own() -> None:
     finding = judged(CAUSE, HYBRID + "Available swa: 2816 (available_size=2816 + component_evictable_size_=0)\n")
     assert isinstance(finding, Finding)
     assert "sliding window" in finding.why
-    assert finding.knobs == ()
+    assert finding.knobs[:2] == ("fewer-sequences", "smaller-prefill")
 
 
 def test_the_states_of_mamba_layers_run_out_on_their_own() -> None:

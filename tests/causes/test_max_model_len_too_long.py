@@ -5,6 +5,7 @@ from engine_logs import NO_BLOCKS, WARMUP, context_too_long, crash_of, judged, r
 
 from oomdoctor.causes import Finding, RuledOut
 from oomdoctor.families.vllm_error import ContextDoesNotFit
+from oomdoctor.signs import Grade
 
 CAUSE = "max-model-len-too-long"
 V0 = (
@@ -38,7 +39,7 @@ def test_other_failures_say_nothing_of_the_context(end: str) -> None:
 def test_the_longest_context_that_fits(log: str, fits: str) -> None:
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
-    assert finding.weight >= 0.9
+    assert finding.grade == Grade.PROVES
     assert fits in finding.why
 
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from engine_logs import ENCODER_ANNOUNCED, RUNNER, judged, refusal, traceback, weight
+from engine_logs import ENCODER_ANNOUNCED, RUNNER, grade, judged, refusal, traceback
 
 from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.signs import Grade
 
 CAUSE = "multimodal-profiling"
 FULL = refusal("18.00 GiB", 44.53, 1.2, 43.2, 42.0)
@@ -27,14 +28,14 @@ def test_an_encoder_that_was_profiled_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "at_least"),
+    ("log", "sure"),
     [
-        (traceback((RUNNER, "profile_run"), (RUNNER, "_process_image_input"), end=FULL), 0.85),
-        (ENCODER_ANNOUNCED + traceback((RUNNER, "profile_run"), end=FULL), 0.6),
+        (traceback((RUNNER, "profile_run"), (RUNNER, "_process_image_input"), end=FULL), Grade.PROVES),
+        (ENCODER_ANNOUNCED + traceback((RUNNER, "profile_run"), end=FULL), Grade.NAMES),
     ],
 )
-def test_profiling_an_encoder(log: str, at_least: float) -> None:
-    assert weight(CAUSE, log) >= at_least
+def test_profiling_an_encoder(log: str, sure: Grade) -> None:
+    assert grade(CAUSE, log) == sure
 
 
 def test_what_it_is_profiled_with_is_said() -> None:
@@ -44,7 +45,7 @@ def test_what_it_is_profiled_with_is_said() -> None:
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
     assert "1 video items" in finding.why
-    assert finding.knobs == ()
+    assert finding.knobs[0] == "limit-multimodal"
 
 
 def test_an_encoder_while_serving() -> None:
@@ -56,7 +57,7 @@ def test_an_encoder_while_serving() -> None:
 
 def test_the_announcement_is_the_last_thing_said_before_the_refusal() -> None:
     later = "INFO 03-02 10:00:09 [kv_cache_utils.py:634] GPU KV cache size: 91,200 tokens\n"
-    assert weight(CAUSE, ENCODER_ANNOUNCED + FULL) >= 0.6
+    assert grade(CAUSE, ENCODER_ANNOUNCED + FULL) == Grade.NAMES
     assert not isinstance(judged(CAUSE, ENCODER_ANNOUNCED + later + FULL), Finding)
 
 
@@ -70,3 +71,10 @@ def test_in_the_worst_case_the_items_make_so_many_tokens() -> None:
     finding = judged(CAUSE, warned + log)
     assert isinstance(finding, Finding)
     assert "In the worst case they make 40,960 tokens." in finding.why
+
+
+def test_words_of_an_encoder_beside_a_profiling_run() -> None:
+    frames = (RUNNER, "profile_run"), ("vllm/model_executor/models/llama.py", "forward")
+    log = "INFO the processor made 3 pixel_values\n" + traceback(*frames, end=FULL)
+    assert grade(CAUSE, log) == Grade.POINTS
+    assert judged(CAUSE, log.replace("pixel_values", "input_ids")) is None

@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import finding, ranking, refused, ruled_out, says
 
 from oomdoctor.causes.non_torch_memory import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_an_ordinary_context() -> None:
@@ -23,11 +24,11 @@ def test_not_the_allocators_of_the_program_itself() -> None:
     assert says(CAUSE, line) is None
 
 
-def test_an_ambiguous_state_is_a_hint_only() -> None:
+def test_an_ambiguous_state_is_less_than_a_name() -> None:
     found = finding(
         CAUSE, "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
     )
-    assert found.weight <= 0.5
+    assert found.grade == Grade.POINTS
     assert found.against
 
 
@@ -38,7 +39,7 @@ def test_nccl_says_it() -> None:
         "Last error:",
         "Cuda failure 2 'out of memory'",
     )
-    assert finding(CAUSE, *lines).weight >= 0.8
+    assert finding(CAUSE, *lines).grade == Grade.PROVES
     assert ranking(*lines)[0] == "non-torch-memory"
 
 

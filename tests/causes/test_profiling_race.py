@@ -4,6 +4,7 @@ import pytest
 from engine_logs import NO_BLOCKS, judged, not_enough_free, refusal
 
 from oomdoctor.causes import Finding
+from oomdoctor.signs import Grade
 
 CAUSE = "profiling-race"
 
@@ -25,7 +26,7 @@ def test_failures_for_want_of_memory(log: str) -> None:
 def test_a_neighbour_that_freed_memory() -> None:
     finding = judged(CAUSE, disturbed("14.31488037109375 GiB", "22.7919921875 GiB"))
     assert isinstance(finding, Finding)
-    assert finding.weight >= 0.9
+    assert finding.grade == Grade.PROVES
     assert "from 14.31 GiB to 22.79 GiB" in finding.why
     assert "No memory was short" in finding.why
 
@@ -33,7 +34,7 @@ def test_a_neighbour_that_freed_memory() -> None:
 def test_equal_figures_are_a_weaker_sign() -> None:
     finding = judged(CAUSE, disturbed("30.3 GiB", "30.3 GiB"))
     assert isinstance(finding, Finding)
-    assert finding.weight < 0.9
+    assert finding.grade == Grade.NAMES
     assert finding.against
 
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from engine_logs import RUNNER, WARMUP, judged, refusal, traceback, weight
+from engine_logs import RUNNER, WARMUP, grade, judged, refusal, traceback
 
 from oomdoctor.causes import Finding
+from oomdoctor.signs import Grade
 
 CAUSE = "sampler-warmup"
 FULL = refusal("786.00 MiB", 79.11, 0.14, 78.9, 68.8)
@@ -28,13 +29,13 @@ def test_a_warmup_that_went_well() -> None:
 
 def test_the_dummy_run_in_the_traceback() -> None:
     log = traceback((RUNNER, "_dummy_sampler_run"), ("vllm/v1/sample/ops.py", "sort"), end=FULL)
-    assert weight(CAUSE, log) >= 0.8
+    assert grade(CAUSE, log) == Grade.PROVES
 
 
 def test_the_engine_says_so() -> None:
     log = traceback((RUNNER, "_dummy_sampler_run"), end=FULL) + WARMUP
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
-    assert finding.weight >= 0.9
+    assert finding.grade == Grade.PROVES
     assert "1024 dummy requests" in finding.why
     assert finding.stage == "engine_init"

@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import FORWARD, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.spurious_device_oom import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_when_less_is_free_than_asked_for() -> None:
@@ -16,7 +17,7 @@ def test_not_when_a_limit_of_the_process_is_hit() -> None:
 
 def test_a_little_more_free_than_asked_for_is_a_late_reading() -> None:
     found = finding(CAUSE, refused(tried="258.00 MiB", free="572.50 MiB"))
-    assert found.weight <= 0.2
+    assert found.grade == Grade.LEFT
     assert found.against
 
 
@@ -34,7 +35,7 @@ def test_two_mebibytes_refused_with_most_of_the_card_free() -> None:
         unallocated="12.00 GiB",
         device="HIP",
     )
-    assert finding(CAUSE, line).weight >= 0.9
+    assert finding(CAUSE, line).grade == Grade.PROVES
     assert ranking(*trace(FORWARD), line)[0] == "spurious-device-oom"
 
 
@@ -42,9 +43,9 @@ def test_a_platform_with_known_quirks_is_a_hint() -> None:
     found = finding(
         CAUSE, "Linux dev 6.6.87.2-microsoft-standard-WSL2 x86_64", "RuntimeError: CUDA driver error: out of memory"
     )
-    assert found.weight <= 0.4
+    assert found.grade == Grade.HINTS
 
 
 def test_free_to_the_printed_digit_is_no_quirk_of_the_driver() -> None:
     line = refused(tried="2.30 GiB", free="2.31 GiB", total="15.77 GiB", own="11.20 GiB", allocated="10.90 GiB")
-    assert finding(CAUSE, line).weight <= 0.2
+    assert finding(CAUSE, line).grade == Grade.LEFT

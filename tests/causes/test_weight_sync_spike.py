@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from engine_logs import judged, refusal, traceback, weight
+from engine_logs import grade, judged, refusal, traceback
 from gpu_logs import ranking, refused
 
 from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.signs import Grade
 
 CAUSE = "weight-sync-spike"
 FULL = refusal("1.20 GiB", 79.15, 0.3, 78.5, 70.1)
@@ -23,7 +24,7 @@ FULL = refusal("1.20 GiB", 79.15, 0.3, 78.5, 70.1)
     ],
 )
 def test_other_gathering_and_loading(frames: tuple[tuple[str, str], ...]) -> None:
-    assert weight(CAUSE, traceback(*frames, end=FULL)) == 0
+    assert grade(CAUSE, traceback(*frames, end=FULL)) == 0
 
 
 def test_waking_up_comes_before() -> None:
@@ -51,7 +52,7 @@ def test_waking_up_comes_before() -> None:
     ],
 )
 def test_handing_the_weights_over(frames: tuple[tuple[str, str], ...]) -> None:
-    assert weight(CAUSE, traceback(*frames, end=FULL)) >= 0.7
+    assert grade(CAUSE, traceback(*frames, end=FULL)) == Grade.NAMES
 
 
 def test_a_worker_that_names_its_function_needs_no_frames() -> None:

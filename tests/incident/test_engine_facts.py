@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from engine_logs import NO_BLOCKS, RUNNER, WARMUP, crash_of, refusal, started, traceback, v0_account
 
-from oomdoctor.causes import framework_preallocation
 from oomdoctor.incident.engine_facts import beside_engine, facts, in_engine, phase
 from oomdoctor.job import recognition
+from oomdoctor.signs import library
 from oomdoctor.units import GIB
 
 FULL = refusal("96.00 MiB", 23.55, 0.05, 23.4, 22.7)
@@ -111,5 +111,5 @@ def test_which_engine(log: str, engine: str | None) -> None:
 
 def test_frameworks_are_asked_for_by_the_names_they_are_known_under() -> None:
     known = {*recognition.FINGERPRINTS, *(name.replace("_", "-") for name in recognition.PACKAGES)}
-    asked_for = set(framework_preallocation._TAKERS)
+    asked_for = set(library.TAKERS)
     assert asked_for <= known

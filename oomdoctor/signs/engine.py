@@ -1,0 +1,444 @@
+"""An inference engine's share of the card: what it is a share of, what it meets, and what was refused beside it."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from oomdoctor.arithmetic import shares
+from oomdoctor.causes.gpu import beyond_share
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.tensorrt_llm import CreationFailed, EngineFigures
+from oomdoctor.families.tgi import WarmupShort
+from oomdoctor.families.vllm_error import NotEnoughFree
+from oomdoctor.families.vllm_figures import Sleep
+from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.engine_facts import (
+    EngineFacts,
+    beside_engine,
+    facts,
+    in_engine,
+    loading,
+    phase,
+    ready_bytes,
+    static_fraction,
+)
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.recognition import FRAMEWORKS, TRAINERS
+from oomdoctor.language import joined, mark, say, translated
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import GIB, show
+
+# What a desktop, a driver or a forgotten notebook takes: a share that ignores it is simply too large.
+SMALL_NEIGHBOUR: Final = 2 * GIB
+NEIGHBOUR: Final = 0.15  # of the card: a share can be made to fit beside so much
+LARGE_NEIGHBOUR: Final = 0.25  # of the card: from here on it is the neighbour that has to go
+NO_SHARE: Final = 0.05  # of the card: no engine starts in so little
+FULL: Final = 0.85  # of the card in the asking process: nothing but a reservation fills it like this
+MOST: Final = 0.75  # of the card in the engine's process, while it takes its share: the share fills it
+SAME: Final = 0.1  # of the share: a neighbour that holds as much is the engine
+
+_DOING: Final = {
+    "allocating": mark("while it allocated its KV cache"),
+    "waking": mark("when it woke up and asked for its memory back"),
+    "serving": mark("while it ran requests beside its share"),
+    "capturing": mark("while it captured CUDA graphs beside its share"),
+    "warming": mark("in the sampler's warm-up, after its share was taken"),
+    "syncing": mark("while it took new weights"),
+}
+# Where the share is no share of the card.
+_MEANINGS: Final = {
+    "lmdeploy": mark("LMDeploy gives its KV cache a share (cache_max_entry_count) of what is free after the weights."),
+    "tensorrt-llm": mark(
+        "TensorRT-LLM gives its KV cache a share (free_gpu_memory_fraction) of what is free after the engine is loaded."
+    ),
+    "text-generation-inference": mark(
+        "TGI caps the whole process at a share of the card (cuda-memory-fraction) and fills what the warm-up leaves "
+        "with KV cache."
+    ),
+}
+TAKING: Final = ("allocating", "waking")
+_STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
+
+
+@sign
+def beside_a_trainer(crash: Crash) -> Seen | None:
+    """A trainer runs in the same job: what the engine does with its requests changes nothing for it."""
+    return Seen(words="") if crash.context.frameworks.keys() & TRAINERS else None
+
+
+@sign
+def still_loading(crash: Crash) -> Seen | None:
+    """The engine was loading its weights."""
+    if _step(crash) != "loading":
+        return None
+    return Seen(words=say("the engine was still loading its weights; it takes its share only afterwards"))
+
+
+@sign
+def still_measuring(crash: Crash) -> Seen | None:
+    """The engine's profiling run, or TGI's warm-up."""
+    if crash.first(WarmupShort) is not None:
+        words = say("the engine was still measuring what it needs; it takes its KV cache only afterwards")
+    elif _step(crash) == "profiling":
+        words = say("the engine was still measuring what it needs; it takes its share only afterwards")
+    else:
+        return None
+    return Seen(words=words)
+
+
+@sign
+def still_laying_out(crash: Crash) -> Seen | None:
+    """TensorRT itself was refused, or another part of TensorRT-LLM's engine than its cache."""
+    root = crash.root
+    if (failed := crash.first(CreationFailed)) is not None and failed.stage != "kv_cache_init":
+        component = failed.component or say("another part of the engine")
+        return Seen(words=say("it was no KV cache that found no room: {component}", component=component))
+    if isinstance(root, LibraryOutOfMemory) and root.library == "TensorRT":
+        return Seen(words=say("TensorRT was laying out the engine; what is left becomes KV cache only afterwards"))
+    return None
+
+
+@sign
+def share_beside_a_small_neighbour(crash: Crash) -> Seen | None:
+    """vLLM's share does not fit beside less than 2 GiB of others."""
+    start = _start(crash)
+    return _more_than_is_free(start) if start is not None and _others(start) < SMALL_NEIGHBOUR else None
+
+
+@sign
+def share_beside_a_neighbour(crash: Crash) -> Seen | None:
+    """vLLM's share does not fit beside others with less than 15 % of the card."""
+    start = _start(crash)
+    return _more_than_is_free(start) if start and _others(start) < NEIGHBOUR * (start.total_bytes or 0) else None
+
+
+@sign
+def share_larger_than_what_is_free(crash: Crash) -> Seen | None:
+    """vLLM's share does not fit beside others, however much they hold."""
+    start = _start(crash)
+    return _more_than_is_free(start) if start is not None else None
+
+
+@sign
+def no_share_helps(crash: Crash) -> Seen | None:
+    """What others leave at the start is a twentieth of the card, or does not hold the weights."""
+    start = _start(crash)
+    if start is None:
+        return None
+    free, total, weights = start.free_bytes or 0, start.total_bytes or 0, facts(crash).weights_bytes
+    fits = shares.largest(free, total)
+    if fits > NO_SHARE and (weights is None or fits * total >= weights):
+        return None
+    words = say(
+        "no share helps: {free} does not hold the model, {others} is in use already",
+        free=show(free),
+        others=show(_others(start)),
+    )
+    return Seen(words=words)
+
+
+@sign
+def cache_of_what_is_free_was_refused(crash: Crash) -> Seen | None:
+    """TensorRT-LLM's fraction is one of what is free once the model is loaded, and its KV cache was refused."""
+    failed = crash.first(CreationFailed)
+    if failed is None or failed.stage != "kv_cache_init":
+        return None
+    fractions = [event.fraction for event in crash.every(EngineFigures) if event.fraction is not None]
+    fraction = f"{fractions[-1]:g}" if fractions else say("a fraction")
+    words = (
+        say(
+            "The engine takes {fraction} of what is free once the model is loaded ({free}) for "
+            "its KV cache, and that was refused: what is measured before leaves out what comes "
+            "with the cache.",
+            fraction=fraction,
+            free=show(failed.free_bytes),
+        )
+        if failed.free_bytes is not None
+        else say(
+            "The engine takes {fraction} of what is free once the model is loaded for its KV "
+            "cache, and that was refused: what is measured before leaves out what comes with the "
+            "cache.",
+            fraction=fraction,
+        )
+    )
+    return Seen(words=words, evidence=(failed,))
+
+
+@sign
+def share_fills_the_card(crash: Crash) -> Seen | None:
+    """The engine was taking the memory of its share, and holds three quarters of the card itself."""
+    return _beside_its_share(crash) if _is_filling(crash) else None
+
+
+@sign
+def refused_while_taking_its_share(crash: Crash) -> Seen | None:
+    """The engine was allocating its KV cache, or woke up and asked for its memory back."""
+    return _beside_its_share(crash) if _step(crash) in TAKING else None
+
+
+@sign
+def refused_while_serving(crash: Crash) -> Seen | None:
+    """The engine ran requests beside its share."""
+    return _beside_its_share(crash) if _step(crash) == "serving" else None
+
+
+@sign
+def refused_while_preparing(crash: Crash) -> Seen | None:
+    """The engine captured CUDA graphs or warmed its sampler up, beside its share."""
+    return _beside_its_share(crash) if _step(crash) in ("capturing", "warming") else None
+
+
+@sign
+def refused_with_figures(crash: Crash) -> Seen | None:
+    """An engine was refused and nothing shows what it was doing; the message prints the card's figures, or it comes
+    from the allocator that holds the share."""
+    root = crash.root
+    cumem = isinstance(root, DeviceRefusal) and root.layer == "cumem"
+    return _beside_its_share(crash) if _step(crash) == "" and (cumem or _engines_card(crash) is not None) else None
+
+
+@sign
+def refused_in_an_engine(crash: Crash) -> Seen | None:
+    """An engine was refused, and nothing shows that it was its share that left no room."""
+    return _beside_its_share(crash) if _step(crash) is not None else None
+
+
+@sign
+def the_engine_holds_too_little(crash: Crash) -> Seen | None:
+    """The process of a serving engine holds less than 85 % of the card."""
+    it = _engines_card(crash)
+    if it is None or _step(crash) not in ("", "serving"):
+        return None
+    held, total = it.own_bytes or it.allocated_bytes, it.total_bytes or 0
+    if held is None or held >= FULL * total:
+        return None
+    return Seen(words=say("the engine's process holds {held} of {total}", held=show(held), total=show(total)))
+
+
+@sign
+def tensors_beyond_a_share(crash: Crash) -> Seen | None:
+    """The engine's live tensors alone fill more of the card than its share and what an engine holds beside it."""
+    it = _engines_card(crash)
+    if it is None or _is_filling(crash):
+        return None
+    allocated, total = it.allocated_bytes or 0, it.total_bytes or 0
+    if allocated <= beyond_share(facts(crash).share) * total:
+        return None
+    words = say(
+        "tensors of this process alone fill {allocated}, more than a share allows",
+        allocated=show(allocated),
+    )
+    return Seen(words=words)
+
+
+@sign
+def others_beside_the_engine(crash: Crash) -> Seen | None:
+    """Beside an engine that was refused others hold more than a quarter of the card."""
+    it = _engines_card(crash)
+    others = (it.others_bytes or 0) + (it.unaccounted_bytes or 0) if it is not None else 0
+    if it is None or _is_filling(crash) or others <= LARGE_NEIGHBOUR * (it.total_bytes or 0):
+        return None
+    return Seen(words=say("others hold {others} of the card", others=show(others)))
+
+
+@sign
+def a_neighbour_holds_the_share(crash: Crash) -> Seen | None:
+    """A trainer was refused, and another process on the card holds an engine's share to a tenth."""
+    it, reserved = _trainers_card(crash), facts(crash).reserved_bytes
+    neighbour = max((other.bytes or 0 for other in it.others), default=0) if it is not None else 0
+    if reserved is None or not neighbour or abs(neighbour - reserved) >= SAME * reserved:
+        return None
+    held = say("another process on the card holds {neighbour}, which is the engine's share", neighbour=show(neighbour))
+    return _on_one_card(crash, held)
+
+
+@sign
+def a_trainer_starts_beside_the_share(crash: Crash) -> Seen | None:
+    """The engine shares its card with a trainer that starts, and what it wants does not fit beside the share."""
+    need = _need_beside_the_share(crash)
+    if need is None or crash.stage not in _STARTING or crash.every(Sleep):
+        return None
+    return _on_one_card(crash, say("the trainer on the same card holds or asks for {wanted}", wanted=show(need)))
+
+
+@sign
+def a_trainer_beside_the_share(crash: Crash) -> Seen | None:
+    """The engine shares its card with a trainer, and what it wants does not fit beside the share of a waking engine."""
+    need = _need_beside_the_share(crash)
+    if need is None:
+        return None
+    held = say(
+        "the trainer on the same card holds or asks for {wanted}; the engine may be asleep by then",
+        wanted=show(need),
+    )
+    return _on_one_card(crash, held)
+
+
+@sign
+def graphs_on_a_full_card(crash: Crash) -> Seen | None:
+    """PyTorch names private pools only where they hold something: CUDA graphs, which engines capture once they have
+    taken their share. The process holds 85 % of the card, and neither a traceback nor a trainer says otherwise."""
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or not root.private_pools_bytes or root.around.trace:
+        return None
+    if (card_of(root).own_bytes or 0) < FULL * (root.total_bytes or math.inf) or beside_a_trainer(crash):
+        return None
+    if in_engine(crash) or beside_engine(crash):
+        return None
+    words = say(
+        "{private_pools} lie in private pools, those of CUDA graphs. Programs that serve a "
+        "model capture them once its KV cache has its share of the card, and ask for more "
+        "beside it afterwards.",
+        private_pools=show(root.private_pools_bytes),
+    )
+    doubt = say("nothing else shows an inference engine; compiled training captures graphs too")
+    return Seen(words=words, evidence=(root,), against=(doubt,))
+
+
+def _start(crash: Crash) -> NotEnoughFree | None:
+    """vLLM's refusal to start, of the rank with the least room, where it prints the card's figures."""
+    tightest = min(crash.every(NotEnoughFree), key=lambda start: start.free_bytes or 0, default=None)
+    if tightest is None or tightest.free_bytes is None or not tightest.total_bytes:
+        return None
+    return tightest if tightest.requested_bytes is not None else None
+
+
+def _others(start: NotEnoughFree) -> int:
+    return (start.total_bytes or 0) - (start.free_bytes or 0)
+
+
+def _more_than_is_free(start: NotEnoughFree) -> Seen:
+    free, total = start.free_bytes or 0, start.total_bytes or 0
+    words = say(
+        "The engine's share of {utilization} comes to {wanted} of {total}, but only {free} "
+        "was free when it started. The largest share that this leaves is {share}.",
+        utilization=start.utilization,
+        wanted=show(start.requested_bytes or 0),
+        total=show(total),
+        free=show(free),
+        share=f"{shares.largest(free, total):.2f}",
+    )
+    return Seen(words=words, evidence=(start,))
+
+
+def _step(crash: Crash) -> str | None:
+    """What the engine that was refused was doing; empty where nothing tells. None where no engine was refused, or it
+    says itself what its share met."""
+    if crash.first(NotEnoughFree) or crash.first(CreationFailed) or not in_engine(crash):
+        return None
+    return phase(crash) or ""
+
+
+def _engines_card(crash: Crash) -> Card | None:
+    """The card's figures in the refusal of an engine."""
+    root = crash.root
+    refused = isinstance(root, DeviceOutOfMemory) and root.total_bytes and _step(crash) is not None
+    return card_of(root) if refused and isinstance(root, DeviceOutOfMemory) else None
+
+
+def _is_filling(crash: Crash) -> bool:
+    it = _engines_card(crash)
+    held = it.own_bytes or it.allocated_bytes if it is not None else None
+    if it is None or held is None or _step(crash) not in TAKING:
+        return False
+    return held > MOST * (it.total_bytes or held)
+
+
+def _beside_its_share(crash: Crash) -> Seen:
+    words = joined(
+        (
+            _fraction(crash) or _meaning(crash) or _share(facts(crash)),
+            _request(crash.root, translated(_DOING.get(phase(crash) or "", ""))),
+            say("Smaller batches do not make the share smaller."),
+        )
+    )
+    return Seen(words=words, evidence=(crash.root,))
+
+
+def _share(it: EngineFacts) -> str:
+    reserved, total = it.reserved_bytes, it.total_bytes
+    if it.share is None:
+        return say("An inference engine fills its share of the card with KV cache, whatever the requests need.")
+    if reserved is None or total is None:
+        return say("The engine takes {share:g} of the card for itself and fills it with KV cache.", share=it.share)
+    return say(
+        "The engine takes {share:g} of the card, {reserved} of {total}, and fills it with KV "
+        "cache; {rest} is left for all the rest.",
+        share=it.share,
+        reserved=show(reserved),
+        total=show(total),
+        rest=show(total - reserved),
+    )
+
+
+def _meaning(crash: Crash) -> str | None:
+    """What the share is one of, where it is not vLLM's."""
+    return next((translated(words) for name, words in _MEANINGS.items() if name in crash.context.frameworks), None)
+
+
+def _fraction(crash: Crash) -> str | None:
+    """SGLang's share is one of what was free before it loaded its weights, and holds them."""
+    fraction, loaded = static_fraction(crash), loading(crash)
+    if fraction is None or loaded is None:
+        return None
+    left = ready_bytes(crash)
+    rest = say("{left} were left once it was ready.", left=show(left)) if left is not None else ""
+    taken = say(
+        "The engine takes {fraction:g} of the {free} that were free before it loaded its "
+        "weights, and fills it with KV cache.",
+        fraction=fraction,
+        free=show(loaded.free_before_bytes),
+    )
+    return joined((taken, rest))
+
+
+def _request(root: object, when: str) -> str:
+    """What it asked for, and when, as a clause of time that every language puts where it likes."""
+    if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
+        return say("It got no more memory {when}.", when=when) if when else say("It got no more memory.")
+    tried, free = show(root.tried_bytes), root.free_bytes
+    if free is None:
+        return (
+            say("It asked for {tried} {when}.", tried=tried, when=when)
+            if when
+            else say("It asked for {tried}.", tried=tried)
+        )
+    if when:
+        return say("It asked for {tried} with {free} free {when}.", tried=tried, free=show(free), when=when)
+    return say("It asked for {tried} with {free} free.", tried=tried, free=show(free))
+
+
+def _trainers_card(crash: Crash) -> Card | None:
+    """The card's figures in the refusal of a program beside an engine."""
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or not root.total_bytes:
+        return None
+    if crash.first(NotEnoughFree) or in_engine(crash) or not beside_engine(crash):
+        return None
+    return card_of(root)
+
+
+def _need_beside_the_share(crash: Crash) -> int | None:
+    """What a program on the engine's card holds and asks for, where it does not fit beside the share."""
+    it, reserved = _trainers_card(crash), facts(crash).reserved_bytes
+    if it is None or reserved is None or not _shares_cards(crash):
+        return None
+    need = (it.own_bytes or it.allocated_bytes or 0) + (it.tried_bytes or 0)
+    return need if need + reserved > (it.total_bytes or 0) else None
+
+
+def _shares_cards(crash: Crash) -> bool:
+    setting = crash.setting("colocate_all", "colocate_all_models", "colocate", "vllm_mode")
+    if setting is not None:
+        return setting.value in (True, "colocate")
+    return any(each.engine == "colocated" for each in FRAMEWORKS if each.name in crash.context.frameworks)
+
+
+def _on_one_card(crash: Crash, held: str) -> Seen:
+    shared = say(
+        "The models of this job share their cards: {seen}, and together that is more than there is.", seen=held
+    )
+    return Seen(words=joined((_share(facts(crash)), shared)), evidence=(crash.root,))

@@ -1,0 +1,291 @@
+"""What an inference engine was doing when it was refused: profiling an encoder, capturing graphs, warming its sampler
+up, taking weights; or measuring, while a neighbour gave memory back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.sglang import CaptureFailed
+from oomdoctor.families.vllm_error import ProfilingDisturbed, WarmupOutOfMemory
+from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, WeightsLoaded
+from oomdoctor.incident.engine_facts import beside_engine, facts, in_engine, phase
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+_ENCODER: Final = (
+    r"(?i)\b(?:embed_multimodal|get_multimodal_embeddings|_execute_mm_encoder|_process_(?:image|video|audio)_\w{1,20}"
+    r"|_?get_?image_features|encode_images?|general_mm_embed_routine|run_encoder|image_embeds|pixel_values)\b"
+    r"|vision|visual|siglip|[/_]clip\b|\bvit\.py|whisper|audio_tower|mm_encoder|enc_dec_model_runner"
+)
+_OF_AN_ENCODER: Final = r"(?i)multi-?modal|pixel_values|vision encoder|image tokens"
+_CAPTURE: Final = r"captur|cuda/graphs\.py|cuda_?graph"
+# The sampler's arguments in the warm-up's source: what a traceback that is cut above shows of it
+_DUMMIES: Final = r"\bsampling_metadata=dummy_metadata\b|_dummy_sampler_run"
+# Functions in which RL frameworks hand weights to their engine.
+_SYNC: Final = (
+    r"\b(?:_?broadcast_to_vllm|broadcast_weights?_to_vllm|update_weights?(?:_\w{1,30})?|sync_weights|_sync_\w{0,20}weights?"
+    r"|sync_policy_\w{1,20}|_move_model_to_vllm|transfer_and_update_weights|refit_policy_generation"
+    r"|step_model_update|model_update|sync_model_weights|prepare_weights_for_ipc_refit)\b"
+)
+_CALLED: Final = r"\b(?:method|function) '?_?(?:sync_|broadcast_|update_)(?:model|weight|policy)"
+# Frameworks' ways to run the engine with the trainer's weights
+_FOR_GENERATION: Final = (
+    r"unwrap_model_for_generation|ShardingManager|rollout_mode|prepare_for_generation|per_tensor_generator"
+)
+
+
+@sign
+def profiling_an_encoder(crash: Crash) -> Seen | None:
+    """The traceback of an engine's profiling run goes through a vision or audio encoder."""
+    return _of_an_encoder(crash) if _profiles(crash) and crash.in_trace(_ENCODER) is not None else None
+
+
+@sign
+def profiling_behind_an_encoders_announcement(crash: Crash) -> Seen | None:
+    """An engine's profiling run, and the log says before with which items the encoder is profiled."""
+    return _of_an_encoder(crash) if _profiles(crash) and _announcement(crash) is not None else None
+
+
+@sign
+def profiling_beside_words_of_an_encoder(crash: Crash) -> Seen | None:
+    """An engine's profiling run, and the lines around speak of an encoder."""
+    return _of_an_encoder(crash) if _profiles(crash) and crash.mentions(_OF_AN_ENCODER) is not None else None
+
+
+@sign
+def encoder_profiled_before(crash: Crash) -> Seen | None:
+    """The engine said for what its encoder is profiled, and was refused behind that."""
+    if not in_engine(crash) or phase(crash) in (None, "profiling") or _announcement(crash) is None:
+        return None
+    if serving_an_encoder(crash) is not None:
+        return None
+    return Seen(words=say("the encoder had been profiled before that"))
+
+
+@sign
+def serving_an_encoder(crash: Crash) -> Seen | None:
+    """The traceback of a serving engine goes through a vision or audio encoder."""
+    if not in_engine(crash) or phase(crash) != "serving" or crash.in_trace(_ENCODER) is None:
+        return None
+    words = say("The vision or audio encoder ran out of device memory while it served a request.")
+    return Seen(words=words, evidence=(crash.root,), stage="serving")
+
+
+@sign
+def capture_in_the_traceback(crash: Crash) -> Seen | None:
+    """An engine was capturing CUDA graphs: SGLang says so, or the functions in the traceback do."""
+    shown = crash.first(CaptureFailed) is not None or crash.in_trace(_CAPTURE) is not None
+    return _capturing(crash) if shown else None
+
+
+@sign
+def capture_by_its_stage(crash: Crash) -> Seen | None:
+    """An engine was capturing CUDA graphs: the last thing that it said was about them."""
+    return _capturing(crash)
+
+
+@sign
+def graphs_captured_before(crash: Crash) -> Seen | None:
+    """The engine had said what its graphs took, and was refused behind that."""
+    root = crash.root.at
+    before = (e for e in crash.every(GraphCapture) if e.at.file == root.file and e.at.line < root.line)
+    finished = next((event for event in before if event.phase == "finished"), None)
+    if finished is None or finished.graph_bytes is None or phase(crash) == "capturing":
+        return None
+    graph = show(finished.graph_bytes)
+    return Seen(words=say("the graphs were captured before that; they took {graph}", graph=graph))
+
+
+@sign
+def eager_mode(crash: Crash) -> Seen | None:
+    """enforce_eager is set in an engine that was capturing, as far as the traceback tells."""
+    eager = crash.setting("enforce_eager")
+    if eager is None or eager.value is not True or phase(crash) != "capturing":
+        return None
+    return Seen(words=say("enforce_eager is set: no graphs are captured"))
+
+
+@sign
+def warming_the_sampler(crash: Crash) -> Seen | None:
+    """vLLM says that the warm-up of its sampler failed, or the traceback is that of the sampler's dummy run."""
+    warmup = crash.first(WarmupOutOfMemory)
+    dummies = phase(crash) == "warming" or (in_engine(crash) and crash.mentions(_DUMMIES) is not None)
+    if warmup is None and not dummies:
+        return None
+    rows = say("Each needs its row of logits over the whole vocabulary, several times over, beside that share.")
+    tried = next((event.tried_bytes for event in crash.every(DeviceOutOfMemory) if event.tried_bytes is not None), None)
+    request = say("{tried} was asked for.", tried=show(tried)) if tried is not None else ""
+    warmup = crash.first(WarmupOutOfMemory)
+    return Seen(words=joined((_warm_up(warmup), rows, request)), evidence=(warmup or crash.root,), stage="engine_init")
+
+
+@sign
+def a_neighbour_freed_memory(crash: Crash) -> Seen | None:
+    """vLLM measured, and its figures show that more was free afterwards."""
+    disturbed = crash.first(ProfilingDisturbed)
+    return _disturbance(disturbed) if disturbed is not None and _freed_bytes(disturbed) else None
+
+
+@sign
+def a_measurement_was_disturbed(crash: Crash) -> Seen | None:
+    """vLLM's account of what it measured does not add up; its figures are equal, or missing."""
+    disturbed = crash.first(ProfilingDisturbed)
+    return _disturbance(disturbed) if disturbed is not None else None
+
+
+@sign
+def weights_on_another_card(crash: Crash) -> Seen | None:
+    """The engine says that its weights took nothing."""
+    if all(loaded.weights_bytes != 0 for loaded in crash.every(WeightsLoaded)):
+        return None
+    return Seen(words=say("the weights took nothing on this card: the model may sit on another one"))
+
+
+@sign
+def waking_only(crash: Crash) -> Seen | None:
+    """The engine was waking up."""
+    if phase(crash) != "waking":
+        return None
+    return Seen(words=say("the engine was only waking up: no weights had been gathered or sent"))
+
+
+@sign
+def handing_weights_over(crash: Crash) -> Seen | None:
+    """The traceback goes through a function in which a framework hands weights to its engine."""
+    if crash.in_trace(_SYNC) is None and crash.in_trace(_FOR_GENERATION) is None:
+        return None
+    return _on_their_way(crash)
+
+
+@sign
+def handing_weights_over_by_its_stage(crash: Crash) -> Seen | None:
+    """The log says that weights are sent: the job runs an engine, or a worker names the function that failed."""
+    if crash.stage != "weight_sync" or not (beside_engine(crash) or crash.mentions(_CALLED)):
+        return None
+    return _on_their_way(crash)
+
+
+def _profiles(crash: Crash) -> bool:
+    return in_engine(crash) and phase(crash) == "profiling"
+
+
+def _announcement(crash: Crash) -> EncoderProfile | None:
+    """The last announcement before the failure."""
+    root = crash.root.at
+    before = [e for e in crash.every(EncoderProfile) if e.at.file == root.file and e.at.line <= root.line]
+    return before[-1] if before else None
+
+
+def _of_an_encoder(crash: Crash) -> Seen:
+    profile = _announcement(crash)
+    ran = say("The engine ran its vision or audio encoder to measure what it needs and ran out of device memory.")
+    large = say("The items are as large as the model allows, not as large as yours.")
+    return Seen(
+        words=joined((ran, large, _items(profile) if profile is not None else "")),
+        evidence=(crash.root,) if profile is None else (crash.root, profile),
+        stage="memory_profiling",
+    )
+
+
+def _items(profile: EncoderProfile) -> str:
+    if profile.items is not None and profile.modality:
+        return say(
+            "It is profiled with {count} {modality} items of the largest size.",
+            count=profile.items,
+            modality=profile.modality,
+        )
+    if profile.items is not None:
+        return say("It is profiled with {count} items of the largest size.", count=profile.items)
+    if profile.embedding_tokens is not None:
+        return say("In the worst case they make {tokens:,} tokens.", tokens=profile.embedding_tokens)
+    return ""
+
+
+def _capturing(crash: Crash) -> Seen | None:
+    if phase(crash) != "capturing":
+        return None
+    full = say("The card ran out while CUDA graphs were captured.")
+    words = joined((full, _where_graphs_count(crash), _request(crash)))
+    return Seen(words=words, evidence=(crash.root,), stage="cuda_graph_capture")
+
+
+def _where_graphs_count(crash: Crash) -> str:
+    era = facts(crash).era
+    if era is None:
+        return say("Graphs and their private pools come on top of the KV cache, which is full-sized by then.")
+    if era.graphs_inside:
+        return say("This version estimates their size and takes it off the KV cache; the estimate was too small.")
+    return say("In this version they come on top of the engine's share of the card.")
+
+
+def _warm_up(warmup: WarmupOutOfMemory | None) -> str:
+    what = warmup.what if warmup is not None else "sampler"
+    if warmup is not None and warmup.requests is not None:
+        return say(
+            "The engine had taken its share and warmed up the {what} with {requests} dummy requests.",
+            what=what,
+            requests=warmup.requests,
+        )
+    return say(
+        "The engine had taken its share and warmed up the {what} with its largest number of dummy requests.",
+        what=what,
+    )
+
+
+def _disturbance(disturbed: ProfilingDisturbed) -> Seen:
+    freed = _freed_bytes(disturbed)
+    gift = say(
+        "Another process on the card gave memory back in the meantime, so the measurement is "
+        "worth nothing. No memory was short."
+    )
+    doubt = say("free memory did not change at all: some versions take equal figures for a disturbance")
+    words = joined((_grew(disturbed, freed), gift))
+    return Seen(words=words, evidence=(disturbed,), against=(doubt,) if freed == 0 else ())
+
+
+def _freed_bytes(disturbed: ProfilingDisturbed) -> int | None:
+    """What others gave back at least; the engine's own use hides the rest of it."""
+    if disturbed.current_free_bytes is not None and disturbed.initial_free_bytes is not None:
+        return max(0, disturbed.current_free_bytes - disturbed.initial_free_bytes)
+    if disturbed.current_used_bytes is not None and disturbed.initial_used_bytes is not None:
+        return max(0, disturbed.initial_used_bytes - disturbed.current_used_bytes)
+    return None
+
+
+def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
+    if freed is None:
+        return say("While the engine measured what it needs, more memory became free instead of less.")
+    if disturbed.current_free_bytes is not None and disturbed.initial_free_bytes is not None:
+        return say(
+            "While the engine measured what it needs, free memory went from {before} to {after} instead of down.",
+            before=show(disturbed.initial_free_bytes),
+            after=show(disturbed.current_free_bytes),
+        )
+    before, after = disturbed.initial_used_bytes or 0, disturbed.current_used_bytes or 0
+    return say(
+        "While the engine measured what it needs, the memory in use went down by {freed}, "
+        "from {before} to {after}, instead of up.",
+        freed=show(freed),
+        before=show(before),
+        after=show(after),
+    )
+
+
+def _on_their_way(crash: Crash) -> Seen:
+    on_their_way = say(
+        "The trainer's weights were on their way to the engine. Whole parameters are put "
+        "together for that, beside the trainer's shards and the engine's own copy."
+    )
+    return Seen(words=joined((on_their_way, _request(crash))), evidence=(crash.root,), stage="weight_sync")
+
+
+def _request(crash: Crash) -> str:
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
+        return ""
+    if root.free_bytes is None:
+        return say("{tried} was asked for.", tried=show(root.tried_bytes))
+    return say("{tried} was asked for, {free} was free.", tried=show(root.tried_bytes), free=show(root.free_bytes))

@@ -1,0 +1,410 @@
+"""What the engine's share leaves for its KV cache at the start: no block, or less than one sequence needs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.arithmetic import shares, vllm
+from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
+from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.mlc import NoRoom
+from oomdoctor.families.ollama import Short
+from oomdoctor.families.sglang import NoPool
+from oomdoctor.families.tensorrt_llm import CacheTooSmall
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, NotEnoughFree, SequencesExceedState
+from oomdoctor.families.vllm_figures import KvCacheSize, MemoryProfile
+from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, static_fraction
+from oomdoctor.incident.model import Crash, E
+from oomdoctor.language import joined, mark, say, translated
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+HEAVY_ACTIVATIONS: Final = 0.2  # of the card: then the profiled batch is the first thing to make smaller
+
+_CACHES: Final = {"kv-cache": mark("kv cache"), "state-cache": mark("state cache")}
+
+
+@sign
+def buffer_of_the_cache_was_refused(crash: Crash) -> Seen | None:
+    """llama.cpp and Ollama allocate the cache for the whole context at once, behind the weights."""
+    refused = crash.root
+    if not isinstance(refused, BufferRefused | Short) or refused.what not in ("kv", "state"):
+        return None
+    lengths = [plan.context_len for plan in crash.every(LoadPlan) if plan.context_len]
+    words = _refusal_by(refused.pool, refused.tried_bytes, lengths[-1] if lengths else None)
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def weights_fill_sglangs_fraction(crash: Crash) -> Seen | None:
+    """SGLang's fraction is one of what was free before the weights were loaded, and leaves nothing for its pool."""
+    pool = _no_pool(crash)
+    if pool is None:
+        return None
+    words = (_fraction_taken(_fraction(crash, pool)), *_fraction_needed(crash, pool))
+    return Seen(words=joined(words), evidence=(pool,))
+
+
+@sign
+def sglangs_fraction_should_do(crash: Crash) -> Seen | None:
+    """By what was free before the weights and behind them, SGLang's fraction leaves room for its pool."""
+    pool, loaded = _no_pool(crash), loading(crash)
+    fraction = _fraction(crash, pool) if pool is not None else None
+    if pool is None or pool.smallest_fraction is not None or fraction is None or loaded is None:
+        return None
+    return Seen(words="") if fraction > loaded.smallest_fraction else None
+
+
+@sign
+def weights_leave_lmdeploy_too_little(crash: Crash) -> Seen | None:
+    """LMDeploy's share is one of what is free once the weights are loaded, and holds no cache."""
+    short = crash.first(EngineShort)
+    if short is None or short.pool != "kv_cache" or crash.pool == "host_ram":
+        return None
+    words = say(
+        "The weights leave too little of the card for the engine's {cache}: its share is one "
+        "of what is free once they are loaded.",
+        cache=translated(_CACHES[short.what]),
+    )
+    return Seen(words=words, evidence=(short,))
+
+
+@sign
+def buffers_fill_mlcs_share(crash: Crash) -> Seen | None:
+    """MLC's share of the card holds its weights, and not its temporary buffers beside them."""
+    short = crash.root
+    if not isinstance(short, NoRoom) or short.available_bytes is None or short.weights_bytes is None:
+        return None
+    return _mlcs_account(short) if short.weights_bytes <= short.available_bytes else None
+
+
+@sign
+def weights_fill_mlcs_share(crash: Crash) -> Seen | None:
+    """MLC's weights and temporary buffers are larger than its share of the card."""
+    return _mlcs_account(crash.root) if isinstance(crash.root, NoRoom) else None
+
+
+@sign
+def no_sequence_fits_what_is_free(crash: Crash) -> Seen | None:
+    """TensorRT-LLM's fraction of what is free does not hold one sequence."""
+    small = _no_sequence(crash)
+    if small is None:
+        return None
+    words = say("What is free once the engine is loaded, times the fraction for the cache, does not hold one sequence.")
+    return Seen(words=words, evidence=(small,))
+
+
+@sign
+def no_sequence_fits_the_cache(crash: Crash) -> Seen | None:
+    """TensorRT-LLM's cache has fewer blocks than a sequence of the engine's length needs."""
+    small = _no_sequence(crash)
+    if small is None:
+        return None
+    words = say("The KV cache has fewer blocks than one sequence of the length that the engine was built for needs.")
+    return Seen(words=words, evidence=(small,))
+
+
+@sign
+def no_block_fits(crash: Crash) -> Seen | None:
+    """vLLM has no memory for one block of its cache."""
+    blocks = on_the_card(crash, NoCacheBlocks)
+    if blocks is None:
+        return None
+    return Seen(words=joined((_budget(facts(crash)), say("Not one block of KV cache fits."))), evidence=(blocks,))
+
+
+@sign
+def no_length_fits(crash: Crash) -> Seen | None:
+    """Not one block of vLLM's cache fits, and nothing says what a context would need."""
+    if not crash.first(NoCacheBlocks) or crash.first(ContextDoesNotFit) or _no_sequence(crash):
+        return None
+    return Seen(words=say("not one block of KV cache fits, so a shorter context alone gains nothing"))
+
+
+@sign
+def budget_of_no_block(crash: Crash) -> Seen | None:
+    """The last figure of the log is vLLM's room for its cache, and no block fits in it."""
+    root = crash.root
+    if not isinstance(root, KvCacheSize | MemoryProfile) or crash.pool == "host_ram":
+        return None
+    words = joined((_budget(facts(crash)), say("No version of this engine starts without room for one block.")))
+    return Seen(words=words, evidence=(root,), against=(say("the log is cut before the engine's own error"),))
+
+
+@sign
+def weights_that_another_process_holds(crash: Crash) -> Seen | None:
+    """Weights that another process holds for vLLM count inside its share, and are larger."""
+    refused = on_the_card(crash, NotEnoughFree)
+    if refused is None or refused.external_bytes is None:
+        return None
+    held, room = show(refused.external_bytes), refused.requested_bytes
+    share = f"{refused.utilization:g}" if refused.utilization is not None else say("the card")
+    words = (
+        say(
+            "Another process holds {held} of weights for the engine: more than its share of {share}.",
+            held=held,
+            share=share,
+        )
+        if room is None
+        else say(
+            "Another process holds {held} of weights for the engine: more than its share of {share} ({room}).",
+            held=held,
+            share=share,
+            room=show(room),
+        )
+    )
+    return Seen(words=words, evidence=(refused,), pool="kv_cache")
+
+
+@sign
+def more_sequences_than_states(crash: Crash) -> Seen | None:
+    """vLLM has fewer blocks for the states of its layers than sequences may run."""
+    state = on_the_card(crash, SequencesExceedState)
+    if state is None:
+        return None
+    words = say(
+        "Each sequence needs one block of layer state. There is room for {state_blocks}, and "
+        "{max_num_seqs} sequences are asked for.",
+        state_blocks=state.state_blocks,
+        max_num_seqs=state.max_num_seqs,
+    )
+    return Seen(words=words, evidence=(state,))
+
+
+@sign
+def room_below_nothing(crash: Crash) -> Seen | None:
+    """vLLM compares a context with a cache that has no room at all."""
+    context = on_the_card(crash, ContextDoesNotFit)
+    if context is None or context.kv_bytes is None or context.kv_bytes > 0:
+        return None
+    none = say("No context, however short, fits into {kv}.", kv=show(context.kv_bytes))
+    return Seen(words=joined((_budget(facts(crash)), none)), evidence=(context,))
+
+
+@sign
+def no_context_is_short_enough(crash: Crash) -> Seen | None:
+    """vLLM compares a context with its cache, and no length fits."""
+    tightest = _tightest(crash)
+    if tightest is None or _longest(tightest) is not None:
+        return None
+    return Seen(words=say("there is no KV cache at all, so no context is short enough"))
+
+
+@sign
+def context_longer_than_the_cache(crash: Crash) -> Seen | None:
+    """One request of the configured length needs more than vLLM's cache holds, and a shorter one fits."""
+    tightest = _tightest(crash)
+    longest = _longest(tightest) if tightest is not None else None
+    if tightest is None or longest is None:
+        return None
+    fits = say("A context of up to {longest:,} tokens fits.", longest=longest)
+    return Seen(words=joined((_comparison(tightest), fits)), evidence=(tightest,))
+
+
+@sign
+def others_count_inside_the_share(crash: Crash) -> Seen | None:
+    """This version of vLLM counts what other processes hold as its own."""
+    era = facts(crash).era
+    if era is None or not era.others_counted:
+        return None
+    words = say("this version counts the memory of other processes inside its share: they may be what fills it")
+    return Seen(words=words)
+
+
+@sign
+def activations_are_heavy(crash: Crash) -> Seen | None:
+    """The activations of the engine's profiling run take more than a fifth of the card."""
+    activations, total = facts(crash).activation_bytes, facts(crash).total_bytes
+    if activations is None or total is None or activations <= HEAVY_ACTIVATIONS * total:
+        return None
+    return Seen(words="")
+
+
+@sign
+def no_larger_share_would_do(crash: Crash) -> Seen | None:
+    """What the engine needs is more than the largest share there may be, or its share is at that limit."""
+    it = facts(crash)
+    if it.reserved_bytes is not None and it.total_bytes is not None and it.kv_bytes is not None:
+        needed = it.reserved_bytes - it.kv_bytes
+        if needed > shares.LARGEST * it.total_bytes:
+            return Seen(words="")
+    return Seen(words="") if it.share is not None and it.share >= shares.AT_THE_LIMIT else None
+
+
+def on_the_card(crash: Crash, kind: type[E]) -> E | None:
+    """The first of its kind, where it was not the host's memory that ran out."""
+    return crash.first(kind) if crash.pool != "host_ram" else None
+
+
+def _no_pool(crash: Crash) -> NoPool | None:
+    return on_the_card(crash, NoPool)
+
+
+def _no_sequence(crash: Crash) -> CacheTooSmall | None:
+    small = on_the_card(crash, CacheTooSmall)
+    return small if small is not None and small.said == "one-sequence" else None
+
+
+def _refusal_by(pool: str | None, tried: int | None, length: int | None) -> str:
+    memory = say("host memory") if pool == "host_ram" else say("the card")
+    if tried and length is not None:
+        return say(
+            "The weights had found room; the KV cache of {tried} for a context of {length:,} "
+            "tokens was refused by {memory}.",
+            tried=show(tried),
+            length=length,
+            memory=memory,
+        )
+    if tried:
+        return say(
+            "The weights had found room; the KV cache of {tried} was refused by {memory}.",
+            tried=show(tried),
+            memory=memory,
+        )
+    if length is not None:
+        return say(
+            "The weights had found room; the KV cache for a context of {length:,} tokens was refused by {memory}.",
+            length=length,
+            memory=memory,
+        )
+    return say("The weights had found room; the KV cache was refused by {memory}.", memory=memory)
+
+
+def _fraction(crash: Crash, pool: NoPool) -> float | None:
+    return pool.fraction if pool.fraction is not None else static_fraction(crash)
+
+
+def _fraction_taken(fraction: float | None) -> str:
+    if fraction is None:
+        return say(
+            "The weights take more than the fraction that the engine may use of what was free before it loaded them."
+        )
+    return say(
+        "The weights take more than the fraction of {fraction:g} that the engine may use of "
+        "what was free before it loaded them.",
+        fraction=fraction,
+    )
+
+
+def _fraction_needed(crash: Crash, pool: NoPool) -> tuple[str, ...]:
+    """What SGLang says that it needs, or what follows from what was free."""
+    loaded, printed = loading(crash), pool.smallest_fraction
+    needed = say("It needs more than {fraction:g}.", fraction=printed) if printed is not None else ""
+    if loaded is None:
+        return (needed,)
+    before, after = show(loaded.free_before_bytes), show(loaded.free_after_bytes)
+    if printed is not None:
+        return say("{before} were free before, {after} afterwards.", before=before, after=after), needed
+    computed = say(
+        "{before} were free before, {after} afterwards: it needs more than 1 - {after} / {before} = {fraction}.",
+        before=before,
+        after=after,
+        fraction=f"{loaded.smallest_fraction:.3f}",
+    )
+    return (computed,)
+
+
+def _mlcs_account(short: NoRoom) -> Seen | None:
+    """Its share is one of the card, and weights and temporary buffers come off it."""
+    room, weights, buffers = short.available_bytes, short.weights_bytes, short.buffers_bytes
+    if room is None or weights is None or buffers is None:
+        return None
+    words = say(
+        "The engine may use {room}; weights of {weights} and temporary buffers of {buffers} "
+        "leave {left} for the KV cache.",
+        room=show(room),
+        weights=show(weights),
+        buffers=show(buffers),
+        left=show(room - weights - buffers),
+    )
+    return Seen(words=words, evidence=(short,))
+
+
+def _tightest(crash: Crash) -> ContextDoesNotFit | None:
+    """The refusal of the rank with the least room."""
+    return min(crash.every(ContextDoesNotFit), key=_room, default=None)
+
+
+def _room(refused: ContextDoesNotFit) -> int:
+    return refused.kv_bytes if refused.kv_bytes is not None else refused.kv_tokens or 0
+
+
+def _longest(refused: ContextDoesNotFit) -> int | None:
+    """V0 says how many tokens fit; V1 estimates it, or it follows from what is needed and what there is."""
+    if refused.kv_tokens is not None:
+        return refused.kv_tokens or None
+    if refused.max_model_len is None or refused.needed_bytes is None or refused.kv_bytes is None:
+        return refused.estimated_tokens
+    return vllm.longest_context(refused.max_model_len, refused.needed_bytes, refused.kv_bytes, refused.estimated_tokens)
+
+
+def _comparison(refused: ContextDoesNotFit) -> str:
+    length = (
+        say("{max_model_len:,} tokens", max_model_len=refused.max_model_len)
+        if refused.max_model_len is not None
+        else say("the full length")
+    )
+    if refused.kv_tokens is not None:
+        return say(
+            "The KV cache holds {kv_tokens:,} tokens, and one request may have {length}.",
+            kv_tokens=refused.kv_tokens,
+            length=length,
+        )
+    if refused.needed_bytes is None or refused.kv_bytes is None:
+        return say("One request of {length} needs more KV cache than there is.", length=length)
+    return say(
+        "One request of {length} needs {needed} of KV cache, and there is {kv}.",
+        length=length,
+        needed=show(refused.needed_bytes),
+        kv=show(refused.kv_bytes),
+    )
+
+
+def _budget(it: EngineFacts) -> str:
+    reserved, weights = it.reserved_bytes, it.weights_bytes
+    if reserved is not None and weights is not None and it.kv_bytes is not None:
+        return _account(show(reserved), show(weights), show(it.kv_bytes), it)
+    if it.kv_bytes is not None:
+        return say("What is left of the engine's share for the KV cache is {left}.", left=show(it.kv_bytes))
+    if it.share is not None:
+        return say("Weights and activations fill the engine's share of {share:g} of the card.", share=it.share)
+    return say("Weights and activations fill the engine's share of the card.")
+
+
+def _account(reserved: str, weights: str, left: str, it: EngineFacts) -> str:
+    peak = show(it.activation_bytes) if it.activation_bytes is not None else None
+    outside = show(it.non_torch_bytes) if it.non_torch_bytes is not None else None
+    if peak is not None and outside is not None:
+        return say(
+            "The engine may use {reserved}; {weights} are weights, {peak} the activations of the "
+            "profiling run, {outside} memory outside PyTorch, so {left} is left.",
+            reserved=reserved,
+            weights=weights,
+            peak=peak,
+            outside=outside,
+            left=left,
+        )
+    if peak is not None:
+        return say(
+            "The engine may use {reserved}; {weights} are weights, {peak} the activations of the "
+            "profiling run, so {left} is left.",
+            reserved=reserved,
+            weights=weights,
+            peak=peak,
+            left=left,
+        )
+    if outside is not None:
+        return say(
+            "The engine may use {reserved}; {weights} are weights, {outside} memory outside "
+            "PyTorch, so {left} is left.",
+            reserved=reserved,
+            weights=weights,
+            outside=outside,
+            left=left,
+        )
+    return say(
+        "The engine may use {reserved}; {weights} are weights, so {left} is left.",
+        reserved=reserved,
+        weights=weights,
+        left=left,
+    )

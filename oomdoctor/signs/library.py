@@ -1,0 +1,265 @@
+"""What takes a card beside PyTorch's allocator: a framework that reserves it in advance, libraries, the context; and
+refusals of what is free."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import card, in_engine, refusal
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
+from oomdoctor.families.jax_tf import AllocationProbe
+from oomdoctor.incident.card import Card
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import GIB, percent, show
+
+LEAST: Final = 0.70  # of a card: JAX takes three quarters of it
+MOST: Final = 0.99  # ... and TensorFlow nearly all
+ROUNDING: Final = 0.05  # of a card: what the context and the figures' digits make of three quarters
+ORDINARY: Final = 3 * GIB // 2  # context, NCCL and cuBLAS of an ordinary job
+SUSPICIOUS: Final = 3 * GIB  # ... and twice as much
+SHARE: Final = 0.10  # of the card: a large one has a large context
+VERY: Final = 2 * SHARE
+PLENTY: Final = 0.10  # of the card free: no rounding or late print explains it
+NARROW: Final = 0.02  # of the request: the printed digits, whole segments and the driver's pages explain it
+
+TAKERS: Final = ("jax", "tensorflow")
+# Libraries that allocate for themselves; RMM, CuPy and bitsandbytes are the program's own allocators.
+_BESIDE: Final = frozenset({"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL"})
+_HANDLES: Final = ("cuBLAS", "cuDNN", "cuSOLVER")
+_QUIRKS: Final = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
+
+
+@sign
+def a_handle_found_the_card_taken(crash: Crash) -> Seen | None:
+    """A library could not set itself up, and a probe finds as much of the card taken as JAX or TensorFlow reserve."""
+    handle = crash.first(LibraryTrouble)
+    if handle is None and not crash.mentions(r"Failed to create|Could not create"):
+        return None
+    for probe in crash.every(AllocationProbe):
+        taken = 1 - probe.free_bytes / probe.total_bytes if probe.total_bytes and probe.free_bytes is not None else 0.0
+        if LEAST <= taken <= MOST:
+            words = say(
+                "{free} of {total} were left when a library asked for its own memory: {taken} of the "
+                "card were taken, as JAX does in advance by default.",
+                free=show(probe.free_bytes or 0),
+                total=show(probe.total_bytes or 0),
+                taken=percent(taken),
+            )
+            return Seen(words=words, evidence=(probe, *([handle] if handle else [])), shows_memory=True)
+    return None
+
+
+@sign
+def jax_or_tensorflow_beside_pytorch(crash: Crash) -> Seen | None:
+    """PyTorch is refused in a job that also runs JAX or TensorFlow, and as much as these reserve is not PyTorch's."""
+    event, it = refusal(crash), card(crash)
+    taker = next((name for name in TAKERS if name in crash.context.frameworks), None)
+    outside = it.non_torch_bytes or it.others_bytes or it.beyond_bytes
+    share = it.share(outside)
+    if event is None or taker is None or outside is None or share is None or not LEAST - ROUNDING <= share <= MOST:
+        return None
+    words = say(
+        "{outside} of the card ({share}) are not PyTorch's, and {taker} runs in the same job.",
+        outside=show(outside),
+        share=percent(share),
+        taker=taker,
+    )
+    return Seen(words=words, evidence=(event,))
+
+
+@sign
+def a_handle_fails_in_jax(crash: Crash) -> Seen | None:
+    """A library could not set itself up in a program of JAX, whose pool is there before its libraries ask."""
+    handle = crash.first(LibraryTrouble)
+    if handle is None or handle is not crash.root or handle.library not in _HANDLES:
+        return None
+    if "jax" not in crash.context.frameworks and crash.in_trace(r"\bjax(?:lib)?/") is None:
+        return None
+    words = say(
+        "{library} could not set itself up in a program of JAX, which reserves three quarters "
+        "of the card in advance by default and leaves the rest to its libraries and to "
+        "others.",
+        library=handle.library,
+    )
+    against = (say("no figure shows how much was free"), say("a mismatch of versions gives the same words"))
+    return Seen(words=words, evidence=(handle,), against=against)
+
+
+@sign
+def a_library_was_refused(crash: Crash) -> Seen | None:
+    """A library that allocates for itself, beside the framework, got no memory from the driver."""
+    root = crash.root
+    if not isinstance(root, LibraryOutOfMemory) or root.library not in _BESIDE:
+        return None
+    words = (
+        say(
+            "{library} asked the driver for {tried} and got none: it allocates beside the "
+            "framework, whose cache had taken what was left.",
+            library=root.library,
+            tried=show(root.tried_bytes),
+        )
+        if root.tried_bytes
+        else say(
+            "{library} asked the driver for memory and got none: it allocates beside the "
+            "framework, whose cache had taken what was left.",
+            library=root.library,
+        )
+    )
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def a_library_failed(crash: Crash) -> Seen | None:
+    """A library failed with a status that a full card gives, among other reasons."""
+    root = crash.root
+    if not isinstance(root, LibraryTrouble):
+        return None
+    words = say(
+        "{library} failed ({status}), as it does when the card is full, and for other reasons too.",
+        library=root.library,
+        status=root.status,
+    )
+    doubt = say("the message does not speak of memory")
+    return Seen(words=words, evidence=(root,), against=(doubt,), shows_memory=True)
+
+
+@sign
+def an_ordinary_context(crash: Crash) -> Seen | None:
+    """This process holds 1.5 GiB outside PyTorch at most."""
+    it = card(crash)
+    if it.non_torch_bytes is None or it.non_torch_bytes > ORDINARY or isinstance(crash.root, LibraryTrouble):
+        return None
+    if a_library_was_refused(crash) is not None:
+        return None
+    words = say(
+        "{outside} of this process are outside PyTorch ({share} of the card): the CUDA "
+        "context and the libraries usually take as much",
+        outside=show(it.non_torch_bytes),
+        share=percent(it.share(it.non_torch_bytes)),
+    )
+    return Seen(words=words)
+
+
+@sign
+def very_much_outside_pytorch(crash: Crash) -> Seen | None:
+    """This process, no engine's, holds 3 GiB and a fifth of the card outside PyTorch."""
+    it = card(crash)
+    return _outside_pytorch(crash, it) if not in_engine(crash) and (it.share(it.non_torch_bytes) or 0) >= VERY else None
+
+
+@sign
+def much_outside_pytorch(crash: Crash) -> Seen | None:
+    """This process, no engine's, holds 3 GiB and a tenth of the card outside PyTorch."""
+    return _outside_pytorch(crash, card(crash)) if not in_engine(crash) else None
+
+
+@sign
+def much_outside_pytorch_in_an_engine(crash: Crash) -> Seen | None:
+    """An engine's process, whose graphs and communicators lie there, too, holds 3 GiB and a tenth of the card outside
+    PyTorch."""
+    return _outside_pytorch(crash, card(crash))
+
+
+@sign
+def less_was_free(crash: Crash) -> Seen | None:
+    """Less was free than was asked for."""
+    it = _card_with_free(crash)
+    if it is None or (it.free_bytes or 0) >= (it.tried_bytes or 0):
+        return None
+    return Seen(words=say("{free} were free and {tried} asked for", **_figures(it)))
+
+
+@sign
+def a_limit_of_the_process(crash: Crash) -> Seen | None:
+    """The message says how much of the card the process is allowed."""
+    it = _card_with_free(crash)
+    if it is None or it.allowed_bytes is None:
+        return None
+    words = say(
+        "{free} were free and {tried} asked for, but the process is allowed only {allowed}",
+        allowed=show(it.allowed_bytes),
+        **_figures(it),
+    )
+    return Seen(words=words)
+
+
+@sign
+def plenty_was_free(crash: Crash) -> Seen | None:
+    """A tenth of the card was free, and more than was asked for by a fiftieth."""
+    it = _card_with_free(crash)
+    if it is None or (it.share(it.free_bytes) or 0) < PLENTY:
+        return None
+    narrow = (it.free_bytes or 0) - (it.tried_bytes or 0) < NARROW * (it.tried_bytes or 0)
+    return _not_full(crash, it) if not narrow else None
+
+
+@sign
+def twice_as_much_was_free(crash: Crash) -> Seen | None:
+    """A GiB was free, and twice what was asked for."""
+    it = _card_with_free(crash)
+    if it is None or (it.free_bytes or 0) < max(2 * (it.tried_bytes or 0), GIB):
+        return None
+    return _not_full(crash, it, _read_later())
+
+
+@sign
+def enough_was_free(crash: Crash) -> Seen | None:
+    """As much was free as was asked for: the figure is read a moment later, and a little more is what somebody gave
+    back."""
+    it = _card_with_free(crash)
+    return _not_full(crash, it, _read_later()) if it is not None else None
+
+
+@sign
+def a_platform_that_refuses_what_is_free(crash: Crash) -> Seen | None:
+    """The log names a platform whose virtual-memory calls fail with memory free, and no message prints figures."""
+    root = crash.root
+    if refusal(crash) is not None or not isinstance(root, DeviceRefusal) or crash.mentions(_QUIRKS) is None:
+        return None
+    if root.layer not in ("driver", "runtime", "nvml"):
+        return None
+    words = say("The log names a platform (WSL or an embedded GPU) that refuses such requests with memory free.")
+    return Seen(words=words, evidence=(root,), against=(say("no figure shows how much was free"),))
+
+
+def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:
+    event, outside, share = refusal(crash), it.non_torch_bytes, it.share(it.non_torch_bytes)
+    if event is None or outside is None or outside < SUSPICIOUS or share is None or share < SHARE:
+        return None
+    words = say(
+        "{outside} of this process are outside PyTorch ({share} of the card): more than a "
+        "CUDA context and communicators take.",
+        outside=show(outside),
+        share=percent(share),
+    )
+    return Seen(words=words, evidence=(event,))
+
+
+def _card_with_free(crash: Crash) -> Card | None:
+    """The card's figures where the message says how much was free and asked for; Metal's is no card's."""
+    event, it = refusal(crash), card(crash)
+    if event is None or event.device == "MPS" or it.free_bytes is None or it.tried_bytes is None:
+        return None
+    return it
+
+
+def _figures(it: Card) -> dict[str, str]:
+    return {"free": show(it.free_bytes or 0), "tried": show(it.tried_bytes or 0)}
+
+
+def _not_full(crash: Crash, it: Card, *against: str) -> Seen:
+    event = refusal(crash)
+    words = say(
+        "{free} were free and {tried} asked for ({share} of the card free): it is not the "
+        "card that is full. A memory pool, the driver or the platform refused.",
+        share=percent(it.share(it.free_bytes)),
+        **_figures(it),
+    )
+    return Seen(words=words, evidence=(event,) if event is not None else (), against=against)
+
+
+def _read_later() -> str:
+    return say("the free figure is read after the refusal, when others may have freed some")

@@ -1,0 +1,385 @@
+"""Others on the card: what they hold, what lists them, and what shows that it was full before this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, innermost, refusal, stepped
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
+from oomdoctor.families.nvidia_smi import CardProcess, GpuTable
+from oomdoctor.families.sglang import UnbalancedCards
+from oomdoctor.families.vllm_error import NotEnoughFree
+from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.records import dataclass
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import GIB, percent, show
+
+MUCH: Final = 0.25  # of the card, held by processes that the message lists
+HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
+LITTLE: Final = 0.05  # of the card: contexts of processes that do nothing, a desktop
+FULL: Final = 0.5  # of the card, in use behind the refusal
+NO_CARD: Final = GIB  # no card that trains has less
+
+_FIRST_TOUCH: Final = (
+    rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
+)
+# What a job's ranks do together before anything else
+_MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
+
+
+@dataclass(frozen=True, slots=True)
+class _Neighbours:
+    """What is not this process's: how much, of which part of the card on it counts, and whose, a clause."""
+
+    bytes: int
+    share: float
+    counts_from: float
+    words: str
+
+
+@sign
+def asks_for_more_than_the_card(crash: Crash) -> Seen | None:
+    """The request does not fit beside this process's own tensors even on a card without neighbours."""
+    it = card(crash)
+    mine = it.allocated_bytes or 0
+    if it.tried_bytes is None or not it.total_bytes or it.oversubscribed or it.tried_bytes + mine <= it.total_bytes:
+        return None
+    tried, total = show(it.tried_bytes), show(it.total_bytes)
+    if not mine:
+        return Seen(words=say("{tried} were asked for, more than the whole card's {total}", tried=tried, total=total))
+    words = say(
+        "{tried} were asked for beside {mine} of its own, more than the whole card's {total}",
+        tried=tried,
+        mine=show(mine),
+        total=total,
+    )
+    return Seen(words=words)
+
+
+@sign
+def others_hold_little(crash: Crash) -> Seen | None:
+    """Others hold less than a twentieth of the card, and no table lists one with more."""
+    others = _neighbours(card(crash))
+    if others is None or others.share >= LITTLE or a_table_lists_another(crash) is not None:
+        return None
+    return Seen(words=others.words[:1].lower() + others.words[1:])
+
+
+@sign
+def a_table_lists_another(crash: Crash) -> Seen | None:
+    """nvidia-smi lists a process that the message does not, with a quarter of the card or more; beside what this one
+    holds there is room for it."""
+    refused, it = refusal(crash), card(crash)
+    if refused is None or not it.total_bytes:
+        return None
+    room = (it.used_bytes or 0) - (it.own_bytes or it.reserved_bytes or 0) + NO_CARD
+    for table, process in _processes_beside(refused, crash):
+        held = process.used_bytes or 0
+        if MUCH * it.total_bytes <= held <= room:
+            words = say(
+                "nvidia-smi lists a process (pid {pid}) that holds {held} of the card, and the "
+                "message does not; {asked}.",
+                pid=process.pid,
+                held=show(held),
+                asked=asked(it),
+            )
+            doubt = say("the table was printed at another moment")
+            return Seen(words=words, evidence=(refused, table), against=(doubt,))
+    return None
+
+
+@sign
+def others_hold_as_much(crash: Crash) -> Seen | None:
+    """Others hold a quarter of the card (a tenth where the driver does not list them), and as much as this process."""
+    it = card(crash)
+    others = _neighbours(it)
+    mine = it.own_bytes or it.reserved_bytes or 0
+    return _seen(crash, others) if others and others.share >= others.counts_from and others.bytes >= mine else None
+
+
+@sign
+def others_hold_very_much(crash: Crash) -> Seen | None:
+    """Others hold half of the card (a fifth where the driver does not list them)."""
+    others = _neighbours(card(crash))
+    return _seen(crash, others) if others and others.share >= 2 * others.counts_from else None
+
+
+@sign
+def others_hold_much(crash: Crash) -> Seen | None:
+    """Others hold a quarter of the card (a tenth where the driver does not list them). Where this process itself fills
+    most of it, they take only what would have been left."""
+    others = _neighbours(card(crash))
+    return _seen(crash, others) if others and others.share >= others.counts_from else None
+
+
+@sign
+def others_hold_some(crash: Crash) -> Seen | None:
+    """The message lists others, and what is not this process's is a tenth of the card."""
+    it = card(crash)
+    others = _neighbours(it)
+    return _seen(crash, others) if others and it.others and others.share >= HIDDEN else None
+
+
+@sign
+def others_hold_hardly_any(crash: Crash) -> Seen | None:
+    """The message lists others, whatever they hold."""
+    it = card(crash)
+    others = _neighbours(it)
+    return _seen(crash, others) if others and it.others else None
+
+
+@sign
+def figures_of_a_card_beside_an_engine(crash: Crash) -> Seen | None:
+    """The job runs an inference engine, and the message prints the card's figures: its share can be made to fit."""
+    return Seen(words="") if card(crash).total_bytes and beside_an_engine(crash) else None
+
+
+@sign
+def cards_are_unequal(crash: Crash) -> Seen | None:
+    """SGLang compares the cards of a group before it loads anything, and one of them has less free."""
+    root = crash.root
+    if not isinstance(root, UnbalancedCards):
+        return None
+    words = say("One card of the group has much less free memory than the others, before the engine loaded anything.")
+    if root.least_bytes is not None and root.own_bytes is not None:
+        words = say(
+            "One card of the group has {least} free where another one has {own}, before the engine loaded anything.",
+            least=show(root.least_bytes),
+            own=show(root.own_bytes),
+        )
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def nothing_was_taken_at_the_start(crash: Crash) -> Seen | None:
+    """Less than a twentieth of the card was taken before vLLM loaded anything."""
+    start = _start(crash)
+    if start is None or _share_in_use(start) >= LITTLE:
+        return None
+    return Seen(
+        words=say("{taken} of {total} ({share}) were taken before the engine loaded anything", **_figures(start))
+    )
+
+
+@sign
+def much_was_taken_at_the_start(crash: Crash) -> Seen | None:
+    """A quarter of the card was taken before vLLM loaded anything."""
+    return _at_the_start(crash, MUCH)
+
+
+@sign
+def some_was_taken_at_the_start(crash: Crash) -> Seen | None:
+    """A tenth of the card was taken before vLLM loaded anything."""
+    return _at_the_start(crash, HIDDEN)
+
+
+@sign
+def little_was_taken_at_the_start(crash: Crash) -> Seen | None:
+    """A twentieth of the card was taken before vLLM loaded anything."""
+    return _at_the_start(crash, LITTLE)
+
+
+@sign
+def tensorflow_found_nearly_nothing_free(crash: Crash) -> Seen | None:
+    """TensorFlow's limit is what it found free at its start, and it is less than a card has."""
+    root = crash.root
+    if not isinstance(root, ArrayOutOfMemory) or root.framework != "tensorflow" or root.limit_bytes is None:
+        return None
+    if root.limit_bytes >= NO_CARD:
+        return None
+    words = say(
+        "TensorFlow may take {limit} in all, which is what it found free at its start (or was "
+        "told to take): the card was full already.",
+        limit=show(root.limit_bytes),
+    )
+    return Seen(words=words, evidence=(root,), against=(say("the program may have set the limit itself"),))
+
+
+@sign
+def what_tensorflow_counted_as_free_was_not(crash: Crash) -> Seen | None:
+    """TensorFlow asks for what it has counted as free, and the device refuses."""
+    root = crash.root
+    if not isinstance(root, AllocationProbe) or not root.tried_bytes:
+        return None
+    words = say(
+        "TensorFlow asked for {tried}, which it had counted as free, and was refused.", tried=show(root.tried_bytes)
+    )
+    return Seen(words=words, evidence=(root,), shows_memory=True)
+
+
+@sign
+def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
+    """The device refused without figures, and nvidia-smi lists processes that the log does not show to be the job's."""
+    refused = _without_figures(crash)
+    if refused is None:
+        return None
+    for table in crash.every(GpuTable):
+        if others := _others(crash, table):
+            words = say(
+                "The device refused without figures, and nvidia-smi lists processes on it (pid {pids}).",
+                pids=", ".join(str(pid) for pid in others[:4]),
+            )
+            return Seen(words=words, evidence=(refused, table))
+    return None
+
+
+@sign
+def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
+    """Behind a refusal without figures half of a card is in use, by processes that the table cannot see: another
+    container's."""
+    refused = _without_figures(crash)
+    if refused is None:
+        return None
+    behind = (t for t in crash.every(GpuTable) if t.at.file == refused.at.file and t.at.line > refused.at.line)
+    for table in behind:
+        full = [c for c in table.cards if c.used_bytes and c.total_bytes and c.used_bytes >= FULL * c.total_bytes]
+        if table.processes_hidden and full:
+            words = say(
+                "The device refused without figures. nvidia-smi shows {used} of {total} in use behind "
+                "it and cannot see whose: processes of another container, or what a dead one left.",
+                used=show(full[0].used_bytes or 0),
+                total=show(full[0].total_bytes or 0),
+            )
+            doubt = say("the refused process may have been alive still, and hidden as the others are")
+            return Seen(words=words, evidence=(refused, table), against=(doubt,))
+    return None
+
+
+@sign
+def an_engine_woke_to_less(crash: Crash) -> Seen | None:
+    """The allocator with which vLLM sleeps and wakes is refused, without figures."""
+    refused = _without_figures(crash)
+    if refused is None or refused.layer != "cumem":
+        return None
+    words = say("The allocator with which an engine sleeps and wakes asked for memory that somebody else held by then.")
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def refused_at_the_first_touch(crash: Crash) -> Seen | None:
+    """The device refused, without figures, what a process does first: its context, a first tensor, the model's move."""
+    refused = _without_figures(crash)
+    if refused is None or refused.layer == "nvml" or not innermost(crash, _FIRST_TOUCH):
+        return None
+    words = say("The device refused when this process first touched it: it was full already.")
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def refused_when_the_ranks_met(crash: Crash) -> Seen | None:
+    """The device refused, without figures, when the ranks first met, and the log shows no step before."""
+    refused = _without_figures(crash)
+    if refused is None or crash.stage not in ("launch", "unknown") or stepped(crash):
+        return None
+    if not innermost(crash, _MEETING, 2):
+        return None
+    words = say(
+        "The device refused when the ranks first met, before any of them had computed: it was "
+        "full already, or several of them have opened the same card."
+    )
+    return Seen(words=words, evidence=(refused,))
+
+
+def _neighbours(it: Card) -> _Neighbours | None:
+    """Older messages do not split it; what is not PyTorch's in this process itself is taken off."""
+    hidden, listed, total = it.unaccounted_bytes, it.others_bytes, it.total_bytes
+    if not total:
+        return None
+    if hidden is not None and listed is not None and hidden > max(listed, LITTLE * total):
+        return _of_unlisted(hidden + listed, total)
+    if listed is not None:
+        return _of_listed(listed, total, [process.pid for process in it.others])
+    return _not_split(max(it.beyond_bytes - OUTSIDE_PYTORCH // 4, 0), total) if it.beyond_bytes is not None else None
+
+
+def _of_unlisted(held: int, total: int) -> _Neighbours:
+    words = say(
+        "Processes that the driver does not list here hold {held} of the card's {total} ({share})",
+        held=show(held),
+        total=show(total),
+        share=percent(held / total),
+    )
+    return _Neighbours(held, held / total, HIDDEN, words)
+
+
+def _of_listed(held: int, total: int, pids: list[int]) -> _Neighbours:
+    figures = {"held": show(held), "total": show(total), "share": percent(held / total)}
+    words = (
+        say(
+            "Other processes (pid {pids}) hold {held} of the card's {total} ({share})",
+            pids=", ".join(map(str, pids[:3])),
+            **figures,
+        )
+        if pids
+        else say("Other processes hold {held} of the card's {total} ({share})", **figures)
+    )
+    return _Neighbours(held, held / total, MUCH, words)
+
+
+def _not_split(held: int, total: int) -> _Neighbours:
+    words = say(
+        "Others, beside PyTorch's memory in this process and its context, hold {held} of the card's {total} ({share})",
+        held=show(held),
+        total=show(total),
+        share=percent(held / total),
+    )
+    return _Neighbours(held, held / total, MUCH, words)
+
+
+def _seen(crash: Crash, others: _Neighbours) -> Seen:
+    refused = [event for event in (refusal(crash),) if event is not None]
+    words = say("{held}; {asked}.", held=others.words, asked=asked(card(crash)))
+    return Seen(words=words, evidence=(*refused, *crash.every(GpuTable)[:1]))
+
+
+def _processes_beside(refused: DeviceOutOfMemory, crash: Crash) -> Iterator[tuple[GpuTable, CardProcess]]:
+    """The processes of its card that tables list and the message does not, the last table's first."""
+    named = {refused.process.pid, *(process.pid for process in refused.others)}
+    for table in reversed(crash.every(GpuTable)):
+        for process in table.processes:
+            if process.gpu == refused.process.gpu and process.pid not in named:
+                yield table, process
+
+
+def _start(crash: Crash) -> NotEnoughFree | None:
+    """vLLM's refusal to start, where it prints what is free and what there is."""
+    root = crash.root
+    return root if isinstance(root, NotEnoughFree) and root.free_bytes is not None and root.total_bytes else None
+
+
+def _share_in_use(start: NotEnoughFree) -> float:
+    return 1 - (start.free_bytes or 0) / (start.total_bytes or 1)
+
+
+def _at_the_start(crash: Crash, least: float) -> Seen | None:
+    start = _start(crash)
+    if start is None or _share_in_use(start) < least:
+        return None
+    words = say("{taken} of {total} ({share}) were taken before the engine loaded anything.", **_figures(start))
+    return Seen(words=words, evidence=(start,))
+
+
+def _figures(start: NotEnoughFree) -> dict[str, str]:
+    total = start.total_bytes or 0
+    return {
+        "taken": show(total - (start.free_bytes or 0)),
+        "total": show(total),
+        "share": percent(_share_in_use(start)),
+    }
+
+
+def _without_figures(crash: Crash) -> DeviceRefusal | None:
+    """A refusal that prints nothing, where no other message prints the card's figures."""
+    root = crash.root
+    return root if isinstance(root, DeviceRefusal) and not card(crash).total_bytes else None
+
+
+def _others(crash: Crash, table: GpuTable) -> list[int]:
+    """The listed processes that the log does not show to be the job's own."""
+    own = {pid for pids in crash.context.processes.values() for pid in pids} | {crash.root.process.pid}
+    return [process.pid for process in table.processes if process.pid not in own]

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from engine_logs import RUNNER, crash_of, not_enough_free, refusal, traceback
+
+from oomdoctor.signs import Sign, engine
+
+
+def serving(own: float, allocated: float = 1, others: float = 0) -> str:
+    """An engine that serves on a card of 80 GiB is refused: what it holds, its live tensors, what others hold."""
+    refused = refusal("1.00 GiB", 80, 80 - own - others, own, allocated)
+    listed = f"Process 811 has {others:.2f} GiB memory in use. Including" if others else "Including"
+    return traceback((RUNNER, "execute_model"), end=refused.replace("Including", listed))
+
+
+def allocating(own: float) -> str:
+    return serving(own).replace("execute_model", "_allocate_kv_cache_tensors")
+
+
+def training(beside: float, share: str = "colocate_all=True gpu_memory_utilization=0.5") -> str:
+    """A trainer on the engine's card of 80 GiB holds so much and asks for a GiB."""
+    step = traceback(("openrlhf/models/actor.py", "forward"), end=refusal("1.00 GiB", 80, 0, beside, 1))
+    return f"INFO args: Namespace({share.replace(' ', ', ')})\n{step}"
+
+
+def beside_a_process(of: str, share: float = 0.5) -> str:
+    listed = f"Process 811 has {of} memory in use. Including"
+    return training(20, f"gpu_memory_utilization={share}").replace("Including", listed)
+
+
+@pytest.mark.parametrize(
+    ("sign", "not_yet", "from_here"),
+    [
+        (engine.share_beside_a_small_neighbour, not_enough_free(77.9, 80, 0.99), not_enough_free(78.1, 80, 0.99)),
+        (engine.share_beside_a_neighbour, not_enough_free(67.9, 80, 0.95), not_enough_free(68.1, 80, 0.95)),
+        (engine.no_share_helps, not_enough_free(5.5, 80, 0.9), not_enough_free(4.5, 80, 0.9)),
+        (engine.share_fills_the_card, allocating(59.9), allocating(60.1)),
+        (engine.share_fills_the_card, serving(60.1), allocating(60.1)),
+        (engine.the_engine_holds_too_little, serving(68.1), serving(67.9)),
+        (engine.the_engine_holds_too_little, allocating(67.9), serving(67.9)),
+        (engine.tensors_beyond_a_share, serving(79.9, allocated=79.1), serving(79.9, allocated=79.3)),
+        (engine.others_beside_the_engine, serving(50, others=19.9), serving(50, others=20.1)),
+        (engine.a_trainer_beside_the_share, training(38.9), training(39.1)),
+        (engine.a_trainer_beside_the_share, training(39.1, "gpu_memory_utilization=0.5"), training(39.1)),
+        (engine.a_neighbour_holds_the_share, beside_a_process("35.90 GiB"), beside_a_process("36.10 GiB")),
+        (engine.a_neighbour_holds_the_share, beside_a_process("44.10 GiB"), beside_a_process("43.90 GiB")),
+    ],
+)
+def test_how_much_of_the_card(sign: Sign, not_yet: str, from_here: str) -> None:
+    assert sign(crash_of(not_yet)) is None
+    assert sign(crash_of(from_here)) is not None
+
+
+def test_weights_that_no_share_holds() -> None:
+    loaded = "INFO 05-15 18:23:45 [gpu_model_runner.py:1016] Model loading took {} GiB and 3.1 seconds\n"
+    start = not_enough_free(20.2, 80, 0.9)
+    assert engine.no_share_helps(crash_of(loaded.format("19.10") + start)) is None
+    assert engine.no_share_helps(crash_of(loaded.format("20.10") + start)) is not None

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+from engine_logs import NO_BLOCKS, context_too_long, crash_of, started, v0_account
+
+from oomdoctor.signs import Sign, kv_cache
+
+MLC = (
+    "TVMError: Insufficient GPU memory error: The available single GPU memory is {} MB, which is less than the sum of "
+    "model weight size ({} MB) and temporary buffer size (900 MB).\n"
+)
+SGLANG = (
+    "[2025-07-02 07:41:58 TP0] Load weight begin. avail mem=20.00 GB\n"
+    "[2025-07-02 07:42:09 TP0] Load weight end. type=DemoForCausalLM, dtype=torch.bfloat16, avail mem=4.00 GB, "
+    "mem usage=16.00 GB.\n"
+    "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. "
+    "Current value: mem_fraction_static={}\n"
+)
+
+
+def served_with(share: float) -> str:
+    return f"$ vllm serve org/M-7B --gpu-memory-utilization {share}\n{NO_BLOCKS}"
+
+
+@pytest.mark.parametrize(
+    ("sign", "not_yet", "from_here"),
+    [
+        (kv_cache.activations_are_heavy, v0_account(20, 0.9, 14, 3.98) + NO_BLOCKS, v0_account(20, 0.9, 14, 4.02)),
+        (kv_cache.no_larger_share_would_do, served_with(0.94), served_with(0.95)),
+        (kv_cache.no_larger_share_would_do, v0_account(20, 0.9, 18.5, 1) + NO_BLOCKS, v0_account(20, 0.9, 18.6, 1)),
+        (kv_cache.room_below_nothing, context_too_long(65536, 12.0, 0.01), context_too_long(65536, 12.0, 0.0)),
+        (kv_cache.buffers_fill_mlcs_share, MLC.format(7000, 7001), MLC.format(7000, 7000)),
+        (kv_cache.sglangs_fraction_should_do, SGLANG.format(0.8), SGLANG.format(0.81)),
+        (kv_cache.others_count_inside_the_share, started("0.10.2") + NO_BLOCKS, started("0.8.5") + NO_BLOCKS),
+    ],
+)
+def test_what_is_left_of_the_share(sign: Sign, not_yet: str, from_here: str) -> None:
+    assert sign(crash_of(not_yet)) is None
+    assert sign(crash_of(from_here)) is not None

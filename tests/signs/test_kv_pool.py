@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+from engine_logs import crash_of
+
+from oomdoctor.signs import Sign, kv_pool
+
+TOKENS = "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 7168 tokens.\n"
+ENOUGH = TOKENS + "Available full tokens: 7168 (full_available_size=9 + full_evictable_size_=7159)\n"
+PLACES = (
+    "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`. "
+    "req_to_token_pool.available_size()=3, num_reqs=3, \n"
+)
+
+
+def window(tokens: int) -> str:
+    return f"{ENOUGH}Available swa: {tokens} (available_size={tokens} + component_evictable_size_=0)\n"
+
+
+def states(count: int) -> str:
+    return f"{ENOUGH}Available mamba: {count} (available_size={count} + component_evictable_size_=0)\n"
+
+
+@pytest.mark.parametrize(
+    ("sign", "not_yet", "from_here"),
+    [
+        (kv_pool.fewer_tokens_than_needed, ENOUGH, ENOUGH.replace("tokens: 7168", "tokens: 7167")),
+        (kv_pool.fewer_tokens_than_needed, PLACES, TOKENS),
+        (kv_pool.fewer_tokens_of_the_window, window(7168), window(7167)),
+        (kv_pool.no_state_beside_the_tokens, states(1), states(0)),
+        (kv_pool.enough_tokens_by_the_count, PLACES, ENOUGH),
+        (kv_pool.no_places_for_requests, ENOUGH, PLACES),
+        (kv_pool.no_states_for_requests, states(0), "RuntimeError: Not enough space for mamba cache\n"),
+    ],
+)
+def test_which_part_of_the_pool_is_empty(sign: Sign, not_yet: str, from_here: str) -> None:
+    assert sign(crash_of(not_yet)) is None
+    assert sign(crash_of(from_here)) is not None

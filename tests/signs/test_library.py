@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import crash, refused
+
+from oomdoctor.signs import Sign, library
+
+HANDLE = "E xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR"
+LEFT = "E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: {} bytes free, {} bytes total."
+BARE = "RuntimeError: CUDA driver error: out of memory"
+WSL = "Linux dev 6.6.87.2-microsoft-standard-WSL2 x86_64"
+ENGINE = "INFO 10-02 12:09:40 [core.py:58] Initializing a V1 LLM engine (v0.10.2) with config: model='m'\n"
+
+
+def probed(free: int) -> str:
+    return f"{HANDLE}\n{LEFT.format(free * 2**20, 100 * 2**20)}"
+
+
+def outside(gib: float, total: int = 20) -> str:
+    """A process that holds so much of a card outside PyTorch."""
+    figures = refused(
+        total=f"{total}.00 GiB", free="0.10 GiB", own="OWN", allocated="10.00 GiB", unallocated="0.00 GiB"
+    )
+    return figures.replace("OWN", f"{gib + 10:.2f} GiB")
+
+
+def beside_jax(gib: float) -> str:
+    return f"jax==0.4.35\n{outside(gib, total=100)}"
+
+
+def free(mib: int, tried: int, total: str = "80.00 GiB", device: str = "CUDA") -> str:
+    return refused(tried=f"{tried}.00 MiB", free=f"{mib}.00 MiB", total=total, device=device)
+
+
+@pytest.mark.parametrize(
+    ("sign", "not_yet", "from_here"),
+    [
+        (library.a_handle_found_the_card_taken, probed(free=31), probed(free=29)),
+        (library.a_handle_found_the_card_taken, probed(free=0), probed(free=1)),
+        (library.jax_or_tensorflow_beside_pytorch, beside_jax(64.9), beside_jax(65.1)),
+        (library.an_ordinary_context, outside(1.51), outside(1.49)),
+        (library.much_outside_pytorch, outside(2.99), outside(3.01)),
+        (library.much_outside_pytorch, outside(3.9, total=40), outside(4.1, total=40)),
+        (library.much_outside_pytorch, ENGINE + outside(3.9), outside(3.9)),
+        (library.much_outside_pytorch_in_an_engine, ENGINE + outside(2.9), ENGINE + outside(3.9)),
+        (library.very_much_outside_pytorch, outside(3.9), outside(4.1)),
+        (library.very_much_outside_pytorch, ENGINE + outside(4.1), outside(4.1)),
+        (library.less_was_free, free(512, tried=512), free(511, tried=512)),
+        (library.enough_was_free, free(512, tried=512, device="MPS"), free(512, tried=512)),
+        (library.twice_as_much_was_free, free(1100, tried=551), free(1100, tried=550)),
+        (library.twice_as_much_was_free, free(1023, tried=2), free(1024, tried=2)),
+        (library.plenty_was_free, free(8191, tried=2), free(8192, tried=2)),
+        (library.plenty_was_free, free(9000, tried=8830), free(9000, tried=8810)),
+        (library.a_platform_that_refuses_what_is_free, BARE, f"{WSL}\n{BARE}"),
+    ],
+)
+def test_what_is_beside_pytorch_and_what_was_free(sign: Sign, not_yet: str, from_here: str) -> None:
+    assert sign(crash(*not_yet.splitlines())) is None
+    assert sign(crash(*from_here.splitlines())) is not None

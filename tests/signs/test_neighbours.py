@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+from engine_logs import not_enough_free
+from gpu_logs import crash, refused
+
+from oomdoctor.signs import Sign, neighbours
+
+BARE = "RuntimeError: CUDA error: out of memory"
+
+
+def beside(listed: float, own: float = 20) -> str:
+    """A refusal on a card of 80 GiB, another process with so much of it, and no memory that nothing explains."""
+    return refused(
+        tried="40.00 GiB",
+        total="80.00 GiB",
+        free=f"{80 - own - listed:.2f} GiB",
+        own=f"{own:.2f} GiB",
+        allocated="1.00 GiB",
+        unallocated=None,
+        others=((71, f"{listed:.2f} GiB"),),
+    )
+
+
+def unlisted(held: float) -> str:
+    """A refusal on a card of 80 GiB, of which so much is in use that nothing lists."""
+    return refused(total="80.00 GiB", free="0.00 GiB", own=f"{80 - held:.2f} GiB", allocated="1.00 GiB")
+
+
+@pytest.mark.parametrize(
+    ("sign", "below", "from_here"),
+    [
+        (neighbours.others_hold_some, beside(7.9), beside(8.1)),
+        (neighbours.others_hold_much, beside(19.9), beside(20.1)),
+        (neighbours.others_hold_very_much, beside(39.9), beside(40.1)),
+        (neighbours.others_hold_as_much, beside(24.9, own=25), beside(25.1, own=25)),
+        (neighbours.others_hold_as_much, beside(19.9, own=2), beside(20.1, own=2)),
+        (neighbours.others_hold_much, unlisted(7.9), unlisted(8.1)),
+        (neighbours.others_hold_very_much, unlisted(15.9), unlisted(16.1)),
+        (neighbours.others_hold_little, beside(4.1), beside(3.9)),
+        (
+            neighbours.asks_for_more_than_the_card,
+            refused(tried="79 GiB", allocated=None),
+            refused(tried="80 GiB", allocated=None),
+        ),
+        (neighbours.others_hold_hardly_any, refused(own="60.00 GiB"), beside(1)),
+        (neighbours.nothing_was_taken_at_the_start, not_enough_free(75.9, 80.0, 0.97), not_enough_free(76.1, 80, 0.97)),
+        (neighbours.little_was_taken_at_the_start, not_enough_free(76.1, 80, 0.97), not_enough_free(75.9, 80, 0.97)),
+        (neighbours.some_was_taken_at_the_start, not_enough_free(72.1, 80, 0.95), not_enough_free(71.9, 80, 0.95)),
+        (neighbours.much_was_taken_at_the_start, not_enough_free(60.1, 80, 0.95), not_enough_free(59.9, 80, 0.95)),
+    ],
+)
+def test_how_much_others_hold(sign: Sign, below: str, from_here: str) -> None:
+    assert sign(crash(below)) is None
+    assert sign(crash(from_here)) is not None
+
+
+def table(used: int, *listed: int) -> str:
+    """nvidia-smi's, of a card of 80 GiB: how much of it is in use, in MiB, and by whom; nobody is hidden."""
+    rows = "".join(
+        f"|    0   N/A  N/A    {7713 + n}      C   python3    {held}MiB |\n" for n, held in enumerate(listed)
+    )
+    return (
+        "|   0  NVIDIA H100 80GB HBM3          On  | 00000000:1B:00.0 Off |                    0 |\n"
+        f"| N/A   41C    P0             118W / 700W |  {used}MiB /  81920MiB |      0%      Default |\n"
+        "| Processes:                                                                              |\n"
+        f"|  GPU   GI   CI        PID   Type   Process name                              GPU Memory |\n{rows}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("held", "own", "seen"),
+    [
+        (20400, "20.00 GiB", False),  # a little less than a quarter of the card
+        (20600, "20.00 GiB", True),
+        (63400, "17.00 GiB", True),
+        (63400, "19.50 GiB", False),  # no room for as much beside this process: it is listed itself
+    ],
+)
+def test_a_table_lists_a_process_that_the_message_does_not(held: int, own: str, *, seen: bool) -> None:
+    line = refused(total="80.00 GiB", free="0.00 GiB", own=own, allocated="1.00 GiB")
+    assert (neighbours.a_table_lists_another(crash(table(81000, held), line)) is not None) is seen
+
+
+def test_a_card_that_is_full_afterwards() -> None:
+    assert neighbours.the_card_is_full_afterwards(crash(BARE, table(40900))) is None
+    assert neighbours.the_card_is_full_afterwards(crash(table(41000), BARE)) is None
+    assert neighbours.the_card_is_full_afterwards(crash(BARE, table(41000))) is not None
+
+
+def test_where_others_hold_their_share_an_engine_can_make_its_own_smaller() -> None:
+    serving = "INFO 10-02 12:09:40 [core.py:58] Initializing a V1 LLM engine (v0.10.2) with config: model='m'"
+    asked = neighbours.figures_of_a_card_beside_an_engine
+    assert asked(crash(beside(30))) is None
+    assert asked(crash(serving, BARE)) is None
+    assert asked(crash(serving, beside(30))) is not None
