@@ -99,7 +99,10 @@ def _with_those_before(answers: list[tuple[Cause, Finding]]) -> list[tuple[Cause
     return ordered
 
 
-def _grade(finding: Finding) -> Grade:
+def _grade(finding: Finding) -> Grade | None:
+    """None where only the classifier names the cause: then no table stands for it."""
+    if not finding.weight:
+        return None
     return finding.grade or min(Grade, key=lambda grade: abs(grade - 100 * finding.weight))
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oomdoctor.causes.gpu import CREATED, STRAW
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
 
 
 @sign
@@ -86,3 +91,53 @@ def _of_a_batch(array: ArrayOutOfMemory) -> str:
             size=array.array_words,
         )
     return say("An array did not fit while the program ran: such arrays grow with the batch.")
+
+
+@sign
+def arguments_larger_than_the_device(crash: Crash) -> Seen | None:
+    """The arguments of a compiled program, which are weights and states, are larger than the device."""
+    array = _program(crash)
+    if array is None or (array.arguments_bytes or 0) <= (array.total_bytes or 0):
+        return None
+    words = say(
+        "The program needs {used} of the {total} there are; its arguments (weights and "
+        "states) are {arguments}, more than the device alone.",
+        **_figures(array),
+    )
+    return Seen(words=words, evidence=(array,))
+
+
+@sign
+def arguments_most_of_the_device(crash: Crash) -> Seen | None:
+    """The arguments of a compiled program take half of the device or more."""
+    array = _program(crash)
+    share = (array.arguments_bytes or 0) / array.total_bytes if array is not None and array.total_bytes else 0.0
+    if array is None or not MOST <= share <= 1:
+        return None
+    words = say(
+        "The program needs {used} of the {total} there are; its arguments (weights and "
+        "states) are {arguments}, most of the device.",
+        **_figures(array),
+    )
+    return Seen(words=words, evidence=(array,))
+
+
+@sign
+def program_larger_than_the_device(crash: Crash) -> Seen | None:
+    """A compiled program states what it needs, and that the device has less."""
+    array = _program(crash)
+    if array is None:
+        return None
+    words = say("The program needs {used} of the {total} there are, before anything runs.", **_figures(array))
+    return Seen(words=words, evidence=(array,))
+
+
+def _program(crash: Crash) -> ArrayOutOfMemory | None:
+    root = crash.root
+    stated = isinstance(root, ArrayOutOfMemory) and root.used_bytes is not None and root.total_bytes is not None
+    return root if isinstance(root, ArrayOutOfMemory) and stated else None
+
+
+def _figures(array: ArrayOutOfMemory) -> dict[str, str]:
+    used, total, arguments = array.used_bytes or 0, array.total_bytes or 0, array.arguments_bytes or 0
+    return {"used": show(used), "total": show(total), "arguments": show(arguments)}
