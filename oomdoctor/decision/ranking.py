@@ -125,7 +125,10 @@ def _carrying(answer: Ranked) -> str:
     return next(iter(answer.finding.signs), "")
 
 
-def _grade(finding: Finding) -> Grade:
+def _grade(finding: Finding) -> Grade | None:
+    """None where only the classifier names the cause: then no table stands for it."""
+    if not finding.weight:
+        return None
     return finding.grade or min(Grade, key=lambda grade: abs(grade - 100 * finding.weight))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from oomdoctor import families, streams
 from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
-from oomdoctor.decision.judgement import judgement_of, judgements
+from oomdoctor.decision.diagnosis import decide
+from oomdoctor.decision.judgement import judgement_of
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.trajectory import TrajectoryBuilder
@@ -83,6 +84,5 @@ def says(cause: Cause, *lines: str) -> Judgement | None:
 
 
 def ranking(*lines: str) -> list[str]:
-    """The ids of the causes that fit, the heaviest first."""
-    found = [(c.id, j.weight) for c, j in judgements(crash(*lines)) if isinstance(j, Finding)]
-    return [id_ for id_, _ in sorted(found, key=lambda pair: -pair[1])]
+    """The ids of the causes that fit, the best first; without one that only the classifier names."""
+    return [answer.cause.id for answer in decide(crash(*lines)).answers if answer.finding.weight]

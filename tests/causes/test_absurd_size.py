@@ -4,6 +4,7 @@ from gpu_logs import FORWARD, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes import Finding
 from oomdoctor.causes.absurd_size import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_a_size_that_cards_have() -> None:
@@ -24,13 +25,13 @@ def test_not_a_refusal_without_figures() -> None:
 
 def test_several_cards_worth_may_be_meant() -> None:
     found = finding(CAUSE, refused(tried="1141.05 GiB"))
-    assert found.weight <= 0.5
+    assert found.grade == Grade.POINTS
     assert found.against
 
 
 def test_more_than_any_machine_has() -> None:
     lines = (*trace(FORWARD), refused(tried="3355443.20 GiB", free="70.00 GiB", own="9.00 GiB", allocated="8.00 GiB"))
-    assert finding(CAUSE, *lines).weight >= 0.9
+    assert finding(CAUSE, *lines).grade == Grade.PROVES
     assert ranking(*lines)[0] == "absurd-size"
 
 
@@ -48,7 +49,7 @@ def test_not_where_the_machine_is_known_to_be_large() -> None:
 
 def test_a_framework_that_counts_more_than_any_card_as_free() -> None:
     line = "E rocm_driver.cc:606] failed to allocate {} from device: HIP_ERROR_OutOfMemory"
-    assert finding(CAUSE, line.format("96.00TiB (105553116266496 bytes)")).weight >= 0.75
+    assert finding(CAUSE, line.format("96.00TiB (105553116266496 bytes)")).grade == Grade.NAMES
     assert not isinstance(says(CAUSE, line.format("14.00GiB (15032385536 bytes)")), Finding)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, LOSS, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.activations import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_while_the_weights_are_loaded() -> None:
@@ -41,20 +42,20 @@ def test_not_first_when_the_innermost_frames_work_on_the_logits() -> None:
 
 def test_weaker_when_this_process_holds_less_than_half_of_the_card() -> None:
     found = finding(CAUSE, *trace(FORWARD), refused(own="20.00 GiB", allocated="18.00 GiB", others=((4, "58.80 GiB"),)))
-    assert found.weight <= 0.4
+    assert found.grade == Grade.HINTS
     assert "25% of the card" in found.against[-1]
 
 
 def test_in_an_engine_that_serves_it_is_at_most_one_of_two() -> None:
     serving = trace(("vllm/v1/worker/gpu_model_runner.py", "execute_model", "model_output = self.model("), FORWARD)
     found = finding(CAUSE, *serving, refused())
-    assert found.weight <= 0.55
+    assert found.grade == Grade.POINTS
     assert found.knobs[0] == "lower-engine-reservation"
 
 
 def test_the_backward_pass_of_a_training_step() -> None:
     found = finding(CAUSE, *trace(BACKWARD), refused(tried="2.47 GiB"))
-    assert found.weight >= 0.7
+    assert found.grade == Grade.NAMES
     assert "backward pass" in found.why
     assert ranking(*trace(BACKWARD), refused(tried="2.47 GiB"))[0] == "activations"
 

@@ -6,6 +6,7 @@ from gpu_logs import BACKWARD, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes import Finding
 from oomdoctor.causes.allocator_cap import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_a_message_without_a_limit() -> None:
@@ -21,7 +22,7 @@ def test_not_a_limit_that_is_kept() -> None:
 
 def test_not_first_when_the_card_is_full_as_well() -> None:
     found = finding(CAUSE, *trace(BACKWARD), refused(tried="2.00 GiB", allowed="77.80 GiB"))
-    assert found.weight <= 0.6
+    assert found.grade == Grade.POINTS
     assert found.against
 
 
@@ -39,12 +40,12 @@ def test_a_fraction_with_most_of_the_card_free() -> None:
         unallocated="58.00 MiB",
         allowed="47.46 GiB",
     )
-    assert finding(CAUSE, line).weight >= 0.9
+    assert finding(CAUSE, line).grade == Grade.PROVES
     assert ranking(line)[0] == "allocator-cap"
 
 
 def test_one_allocation_too_large_for_the_driver() -> None:
-    assert finding(CAUSE, "RuntimeError: Invalid buffer size: 22.75 GB").weight >= 0.8
+    assert finding(CAUSE, "RuntimeError: Invalid buffer size: 22.75 GB").grade == Grade.PROVES
     line = refused(
         tried="4.50 GiB",
         total="15.11 GiB",
@@ -62,7 +63,8 @@ def test_apples_watermark_counts_what_others_hold() -> None:
         "RuntimeError: MPS backend out of memory (MPS allocated: {} GB, other allocations: {} GB, max allowed: "
         "18.13 GB). Tried to allocate 1.90 GB on private pool."
     )
-    assert finding(CAUSE, mps.format("4.00", "12.60")).weight > finding(CAUSE, mps.format("14.00", "2.60")).weight
+    assert finding(CAUSE, mps.format("4.00", "12.60")).grade == Grade.NAMES
+    assert finding(CAUSE, mps.format("14.00", "2.60")).grade == Grade.POINTS
 
 
 def test_a_cap_that_is_full_to_the_last_printed_digit() -> None:
@@ -73,7 +75,9 @@ def test_a_cap_that_is_full_to_the_last_printed_digit() -> None:
         "allocated": "2034.40 MiB",
         "allowed": "2.10 GiB",
     }
-    assert finding(CAUSE, refused(**full, free="180.20 GiB", unallocated="114.00 MiB", device="HIP")).weight >= 0.9
+    assert (
+        finding(CAUSE, refused(**full, free="180.20 GiB", unallocated="114.00 MiB", device="HIP")).grade == Grade.PROVES
+    )
     assert "within" in ruled_out(CAUSE, refused(**full, free="180.20 GiB", unallocated="14.00 MiB", device="HIP"))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import FORWARD, finding, missing, ranking, refused, ruled_out, trace
 
 from oomdoctor.causes.allocator_fragmentation import CAUSE
+from oomdoctor.signs import Grade
 
 HINT = (
     " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to "
@@ -54,13 +55,13 @@ def test_a_cut_message_is_not_enough() -> None:
 def test_graph_pools_of_old_versions_speak_against_it() -> None:
     graphs = trace(("vllm/worker/model_runner.py", "capture", "with torch.cuda.graph(self._graph):"))
     found = finding(CAUSE, *graphs, refused(tried="1.00 GiB", allocated="31.00 GiB", unallocated="6.00 GiB"))
-    assert found.weight < 0.5
+    assert found.grade == Grade.HINTS
     assert found.against
 
 
 def test_more_idle_than_asked_for_decides() -> None:
     found = finding(CAUSE, *trace(FORWARD), refused(tried="3.15 GiB", allocated="31.66 GiB", unallocated="4.11 GiB"))
-    assert found.weight >= 0.9
+    assert found.grade == Grade.PROVES
     assert "4.11 GiB" in found.why
     assert "3.15 GiB" in found.why
 

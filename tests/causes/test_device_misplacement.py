@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import LOADING, finding, ranking, refused, says, trace
 
 from oomdoctor.causes.device_misplacement import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_strangers_of_different_sizes() -> None:
@@ -36,7 +37,7 @@ def test_torch_load_restores_every_rank_to_the_card_it_was_saved_from() -> None:
         ("torch/serialization.py", "_cuda_deserialize", "return storage_type(obj.size())"),
     )
     lines = (*trace(*load), refused(own="2.00 GiB", allocated="1.00 GiB", others=((31, "76.80 GiB"),)))
-    assert finding(CAUSE, *lines).weight >= 0.9
+    assert finding(CAUSE, *lines).grade == Grade.PROVES
     assert ranking(*lines)[0] == "device-misplacement"
 
 
@@ -53,7 +54,7 @@ def test_the_jobs_own_ranks_on_the_card_of_another() -> None:
 def test_several_of_one_size_look_like_ranks() -> None:
     others = ((21, "19.50 GiB"), (22, "19.60 GiB"), (23, "19.40 GiB"))
     found = finding(CAUSE, refused(own="19.70 GiB", allocated="18.00 GiB", others=others))
-    assert 0.5 <= found.weight <= 0.7
+    assert found.grade == Grade.POINTS
 
 
 def test_a_rank_that_has_opened_its_neighbours_card() -> None:

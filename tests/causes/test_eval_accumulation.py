@@ -4,6 +4,7 @@ from gpu_logs import BACKWARD, FORWARD, finding, ranking, refused, ruled_out, sa
 
 from oomdoctor.causes import Finding
 from oomdoctor.causes.eval_accumulation import CAUSE
+from oomdoctor.signs import Grade
 
 EVALUATE = ("transformers/trainer.py", "evaluate", "output = self.prediction_loop(eval_dataloader)")
 JOIN = ("transformers/trainer.py", "prediction_loop", "preds = torch.cat((preds, logits), dim=0)")
@@ -24,13 +25,13 @@ def test_not_a_cat_of_the_model_itself() -> None:
 
 def test_an_evaluation_that_only_computes_is_a_weak_sign() -> None:
     found = finding(CAUSE, *trace(EVALUATE, FORWARD), refused())
-    assert found.weight <= 0.4
+    assert found.grade == Grade.HINTS
     assert found.against
 
 
 def test_predictions_that_are_joined_name_it() -> None:
     lines = (*trace(EVALUATE, JOIN), refused(tried="7.64 GiB"))
-    assert finding(CAUSE, *lines).weight >= 0.8
+    assert finding(CAUSE, *lines).grade == Grade.NAMES
     assert ranking(*lines)[0] == "eval-accumulation"
 
 

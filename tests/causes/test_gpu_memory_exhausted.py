@@ -5,6 +5,7 @@ from gpu_logs import BACKWARD, finding, ranking, refused, says, trace
 from oomdoctor import families, streams
 from oomdoctor.causes.gpu_memory_exhausted import CAUSE
 from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.signs import Grade
 
 
 def test_not_before_anything_that_tells_more() -> None:
@@ -16,8 +17,8 @@ def test_not_before_anything_that_tells_more() -> None:
         assert "gpu-memory-exhausted" in ranking(*lines)
 
 
-def test_weaker_still_where_a_frame_or_a_stage_is_known() -> None:
-    assert finding(CAUSE, *trace(BACKWARD), refused()).weight < finding(CAUSE, refused()).weight <= 0.25
+def test_nothing_else_is_left_where_a_frame_is_known_and_where_none_is() -> None:
+    assert finding(CAUSE, *trace(BACKWARD), refused()).grade == finding(CAUSE, refused()).grade == Grade.LEFT
 
 
 def test_not_a_hint_that_does_not_speak_of_memory() -> None:
@@ -55,6 +56,7 @@ def table(ooms: int) -> list[str]:
 
 def test_a_log_that_ends_with_the_allocators_table_of_refusals() -> None:
     found = finding(CAUSE, *table(ooms=1))
+    assert found.grade == Grade.HINTS
     assert "counts 1 refused request(s), with 20.91 GiB in tensors" in found.why
     assert found.against
 

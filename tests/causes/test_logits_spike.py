@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import FORWARD, LOSS, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.logits_spike import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_a_small_tensor() -> None:
@@ -26,13 +27,13 @@ def test_not_a_product_that_does_not_give_the_size() -> None:
 
 def test_a_small_request_in_the_loss_is_weaker() -> None:
     found = finding(CAUSE, *trace(LOSS), refused(tried="96.00 MiB"))
-    assert found.weight < 0.6
+    assert found.grade == Grade.POINTS
     assert found.against
 
 
 def test_the_innermost_frame_works_on_the_logits() -> None:
     found = finding(CAUSE, *trace(FORWARD, LOSS), refused(tried="9.28 GiB"))
-    assert found.weight >= 0.8
+    assert found.grade == Grade.NAMES
     assert "cross_entropy" in found.why
 
 
@@ -44,7 +45,7 @@ def test_the_source_line_alone_tells_it_where_the_frames_are_lost() -> None:
 def test_the_product_of_the_printed_sizes_decides() -> None:
     launch = "python sft.py --vocab_size 128256 --per_device_train_batch_size 4 --max_seq_length 4096"
     found = finding(CAUSE, launch, refused(tried="7.83 GiB"))
-    assert found.weight >= 0.9
+    assert found.grade == Grade.PROVES
     assert "4 x 4096 tokens x 128256 words x 4 bytes = 7.83 GiB" in found.why
 
 
@@ -83,6 +84,6 @@ def test_in_an_engine_the_share_is_the_likelier_reason() -> None:
     sampled = ("vllm/v1/sample/sampler.py", "compute_logprobs", "return logits.log_softmax(dim=-1)")
     scored = ("vllm/model_executor/layers/logits_processor.py", "_get_logits", "logits = lm_head.apply(hidden)")
     line = refused(tried="8.00 GiB")
-    assert finding(CAUSE, engine, *trace(sampled), line).weight == 0.45
-    assert finding(CAUSE, engine, *trace(scored), line).weight == 0.6
-    assert finding(CAUSE, *trace(LOSS), line).weight > 0.8
+    assert finding(CAUSE, engine, *trace(sampled), line).grade == Grade.HINTS
+    assert finding(CAUSE, engine, *trace(scored), line).grade == Grade.POINTS
+    assert finding(CAUSE, *trace(LOSS), line).grade == Grade.NAMES

@@ -3,6 +3,7 @@ from __future__ import annotations
 from gpu_logs import ADAM, BACKWARD, FORWARD, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.optimizer_states import CAUSE
+from oomdoctor.signs import Grade
 
 BACKWARD_OF_ACCELERATE = ("accelerate/accelerator.py", "backward", "self.deepspeed_engine_wrapped.backward(loss)")
 
@@ -26,7 +27,7 @@ def test_not_the_scheduler_that_lives_beside_it() -> None:
 
 def test_states_that_are_made_at_the_first_step() -> None:
     found = finding(CAUSE, *trace(ADAM), refused(tried="112.00 MiB"))
-    assert found.weight >= 0.8
+    assert found.grade == Grade.NAMES
     assert "first step" in found.why
 
 

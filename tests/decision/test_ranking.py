@@ -175,3 +175,12 @@ def test_at_the_same_grade_a_cause_stands_before_those_that_its_table_names() ->
             (ahead, Finding(weight=grade / 100, why="x", evidence=(), grade=grade)),
         ]
         assert ranked(CRASH, answers, frozenset(), sure_of(behind.id)).answers[0].cause.id == first
+
+
+def test_what_only_the_classifier_names_stands_behind_whatever_its_table_says() -> None:
+    left, named = (replace(cause, before=()) for cause in causes()[:2])
+    answers = [
+        (left, Finding(weight=0.2, why="x", evidence=(), grade=Grade.LEFT)),
+        (replace(named, before=(left.id,)), Finding(weight=0.0, why="x", evidence=())),
+    ]
+    assert ranked(CRASH, answers, frozenset(), sure_of(named.id)).answers[0].cause.id == left.id

@@ -1,0 +1,143 @@
+"""Arrays that JAX, TensorFlow or Paddle could not get memory for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import CREATED, STRAW
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
+
+
+@sign
+def small_array_on_a_full_card(crash: Crash) -> Seen | None:
+    """No more was asked for than a small array takes: the card was full before it."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.tried_bytes is None:
+        return None
+    return Seen(words="") if array.tried_bytes <= STRAW and not array_of_the_model(crash) else None
+
+
+@sign
+def array_beyond_the_limit(crash: Crash) -> Seen | None:
+    """One array is larger than what the process was given of the card."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or not array.limit_bytes or not array.tried_bytes:
+        return None
+    return Seen(words="") if array.tried_bytes > array.limit_bytes and not array_of_the_model(crash) else None
+
+
+@sign
+def array_of_the_model(crash: Crash) -> Seen | None:
+    """The array belongs to the model itself, which was being created."""
+    if not isinstance(crash.root, ArrayOutOfMemory) or not crash.mentions(CREATED):
+        return None
+    return Seen(
+        words=say("An array of the model's own did not fit while the model was being created: no batch had come yet."),
+        evidence=(crash.root,),
+        against=(say("another process may hold the card"),),
+        stage="model_load",
+    )
+
+
+@sign
+def array_of_a_shape(crash: Crash) -> Seen | None:
+    """An array whose shape is printed did not fit while the program ran."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or not array.shape:
+        return None
+    words = (
+        say(
+            "An array of shape {shape} ({size}) did not fit while the program ran: such arrays grow with the batch.",
+            shape=array.shape,
+            size=array.array_words,
+        )
+        if array.array_bytes
+        else say(
+            "An array of shape {shape} did not fit while the program ran: such arrays grow with the batch.",
+            shape=array.shape,
+        )
+    )
+    return Seen(words=words, evidence=(array,), stage="forward")
+
+
+@sign
+def array_without_a_shape(crash: Crash) -> Seen | None:
+    """An array did not fit while the program ran; its shape is not printed."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.shape:
+        return None
+    return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
+
+
+@sign
+def array_of_a_program(crash: Crash) -> Seen | None:
+    """A program did not fit beside what is used already."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or not array.used_bytes:
+        return None
+    return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
+
+
+def _of_a_batch(array: ArrayOutOfMemory) -> str:
+    if array.array_bytes:
+        return say(
+            "An array ({size}) did not fit while the program ran: such arrays grow with the batch.",
+            size=array.array_words,
+        )
+    return say("An array did not fit while the program ran: such arrays grow with the batch.")
+
+
+@sign
+def arguments_larger_than_the_device(crash: Crash) -> Seen | None:
+    """The arguments of a compiled program, which are weights and states, are larger than the device."""
+    array = _program(crash)
+    if array is None or (array.arguments_bytes or 0) <= (array.total_bytes or 0):
+        return None
+    words = say(
+        "The program needs {used} of the {total} there are; its arguments (weights and "
+        "states) are {arguments}, more than the device alone.",
+        **_figures(array),
+    )
+    return Seen(words=words, evidence=(array,))
+
+
+@sign
+def arguments_most_of_the_device(crash: Crash) -> Seen | None:
+    """The arguments of a compiled program take half of the device or more."""
+    array = _program(crash)
+    share = (array.arguments_bytes or 0) / array.total_bytes if array is not None and array.total_bytes else 0.0
+    if array is None or not MOST <= share <= 1:
+        return None
+    words = say(
+        "The program needs {used} of the {total} there are; its arguments (weights and "
+        "states) are {arguments}, most of the device.",
+        **_figures(array),
+    )
+    return Seen(words=words, evidence=(array,))
+
+
+@sign
+def program_larger_than_the_device(crash: Crash) -> Seen | None:
+    """A compiled program states what it needs, and that the device has less."""
+    array = _program(crash)
+    if array is None:
+        return None
+    words = say("The program needs {used} of the {total} there are, before anything runs.", **_figures(array))
+    return Seen(words=words, evidence=(array,))
+
+
+def _program(crash: Crash) -> ArrayOutOfMemory | None:
+    root = crash.root
+    stated = isinstance(root, ArrayOutOfMemory) and root.used_bytes is not None and root.total_bytes is not None
+    return root if isinstance(root, ArrayOutOfMemory) and stated else None
+
+
+def _figures(array: ArrayOutOfMemory) -> dict[str, str]:
+    used, total, arguments = array.used_bytes or 0, array.total_bytes or 0, array.arguments_bytes or 0
+    return {"used": show(used), "total": show(total), "arguments": show(arguments)}

@@ -1,0 +1,77 @@
+"""The figures of the card and of the refused request."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes import WHOLE_LOG
+from oomdoctor.causes.gpu import asked, card, refusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.families.training_cut import CutTraining
+from oomdoctor.families.vllm_error import ProfilingDisturbed
+from oomdoctor.incident.card import Card
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import percent, show
+
+WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
+
+
+@sign
+def profiling_disturbed(crash: Crash) -> Seen | None:
+    """The engine stopped because memory became free while it measured: nothing was short."""
+    return Seen(words="") if isinstance(crash.root, ProfilingDisturbed) else None
+
+
+@sign
+def card_is_full(crash: Crash) -> Seen | None:
+    """The log shows that an allocation on the card was refused."""
+    if not crash.proven:
+        return None
+    it = card(crash)
+    share = it.share(it.own_bytes or it.reserved_bytes)
+    mine = say("This process held {share} of the card.", share=percent(share)) if share is not None else ""
+    words = (say("The card is full: {asked}.", asked=_asked(crash)), mine, say("The log does not say what for."))
+    return Seen(words=joined(words), evidence=(crash.root,))
+
+
+def _asked(crash: Crash) -> str:
+    """What was refused: a library prints its own figures, and no more of the card."""
+    root = crash.root
+    if isinstance(root, LibraryOutOfMemory) and refusal(crash) is None:
+        return asked(Card(tried_bytes=root.tried_bytes, free_bytes=root.free_bytes))
+    return asked(card(crash))
+
+
+@sign
+def table_counts_refusals(crash: Crash) -> Seen | None:
+    """The log ends with the allocator's table, which counts requests that were refused."""
+    table = crash.root
+    if not isinstance(table, MemorySummary):
+        return None
+    counted = (
+        say(
+            "The log ends with the allocator's table, which counts {count} refused request(s), with {held} in tensors.",
+            count=table.ooms,
+            held=show(table.allocated_bytes),
+        )
+        if table.allocated_bytes
+        else say("The log ends with the allocator's table, which counts {count} refused request(s).", count=table.ooms)
+    )
+    return Seen(
+        words=joined((counted, say("Which request it was, the log does not say."))),
+        evidence=(table,),
+        against=(say("the table also counts refusals that the program caught"),),
+        next_evidence=(WHOLE_LOG,),
+    )
+
+
+@sign
+def log_ends_before_the_error(crash: Crash) -> Seen | None:
+    """The log ends inside a trainer's traceback."""
+    if not isinstance(crash.root, CutTraining):
+        return None
+    where = (WHOLE_LOG, WORKERS) if crash.root.step == "wait" else (WHOLE_LOG,)
+    return Seen(words=say("the error's own words: the log is cut before them"), next_evidence=where)

@@ -1,0 +1,70 @@
+"""Evaluations, and the predictions that they keep."""
+
+from __future__ import annotations
+
+from oomdoctor.causes.gpu import asked, card, in_engine, innermost, phase, refusal
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+
+_GATHERING = (
+    r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
+    r"|\b(?:torch|np|xp|tf)\.(?:cat|concat\w*|[vh]?stack)\("
+    r"|\.(?:append|extend)\((?:preds?|logits|outputs?)\b|gather_for_metrics"
+)
+_EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validation_step|predict|test_epoch|run_eval)\b"
+
+
+@sign
+def evaluation_joining_predictions(crash: Crash) -> Seen | None:
+    """The innermost frames of an evaluation join what it has predicted."""
+    gathering = innermost(crash, _GATHERING)
+    if gathering is None or not _evaluating(crash):
+        return None
+    words = say(
+        "It failed where the evaluation joins what it has predicted so far ({gathering}): "
+        "{asked}. All of it is kept on the device until the end.",
+        gathering=gathering,
+        asked=asked(card(crash)),
+    )
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
+
+
+@sign
+def evaluation_outside_the_model(crash: Crash) -> Seen | None:
+    """The traceback of an evaluation shows no frame of the model."""
+    if not crash.root.around.trace or phase(crash) or in_engine(crash) or not _evaluating(crash):
+        return None
+    words = say(
+        "It failed in the evaluation's own code, not in the model: {asked}. What it works on "
+        "are the predictions of many batches, kept on the device.",
+        asked=asked(card(crash)),
+    )
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
+
+
+@sign
+def during_an_evaluation(crash: Crash) -> Seen | None:
+    """The stage is an evaluation, or the traceback goes through one."""
+    if not _evaluating(crash):
+        return None
+    return Seen(
+        words=say(
+            "It failed during an evaluation: {asked}. Predictions kept on the device add up.", asked=asked(card(crash))
+        ),
+        evidence=(refusal(crash) or crash.root,),
+        against=(say("no frame joins or keeps predictions"),),
+        stage="eval",
+    )
+
+
+@sign
+def in_a_training_step(crash: Crash) -> Seen | None:
+    """The stage is a backward pass or the optimizer's step, and no frame evaluates."""
+    if crash.stage not in ("backward", "optimizer_step") or not crash.proven or _evaluating(crash):
+        return None
+    return Seen(words=say("it failed in {stage}, not in an evaluation", stage=crash.stage))
+
+
+def _evaluating(crash: Crash) -> bool:
+    return crash.proven and (crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None)

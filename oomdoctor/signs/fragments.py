@@ -1,0 +1,231 @@
+"""Memory that an allocator holds, that no tensor uses, and that it cannot hand out in one piece."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import GRAPHS, STRAW, card, refusal
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.records import dataclass
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import percent, show
+
+# Less than this part of the live tensors is what every allocator keeps for the next request.
+CACHE_SHARE: Final = 0.10
+# What is idle of TensorFlow's pool is spread over its bins; less than this part of it is.
+POOL_SHARE: Final = 0.25
+OTHERS: Final = 2  # times what lies idle: then it is they who are to go
+# While an engine starts, no batch of training is on the card yet.
+STARTING: Final = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture")
+
+
+@sign
+def idle_in_pieces(crash: Crash) -> Seen | None:
+    """PyTorch holds as much as was asked for that no tensor uses."""
+    event, tried, idle = refusal(crash), card(crash).tried_bytes, _idle_bytes(crash)
+    if event is None or tried is None or idle is None or idle < tried:
+        return None
+    summary = _summary(crash)
+    words = say(
+        "PyTorch holds {idle} that no tensor uses, more than the {tried} that were asked for, "
+        "and cannot hand them out in one piece: they are spread over blocks of other sizes.",
+        idle=show(idle),
+        tried=show(tried),
+    )
+    return Seen(words=words, evidence=(event,) if summary is None else (event, summary))
+
+
+@sign
+def idle_figure_missing(crash: Crash) -> Seen | None:
+    """The message is cut before what lies idle, and no table of the allocator's stands in for it."""
+    if refusal(crash) is None or (card(crash).tried_bytes is not None and _idle_bytes(crash) is not None):
+        return None
+    return Seen(words=say("the rest of the allocator's message: how much is reserved but unallocated"))
+
+
+@sign
+def room_beside_the_pieces(crash: Crash) -> Seen | None:
+    """A tenth of the card is free, and as much as was asked for."""
+    it, idle = card(crash), _idle_bytes(crash)
+    if it.free_bytes is None or it.tried_bytes is None or it.free_bytes < it.tried_bytes or idle is None:
+        return None
+    if (it.share(it.free_bytes) or 0) < CACHE_SHARE:
+        return None
+    words = say("{free} are free beside it: the request did not need one of its pieces", free=show(it.free_bytes))
+    return Seen(words=words)
+
+
+@sign
+def idle_less_than_asked(crash: Crash) -> Seen | None:
+    """What lies idle would not do in one piece either."""
+    it, idle = card(crash), _idle_bytes(crash)
+    if idle is None or it.tried_bytes is None or idle >= it.tried_bytes:
+        return None
+    words = say(
+        "{idle} reserved but unallocated is {share} of the card, and less than the {tried} "
+        "asked for: whole it would not do either",
+        idle=show(idle),
+        share=percent(it.share(idle)),
+        tried=show(it.tried_bytes),
+    )
+    return Seen(words=words)
+
+
+@sign
+def ordinary_cache(crash: Crash) -> Seen | None:
+    """What lies idle is less than a tenth of what is in use."""
+    it, idle = card(crash), _idle_bytes(crash)
+    if idle is None or it.tried_bytes is None or not it.allocated_bytes or idle >= CACHE_SHARE * it.allocated_bytes:
+        return None
+    words = say(
+        "{idle} reserved but unallocated is {share} of the card and {used} of what is in use: an ordinary cache",
+        idle=show(idle),
+        share=percent(it.share(idle)),
+        used=percent(idle / it.allocated_bytes),
+    )
+    return Seen(words=words)
+
+
+@sign
+def expandable_segments_set(crash: Crash) -> Seen | None:
+    """The allocator's setting that cures it is on."""
+    it, idle = card(crash), _idle_bytes(crash)
+    setting = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+    if idle is None or it.tried_bytes is None or setting is None:
+        return None
+    if "expandable_segments:true" not in str(setting.value).lower():
+        return None
+    words = say(
+        "{idle} reserved but unallocated is {share} of the card, but expandable segments, "
+        "which cure it, are set already",
+        idle=show(idle),
+        share=percent(it.share(idle)),
+    )
+    return Seen(words=words)
+
+
+def _idle_bytes(crash: Crash) -> int | None:
+    """What is reserved and in no tensor: as the message says, or the allocator's last table."""
+    idle, summary = card(crash).unallocated_bytes, _summary(crash)
+    return idle if idle is not None or summary is None or refusal(crash) is None else summary.idle_bytes
+
+
+def _summary(crash: Crash) -> MemorySummary | None:
+    """The last table of the card that refused."""
+    gpu = crash.root.process.gpu
+    tables = [event for event in crash.every(MemorySummary) if gpu in (None, event.process.gpu)]
+    return tables[-1] if tables else None
+
+
+@sign
+def others_hold_more_than_lies_idle(crash: Crash) -> Seen | None:
+    """Other processes hold more than twice what lies idle here: it is they who are to go."""
+    it = card(crash)
+    if (it.others_bytes or 0) <= OTHERS * (it.unallocated_bytes or 0):
+        return None
+    words = say(
+        "other processes hold {others} of the card, much more than lies idle here", others=show(it.others_bytes or 0)
+    )
+    return Seen(words=words)
+
+
+@sign
+def pools_of_graphs_counted_as_idle(crash: Crash) -> Seen | None:
+    """CUDA graphs were captured by PyTorch up to 2.4, whose message does not print their private pools."""
+    event = refusal(crash)
+    if event is None or event.private_pools_bytes is not None or card(crash).own_bytes is None:
+        return None
+    if crash.stage != "cuda_graph_capture" and crash.in_trace(GRAPHS) is None:
+        return None
+    return Seen(words=say("CUDA graphs were captured: before PyTorch 2.5 their pools are counted as unallocated"))
+
+
+@sign
+def small_segment_refused(crash: Crash) -> Seen | None:
+    """No more was asked for than the allocator takes of the driver for small tensors."""
+    tried = card(crash).tried_bytes
+    return Seen(words="") if tried is not None and tried <= STRAW else None
+
+
+@sign
+def engine_starting(crash: Crash) -> Seen | None:
+    """An inference engine was starting."""
+    return Seen(words="") if crash.stage in STARTING else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """TensorFlow's pool says what it has of the driver, and what of that is in use."""
+
+    event: ArrayOutOfMemory
+    tried_bytes: int
+    region_bytes: int
+    used_bytes: int
+
+    @property
+    def idle_bytes(self) -> int:
+        return self.region_bytes - self.used_bytes
+
+    @property
+    def is_ordinary(self) -> bool:
+        return self.idle_bytes < POOL_SHARE * self.region_bytes
+
+    @property
+    def figures(self) -> dict[str, str | None]:
+        return {
+            "region": show(self.region_bytes),
+            "used": show(self.used_bytes),
+            "idle": show(self.idle_bytes),
+            "asked": self.event.array_words,
+        }
+
+
+def _pool(crash: Crash) -> _Pool | None:
+    root = crash.root
+    if not isinstance(root, ArrayOutOfMemory):
+        return None
+    tried, region, used = root.array_bytes, root.region_bytes, root.in_use_bytes
+    return None if tried is None or region is None or used is None else _Pool(root, tried, region, used)
+
+
+@sign
+def pool_in_pieces(crash: Crash) -> Seen | None:
+    """A quarter of TensorFlow's pool is idle, and as much as was asked for."""
+    pool = _pool(crash)
+    if pool is None or pool.is_ordinary or pool.idle_bytes < pool.tried_bytes:
+        return None
+    words = say(
+        "The pool has {region} of the driver and {used} of it in use: {idle} are idle, more "
+        "than what was asked for ({asked}), and not in one piece.",
+        **pool.figures,
+    )
+    return Seen(words=words, evidence=(pool.event,))
+
+
+@sign
+def ordinary_rest_of_the_pool(crash: Crash) -> Seen | None:
+    """Less than a quarter of TensorFlow's pool is idle, though as much as was asked for."""
+    pool = _pool(crash)
+    if pool is None or not pool.is_ordinary or pool.idle_bytes < pool.tried_bytes:
+        return None
+    words = say(
+        "The pool has {region} of the driver and {used} of it in use: {idle} are idle: an ordinary rest", **pool.figures
+    )
+    return Seen(words=words)
+
+
+@sign
+def pool_with_less_than_asked(crash: Crash) -> Seen | None:
+    """What is idle of TensorFlow's pool would not do in one piece either."""
+    pool = _pool(crash)
+    if pool is None or pool.idle_bytes >= pool.tried_bytes:
+        return None
+    words = say(
+        "The pool has {region} of the driver and {used} of it in use: {idle} are idle, less "
+        "than what was asked for ({asked})",
+        **pool.figures,
+    )
+    return Seen(words=words)

@@ -1,0 +1,84 @@
+"""Series of the card's memory over the job's steps."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import refusal
+from oomdoctor.causes.growth import no_growth
+from oomdoctor.causes.host import per
+from oomdoctor.incident.model import Crash
+from oomdoctor.job import names
+from oomdoctor.job.model import Trajectory
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import MIB, show
+
+POINTS: Final = 4  # fewer prints may be a warm-up
+GROWTH: Final = 16 * MIB  # per step; less is a counter or a slowly filling cache
+STEADY: Final = 0.8  # of the prints are larger than the one before
+
+
+@sign
+def card_grows_for_long(crash: Crash) -> Seen | None:
+    """A figure of the card grows by 16 MiB a step or more, over 8 prints or more, at 4 of 5 of them."""
+    grown = _grown(crash)
+    long = grown is not None and len(grown.points) >= 2 * POINTS
+    return _growth(crash, grown) if grown is not None and long and _is_steady(grown) else None
+
+
+@sign
+def card_grows(crash: Crash) -> Seen | None:
+    """A figure of the card grows by 16 MiB a step or more, over 4 prints or more, at 4 of 5 of them."""
+    grown = _grown(crash)
+    return _growth(crash, grown) if grown is not None and _is_steady(grown) else None
+
+
+@sign
+def card_grows_by_fits(crash: Crash) -> Seen | None:
+    """A figure of the card grows by 16 MiB a step or more, over 4 prints or more, at fewer than 4 of 5 of them."""
+    grown = _grown(crash)
+    if grown is None or _is_steady(grown):
+        return None
+    return _growth(crash, grown, against=(say("it does not grow at every print"),))
+
+
+@sign
+def card_does_not_grow(crash: Crash) -> Seen | None:
+    """A figure of the card is printed often enough, and does not grow."""
+    figure = _figure(crash)
+    still = no_growth(figure) if figure is not None and not figure.growth_bytes else None
+    return Seen(words=still.why) if still is not None else None
+
+
+def _figure(crash: Crash) -> Trajectory | None:
+    figure = crash.trajectory
+    return figure if figure is not None and figure.pool == "gpu" else None
+
+
+def _grown(crash: Crash) -> Trajectory | None:
+    figure = _figure(crash)
+    if figure is None or len(figure.points) < POINTS or (figure.growth_bytes or 0) < GROWTH:
+        return None
+    return figure
+
+
+def _is_steady(grown: Trajectory) -> bool:
+    steps = [later.bytes - earlier.bytes for earlier, later in zip(grown.points, grown.points[1:], strict=False)]
+    return sum(step > 0 for step in steps) >= STEADY * len(steps)
+
+
+def _growth(crash: Crash, grown: Trajectory, against: tuple[str, ...] = ()) -> Seen:
+    first, last = grown.points[0], grown.points[-1]
+    words = say(
+        "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}: "
+        "something keeps what every step makes.",
+        figure=names.figure(grown.what),
+        first=show(first.bytes),
+        first_line=first.line,
+        last=show(last.bytes),
+        last_line=last.line,
+        rate=show(grown.growth_bytes or 0),
+        step=per(grown),
+    )
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), against=against, shows_memory=_is_steady(grown))

@@ -1,0 +1,317 @@
+"""Weights on their way to the card, and what training lays out beside them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import (
+    ENGINE,
+    LATER_THAN_LOADING,
+    MOVE,
+    STATES,
+    STRAW,
+    TRAINING_STAGES,
+    asked,
+    beyond_share,
+    card,
+    in_engine,
+    innermost,
+    phase,
+    refusal,
+    stepped,
+)
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.mlc import NoRoom
+from oomdoctor.families.tensorrt_llm import CreationFailed
+from oomdoctor.incident.engine_facts import facts
+from oomdoctor.incident.engine_facts import in_engine as serves
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.building import places_a_model
+from oomdoctor.job.recognition import TRAINERS
+from oomdoctor.job.stage import OF_A_TRACEBACK
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.warm_up import warm_up_short
+from oomdoctor.units import percent, show
+
+WEIGHTS_SOURCE: Final = "memory_utils.cu"  # of TurboMind
+LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
+FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
+OWN_PART: Final = 0.5  # of the card: where this process holds less, others fill it
+_TRAINER = r"(?i)trainer\b|\btrain(?:ing)?\b|/train"
+START: Final = 5  # lines before the failure: what a program prints before its first step
+EMPTY: Final = 0.05  # of the card: less than a context and a few buffers
+
+
+@sign
+def weights_larger_than_the_share(crash: Crash) -> Seen | None:
+    """MLC prints what the weights take and what the engine may use: it is less."""
+    root = crash.root
+    if not isinstance(root, NoRoom) or not root.weights_bytes or not root.available_bytes:
+        return None
+    if root.weights_bytes <= root.available_bytes:
+        return None
+    words = say(
+        "The weights take {weights}, and the engine may use {available}.",
+        weights=show(root.weights_bytes),
+        available=show(root.available_bytes),
+    )
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def weights_left_off_the_card(crash: Crash) -> Seen | None:
+    """The loader's own plan has no room for a part of the weights."""
+    root = crash.root
+    if not isinstance(root, DeviceRefusal) or root.layer != "dispatch":
+        return None
+    words = say("The loader's plan left a part of the weights off the card: they do not fit, even as they are.")
+    return Seen(words=words, evidence=(root,), stage="model_load")
+
+
+@sign
+def executor_without_weights(crash: Crash) -> Seen | None:
+    """TensorRT-LLM says that it could not put the weights on the card."""
+    failed = crash.first(CreationFailed)
+    if failed is None or failed.stage != "model_load":
+        return None
+    words = (
+        say(
+            "The weights of the model could not be put on the card with {free} free before it.",
+            free=show(failed.free_bytes),
+        )
+        if failed.free_bytes is not None
+        else say("The weights of the model could not be put on the card.")
+    )
+    return Seen(words=words, evidence=(failed,), stage="model_load")
+
+
+@sign
+def no_step_beside_the_weights(crash: Crash) -> Seen | None:
+    """LMDeploy says that its smallest step does not fit beside the weights."""
+    root = crash.root
+    if not isinstance(root, EngineShort) or root.what != "runtime":
+        return None
+    words = say("Once the weights are on the card, not even the smallest step of the engine fits beside them.")
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def refused_while_laying_out_weights(crash: Crash) -> Seen | None:
+    """The refusal comes from TurboMind's source that lays out its weights; it prints no figures."""
+    root = crash.root
+    if not isinstance(root, DeviceRefusal) or not (root.source or "").startswith(WEIGHTS_SOURCE):
+        return None
+    if crash.stage != "model_load":
+        return None
+    return Seen(
+        words=say(
+            "The card was full while the engine laid out the model's weights, before anything else of it is there."
+        ),
+        evidence=(root,),
+        against=(say("how much was free before, the message does not say"),),
+    )
+
+
+@sign
+def refused_to_tensorrt(crash: Crash) -> Seen | None:
+    """TensorRT asks for an engine's weights, and for the workspace of the largest batch that it is built for."""
+    if not isinstance(crash.root, LibraryOutOfMemory) or crash.root.library != "TensorRT":
+        return None
+    sizes = [event.tried_bytes for event in crash.every(LibraryOutOfMemory) if event.tried_bytes]
+    words = (
+        say(
+            "TensorRT asked for {tried} in one piece while it built or loaded an engine: its "
+            "weights, and the workspace of the largest batch that it is built for.",
+            tried=show(max(sizes)),
+        )
+        if sizes
+        else say(
+            "TensorRT asked for more memory than there was while it built or loaded an engine: "
+            "its weights, and the workspace of the largest batch that it is built for."
+        )
+    )
+    return Seen(
+        words=words,
+        evidence=(crash.root,),
+        against=(say("which of the two it was, the message does not say"),),
+        stage="engine_init" if crash.stage == "unknown" else None,
+    )
+
+
+@sign
+def loading_fills_the_card(crash: Crash) -> Seen | None:
+    """It failed while weights or states were put on the card, which this process fills to 70 %, or a piece would."""
+    return _filled(crash) if _is_decided(crash) else None
+
+
+@sign
+def loading_meets_a_full_card(crash: Crash) -> Seen | None:
+    """It failed while weights or states were put on the card, of which this process holds half, or nothing tells."""
+    return _filled(crash)
+
+
+def _filled(crash: Crash) -> Seen | None:
+    event, words = _refused(crash), _put_on_the_card(crash)
+    if event is None or words is None or _others_fill(crash):
+        return None
+    stage = "model_load" if crash.stage == "unknown" else None
+    return Seen(words=joined((words, _held(crash))), evidence=(event,), stage=stage)
+
+
+@sign
+def building_on_the_card(crash: Crash) -> Seen | None:
+    """The traceback ends in a constructor or the like, and shows nothing else."""
+    event = _refused(crash)
+    if event is None or not _builds(crash) or _others_fill(crash):
+        return None
+    words = say(
+        "The traceback ends in {function}, which puts models on the card and computes nothing: {asked}.",
+        function=crash.root.around.trace[-1].function,
+        asked=asked(card(crash)),
+    )
+    against = (say("what was put on it, the traceback does not show"),)
+    return Seen(words=joined((words, _held(crash))), evidence=(event,), against=against)
+
+
+@sign
+def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
+    """Live tensors fill an engine's card to 99 %, or 20 % beyond its share: there are none before its cache."""
+    event, it = _refused(crash), card(crash)
+    share = it.share(it.live_bytes)
+    if event is None or share is None or share < beyond_share(facts(crash).share):
+        return None
+    starting = crash.stage in ("unknown", "engine_init") and phase(crash) is None
+    if not starting or _puts(crash) or not (in_engine(crash) or serves(crash)):
+        return None
+    words = say(
+        "Live tensors of {live} fill the card to {share}: a KV cache that is cut to a share "
+        "of it leaves more free, so it was still being loaded or measured.",
+        live=show(it.live_bytes or 0),
+        share=percent(share),
+    )
+    return Seen(
+        words=words,
+        evidence=(event,),
+        against=(say("the traceback does not show what it was doing"),),
+        stage="engine_init" if crash.stage == "unknown" else None,
+    )
+
+
+@sign
+def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
+    """One piece is larger than the card, of which this process holds less than 5 %: no batch has been computed."""
+    event, it = _refused(crash), card(crash)
+    if event is None or it.tried_bytes is None or it.total_bytes is None or it.tried_bytes <= it.total_bytes:
+        return None
+    held = it.own_bytes or it.reserved_bytes or it.allocated_bytes or 0
+    training = crash.stage in TRAINING_STAGES or phase(crash) in ("backward", "optimizer")
+    if held >= EMPTY * it.total_bytes or training or _puts(crash):
+        return None
+    words = say(
+        "{tried} were asked for in one piece, more than the {total} of the whole card, with "
+        "{held} of this process on it.",
+        tried=show(it.tried_bytes),
+        total=show(it.total_bytes),
+        held=show(held),
+    )
+    return Seen(words=words, evidence=(event,), against=(say("one tensor of a wrong shape can be as large"),))
+
+
+@sign
+def live_tensors_before_any_step(crash: Crash) -> Seen | None:
+    """Live tensors fill the card to 95 %, the job's start is in the log, and no step of any kind."""
+    event, it = _refused(crash), card(crash)
+    share = it.share(it.live_bytes)
+    if event is None or share is None or not LIVE <= share <= 1 or (it.tried_bytes or 0) <= STRAW:
+        return None
+    shown = crash.stage != "unknown" or phase(crash) is not None or stepped(crash) or in_engine(crash)
+    if shown or not _start_is_shown(crash) or _puts(crash):
+        return None
+    words = say(
+        "Live tensors of {live} fill the card to {share}, and no step of the job is in the "
+        "log: models (and what training keeps beside them) come first.",
+        live=show(it.live_bytes or 0),
+        share=percent(share),
+    )
+    return Seen(words=words, evidence=(event,), against=(say("the log does not show what the job was doing"),))
+
+
+def _start_is_shown(crash: Crash) -> bool:
+    """Whether a step would stand in the log, had there been one: a paste of the message alone shows nothing."""
+    if any(setting.outside is None for setting in crash.context.settings.values()):
+        return True
+    before = crash.root.around.before
+    return sum(bool(line.strip()) and not OF_A_TRACEBACK.match(line) for line in before) >= START
+
+
+@sign
+def beyond_loading(crash: Crash) -> Seen | None:
+    """The job computed, served or saved: its weights were on the card."""
+    later = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
+    if not later or _refused(crash) is None or _puts(crash) or one_piece_on_an_empty_card(crash):
+        return None
+    return Seen(words=say("the weights were on the card: the job had got beyond loading"))
+
+
+@sign
+def nothing_is_trained(crash: Crash) -> Seen | None:
+    """Neither a trainer nor what it lays out is in the log: there are no states to shard."""
+    frames = crash.in_trace(STATES) or crash.in_trace(_TRAINER)
+    return None if crash.context.frameworks.keys() & TRAINERS or frames else Seen(words="")
+
+
+def _refused(crash: Crash) -> DeviceOutOfMemory | None:
+    """The allocator's refusal, where no engine says itself for what."""
+    return None if warm_up_short(crash) or executor_without_weights(crash) else refusal(crash)
+
+
+def _puts(crash: Crash) -> bool:
+    return _builds(crash) or _put_on_the_card(crash) is not None
+
+
+def _builds(crash: Crash) -> bool:
+    return crash.stage == "model_load" and phase(crash) is None and places_a_model(crash.root.around.trace)
+
+
+def _put_on_the_card(crash: Crash) -> str | None:
+    """What of the model was being put on the card when it was full."""
+    busy, refused = phase(crash), asked(card(crash))
+    if _builds(crash):
+        return None
+    if busy == "load" or (crash.stage == "model_load" and busy is None):
+        return say("The card filled up while the weights were loaded: {asked}.", asked=refused)
+    if busy is None and crash.in_trace(STATES):
+        return say(
+            "The card filled up while the trainer laid out weights, gradients and optimizer states: {asked}.",
+            asked=refused,
+        )
+    if busy is None and innermost(crash, MOVE, 2) and not crash.in_trace(ENGINE):
+        return say("The card filled up while the model was moved to it: {asked}.", asked=refused)
+    return None
+
+
+def _others_fill(crash: Crash) -> bool:
+    """Whether this process holds less than half of the card, and what it asked for would fit on it."""
+    it = card(crash)
+    share = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes)
+    return share is not None and share < OWN_PART and (it.tried_bytes or 0) < (it.total_bytes or 0)
+
+
+def _is_decided(crash: Crash) -> bool:
+    it = card(crash)
+    share = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes)
+    larger = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
+    return larger or (share is not None and share >= FULL)
+
+
+def _held(crash: Crash) -> str:
+    it = card(crash)
+    mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
+    share = it.share(mine)
+    if mine is None or not share:
+        return ""
+    return say("This process held {mine} of it ({share}).", mine=show(mine), share=percent(share))

@@ -1,0 +1,148 @@
+"""Tensors with one value per token and word of the vocabulary."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import ATTENTION, LOGITS, SAMPLER, asked, card, in_engine, innermost, refusal
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import GIB, MIB, show
+
+SPIKE: Final = GIB // 2  # less is a layer's
+SCORES: Final = 2 * GIB  # in one piece, while tokens are scored
+SMALL: Final = 64 * MIB  # less is no tensor over a vocabulary
+FRAMES: Final = 4  # innermost ones that may work on the logits
+# What torch.compile generates: "buf9 = empty_strided_cuda((s10, 1, 76032), (76032, 76032*s10, 1), torch.float32)"
+_GENERATED = late(r"\bempty_strided\w{0,8}\(\([^()]{1,200}?, ?(\d{4,7}),?\), ?\([^()]{1,200}\), ?torch\.float32\)")
+# The layers between are narrower, and compute in half precision.
+FEWEST_WORDS, MOST_WORDS = 30_000, 600_000
+_JOINED = r"\b(?:torch|np|xp)\.(?:cat|concat\w*|[vh]?stack)\(|nested_concat"
+_VOCABULARY = ("vocab_size", "padded_vocab_size")
+_BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size")
+_LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length")
+ROUNDING: Final = 2 * MIB  # to which the allocator rounds up
+TWO_DECIMALS: Final = 150  # what is printed with two decimals is off by one part in so many, at most
+
+
+@sign
+def product_with_the_vocabulary(crash: Crash) -> Seen | None:
+    """What was asked for is batch x length x vocabulary x 2 or 4 bytes, all of them printed, and 512 MiB at least."""
+    vocabulary, batch, length = (_number(crash, names) for names in (_VOCABULARY, _BATCH, _LENGTH))
+    event, tried = refusal(crash), card(crash).tried_bytes
+    if event is None or not (vocabulary and batch and length and tried):
+        return None
+    for width in (4, 2):
+        wanted = vocabulary * batch * length * width
+        if wanted >= SPIKE and abs(wanted - tried) <= max(ROUNDING, tried // TWO_DECIMALS):
+            product = say(
+                "{batch} x {length} tokens x {vocabulary} words x {width} bytes = {sum}",
+                batch=batch,
+                length=length,
+                vocabulary=vocabulary,
+                width=width,
+                sum=show(wanted),
+            )
+            words = say(
+                "{product} is what was asked for: the logits of the whole batch, in one piece.", product=product
+            )
+            return Seen(words=words, evidence=(event,))
+    return None
+
+
+def _number(crash: Crash, names: tuple[str, ...]) -> int | None:
+    setting = crash.setting(*names)
+    value = setting.value if setting else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+@sign
+def compiled_code_over_a_vocabulary(crash: Crash) -> Seen | None:
+    """Compiled code shows the shape it asked for, and its last dimension is a vocabulary's: 30,000 to 600,000."""
+    event, it = refusal(crash), card(crash)
+    frame = next(crash.frames(), None)
+    if event is None or frame is None or (it.tried_bytes or 0) < SPIKE:
+        return None
+    match = _GENERATED.search(frame.code)
+    values = int(match[1]) if match else 0
+    if not FEWEST_WORDS <= values <= MOST_WORDS:
+        return None
+    words = say(
+        "The refused tensor is a float32 one with {words:,} values per token, which is a "
+        "vocabulary (or one rank's part of it): {asked}.",
+        words=values,
+        asked=asked(it),
+    )
+    return Seen(words=words, evidence=(event,), stage="forward" if crash.stage == "unknown" else None)
+
+
+@sign
+def large_piece_while_scoring(crash: Crash) -> Seen | None:
+    """2 GiB or more in one piece while log-probabilities are computed, and not in attention."""
+    event, it = refusal(crash), card(crash)
+    if event is None or crash.stage != "logprob" or (it.tried_bytes or 0) < SCORES or in_engine(crash):
+        return None
+    if innermost(crash, ATTENTION) or innermost(crash, LOGITS, FRAMES):
+        return None
+    return Seen(
+        words=say(
+            "It failed while log-probabilities were computed: {asked}. Nothing is kept for a "
+            "backward pass there, and the largest tensor has one value per token and word of the "
+            "vocabulary.",
+            asked=asked(it),
+        ),
+        evidence=(event,),
+        against=(say("no frame that works on the logits is shown"),),
+    )
+
+
+@sign
+def working_on_logits(crash: Crash) -> Seen | None:
+    """The innermost frames of the job's own model work on the logits."""
+    return None if in_engine(crash) else _working(crash)
+
+
+@sign
+def engine_working_on_logits(crash: Crash) -> Seen | None:
+    """The innermost frames of an inference engine work on the logits, and its sampler is not among them."""
+    return _working(crash) if in_engine(crash) and not innermost(crash, SAMPLER, FRAMES) else None
+
+
+@sign
+def sampler_working_on_logits(crash: Crash) -> Seen | None:
+    """The innermost frames are an engine's sampler."""
+    return _working(crash) if in_engine(crash) and innermost(crash, SAMPLER, FRAMES) else None
+
+
+def _working(crash: Crash) -> Seen | None:
+    event, function = refusal(crash), innermost(crash, LOGITS, FRAMES)
+    if event is None or function is None or innermost(crash, _JOINED):
+        return None
+    words = say(
+        "The innermost frames ({function}) work on a tensor with one value per token and word of the vocabulary: "
+        "{asked}.",
+        function=function,
+        asked=asked(card(crash)),
+    )
+    unknown = crash.stage == "unknown" and not in_engine(crash)
+    return Seen(words=words, evidence=(event,), stage="forward" if unknown else None)
+
+
+@sign
+def small_for_logits(crash: Crash) -> Seen | None:
+    """Less than 512 MiB were asked for."""
+    tried = card(crash).tried_bytes
+    if tried is None or tried >= SPIKE:
+        return None
+    return Seen(words=say("{tried} is small for such a tensor", tried=show(tried)))
+
+
+@sign
+def too_small_for_a_vocabulary(crash: Crash) -> Seen | None:
+    """Less than 64 MiB were asked for, and no frame works on the logits, or one joins predictions."""
+    tried = card(crash).tried_bytes
+    if tried is None or tried >= SMALL or _working(crash) is not None:
+        return None
+    return Seen(words=say("{tried} were asked for: no tensor over a vocabulary", tried=show(tried)))

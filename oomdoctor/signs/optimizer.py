@@ -1,0 +1,59 @@
+"""The optimizer's step, and the states that it makes there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import asked, card, phase, refusal
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+
+_FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
+OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
+
+
+@sign
+def optimizer_making_its_states(crash: Crash) -> Seen | None:
+    """The traceback shows the optimizer, and that it makes its states."""
+    if phase(crash) != "optimizer" or crash.in_trace(_FIRST_STEP) is None:
+        return None
+    failed = say(
+        "It failed while the optimizer made its states, which it does at its first step: {asked}.",
+        asked=asked(card(crash)),
+    )
+    return _for_good(crash, failed)
+
+
+@sign
+def optimizer_stepping(crash: Crash) -> Seen | None:
+    """The traceback shows the optimizer."""
+    if phase(crash) != "optimizer" or crash.in_trace(_FIRST_STEP) is not None:
+        return None
+    return _for_good(crash, say("It failed while the optimizer took its step: {asked}.", asked=asked(card(crash))))
+
+
+def _for_good(crash: Crash, failed: str) -> Seen:
+    stay = say("Adam keeps two more values per parameter, and they stay for the rest of the run.")
+    return Seen(
+        words=joined((failed, stay)),
+        evidence=(refusal(crash) or crash.root,),
+        stage="optimizer_step" if crash.stage == "unknown" else None,
+    )
+
+
+@sign
+def stage_of_the_optimizer(crash: Crash) -> Seen | None:
+    """The stage is the optimizer's step, though no frame shows it."""
+    if crash.stage != "optimizer_step":
+        return None
+    words = say("It failed in the optimizer's step: {asked}.", asked=asked(card(crash)))
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,))
+
+
+@sign
+def another_stage_than_the_optimizers(crash: Crash) -> Seen | None:
+    """The stage is a pass, or serving, and no frame shows the optimizer."""
+    if crash.stage not in OTHERS or phase(crash) == "optimizer":
+        return None
+    return Seen(words=say("it failed in {stage}, not in the optimizer's step", stage=crash.stage))

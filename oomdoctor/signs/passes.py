@@ -1,0 +1,258 @@
+"""Which pass of the model failed, as traceback and stage say: backward, forward, an engine's; and what of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import (
+    ATTENTION,
+    GRAPHS,
+    LOGITS,
+    MOVE,
+    SAMPLER,
+    VISION,
+    asked,
+    card,
+    in_engine,
+    innermost,
+    late_collective,
+    named_engine,
+    phase,
+    refusal,
+)
+from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.building import ends_in_building
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.ggml import compute_buffer_refused
+from oomdoctor.signs.warm_up import no_room_for_the_largest_batch, warm_up_short
+from oomdoctor.units import percent, show
+
+COMPUTING: Final = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
+# A driver that only hears of the failure, a wait for what the card does, the frames that every program starts with, and
+# moves: no computation.
+_NOT_ITS_OWN = (
+    rf"{MOVE}|\bsynchronize\b|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
+    r"|distributed_c10d"
+)
+MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
+OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
+
+
+@sign
+def in_a_backward_pass(crash: Crash) -> Seen | None:
+    """It failed in the backward pass, or in a forward pass that it computes anew."""
+    return _in_a_pass(crash, "backward")
+
+
+@sign
+def in_a_forward_pass(crash: Crash) -> Seen | None:
+    """It failed in a forward pass, outside of an inference engine."""
+    return _in_a_pass(crash, "forward")
+
+
+def _in_a_pass(crash: Crash, which: str) -> Seen | None:
+    if _own_pass(crash) != which:
+        return None
+    it = card(crash)
+    mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
+    failed = (
+        say("It failed in the {where} pass: {asked}.", where=which, asked=asked(it))
+        if mine is None
+        else say(
+            "It failed in the {where} pass: {asked}, and this process held {mine}.",
+            where=which,
+            asked=asked(it),
+            mine=show(mine),
+        )
+    )
+    return Seen(
+        words=joined((failed, say("What grows there with the batch and the sequence length are the activations."))),
+        evidence=(refusal(crash) or crash.root,),
+        stage=which if crash.stage == "unknown" else None,
+    )
+
+
+@sign
+def measuring_its_need(crash: Crash) -> Seen | None:
+    """It failed while an inference engine measured what its largest batch needs."""
+    if crash.stage != "memory_profiling" or _failed_pass(crash) is None:
+        return None
+    failed = say("It failed while the engine measured its own need: {asked}.", asked=asked(card(crash)))
+    return Seen(words=_with_what_it_computes(failed), evidence=(refusal(crash) or crash.root,))
+
+
+@sign
+def in_an_engines_pass(crash: Crash) -> Seen | None:
+    """It failed in a pass of an inference engine that has taken its reservation."""
+    where = _failed_pass(crash)
+    if where is None or not in_engine(crash) or crash.stage == "memory_profiling":
+        return None
+    failed = say(
+        "It failed in the {where} pass of an inference engine: {asked}.", where=where, asked=asked(card(crash))
+    )
+    return Seen(
+        words=_with_what_it_computes(failed),
+        evidence=(refusal(crash) or crash.root,),
+        against=(say("an engine leaves little beside its own reservation"),),
+    )
+
+
+def _with_what_it_computes(failed: str) -> str:
+    return joined((failed, say("What it computes with is what its settings let in at once.")))
+
+
+@sign
+def in_an_engines_special_step(crash: Crash) -> Seen | None:
+    """The engine was sampling, capturing graphs or encoding images, which have causes of their own."""
+    special = in_engine(crash) and _failed_pass(crash) and crash.in_trace(f"{SAMPLER}|{GRAPHS}|{VISION}")
+    return Seen(words="") if special else None
+
+
+@sign
+def while_loading_or_updating(crash: Crash) -> Seen | None:
+    """It failed while weights were loaded or in the optimizer's step."""
+    if _says_what_for(crash) or _failed_pass(crash) is not None:
+        return None
+    if crash.stage not in ("model_load", "optimizer_step") and phase(crash) not in ("load", "optimizer"):
+        return None
+    return Seen(words=say("it failed while loading or in the optimizer's step, when no activations are held"))
+
+
+@sign
+def one_piece_beside_a_model(crash: Crash) -> Seen | None:
+    """More than the card was asked for in one piece, and 5 % of it are held already: there is a model."""
+    it = card(crash)
+    held = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes) or 0
+    larger = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
+    if not larger or held < MODEL_SHARE or not _nothing_tells(crash):
+        return None
+    return Seen(
+        words=say(
+            "{tried} were asked for in one piece, more than the card's {total}: so large are "
+            "tensors over all pairs of tokens or pixels, which attention without its own kernel "
+            "makes.",
+            tried=show(it.tried_bytes or 0),
+            total=show(it.total_bytes or 0),
+        ),
+        evidence=(refusal(crash) or crash.root,),
+        against=(say("the traceback does not show which pass it was"),),
+    )
+
+
+@sign
+def in_its_own_computation(crash: Crash) -> Seen | None:
+    """The traceback ends in the program's own code, which neither builds, moves nor waits."""
+    around = crash.root.around
+    if not around.trace or around.cut or not _nothing_tells(crash):
+        return None
+    if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or in_engine(crash):
+        return None
+    return Seen(
+        words=say("It failed in the program's own computation: {asked}.", asked=asked(card(crash))),
+        evidence=(refusal(crash) or crash.root,),
+        against=(say("the traceback does not show which pass it was"),),
+    )
+
+
+@sign
+def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
+    """The other ranks waited in a collective with a number that setting a job up does not reach."""
+    late = late_collective(crash)
+    if late is None or crash.root.around.trace or not _nothing_tells(crash):
+        return None
+    number, waited = late
+    return Seen(
+        words=say(
+            "The other ranks waited in collective {number:,}, more than setting up takes: the job had been "
+            "stepping, and what differs from step to step is the batch.",
+            number=number,
+        ),
+        evidence=(refusal(crash) or crash.root, waited),
+        against=(say("the log does not show what the job was doing"),),
+    )
+
+
+@sign
+def at_the_logits(crash: Crash) -> Seen | None:
+    """The innermost frames of the job's own pass work on the logits."""
+    if _own_pass(crash) is None or not innermost(crash, LOGITS):
+        return None
+    return Seen(words=say("the innermost frames work on the logits"))
+
+
+@sign
+def library_was_refused(crash: Crash) -> Seen | None:
+    """It was not the framework that was refused in the job's own pass, but a library beside it."""
+    if _own_pass(crash) is None or not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
+        return None
+    return Seen(words=say("a library beside the framework was refused"))
+
+
+@sign
+def evaluation_without_the_model(crash: Crash) -> Seen | None:
+    """It failed in an evaluation, and no frame is the model's."""
+    if crash.stage != "eval" or not crash.root.around.trace or phase(crash) or not _own_pass(crash):
+        return None
+    return Seen(words=say("no frame of the model is in the traceback"))
+
+
+@sign
+def holds_less_than_half(crash: Crash) -> Seen | None:
+    """The process whose pass failed holds less than half of the card."""
+    it = card(crash)
+    share = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes)
+    if share is None or share >= OWN_SHARE or _own_pass(crash) is None:
+        return None
+    return Seen(words=say("this process holds only {share} of the card", share=percent(share)))
+
+
+@sign
+def with_an_engines_settings(crash: Crash) -> Seen | None:
+    """An inference engine failed, whose settings say how much it computes with; a program that only serves has none."""
+    return Seen(words="") if in_engine(crash) and (named_engine(crash) or crash.stage != "serving") else None
+
+
+@sign
+def generating(crash: Crash) -> Seen | None:
+    """It serves or generates: nothing is kept for a backward pass."""
+    generates = crash.stage in ("serving", "rollout") or crash.in_trace(r"\bgenerate\b")
+    return Seen(words="") if generates else None
+
+
+@sign
+def in_attention(crash: Crash) -> Seen | None:
+    """The innermost frames compute attention."""
+    return Seen(words="") if innermost(crash, ATTENTION) else None
+
+
+def _own_pass(crash: Crash) -> str | None:
+    """The pass of the job's own model that failed, "forward" or "backward"; None in an inference engine."""
+    return None if in_engine(crash) else _failed_pass(crash)
+
+
+def _failed_pass(crash: Crash) -> str | None:
+    """The pass that failed, or None where another part of the job did."""
+    if _says_what_for(crash):
+        return None
+    busy = phase(crash)
+    if busy is not None:
+        return busy if busy in ("backward", "forward") else None
+    if crash.stage in ("forward", "backward"):
+        return crash.stage
+    return "forward" if crash.stage in COMPUTING or innermost(crash, ATTENTION, 2) else None
+
+
+def _nothing_tells(crash: Crash) -> bool:
+    """Whether neither the message nor a frame nor the stage says what the job was doing."""
+    if crash.stage != "unknown" or _says_what_for(crash):
+        return False
+    return phase(crash) is None and _failed_pass(crash) is None
+
+
+def _says_what_for(crash: Crash) -> bool:
+    """Whether the message itself says what the memory was for."""
+    asking = (compute_buffer_refused, warm_up_short, no_room_for_the_largest_batch)
+    return isinstance(crash.root, ArrayOutOfMemory) or any(said(crash) for said in asking)

@@ -1,0 +1,110 @@
+"""Which card a job's processes are on, and that several are on one by mistake."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from oomdoctor.causes.gpu import card, innermost, refusal
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import GIB, show
+
+MUCH: Final = 0.25  # of the card in other hands: the other ranks' tensors are there already
+ALIKE: Final = 0.15  # how far sizes of one job's ranks may differ
+A_RANK: Final = GIB // 4  # less is a context
+MOST_SHOWN: Final = 4
+
+# torch.load without map_location puts every rank's tensors where they were saved: on card 0.
+_RESTORING = r"restore_location|\b_cuda\b.{0,40}|_rebuild_\w+|load_tensor|persistent_load"
+_RANKS = r"(?i)\b(?:local_)?rank\b|torchrun|torch[./]distributed|deepspeed|accelerate launch|world_size|nproc"
+_LOADING = r"torch\.load\(|serialization\.py"
+_FRAMES = 6
+
+
+@sign
+def own_ranks_on_the_card(crash: Crash) -> Seen | None:
+    """Processes that the message lists, with 256 MiB or more, are ones that the log names as the job's own."""
+    event = refusal(crash)
+    if event is None:
+        return None
+    pids = {e.process.pid for e in crash.events if e.process.pid is not None} - {event.process.pid}
+    own = [process for process in card(crash).others if process.pid in pids and (process.bytes or 0) >= A_RANK]
+    if not own:
+        return None
+    words = say(
+        "Processes of this very job (pid {pids}) are on the card of the rank that was refused.",
+        pids=", ".join(str(process.pid) for process in own),
+    )
+    also = [other for other in crash.every(DeviceOutOfMemory) if other is not event]
+    return Seen(words=words, evidence=(event, *also[: MOST_SHOWN - 1]))
+
+
+@sign
+def restored_beside_others(crash: Crash) -> Seen | None:
+    """It failed in torch.load, and others hold a quarter of the card."""
+    it = card(crash)
+    return _restored(crash) if (it.share(it.others_bytes or it.beyond_bytes) or 0) >= MUCH else None
+
+
+@sign
+def restored_by_a_rank(crash: Crash) -> Seen | None:
+    """It failed in torch.load, and the message prints who holds the card, or the log names ranks."""
+    ranks = crash.root.process.rank is not None or crash.mentions(_RANKS)
+    return _restored(crash) if ranks or refusal(crash) is not None else None
+
+
+@sign
+def restored(crash: Crash) -> Seen | None:
+    """It failed in torch.load; a refusal without figures does not show who holds the card."""
+    return _restored(crash)
+
+
+def _restored(crash: Crash) -> Seen | None:
+    if not innermost(crash, _RESTORING, _FRAMES) or not crash.in_trace(_LOADING):
+        return None
+    words = say(
+        "It failed in torch.load, which puts tensors on the card that they were saved from: "
+        "every rank loads onto the same one."
+    )
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="checkpoint_load")
+
+
+@sign
+def others_of_its_size(crash: Crash) -> Seen | None:
+    """Two others or more, of 256 MiB and more, differ from each other and from this process by 15 % at most."""
+    event, it = refusal(crash), card(crash)
+    sizes = [process.bytes or 0 for process in it.others]
+    if event is None or len(sizes) < 2 or min(sizes) < A_RANK:
+        return None
+    mine = it.own_bytes or it.reserved_bytes
+    reference = [*sizes, mine] if mine else sizes
+    if max(reference) - min(reference) > ALIKE * max(reference):
+        return None
+    words = say(
+        "{count} other processes of nearly the same size ({sizes}) are on this card, like ranks.",
+        count=len(sizes),
+        sizes=", ".join(show(size) for size in sizes[:MOST_SHOWN]),
+    )
+    return Seen(words=words, evidence=(event,), against=(say("their pids appear nowhere else in the log"),))
+
+
+@sign
+def process_on_several_cards(crash: Crash) -> Seen | None:
+    """A table lists one process on several cards, beside others on one of them: it has opened its neighbour's."""
+    for table in crash.every(GpuTable):
+        held = [process for process in table.processes if (process.used_bytes or 0) > 0]
+        cards_of = Counter(process.pid for process in held)
+        on_card = Counter(process.gpu for process in held)
+        twice = next((p for p in held if cards_of[p.pid] > 1 and on_card[p.gpu] > 1), None)
+        if twice is not None:
+            words = say(
+                "Process {pid} has memory on {cards} cards, beside others on one.",
+                pid=twice.pid,
+                cards=cards_of[twice.pid],
+            )
+            return Seen(words=words, evidence=(table, crash.root))
+    return None

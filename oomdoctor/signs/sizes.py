@@ -1,0 +1,175 @@
+"""Sizes that were asked for in one piece: those that no machine has, and those that machines have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.gpu import refusal
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import GIB, TIB, show
+
+NO_MACHINE: Final = 8 * TIB  # more than the memory of any card, and of nearly any host
+NO_CARD: Final = TIB  # where the card's size is not printed
+LARGEST_HOST: Final = 2 * TIB  # what a node with eight cards has
+MANY_HOSTS: Final = 3 * TIB // 4
+USUAL_HOST: Final = 64 * GIB
+FEW_HOSTS: Final = 256 * GIB
+MANY_CARDS: Final = 4  # times the card: possible for a tensor over all pairs of tokens, and odd
+
+
+@sign
+def device_size_that_no_machine_has(crash: Crash) -> Seen | None:
+    """8 TiB or more were asked for on a device."""
+    event, tried = _on_a_device(crash)
+    if event is None or tried < NO_MACHINE:
+        return None
+    words = say("{words} were asked for, which no machine has: a shape is wrong.", words=_words(event, tried))
+    return Seen(words=words, evidence=(event,))
+
+
+@sign
+def device_size_of_several_cards(crash: Crash) -> Seen | None:
+    """Four times the card were asked for, or 1 TiB where its size is not printed."""
+    event, tried = _on_a_device(crash)
+    if event is None or tried < (MANY_CARDS * event.total_bytes if event.total_bytes else NO_CARD):
+        return None
+    words = (
+        say(
+            "{words} were asked for, {times} times the card: a shape may be wrong.",
+            words=_words(event, tried),
+            times=f"{tried / event.total_bytes:.0f}",
+        )
+        if event.total_bytes
+        else say("{words} were asked for: a shape may be wrong.", words=_words(event, tried))
+    )
+    against = (say("a tensor over all pairs of tokens can be as large with very long inputs"),)
+    return Seen(words=words, evidence=(event,), against=against)
+
+
+@sign
+def device_size_that_cards_have(crash: Crash) -> Seen | None:
+    """A quarter of the card or more, and less than the whole; ordinary requests are not worth a word."""
+    event, tried = _on_a_device(crash)
+    if event is None or not event.total_bytes or not event.total_bytes // 4 <= tried < event.total_bytes:
+        return None
+    total = show(event.total_bytes)
+    return Seen(words=say("{tried} of {total} is a size that cards have", tried=show(tried), total=total))
+
+
+def _on_a_device(crash: Crash) -> tuple[DeviceOutOfMemory | ArrayOutOfMemory | None, int]:
+    """The refused request with its size; none where the host refused it, or without one."""
+    event = refusal(crash) or crash.root
+    if isinstance(crash.root, HostAllocation) or not isinstance(event, DeviceOutOfMemory | ArrayOutOfMemory):
+        return None, 0
+    tried = event.array_bytes if isinstance(event, ArrayOutOfMemory) else event.tried_bytes
+    return (event, tried) if tried is not None else (None, 0)
+
+
+def _words(event: DeviceOutOfMemory | ArrayOutOfMemory, tried: int) -> str | None:
+    return event.array_words if isinstance(event, ArrayOutOfMemory) else show(tried)
+
+
+@sign
+def probe_for_what_no_card_has(crash: Crash) -> Seen | None:
+    """A framework asked at its start for 8 TiB or more: what it counted as free."""
+    probe = crash.root
+    if not isinstance(probe, AllocationProbe) or (probe.tried_bytes or 0) < NO_MACHINE:
+        return None
+    words = say(
+        "The framework counted {tried} as free, which no card has, and asked for them.",
+        tried=show(probe.tried_bytes or 0),
+    )
+    return Seen(words=words, evidence=(probe,))
+
+
+@sign
+def host_size_that_no_machine_has(crash: Crash) -> Seen | None:
+    """8 TiB or more were asked for on the host."""
+    event, tried = _on_the_host(crash)
+    return _in_one_piece(crash, event, tried) if event is not None and tried >= NO_MACHINE else None
+
+
+@sign
+def host_size_beyond_the_largest(crash: Crash) -> Seen | None:
+    """2 to 8 TiB were asked for on the host: a node with eight cards has 2."""
+    event, tried = _on_the_host(crash)
+    return _in_one_piece(crash, event, tried) if event is not None and LARGEST_HOST <= tried < NO_MACHINE else None
+
+
+@sign
+def host_size_of_the_largest(crash: Crash) -> Seen | None:
+    """768 GiB to 2 TiB were asked for on the host."""
+    event, tried = _on_the_host(crash)
+    if event is None or not MANY_HOSTS <= tried < LARGEST_HOST:
+        return None
+    return _in_one_piece(crash, event, tried, against=(say("the largest machines have as much"),))
+
+
+@sign
+def host_size_that_few_machines_have(crash: Crash) -> Seen | None:
+    """256 to 768 GiB were asked for, and how much memory the machine has is not in the log."""
+    event, tried = _on_the_host(crash)
+    if event is None or not FEW_HOSTS <= tried < MANY_HOSTS or _memory(crash) is not None:
+        return None
+    words = say(
+        "{tried} were asked for in one piece, which few machines have: a shape or a count may be wrong.",
+        tried=show(tried),
+    )
+    against = (say("how much memory the machine has is not in the log"),)
+    return Seen(words=words, evidence=(event,), against=against)
+
+
+@sign
+def host_size_that_machines_have(crash: Crash) -> Seen | None:
+    """Less than 64 GiB were asked for on the host."""
+    event, tried = _on_the_host(crash)
+    if event is None or tried >= USUAL_HOST:
+        return None
+    return Seen(words=say("{tried} is a size that machines have", tried=show(tried)))
+
+
+def _on_the_host(crash: Crash) -> tuple[HostAllocation | None, int]:
+    root = crash.root
+    return (root, root.tried_bytes) if isinstance(root, HostAllocation) and root.tried_bytes is not None else (None, 0)
+
+
+def _memory(crash: Crash) -> int | None:
+    total = crash.context.hardware.get("ram_bytes")
+    return total if isinstance(total, int) else None
+
+
+def _in_one_piece(crash: Crash, event: HostAllocation, tried: int, against: tuple[str, ...] = ()) -> Seen:
+    total = _memory(crash)
+    words = _of_a_shape(event.shape, tried, total) if event.shape else _of_no_shape(tried, total)
+    return Seen(words=words, evidence=(event,), against=against)
+
+
+def _of_a_shape(shape: str, tried: int, total: int | None) -> str:
+    if total:
+        return say(
+            "{tried} were asked for in one piece for an array of shape {shape}, {times} times the "
+            "machine's memory: a shape or a count is wrong.",
+            tried=show(tried),
+            shape=shape,
+            times=f"{tried / total:.0f}",
+        )
+    return say(
+        "{tried} were asked for in one piece for an array of shape {shape}: a shape or a count is wrong.",
+        tried=show(tried),
+        shape=shape,
+    )
+
+
+def _of_no_shape(tried: int, total: int | None) -> str:
+    if total:
+        return say(
+            "{tried} were asked for in one piece, {times} times the machine's memory: a shape or a count is wrong.",
+            tried=show(tried),
+            times=f"{tried / total:.0f}",
+        )
+    return say("{tried} were asked for in one piece: a shape or a count is wrong.", tried=show(tried))

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import crash
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.signs import arrays
+
+
+def asked(size: int, *before: str) -> Crash:
+    line = f"jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate {size} bytes."
+    return crash(*before, "    out = compiled(*args)", line)
+
+
+MADE = '    params = model.init(key, sample)["params"]'
+
+
+@pytest.mark.parametrize(("size", "is_small"), [(20 << 20, True), ((20 << 20) + 1, False)])
+def test_a_small_array_is_what_the_allocator_asks_for_on_behalf_of_small_ones(size: int, is_small: bool) -> None:
+    assert (arrays.small_array_on_a_full_card(asked(size)) is not None) is is_small
+
+
+def test_the_models_own_array_is_another_matter_however_small() -> None:
+    assert arrays.small_array_on_a_full_card(asked(4096, MADE)) is None
+    assert arrays.array_of_the_model(asked(4096, MADE)) is not None
+    assert arrays.array_of_the_model(asked(4096)) is None
+
+
+def needing(arguments: str) -> Crash:
+    return crash(
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 21.00G of 16.00G hbm.",
+        "Total hbm usage >= 21.50G:",
+        "    reserved        512.00M",
+        "    program           4.00G",
+        f"    arguments        {arguments}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most", "larger"), [("7.99G", 0, 0), ("8.00G", 1, 0), ("16.00G", 1, 0), ("16.01G", 0, 1)]
+)
+def test_what_a_program_is_given_is_held_against_the_device(arguments: str, most: int, larger: int) -> None:
+    assert bool(arrays.arguments_most_of_the_device(needing(arguments))) is bool(most)
+    assert bool(arrays.arguments_larger_than_the_device(needing(arguments))) is bool(larger)
+    assert arrays.program_larger_than_the_device(needing(arguments)) is not None
+    assert arrays.array_of_a_program(needing(arguments)) is not None
+
+
+def test_an_array_has_a_shape_or_none() -> None:
+    shaped = (
+        "ResourceExhaustedError: OOM when allocating tensor with shape[64,512,128,128] and type float on "
+        "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
+    )
+    assert arrays.array_of_a_shape(crash(shaped)) is not None
+    assert arrays.array_without_a_shape(crash(shaped)) is None
+    assert arrays.array_without_a_shape(asked(1 << 32)) is not None
+    assert arrays.array_of_a_shape(asked(1 << 32)) is None
+    assert arrays.array_of_a_program(asked(1 << 32)) is None

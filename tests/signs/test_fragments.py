@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gpu_logs import FORWARD, crash, refused, trace
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.signs import fragments
+
+IDLE: dict[str, Any] = {"allocated": "40.00 GiB", "unallocated": "4.00 GiB", "own": None}
+
+
+@pytest.mark.parametrize(("tried", "is_enough"), [("4.00 GiB", True), ("4.01 GiB", False)])
+def test_what_lies_idle_is_held_against_the_request(tried: str, is_enough: bool) -> None:
+    refusal = crash(refused(tried, **IDLE))
+    assert (fragments.idle_in_pieces(refusal) is not None) is is_enough
+    assert (fragments.idle_less_than_asked(refusal) is None) is is_enough
+
+
+@pytest.mark.parametrize(("unallocated", "is_ordinary"), [("3.99 GiB", True), ("4.00 GiB", False)])
+def test_a_tenth_of_what_is_in_use_is_an_ordinary_cache(unallocated: str, is_ordinary: bool) -> None:
+    refusal = crash(refused("1.00 GiB", allocated="40.00 GiB", unallocated=unallocated, own=None))
+    assert (fragments.ordinary_cache(refusal) is not None) is is_ordinary
+
+
+@pytest.mark.parametrize(
+    ("tried", "free", "has_room"),
+    [("2.00 GiB", "8.00 GiB", True), ("2.00 GiB", "7.90 GiB", False), ("8.10 GiB", "8.00 GiB", False)],
+)
+def test_room_is_a_tenth_of_the_card_and_the_request(tried: str, free: str, has_room: bool) -> None:
+    refusal = crash(refused(tried, total="80.00 GiB", free=free, **IDLE))
+    assert (fragments.room_beside_the_pieces(refusal) is not None) is has_room
+
+
+@pytest.mark.parametrize(("others", "are_more"), [("8.00 GiB", False), ("8.01 GiB", True)])
+def test_others_hold_twice_what_lies_idle(others: str, are_more: bool) -> None:
+    line = refused("2.00 GiB", own="44.50 GiB", allocated="40.00 GiB", unallocated="4.00 GiB", others=((41, others),))
+    assert (fragments.others_hold_more_than_lies_idle(crash(line)) is not None) is are_more
+
+
+@pytest.mark.parametrize(("tried", "is_small"), [("20.00 MiB", True), ("22.00 MiB", False)])
+def test_a_segment_for_small_tensors(tried: str, is_small: bool) -> None:
+    assert (fragments.small_segment_refused(crash(refused(tried, **IDLE))) is not None) is is_small
+
+
+def test_only_the_setting_that_is_on_cures_it() -> None:
+    for value, is_set in (("True", True), ("False", False)):
+        line = f"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:{value}"
+        assert (fragments.expandable_segments_set(crash(line, refused(**IDLE))) is not None) is is_set
+
+
+def test_graphs_pools_count_as_idle_where_the_message_does_not_print_them() -> None:
+    graphs = trace(("vllm/worker/model_runner.py", "capture", "with torch.cuda.graph(self._graph):"))
+    line = refused("1.00 GiB", allocated="31.00 GiB", unallocated="6.00 GiB")
+    assert fragments.pools_of_graphs_counted_as_idle(crash(*graphs, line)) is not None
+    assert fragments.pools_of_graphs_counted_as_idle(crash(*trace(FORWARD), line)) is None
+    printed = line.replace("is allocated by PyTorch,", "is allocated by PyTorch, with 512.00 MiB allocated in private "
+                           "pools (e.g., CUDA Graphs),")  # fmt: skip
+    assert printed != line
+    assert fragments.pools_of_graphs_counted_as_idle(crash(*graphs, printed)) is None
+
+
+def pool(tried: int, used: str) -> Crash:
+    """TensorFlow's pool of 8 GiB."""
+    return crash(
+        f"W bfc_allocator.cc:482] Allocator (GPU_0_bfc) ran out of memory trying to allocate {tried}.00MiB (rounded to "
+        f"{tried << 20})requested by op conv",
+        f"I bfc_allocator.cc:1110] Sum Total of in-use chunks: {used}",
+        "I bfc_allocator.cc:1112] total_region_allocated_bytes_: 8589934592 memory_limit_: 8589934592 available bytes: "
+        "0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("tried", "used", "in_pieces", "ordinary", "less"),
+    [
+        (2048, "6.00GiB", 1, 0, 0),
+        (2047, "6.01GiB", 0, 0, 1),
+        (1024, "6.01GiB", 0, 1, 0),
+        (2049, "6.00GiB", 0, 0, 1),
+    ],
+)
+def test_a_quarter_of_the_pool_and_the_request(tried: int, used: str, in_pieces: int, ordinary: int, less: int) -> None:
+    refusal = pool(tried, used)
+    assert bool(fragments.pool_in_pieces(refusal)) is bool(in_pieces)
+    assert bool(fragments.ordinary_rest_of_the_pool(refusal)) is bool(ordinary)
+    assert bool(fragments.pool_with_less_than_asked(refusal)) is bool(less)

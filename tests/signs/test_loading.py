@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import BACKWARD, FORWARD, LOADING, crash, refused, trace
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.signs import loading
+
+
+def while_loading(own: str, tried: str = "1.00 GiB") -> Crash:
+    return crash(*trace(LOADING), refused(tried, total="80.00 GiB", own=own, allocated=None))
+
+
+@pytest.mark.parametrize(
+    ("own", "fills", "meets"),
+    [("56.00 GiB", 1, 1), ("55.90 GiB", 0, 1), ("40.00 GiB", 0, 1), ("39.90 GiB", 0, 0)],
+)
+def test_how_much_of_the_card_is_the_loaders(own: str, fills: int, meets: int) -> None:
+    assert bool(loading.loading_fills_the_card(while_loading(own))) is bool(fills)
+    assert bool(loading.loading_meets_a_full_card(while_loading(own))) is bool(meets)
+
+
+def test_one_piece_larger_than_the_card_needs_no_others() -> None:
+    assert loading.loading_fills_the_card(while_loading("9.00 GiB", tried="80.10 GiB")) is not None
+    assert loading.loading_fills_the_card(while_loading("9.00 GiB", tried="79.90 GiB")) is None
+
+
+@pytest.mark.parametrize(
+    ("tried", "own", "is_alone"),
+    [("80.10 GiB", "3.90 GiB", True), ("80.10 GiB", "4.00 GiB", False), ("80.00 GiB", "3.90 GiB", False)],
+)
+def test_one_piece_on_a_card_that_holds_a_context_at_most(tried: str, own: str, is_alone: bool) -> None:
+    line = refused(tried, total="80.00 GiB", own=own, allocated=None)
+    assert (loading.one_piece_on_an_empty_card(crash(line)) is not None) is is_alone
+    assert loading.one_piece_on_an_empty_card(crash(*trace(BACKWARD), line)) is None
+
+
+START = ("seed 17, world size 1", "tokenizer: 32000 entries", "student: 6.7e9", "teacher: 13.0e9", "compiling")
+
+
+@pytest.mark.parametrize(
+    ("lines", "tried", "allocated", "is_before"),
+    [
+        (START, "512.00 MiB", "76.00 GiB", True),
+        (START[1:], "512.00 MiB", "76.00 GiB", False),
+        (START, "20.00 MiB", "76.00 GiB", False),
+        (START, "512.00 MiB", "75.90 GiB", False),
+    ],
+)
+def test_live_tensors_before_any_step(lines: tuple[str, ...], tried: str, allocated: str, is_before: bool) -> None:
+    line = refused(tried, total="80.00 GiB", own="79.00 GiB", allocated=allocated)
+    assert (loading.live_tensors_before_any_step(crash(*lines, line)) is not None) is is_before
+
+
+@pytest.mark.parametrize(("share", "allocated", "is_beyond"), [("0.5", "56.00 GiB", True), ("0.5", "55.90 GiB", False)])
+def test_live_tensors_beyond_an_engines_share(share: str, allocated: str, is_beyond: bool) -> None:
+    launch = f"vllm serve some/model --gpu-memory-utilization {share}"
+    line = refused(total="80.00 GiB", own="79.00 GiB", allocated=allocated)
+    assert (loading.live_tensors_beyond_any_share(crash(launch, line)) is not None) is is_beyond
+
+
+def test_a_job_that_computes_is_beyond_loading() -> None:
+    for frames, is_beyond in (((LOADING,), False), ((FORWARD,), True), ((LOADING, FORWARD, BACKWARD), True)):
+        assert (loading.beyond_loading(crash(*trace(*frames), refused())) is not None) is is_beyond
+
+
+def test_states_are_there_where_a_trainer_is() -> None:
+    setup = ("app/trainers.py", "__init__", "self.model.to(self.device)")
+    flat = ("deepspeed/runtime/zero/stage_1_and_2.py", "__init__", "self.flatten_dense_tensors_aligned(")
+    for frame, is_inference in ((LOADING, True), (setup, False), (flat, False)):
+        assert (loading.nothing_is_trained(crash(*trace(frame), refused())) is not None) is is_inference

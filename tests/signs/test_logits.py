@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import FORWARD, LOSS, crash, refused, trace
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.signs import logits
+
+LAUNCH = "python sft.py --vocab_size 128000 --per_device_train_batch_size {batch} --max_seq_length 1024"
+SCORING = ("app/workers/scorer.py", "compute_log_prob", "out = self.model(batch)")
+
+
+@pytest.mark.parametrize(
+    ("batch", "tried", "is_product"),
+    [(4, "1.95 GiB", True), (4, "1.97 GiB", False), (4, "1000.00 MiB", True), (1, "500.00 MiB", False)],
+)
+def test_the_product_gives_the_size_and_is_no_small_one(batch: int, tried: str, is_product: bool) -> None:
+    seen = logits.product_with_the_vocabulary(crash(LAUNCH.format(batch=batch), refused(tried=tried)))
+    assert (seen is not None) is is_product
+
+
+@pytest.mark.parametrize(
+    ("values", "tried", "is_a_vocabulary"),
+    [
+        (29_999, "9.28 GiB", False),
+        (30_000, "9.28 GiB", True),
+        (600_000, "9.28 GiB", True),
+        (600_001, "9.28 GiB", False),
+        (64_128, "511.00 MiB", False),
+        (64_128, "512.00 MiB", True),
+    ],
+)
+def test_the_last_dimension_is_a_vocabularys(values: int, tried: str, is_a_vocabulary: bool) -> None:
+    made = f"buf4 = empty_strided_cuda((s0, 1, {values}), (1, 1, 1), torch.float32)"
+    compiled = trace(("torchinductor_u/ab/cabcdef.py", "call", made))
+    seen = logits.compiled_code_over_a_vocabulary(crash(*compiled, refused(tried=tried)))
+    assert (seen is not None) is is_a_vocabulary
+
+
+@pytest.mark.parametrize(("tried", "is_large"), [("2047.00 MiB", False), ("2.00 GiB", True)])
+def test_a_large_piece_while_scoring(tried: str, is_large: bool) -> None:
+    scoring = trace(SCORING, ("app/model/head.py", "project", "return states @ weight.T"))
+    assert (logits.large_piece_while_scoring(crash(*scoring, refused(tried=tried))) is not None) is is_large
+    assert logits.large_piece_while_scoring(crash(*trace(FORWARD), refused(tried=tried))) is None
+
+
+def at(tried: str, *frames: tuple[str, str, str]) -> Crash:
+    return crash(*trace(*frames), refused(tried=tried))
+
+
+def test_a_small_request_is_weaker_and_a_tiny_one_excludes_it_where_no_frame_tells() -> None:
+    assert logits.small_for_logits(at("512.00 MiB", LOSS)) is None
+    assert logits.small_for_logits(at("511.00 MiB", LOSS)) is not None
+    assert logits.too_small_for_a_vocabulary(at("64.00 MiB", FORWARD)) is None
+    assert logits.too_small_for_a_vocabulary(at("63.00 MiB", FORWARD)) is not None
+    assert logits.too_small_for_a_vocabulary(at("63.00 MiB", LOSS)) is None
+
+
+def test_the_job_an_engine_and_its_sampler() -> None:
+    engine = ("vllm/v1/worker/gpu_model_runner.py", "execute_model", "logits = self.model.compute_logits(hidden)")
+    sampled = ("vllm/v1/sample/sampler.py", "compute_logprobs", "return logits.log_softmax(dim=-1)")
+    signs = (logits.working_on_logits, logits.engine_working_on_logits, logits.sampler_working_on_logits)
+    for frames, which in (((LOSS,), 0), ((engine,), 1), ((engine, sampled), 2)):
+        assert [sign(at("4.00 GiB", *frames)) is not None for sign in signs] == [place == which for place in range(3)]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, LOSS, crash, refused, trace
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.signs import passes
+
+SERVING = ("vllm/v1/worker/gpu_model_runner.py", "execute_model", "model_output = self.model(")
+SAMPLING = ("vllm/v1/sample/sampler.py", "forward", "return logits.argmax(dim=-1)")
+PROFILING = ("vllm/v1/worker/gpu_worker.py", "profile_run", "self.model_runner.profile_run()")
+
+
+def failed(*frames: tuple[str, str, str], own: str = "78.82 GiB") -> Crash:
+    return crash(*trace(*frames), refused(own=own, allocated=None))
+
+
+def test_not_a_pass_while_loading_or_updating() -> None:
+    for frame in (LOADING, ADAM):
+        assert passes.in_a_forward_pass(failed(frame)) is None
+        assert passes.in_a_backward_pass(failed(frame)) is None
+        assert passes.while_loading_or_updating(failed(frame)) is not None
+
+
+def test_a_pass_is_one_of_the_jobs_or_of_an_engines() -> None:
+    for sign, frames in (
+        (passes.in_a_backward_pass, (BACKWARD,)),
+        (passes.in_a_forward_pass, (FORWARD,)),
+        (passes.measuring_its_need, (PROFILING, FORWARD)),
+        (passes.in_an_engines_pass, (SERVING, FORWARD)),
+    ):
+        assert sign(failed(*frames)) is not None
+        for other in {passes.in_a_backward_pass, passes.in_a_forward_pass, passes.in_an_engines_pass} - {sign}:
+            assert other(failed(*frames)) is None
+        assert passes.while_loading_or_updating(failed(*frames)) is None
+
+
+def test_a_recomputed_pass_is_a_backward_one() -> None:
+    assert passes.in_a_backward_pass(failed(BACKWARD, FORWARD)) is not None
+    assert passes.in_a_forward_pass(failed(BACKWARD, FORWARD)) is None
+
+
+def test_only_an_engine_has_steps_with_causes_of_their_own() -> None:
+    seeing = ("app/vision/encoder.py", "forward", "x = self.patches(pixels)")
+    assert passes.in_an_engines_special_step(failed(seeing)) is None
+    assert passes.in_an_engines_special_step(failed(SERVING, FORWARD)) is None
+    assert passes.in_an_engines_special_step(failed(SERVING, SAMPLING)) is not None
+
+
+@pytest.mark.parametrize(("own", "is_less"), [("39.60 GiB", False), ("39.50 GiB", True)])
+def test_half_of_the_card(own: str, is_less: bool) -> None:
+    assert (passes.holds_less_than_half(failed(FORWARD, own=own)) is not None) is is_less
+
+
+def test_an_engine_and_a_load_may_hold_less_than_half() -> None:
+    assert passes.holds_less_than_half(failed(SERVING, FORWARD, own="9.00 GiB")) is None
+    assert passes.holds_less_than_half(failed(LOADING, own="9.00 GiB")) is None
+
+
+def test_the_logits_are_the_innermost_frames() -> None:
+    assert passes.at_the_logits(failed(FORWARD, LOSS)) is not None
+    assert passes.at_the_logits(failed(LOSS, FORWARD, FORWARD, FORWARD)) is None
+    assert passes.at_the_logits(failed(SERVING, LOSS)) is None
+
+
+@pytest.mark.parametrize(
+    ("tried", "own", "is_beside"),
+    [
+        ("79.10 GiB", "20.00 GiB", False),
+        ("79.20 GiB", "20.00 GiB", True),
+        ("79.20 GiB", "4.00 GiB", True),
+        ("79.20 GiB", "3.90 GiB", False),
+    ],
+)
+def test_one_piece_is_larger_than_the_card_and_a_twentieth_of_it_is_held(tried: str, own: str, is_beside: bool) -> None:
+    refusal = refused(tried=tried, own=own, allocated=None)
+    assert (passes.one_piece_beside_a_model(crash(refusal)) is not None) is is_beside
+    assert passes.one_piece_beside_a_model(crash(*trace(FORWARD), refusal)) is None
+
+
+def test_a_program_that_only_serves_has_no_engines_settings() -> None:
+    chat = ("app/server.py", "generate", "return self.model(ids)")
+    assert passes.with_an_engines_settings(failed(SERVING, FORWARD)) is not None
+    assert passes.with_an_engines_settings(failed(chat, FORWARD)) is None
+    assert passes.generating(failed(chat, FORWARD)) is not None
+    assert passes.generating(failed(BACKWARD)) is None

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import LOADING, crash, refused, trace
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.signs import placement
+
+RESTORING = trace(
+    ("torch/serialization.py", "default_restore_location", "result = fn(storage, location)"),
+    ("torch/serialization.py", "_cuda_deserialize", "return storage_type(obj.size())"),
+)
+BARE = "RuntimeError: CUDA error: out of memory"
+
+
+@pytest.mark.parametrize(("others", "are_there"), [("20.00 GiB", True), ("19.90 GiB", False)])
+def test_a_quarter_of_the_card_is_in_other_hands(others: str, are_there: bool) -> None:
+    line = refused(total="80.00 GiB", free="59.00 MiB", own="2.00 GiB", allocated="1.00 GiB", others=((31, others),))
+    assert (placement.restored_beside_others(crash(*RESTORING, line)) is not None) is are_there
+    assert placement.restored_beside_others(crash(*trace(LOADING), line)) is None
+
+
+def test_a_bare_refusal_is_a_ranks_where_the_log_names_ranks() -> None:
+    assert placement.restored_by_a_rank(crash(*RESTORING, BARE)) is None
+    assert placement.restored(crash(*RESTORING, BARE)) is not None
+    assert placement.restored_by_a_rank(crash("torchrun --nproc_per_node 4 train.py", *RESTORING, BARE)) is not None
+    assert placement.restored(crash(*trace(LOADING), BARE)) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "are_alike"),
+    [
+        (("17.00 GiB", "20.00 GiB"), True),
+        (("16.90 GiB", "20.00 GiB"), False),
+        (("20.00 GiB",), False),
+        (("255.00 MiB", "256.00 MiB"), False),
+    ],
+)
+def test_two_others_that_differ_by_15_percent_at_most(sizes: tuple[str, ...], are_alike: bool) -> None:
+    others = tuple((21 + place, size) for place, size in enumerate(sizes))
+    line = refused(own=None, allocated=None, free="1.00 GiB", others=others)
+    assert (placement.others_of_its_size(crash(line)) is not None) is are_alike
+
+
+def ranks(size: str, pid: int) -> Crash:
+    return crash(
+        "(Worker pid=501) " + refused(own="39.00 GiB", allocated="37.00 GiB", others=((pid, size),)),
+        "(Worker pid=502) " + refused(own="39.70 GiB", allocated="38.00 GiB", others=((501, "39.00 GiB"),)),
+    )
+
+
+def test_a_rank_of_the_job_that_holds_more_than_a_context() -> None:
+    assert placement.own_ranks_on_the_card(ranks("39.70 GiB", 502)) is not None
+    assert placement.own_ranks_on_the_card(ranks("255.00 MiB", 502)) is None
+    assert placement.own_ranks_on_the_card(ranks("39.70 GiB", 777)) is None
+
+
+def test_a_process_on_several_cards_beside_others() -> None:
+    row = "|    {}     {}      C   python                                      4917MiB |"
+    alone = [row.format(0, 61877), row.format(1, 61877)]
+    assert placement.process_on_several_cards(crash(*alone, BARE)) is None
+    assert placement.process_on_several_cards(crash(*alone, row.format(1, 61878), BARE)) is not None
