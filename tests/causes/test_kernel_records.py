@@ -7,6 +7,8 @@ from pathlib import Path
 from system_logs import crash_of, quiet
 
 from oomdoctor.causes import Finding, RuledOut, container_limit, process_ram_hog
+from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.signs import Grade
 
 KERNEL = Path(__file__).parents[2] / "fixtures" / "kernel"
 
@@ -17,23 +19,23 @@ def log(name: str) -> str:
 
 def test_shared_memory_that_fills_the_limit_belongs_to_no_process() -> None:
     crash = crash_of(log("shared-memory-fills-the-limit"))
-    limit, hog = container_limit.judge(crash), process_ram_hog.judge(crash)
+    limit, hog = judgement_of(container_limit.CAUSE, crash), judgement_of(process_ram_hog.CAUSE, crash)
     assert isinstance(limit, Finding)
     assert "19.00 GiB of it are shared memory" in limit.why
     assert isinstance(hog, Finding)
-    assert hog.weight == 0.5
+    assert hog.grade is Grade.POINTS
     assert "shared memory" in hog.against[0]
 
 
 def test_little_shared_memory_is_not_worth_a_word() -> None:
-    found = container_limit.judge(crash_of(log("container-4.15")))
+    found = judgement_of(container_limit.CAUSE, crash_of(log("container-4.15")))
     assert isinstance(found, Finding)
     assert "shared memory" not in found.why
 
 
 def test_full_numa_nodes_are_no_limit_and_not_the_whole_machine() -> None:
     crash = crash_of(log("numa-nodes-full"))
-    limit, hog = container_limit.judge(crash), process_ram_hog.judge(crash)
+    limit, hog = judgement_of(container_limit.CAUSE, crash), judgement_of(process_ram_hog.CAUSE, crash)
     assert isinstance(limit, RuledOut)
     assert "NUMA" in limit.why
     assert isinstance(hog, Finding)
@@ -41,13 +43,13 @@ def test_full_numa_nodes_are_no_limit_and_not_the_whole_machine() -> None:
 
 
 def test_what_was_free_when_earlyoom_acted_tells_the_machines_size() -> None:
-    found = process_ram_hog.judge(crash_of(log("earlyoom-1.2")))
+    found = judgement_of(process_ram_hog.CAUSE, crash_of(log("earlyoom-1.2")))
     assert isinstance(found, Finding)
     assert "76% of 15.53 GiB" in found.why
 
 
 def test_a_small_victim_of_earlyoom_is_no_hog() -> None:
-    found = process_ram_hog.judge(crash_of(log("earlyoom-1.2").replace("12011 MiB", "2011 MiB")))
+    found = judgement_of(process_ram_hog.CAUSE, crash_of(log("earlyoom-1.2").replace("12011 MiB", "2011 MiB")))
     assert isinstance(found, RuledOut)
 
 

@@ -1,0 +1,223 @@
+"""Who was killed for the node's memory, and by whom: Ray, the kernel, a guard of the machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import LARGE, node_memory, raylet_log, total_bytes, used_bytes, victim
+from oomdoctor.families.container import LimitKill, NodePressure
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.kill import Kill
+from oomdoctor.families.memory_report import MemoryReport
+from oomdoctor.families.ray_death import WorkerDeath
+from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.records import dataclass
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import percent, show
+
+# The killed worker's own share from which it says something about who held the memory.
+TELLING: Final = 0.15
+# The kernel takes the process with the most memory (unless told otherwise): with this share of it all it is the one.
+MOST: Final = 0.4
+# Of the node, in the last report before a kill that nothing explains.
+NEARLY_FULL: Final = 0.9
+# Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
+WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
+OF_THE_MACHINE: Final = ("dmesg -T | grep -B 400 -i 'killed process'", WHO_HOLDS_IT_NOW)
+_FOR_MEMORY: Final = (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath)
+
+
+@sign
+def ray_killed_without_a_table(crash: Crash) -> Seen | None:
+    """Ray killed for the node's memory, and the table of who held it is not in the log."""
+    kill = crash.first(NodeOutOfMemory)
+    if kill is None or node_memory(crash) is not None:
+        return None
+    whom = victim(crash)
+    named = say("It killed {whom}; who held the memory only its table says.", whom=whom) if whom else ""
+    return Seen(words=joined((_found_full(crash), named)), evidence=(kill,), next_evidence=raylet_log(crash))
+
+
+@sign
+def ray_killed_a_good_share(crash: Crash) -> Seen | None:
+    """One whom Ray killed held 15 % of what was in use; no table says who held the rest."""
+    kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
+    if kill is None or not used or node_memory(crash) is not None:
+        return None
+    share = max((one.bytes or 0 for one in kill.victims), default=0) / used
+    if share < TELLING:
+        return None
+    return Seen(words=say("the killed worker itself held {share} of what was in use", share=percent(share)))
+
+
+@sign
+def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
+    """Whoever killed says that it was for the node's memory."""
+    firsts = (crash.first(kind) for kind in _FOR_MEMORY)
+    event = next((one for one in firsts if one is not None and one.strength >= 2 and one.pool == "host_ram"), None)
+    if event is None:
+        return None
+    commands = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
+    return Seen(words=_found_full(crash), evidence=(event,), next_evidence=commands)
+
+
+def _found_full(crash: Crash) -> str:
+    """What the killer says of the node's memory."""
+    kill = crash.first(NodeOutOfMemory)
+    if kill is not None and kill.used_bytes and kill.total_bytes:
+        return say(
+            "Ray found {used} of {total} in use and killed for it.",
+            used=show(kill.used_bytes),
+            total=show(kill.total_bytes),
+        )
+    count = crash.first(KillCount)
+    if count is not None and count.killed:
+        return say(
+            "Ray killed {count} worker(s) because the node ran low on memory; the table is in raylet.out.",
+            count=count.killed,
+        )
+    reading = crash.first(UsageAboveThreshold)
+    if reading is not None and reading.used_bytes and reading.total_bytes:
+        return say(
+            "Ray's monitor found {used} of {total} in use.",
+            used=show(reading.used_bytes),
+            total=show(reading.total_bytes),
+        )
+    return say("Something was killed because the node's memory ran out; the log does not say who held it.")
+
+
+@sign
+def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
+    """DeepSpeed's last report finds 90 % of the node in use, and a kill follows that nothing explains."""
+    reports = [report for report in crash.every(MemoryReport) if report.host_used_fraction is not None]
+    if not isinstance(crash.root, Kill) or crash.root.pool != "host_ram" or not reports:
+        return None
+    last = reports[-1]
+    if (last.host_used_fraction or 0) < NEARLY_FULL:
+        return None
+    words = say(
+        "The job's last report before the kill shows {host_used} in use on the node, "
+        "{host_used_fraction} of its memory; who held it, it does not say.",
+        host_used=show(last.host_used_bytes or 0),
+        host_used_fraction=percent(last.host_used_fraction),
+    )
+    return Seen(
+        words=words,
+        evidence=(last, crash.root),
+        against=(say("the kill itself is not explained"),),
+        shows_memory=True,
+        next_evidence=OF_THE_MACHINE,
+    )
+
+
+@sign
+def ray_killed_for_memory(crash: Crash) -> Seen | None:
+    """Ray killed because the node was short of memory."""
+    return Seen(words="") if crash.first(NodeOutOfMemory) is not None else None
+
+
+@sign
+def ray_killed_who_held_most(crash: Crash) -> Seen | None:
+    """One whom Ray killed held 40 % of what was in use."""
+    kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
+    if kill is None or not used:
+        return None
+    one = next((one for one in kill.victims if one.bytes is not None and one.bytes >= MOST * used), None)
+    if one is None:
+        return None
+    words = say(
+        "{name} (PID {pid}) itself held {size} of the {used} in use.",
+        name=one.name or say("The killed worker"),
+        pid=one.pid,
+        size=show(one.bytes or 0),
+        used=show(used),
+    )
+    return Seen(words=words, evidence=(kill,))
+
+
+@sign
+def rays_table_is_missing(crash: Crash) -> Seen | None:
+    """Ray killed for the node's memory, and the log holds no table of memory users."""
+    if crash.first(NodeOutOfMemory) is None or node_memory(crash) is not None:
+        return None
+    words = say("Ray's table of memory users, which names who held the memory")
+    return Seen(words=words, next_evidence=raylet_log(crash))
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """Whom the kernel or a guard of the machine killed."""
+
+    kill: KernelKill | UserspaceKill
+    words: str  # a clause: who held how much
+    bytes: int
+    total_bytes: int | None
+
+
+@sign
+def killed_process_held_most(crash: Crash) -> Seen | None:
+    """The process that the kernel or a guard killed held 40 % of the machine or of its limit; no table says more."""
+    one = _killed(crash)
+    if one is None or one.total_bytes is None or one.bytes < MOST * one.total_bytes:
+        return None
+    share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
+    words = say("{held}: {share} of {total}.", held=one.words, share=share, total=total)
+    return Seen(words=words, evidence=(one.kill,))
+
+
+@sign
+def killed_process_held_little(crash: Crash) -> Seen | None:
+    """The process that the kernel or a guard killed held less than 40 % of the machine; no table says more."""
+    one = _killed(crash)
+    if one is None or one.total_bytes is None or one.bytes >= MOST * one.total_bytes:
+        return None
+    share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
+    return Seen(words=say("{held}: {share} of {total}", held=one.words, share=share, total=total))
+
+
+@sign
+def killed_process_was_large(crash: Crash) -> Seen | None:
+    """The process that the kernel or a guard killed held 1 GiB, of nobody knows how much."""
+    one = _killed(crash)
+    if one is None or one.total_bytes is not None or one.bytes < LARGE:
+        return None
+    words = say("{held}; how much the machine has is not in the log.", held=one.words)
+    return Seen(words=words, evidence=(one.kill,))
+
+
+def _killed(crash: Crash) -> Killed | None:
+    if node_memory(crash) is not None:
+        return None
+    kill = crash.first(KernelKill)
+    if kill is not None and kill.anon_rss_bytes is not None:
+        own = kill.anon_rss_bytes + (kill.shmem_rss_bytes or 0)
+        return Killed(kill, _by_the_kernel(kill, own), own, kill.limit_bytes or total_bytes(crash))
+    early = next((event for event in crash.every(UserspaceKill) if (event.rss_bytes or 0) >= LARGE), None)
+    if early is None or early.rss_bytes is None:
+        return None
+    rss, killer = show(early.rss_bytes), early.killer
+    words = say("{who} held {rss} when {killer} ended it", who=_who(early), rss=rss, killer=killer)
+    return Killed(early, words, early.rss_bytes, early.total_bytes)
+
+
+def _by_the_kernel(kill: KernelKill, own: int) -> str:
+    if kill.constraint in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
+        return say(
+            "{who} held {own} when the kernel killed it because the NUMA nodes it may use were full",
+            who=_who(kill),
+            own=show(own),
+        )
+    return say("{who} held {own} when the kernel killed it", who=_who(kill), own=show(own))
+
+
+def _who(kill: KernelKill | UserspaceKill) -> str:
+    name = kill.process.name or say("A process")
+    return f"{name} (PID {kill.process.pid})"
+
+
+@sign
+def a_group_was_full(crash: Crash) -> Seen | None:
+    """A control group reached its limit: the machine may have memory left."""
+    return Seen(words="") if crash.pool == "cgroup" else None
