@@ -40,5 +40,4 @@ CAUSE = Cause(
         Row(first_rows_are_missing, Grade.PROVES),
     ),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory", "smaller-object-store", "tune-ray-monitor"),
-    before=("too-many-workers",),
 )

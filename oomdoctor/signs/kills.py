@@ -13,6 +13,7 @@ from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import percent, show
@@ -21,12 +22,28 @@ from oomdoctor.units import percent, show
 TELLING: Final = 0.15
 # The kernel takes the process with the most memory (unless told otherwise): with this share of it all it is the one.
 MOST: Final = 0.4
+# A share of the memory in one worker of a group (known by its rank) that its sisters multiply to most of it.
+OF_A_RANK: Final = 0.1
+# Worker processes that one setting starts.
+MANY: Final = 16
 # Of the node, in the last report before a kill that nothing explains.
 NEARLY_FULL: Final = 0.9
 # Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 OF_THE_MACHINE: Final = ("dmesg -T | grep -B 400 -i 'killed process'", WHO_HOLDS_IT_NOW)
 _FOR_MEMORY: Final = (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath)
+
+_RANKED: Final = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
+_WORKER_SETTINGS: Final = (
+    "num_proc",
+    "preprocessing_num_workers",
+    "dataset_num_proc",
+    "dataloader_num_workers",
+    "num_workers",
+    "dataset_processes",
+    "filter_overlong_prompts_workers",
+    "n_parallel_tasks",
+)
 
 
 @sign
@@ -221,3 +238,58 @@ def _who(kill: KernelKill | UserspaceKill) -> str:
 def a_group_was_full(crash: Crash) -> Seen | None:
     """A control group reached its limit: the machine may have memory left."""
     return Seen(words="") if crash.pool == "cgroup" else None
+
+
+@sign
+def a_rank_was_killed(crash: Crash) -> Seen | None:
+    """Ray killed a worker that has a rank, so that it has sisters, and that held a tenth of what was in use."""
+    used = used_bytes(crash)
+    if not used or node_memory(crash) is not None:
+        return None
+    ranks = [
+        (event, one)
+        for event in crash.every(NodeOutOfMemory)
+        for one in event.victims
+        if (one.bytes or 0) >= OF_A_RANK * used and _RANKED.search(one.name or "")
+    ]
+    if not ranks:
+        return None
+    event, one = ranks[0]
+    held = one.bytes or 0
+    words = say(
+        "The killed worker, {name} (PID {pid}), is one rank of several and held {held} of the "
+        "{used} in use: {count} like it fill the node.",
+        name=one.name,
+        pid=one.pid,
+        held=show(held),
+        used=show(used),
+        count=int(used // held),
+    )
+    return Seen(words=words, evidence=(event,), against=(say("the table of memory users is not in the log"),))
+
+
+@sign
+def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
+    """A setting starts 16 worker processes, and something was killed; no table says how much each of them held."""
+    setting = crash.setting(*_WORKER_SETTINGS)
+    killed = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
+    if setting is None or not isinstance(setting.value, int | float) or setting.value < MANY or not killed:
+        return None
+    if node_memory(crash) is not None:
+        return None
+    words = say(
+        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+    )
+    return Seen(words=words, evidence=killed[:1], against=(say("how much each of them held is not in the log"),))
+
+
+@sign
+def ray_killed_several(crash: Crash) -> Seen | None:
+    """Ray counts two kills for memory within a minute, and speaks of none of them by itself."""
+    count = crash.first(KillCount)
+    if count is None or (count.killed or 0) < 2 or crash.first(NodeOutOfMemory) is not None:
+        return None
+    if node_memory(crash) is not None:
+        return None
+    words = say("Ray killed {killed} workers for memory within a minute: several run at a time.", killed=count.killed)
+    return Seen(words=words, evidence=(count,), against=(say("who held the memory is not in the log"),))
