@@ -27,4 +27,5 @@ CAUSE = Cause(
     missing=(a_reward_model_is_in_no_table,),
     knobs=("move-process", "restart-periodically", "more-host-memory", "less-offload", "smaller-object-store"),
     knobs_where=((a_group_was_full, ("move-process", "restart-periodically", "raise-container-limit")),),
+    before=("host-memory-leak",),
 )
