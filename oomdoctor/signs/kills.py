@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.causes.host import LARGE, node_memory, raylet_log, total_bytes, used_bytes, victim
-from oomdoctor.families.container import LimitKill, NodePressure
+from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
+from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
+from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
-from oomdoctor.families.kill import Kill
+from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
@@ -16,6 +18,7 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.text import sanitize
 from oomdoctor.units import percent, show
 
 # The killed worker's own share from which it says something about who held the memory.
@@ -44,6 +47,18 @@ _WORKER_SETTINGS: Final = (
     "filter_overlong_prompts_workers",
     "n_parallel_tasks",
 )
+
+DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
+JOURNAL: Final = "journalctl -k --since '1 hour ago' | grep -i -E 'killed process|oom'"
+SIGKILL_SEEN_OUTSIDE: Final = 137
+COMMAND_SHOWN: Final = 80
+# What stands behind "Killed" in a shell's line
+_COMMAND: Final = late(r"\b\d{1,9} [Kk]illed:?\s{1,40}(\S.{0,200})")
+_JOB: Final = late(r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=)(\d{1,12})\b")
+_SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b"
+_POD: Final = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
+_CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + _POD
+_MAY_BE_MEMORY: Final = frozenset({"host_ram", "cgroup", "none", "shm"})
 
 
 @sign
@@ -293,3 +308,72 @@ def ray_killed_several(crash: Crash) -> Seen | None:
         return None
     words = say("Ray killed {killed} workers for memory within a minute: several run at a time.", killed=count.killed)
     return Seen(words=words, evidence=(count,), against=(say("who held the memory is not in the log"),))
+
+
+@sign
+def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
+    """Something died as what is killed for memory does, and nothing shows that memory ran out."""
+    root = crash.root
+    if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY:
+        return None
+    limit = _limit(crash)
+    near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
+    usual = say("Memory is the usual reason for such an end, but nothing printed here proves it.")
+    other = say("a scheduler, an operator, a time limit or another program can send the same signal")
+    return Seen(
+        words=joined((_died(root), usual, near)),
+        evidence=(root,) if limit is None else (root, limit),
+        against=(other,),
+        pool="cgroup" if limit is not None else None,
+        next_evidence=_what_would_settle_it(crash),
+    )
+
+
+@sign
+def in_a_container(crash: Crash) -> Seen | None:
+    """A memory limit is printed, or lines near the failure speak of containers."""
+    return Seen(words="") if _limit(crash) is not None or crash.mentions(_CONTAINERS) is not None else None
+
+
+def _limit(crash: Crash) -> MemoryLimit | None:
+    return next((event for event in crash.every(MemoryLimit) if event.limit_bytes), None)
+
+
+def _died(root: Event) -> str:
+    if isinstance(root, Kill) and root.signal == SIGBUS:
+        return say("A process died of a bus error.")
+    if isinstance(root, Kill) and root.signal is None:
+        return say("A process vanished from its pool.")
+    if isinstance(root, Kill):
+        return say("{who} was killed (SIGKILL).", who=_as_reported(root))
+    if isinstance(root, LoaderDeath):
+        return say("A data loader's worker was killed.") if root.signal else say("A data loader's worker vanished.")
+    return say("A process died without a word of its own.")
+
+
+def _as_reported(kill: Kill) -> str:
+    """The process by all that its launcher or its shell says of it."""
+    command = _COMMAND.search(kill.at.text) if kill.reporter == "shell" else None
+    who = f"`{sanitize(command[1].strip(), COMMAND_SHOWN)}`" if command else say("A process")
+    rank = f"rank {kill.process.rank}" if kill.process.rank is not None else ""
+    pid = f"PID {kill.process.pid}" if kill.process.pid is not None else ""
+    numbers = ", ".join(part for part in (rank, pid) if part)
+    return f"{who} ({numbers})" if numbers else who
+
+
+def _what_would_settle_it(crash: Crash) -> tuple[str, ...]:
+    """Commands. An id from the log stands in one only as digits."""
+    commands = [DMESG]
+    job, in_a_pod = crash.mentions(_JOB.pattern), crash.mentions(_POD) is not None
+    if job is not None or crash.mentions(_SLURM) is not None:
+        match = _JOB.search(job) if job else None
+        commands.append(f"sacct -j {match[1] if match else '<job id>'} --format=JobID,State,ExitCode,MaxRSS,ReqMem")
+    # How a container's end by SIGKILL is told from outside
+    container = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
+    if container or in_a_pod or _limit(crash) is not None:
+        commands.append("kubectl describe pod <pod> | grep -A8 'Last State'")
+    if container and not in_a_pod:
+        commands.append("docker inspect --format '{{.State.OOMKilled}} {{.State.ExitCode}}' <container>")
+    if crash.root.pool == "shm":
+        commands.append("df -h /dev/shm")
+    return (*commands, JOURNAL)
