@@ -1,13 +1,69 @@
-"""What a job keeps in host memory on purpose."""
+"""What a job keeps in host memory on purpose: offloaded states, swap space, caches and stores of its engines."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from oomdoctor.causes.host import TOGETHER, node_memory, total_bytes, used_bytes
+from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.sglang import EngineStep, HostCacheTooLarge
+from oomdoctor.families.vllm_error import SwapSpaceTooLarge
+from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
+from oomdoctor.language import joined, listed, mark, say, translated
+from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.units import GIB, percent, show
+
+# vLLM's own default: a setting of this size is no decision of the job.
+DEFAULT_SWAP_GIB: Final = 4
+MOST_SUMMANDS: Final = 8  # in the formula of a sum
+# Of the node's memory: with so much the job's own processes no longer fit beside it, or hardly do.
+HALF: Final = 0.5
+QUARTER: Final = 0.25
 
 _SHARDING: Final = frozenset({"deepspeed", "fsdp", "megatron"})
+_PER_GPU: Final = {
+    "swap_space": mark("swap space"),
+    "vllm_swap_space": mark("swap space"),
+    "cpu_offload_gb": mark("offloaded weights"),
+}
+# Of all ranks of an engine together.
+_PER_ENGINE: Final = {"kv_offloading_size": mark("offloaded KV cache")}
+_SWITCHES: Final = (
+    "adam_offload",
+    "optimizer_offload",
+    "param_offload",
+    "offload_policy",
+    "grad_offload",
+    "optimizer_cpu_offload",
+    "cpu_offload",
+    "offload_optimizer",
+    "offload_param",
+    "offload_optimizer.device",
+    "offload_param.device",
+    "offload_optimizer_device",
+    "offload_param_device",
+    "vllm_enable_sleep",
+    "enable_sleep",
+    "deepspeed_enable_sleep",
+    "vllm_enable_sleep_mode",
+)
+_NO: Final = (False, "false", "False", "none", "None", None, 0, "")
+_GPUS: Final = ("n_gpus_per_node", "nproc_per_node", "num_gpus_per_node", "actor_num_gpus_per_node", "gpus_per_node")
+_RANKS: Final = ("num_gpus", "num_processes", "world_size", "num_local_procs")
+_FRAMES: Final = (
+    r"cpu_adam|parameter_offload|offload_(?:optimizer|param|states|to_cpu)|swap_tensor|CPUAdam|_pin_memory|pin_memory\("
+    r"|initialize_optimizer_states|_create_fp32_partitions"
+)
+_STAGES: Final = frozenset({"optimizer_step", "weight_sync", "model_load", "engine_init"})
 
 
 @sign
@@ -20,3 +76,361 @@ def states_are_sharded(crash: Crash) -> Seen | None:
 def no_cluster_in_sight(crash: Crash) -> Seen | None:
     """Nothing in the log is Ray's: there is no other node to move anything to."""
     return None if "ray" in crash.context.frameworks else Seen(words="")
+
+
+@sign
+def swap_space_was_refused(crash: Crash) -> Seen | None:
+    """vLLM refuses swap space that is more than 70 % of the node's memory."""
+    refused = crash.first(SwapSpaceTooLarge)
+    if refused is None:
+        return None
+    swap = show(refused.swap_bytes or 0)
+    if refused.host_total_bytes:
+        words = say(
+            "The engine asks for {swap} of swap space of the node's {total}; more than 70 % of a "
+            "node's memory is refused.",
+            swap=swap,
+            total=show(refused.host_total_bytes),
+        )
+    else:
+        words = say(
+            "The engine asks for {swap} of swap space; more than 70 % of a node's memory is refused.", swap=swap
+        )
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def host_cache_was_refused(crash: Crash) -> Seen | None:
+    """SGLang weighs the second level of its KV cache against what the host has free, and refuses it."""
+    refused = crash.first(HostCacheTooLarge)
+    if refused is None:
+        return None
+    tried = show(refused.tried_bytes or 0)
+    if refused.free_bytes is not None:
+        words = say(
+            "The engine asks for {tried} of host memory for its KV cache, and {free} is free.",
+            tried=tried,
+            free=show(refused.free_bytes),
+        )
+    else:
+        words = say("The engine asks for {tried} of host memory for its KV cache.", tried=tried)
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def object_store_was_refused(crash: Crash) -> Seen | None:
+    """Ray refuses an object store in host memory that is larger than what is available of it."""
+    refused = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
+    if refused is None:
+        return None
+    if refused.requested_bytes:
+        words = say(
+            "The object store of {requested} that Ray is to keep in host memory is larger than "
+            "what is available of it.",
+            requested=show(refused.requested_bytes),
+        )
+    else:
+        words = say("The object store that Ray is to keep in host memory is larger than what is available of it.")
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def no_host_memory_for_waiting_sequences(crash: Crash) -> Seen | None:
+    """TurboMind has no host memory for the KV cache of sequences that wait."""
+    root = crash.root
+    if not isinstance(root, EngineShort) or root.what != "host-kv-cache":
+        return None
+    words = say(
+        "The engine wants host memory for the KV cache of sequences that have to wait, and there is not enough."
+    )
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def host_buffer_of_kv_blocks_is_full(crash: Crash) -> Seen | None:
+    """LMCache's buffer in host memory has no room for more KV blocks."""
+    if not isinstance(crash.root, BufferFull):
+        return None
+    words = say("KV blocks are offloaded to a host buffer, which was full.")
+    own = say("the buffer's size is a setting, not the RAM")
+    return Seen(words=words, evidence=(crash.root,), against=(own,))
+
+
+@sign
+def engines_keep_half_of_the_node(crash: Crash) -> Seen | None:
+    """Engines print weights and KV cache in host memory that are half of the node's."""
+    return _kept_share(crash, HALF)
+
+
+@sign
+def engines_keep_a_quarter_of_the_node(crash: Crash) -> Seen | None:
+    """Engines print weights and KV cache in host memory that are a quarter of the node's."""
+    return _kept_share(crash, QUARTER)
+
+
+def _kept_share(crash: Crash, least: float) -> Seen | None:
+    sizes, event = _kept(crash)
+    need, total = sum(sizes), _whole(crash)
+    if event is None or not total or need < least * total:
+        return None
+    words = say(
+        "Engines keep {need}{summands} of weights and KV cache in host memory: {share} of the node's {total}.",
+        need=show(need),
+        summands=_summands(sizes),
+        share=percent(need / total),
+        total=show(total),
+    )
+    return Seen(words=words, evidence=(*_evidence(crash), event), shows_memory=True)
+
+
+@sign
+def engines_keep_some_of_a_node(crash: Crash) -> Seen | None:
+    """Engines print weights and KV cache in host memory; of how much, and what memory ran out, nobody says."""
+    sizes, event = _kept(crash)
+    if event is None or crash.proven or _whole(crash):
+        return None
+    need, summands = show(sum(sizes)), _summands(sizes)
+    words = say("Engines keep {need}{summands} of weights and KV cache in host memory.", need=need, summands=summands)
+    unknown = say("the log does not say how much the node has")
+    return Seen(words=words, evidence=(*_evidence(crash), event), against=(unknown,))
+
+
+def _kept(crash: Crash) -> tuple[list[int], Event | None]:
+    """What engines print of the host memory that they take, the most of each process, and the first print: SGLang's
+    second level of the KV cache, the copy of the weights that vLLM sleeps with, offloaded weights."""
+    taken: dict[tuple[object, ...], tuple[int, Event]] = {}
+    for event in crash.every(EngineStep) + crash.every(Sleep) + crash.every(WeightsLoaded):
+        size = _host_bytes(event)
+        who = (event.kind, event.process.name, event.process.pid, event.process.rank)
+        if size and size > taken.get(who, (0, event))[0]:
+            taken[who] = size, event
+    return [size for size, _ in taken.values()], next((event for _, event in taken.values()), None)
+
+
+def _host_bytes(event: EngineStep | Sleep | WeightsLoaded) -> int | None:
+    if isinstance(event, EngineStep):
+        return event.host_bytes
+    return event.backed_up_bytes if isinstance(event, Sleep) else event.offloaded_bytes
+
+
+def _summands(sizes: Sequence[int]) -> str:
+    return f" ({' + '.join(show(size) for size in sizes)})" if 1 < len(sizes) <= MOST_SUMMANDS else ""
+
+
+@sign
+def settings_reserve_half_of_the_node(crash: Crash) -> Seen | None:
+    """What settings reserve of host memory, with its size, is half of the node's."""
+    return _reserved_share(crash, HALF)
+
+
+@sign
+def settings_reserve_a_quarter_of_the_node(crash: Crash) -> Seen | None:
+    """What settings reserve of host memory, with its size, is a quarter of the node's."""
+    return _reserved_share(crash, QUARTER)
+
+
+def _reserved_share(crash: Crash, least: float) -> Seen | None:
+    reserved, total = list(_reserved(crash)), _whole(crash)
+    need = sum(one.bytes for one in reserved)
+    if not reserved or not total or need < least * total:
+        return None
+    words = say(
+        "{settings}: {share} of the node's {total}, page-locked from the start; page-locked "
+        "buffers are rounded up to powers of two, so it can be more.",
+        settings=listed(one.words for one in reserved),
+        share=percent(need / total),
+        total=show(total),
+    )
+    cache, again = crash.setting("free_cache_engine"), ""
+    if cache is not None and cache.value is True:
+        again = say(
+            "With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout."
+        )
+    return Seen(words=joined((words, again)), evidence=_evidence(crash), shows_memory=True)
+
+
+@sign
+def refused_for_states_on_the_host(crash: Crash) -> Seen | None:
+    """A frame that keeps states on the host made the allocation that was refused there."""
+    frame = crash.in_trace(_FRAMES)
+    if frame is None or crash.first(HostAllocation) is None:
+        return None
+    words = say(
+        "The refused allocation is for states kept in host memory ({function} in {file}).",
+        function=frame.function,
+        file=frame.file,
+    )
+    return Seen(words=words, evidence=(crash.root,))
+
+
+# What shows, settings aside, that something is kept on the host.
+_BESIDE_SETTINGS: Final = (
+    swap_space_was_refused,
+    host_cache_was_refused,
+    object_store_was_refused,
+    no_host_memory_for_waiting_sequences,
+    host_buffer_of_kv_blocks_is_full,
+    engines_keep_a_quarter_of_the_node,
+    refused_for_states_on_the_host,
+)
+
+
+@sign
+def settings_reserve_little(crash: Crash) -> Seen | None:
+    """All that is kept on the host are sizes in settings, and they are less than a quarter of the node's memory."""
+    reserved, total = _little(crash)
+    if not reserved or not all(one.counted for one in reserved):
+        return None
+    if any(other(crash) is not None for other in _BESIDE_SETTINGS):
+        return None
+    words = say(
+        "{settings}: {share} of the node's {total}",
+        settings=listed(one.words for one in reserved),
+        share=percent(sum(one.bytes for one in reserved) / total),
+        total=show(total),
+    )
+    return Seen(words=words)
+
+
+@sign
+def gpus_are_not_counted(crash: Crash) -> Seen | None:
+    """Settings reserve host memory for each GPU, and nothing says how many there are."""
+    reserved, _ = _little(crash)
+    if all(one.counted for one in reserved):
+        return None
+    return Seen(words=say("how many GPUs of the node the engine uses"), next_evidence=("nvidia-smi -L",))
+
+
+def _little(crash: Crash) -> tuple[list[Reserved], int]:
+    """What settings reserve where it is less than a quarter of the node's memory and no states are offloaded beside."""
+    reserved, total = list(_reserved(crash)), _whole(crash)
+    if not total or sum(one.bytes for one in reserved) >= QUARTER * total or _switches(crash):
+        return [], 0
+    return reserved, total
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Host memory that a setting takes, where it says how much."""
+
+    bytes: int
+    words: str
+    counted: bool = True  # of all GPUs, and not of one because their number is not known
+
+
+def _reserved(crash: Crash) -> Iterator[Reserved]:
+    gpus = gpus_per_node(crash)
+    for name, what in (*_PER_GPU.items(), *_PER_ENGINE.items()):
+        setting = crash.setting(name)
+        if setting is None or isinstance(setting.value, bool | str) or not setting.value:
+            continue
+        gib = float(setting.value)
+        if gib <= DEFAULT_SWAP_GIB and "swap" in name:
+            continue
+        if name in _PER_ENGINE:
+            each = say("{what} {name} {gib:g} GiB for each engine", what=translated(what), name=setting.name, gib=gib)
+            yield Reserved(round(gib * GIB), each)
+        elif gpus:
+            size = gib * GIB * gpus
+            all_ = say(
+                "{what} {name} {gib:g} GiB x {gpus} GPUs = {sum}",
+                what=translated(what),
+                name=setting.name,
+                gib=gib,
+                gpus=gpus,
+                sum=show(size),
+            )
+            yield Reserved(round(size), all_)
+        else:
+            each = say("{what} {name} {gib:g} GiB for each GPU", what=translated(what), name=setting.name, gib=gib)
+            yield Reserved(round(gib * GIB), each, counted=False)
+
+
+def gpus_per_node(crash: Crash) -> int | None:
+    """How many GPUs of one node the job uses, as it was told or as the log counts them."""
+    setting = crash.setting(*_GPUS)
+    if setting is not None and isinstance(setting.value, int) and setting.value > 0:
+        return setting.value
+    count = crash.context.hardware.get("gpu_count")
+    return count if isinstance(count, int) and count > 0 else None
+
+
+@sign
+def workers_that_offload_have_it(crash: Crash) -> Seen | None:
+    """Settings offload states, and the job's workers hold 40 % of what was in use."""
+    held = _held_by_workers(crash)
+    if held is None or held[0] < TOGETHER:
+        return None
+    words = say("The job's own workers hold {held} of {whole}.", held=held[1], whole=held[2])
+    return _offloading(crash, words)
+
+
+@sign
+def workers_that_offload_have_little(crash: Crash) -> Seen | None:
+    """Settings offload states, and the job's workers hold less than 40 % of what was in use."""
+    held, names = _held_by_workers(crash), _names(crash)
+    if held is None or held[0] >= TOGETHER or not names:
+        return None
+    little = say("the job's workers hold {held} of {whole}", held=held[1], whole=held[2])
+    words = say("{names}: states live in host memory.", names=names)
+    return Seen(words=words, evidence=_evidence(crash), against=(little,))
+
+
+def _held_by_workers(crash: Crash) -> tuple[float, str, str] | None:
+    """What the table lists of the job's workers: their share, and in words what they hold and of what."""
+    memory = node_memory(crash)
+    if memory is None or not memory.holders:
+        return None
+    workers = [holder for holder in memory.holders if holder.role not in ("reward", None) or "Worker" in holder.name]
+    held = sum(holder.bytes for holder in workers)
+    return memory.share(held), show(held), memory.whole
+
+
+@sign
+def a_rank_that_offloads_was_killed(crash: Crash) -> Seen | None:
+    """Settings offload states, and the kernel killed one of several ranks: its sisters are of its size."""
+    stated = (crash.setting(name) for name in (*_GPUS, *_RANKS))
+    several = any(one is not None and isinstance(one.value, int) and one.value > 1 for one in stated)
+    if not several or crash.first(KernelKill) is None:
+        return None
+    return _offloading(crash, say("Every rank on the node keeps its part there, the killed one too."))
+
+
+@sign
+def at_a_step_with_offloaded_states(crash: Crash) -> Seen | None:
+    """Settings offload states, and the job was moving states to the host or computing with them there."""
+    if crash.stage not in _STAGES and crash.in_trace(_FRAMES) is None:
+        return None
+    return _offloading(crash)
+
+
+@sign
+def states_are_offloaded(crash: Crash) -> Seen | None:
+    """Settings keep states in host memory, and do not say how much that is."""
+    return _offloading(crash)
+
+
+def _offloading(crash: Crash, words: str = "") -> Seen | None:
+    names = _names(crash)
+    if not names:
+        return None
+    words = joined((say("{names}: these keep states in host memory.", names=names), words))
+    return Seen(words=words, evidence=_evidence(crash), shows_memory=True)
+
+
+def _names(crash: Crash) -> str:
+    return ", ".join(f"{one.name} {one.value}" for one in _switches(crash)[:3])
+
+
+def _switches(crash: Crash) -> list[Setting]:
+    settings = (crash.setting(name) for name in _SWITCHES)
+    return [setting for setting in settings if setting is not None and setting.value not in _NO]
+
+
+def _whole(crash: Crash) -> int | None:
+    return total_bytes(crash) or used_bytes(crash)
+
+
+def _evidence(crash: Crash) -> tuple[Event, ...]:
+    memory = node_memory(crash)
+    return (memory.event,) if memory is not None else (crash.root,)
