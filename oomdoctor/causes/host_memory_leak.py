@@ -6,9 +6,6 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
 from oomdoctor.signs.host_growth import (
-    engine_has_swap_space,
-    engine_makes_cache_and_swap_space_anew,
-    engine_makes_its_cache_anew,
     few_kills_show_growth,
     few_prints_show_growth,
     host_memory_grew,
@@ -18,6 +15,11 @@ from oomdoctor.signs.host_growth import (
     tables_of_kills_show_growth,
 )
 from oomdoctor.signs.node import a_reward_model_is_the_largest
+from oomdoctor.signs.offload import (
+    engine_has_swap_space,
+    engine_makes_cache_and_swap_space_anew,
+    engine_makes_its_cache_anew,
+)
 
 KNOBS = (
     "restart-periodically",

@@ -113,27 +113,6 @@ def few_kills_show_growth(crash: Crash) -> Seen | None:
 
 
 @sign
-def engine_makes_its_cache_anew(crash: Crash) -> Seen | None:
-    """verl's first generation, with vLLM up to 0.6.3, makes the engine's cache anew at each rollout."""
-    cache = crash.setting("free_cache_engine")
-    return Seen(words="") if cache is not None and cache.value is True else None
-
-
-@sign
-def engine_has_swap_space(crash: Crash) -> Seen | None:
-    """Page-locked swap space of the engine is set, which is made anew with its cache."""
-    swap = crash.setting("swap_space", "vllm_swap_space")
-    is_set = swap is not None and isinstance(swap.value, int | float) and swap.value > 0
-    return Seen(words="") if is_set else None
-
-
-@sign
-def engine_makes_cache_and_swap_space_anew(crash: Crash) -> Seen | None:
-    """The engine's cache is made anew at each rollout, its swap space with it."""
-    return engine_has_swap_space(crash) if engine_makes_its_cache_anew(crash) is not None else None
-
-
-@sign
 def log_speaks_of_a_leak(crash: Crash) -> Seen | None:
     """A line near the failure has the log's own word for a leak; figures show none."""
     if crash.mentions(r"(?i)memory leak(?:ed|ing|s)?\b.{0,60}(?:detected|suspected|step|worker)") is None:

@@ -79,6 +79,27 @@ def no_cluster_in_sight(crash: Crash) -> Seen | None:
 
 
 @sign
+def engine_makes_its_cache_anew(crash: Crash) -> Seen | None:
+    """verl's first generation, with vLLM up to 0.6.3, makes the engine's cache anew at each rollout."""
+    cache = crash.setting("free_cache_engine")
+    return Seen(words="") if cache is not None and cache.value is True else None
+
+
+@sign
+def engine_has_swap_space(crash: Crash) -> Seen | None:
+    """Page-locked swap space of the engine is set, which is made anew with its cache."""
+    swap = crash.setting("swap_space", "vllm_swap_space")
+    is_set = swap is not None and isinstance(swap.value, int | float) and swap.value > 0
+    return Seen(words="") if is_set else None
+
+
+@sign
+def engine_makes_cache_and_swap_space_anew(crash: Crash) -> Seen | None:
+    """The engine's cache is made anew at each rollout, its swap space with it."""
+    return engine_has_swap_space(crash) if engine_makes_its_cache_anew(crash) is not None else None
+
+
+@sign
 def swap_space_was_refused(crash: Crash) -> Seen | None:
     """vLLM refuses swap space that is more than 70 % of the node's memory."""
     refused = crash.first(SwapSpaceTooLarge)
@@ -241,11 +262,11 @@ def _reserved_share(crash: Crash, least: float) -> Seen | None:
         share=percent(need / total),
         total=show(total),
     )
-    cache, again = crash.setting("free_cache_engine"), ""
-    if cache is not None and cache.value is True:
-        again = say(
-            "With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout."
-        )
+    again = (
+        say("With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout.")
+        if engine_makes_its_cache_anew(crash) is not None
+        else ""
+    )
     return Seen(words=joined((words, again)), evidence=_evidence(crash), shows_memory=True)
 
 
