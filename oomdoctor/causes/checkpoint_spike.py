@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.host_work import (
+from oomdoctor.signs.checkpoints import (
     a_copy_of_a_state_was_refused,
     a_line_on_a_checkpoint,
     in_code_that_loads_a_state,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, offload
+from oomdoctor.signs import Grade, host_caches, offload
 
 OF_SWAP_SPACE = ("less-swap-space", "more-host-memory")
 OF_A_CACHE = ("less-offload", "more-host-memory")
@@ -17,14 +17,14 @@ CAUSE = Cause(
     pools=("host_ram", "cgroup", "pinned"),
     excluded=(offload.settings_reserve_little,),
     signs=(
-        Row(offload.swap_space_was_refused, Grade.PROVES, OF_SWAP_SPACE),
-        Row(offload.host_cache_was_refused, Grade.PROVES, OF_A_CACHE),
-        Row(offload.object_store_was_refused, Grade.PROVES, OF_THE_STORE),
-        Row(offload.no_host_memory_for_waiting_sequences, Grade.NAMES),
-        Row(offload.host_buffer_of_kv_blocks_is_full, Grade.HINTS),
-        Row(offload.engines_keep_half_of_the_node, Grade.PROVES),
-        Row(offload.engines_keep_a_quarter_of_the_node, Grade.NAMES),
-        Row(offload.engines_keep_some_of_a_node, Grade.HINTS),
+        Row(host_caches.swap_space_was_refused, Grade.PROVES, OF_SWAP_SPACE),
+        Row(host_caches.host_cache_was_refused, Grade.PROVES, OF_A_CACHE),
+        Row(host_caches.object_store_was_refused, Grade.PROVES, OF_THE_STORE),
+        Row(host_caches.no_host_memory_for_waiting_sequences, Grade.NAMES),
+        Row(host_caches.host_buffer_of_kv_blocks_is_full, Grade.HINTS),
+        Row(host_caches.engines_keep_half_of_the_node, Grade.PROVES),
+        Row(host_caches.engines_keep_a_quarter_of_the_node, Grade.NAMES),
+        Row(host_caches.engines_keep_some_of_a_node, Grade.HINTS),
         Row(offload.settings_reserve_half_of_the_node, Grade.PROVES, OF_SETTINGS),
         Row(offload.settings_reserve_a_quarter_of_the_node, Grade.NAMES, OF_SETTINGS),
         Row(offload.refused_for_states_on_the_host, Grade.NAMES),

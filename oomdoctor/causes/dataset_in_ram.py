@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.host_work import (
+from oomdoctor.signs.host_data import (
     a_wide_table_was_refused,
     data_is_cached_in_memory,
     many_readers_and_one_vanished,

@@ -10,13 +10,9 @@ from oomdoctor.signs.host_refusals import (
     host_memory_short_in_other_words,
     no_memory_in_a_pass_on_the_cpu,
 )
-from oomdoctor.signs.kills import (
-    killed_for_the_nodes_memory,
-    nearly_full_before_the_kill,
-    ray_killed_a_good_share,
-    ray_killed_without_a_table,
-)
+from oomdoctor.signs.kills import killed_for_the_nodes_memory, nearly_full_before_the_kill
 from oomdoctor.signs.node import a_table_names_the_holder, first_rows_are_missing, nobody_stands_out, table_misses_half
+from oomdoctor.signs.ray_kills import ray_killed_a_good_share, ray_killed_without_a_table
 
 OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.host_work import (
+from oomdoctor.signs.host_loading import (
     a_buffer_for_weights_was_refused,
     a_buffer_on_the_host_was_refused,
     a_part_of_the_model_was_refused,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.host import TRAINER_KNOBS
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, kills, node
+from oomdoctor.signs import Grade, kills, node, ray_kills
 from oomdoctor.signs.host_refusals import large_piece_refused, one_piece_of_the_machine_refused
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
 
@@ -32,7 +32,7 @@ CAUSE = Cause(
         Row(kills.killed_process_was_large, Grade.POINTS),
         Row(one_piece_of_the_machine_refused, Grade.POINTS, OF_A_PIECE),
         Row(large_piece_refused, Grade.HINTS, OF_A_PIECE),
-        Row(kills.ray_killed_who_held_most, Grade.NAMES),
+        Row(ray_kills.ray_killed_who_held_most, Grade.NAMES),
     ),
     against=(
         Row(node.store_may_be_the_largest_row, Grade.POINTS),
@@ -40,11 +40,11 @@ CAUSE = Cause(
         Row(node.first_rows_are_missing, Grade.POINTS),
         Row(node.use_is_not_printed, Grade.NAMES),
     ),
-    missing=(kills.rays_table_is_missing,),
+    missing=(ray_kills.rays_table_is_missing,),
     knobs=OF_A_CLUSTER,
     knobs_where=(
         (node.a_rank_is_the_largest, TRAINER_KNOBS),
-        (kills.ray_killed_for_memory, OF_A_CLUSTER),
+        (ray_kills.ray_killed_for_memory, OF_A_CLUSTER),
         (states_are_sharded, TRAINER_KNOBS),
         (no_cluster_in_sight, OF_ONE_MACHINE),
     ),

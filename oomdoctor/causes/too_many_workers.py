@@ -6,10 +6,10 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.host import TRAINER_KNOBS
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.kills import a_rank_was_killed, one_of_many_workers_was_killed, ray_killed_several
-from oomdoctor.signs.node import (
+from oomdoctor.signs.kills import one_of_many_workers_was_killed
+from oomdoctor.signs.node import first_rows_are_missing
+from oomdoctor.signs.node_groups import (
     a_process_of_another_name_has_it,
-    first_rows_are_missing,
     no_two_of_one_name,
     one_of_a_name_has_it,
     ranks_grew,
@@ -19,6 +19,7 @@ from oomdoctor.signs.node import (
     two_alike_have_it,
     workers_of_all_names_have_it,
 )
+from oomdoctor.signs.ray_kills import a_rank_was_killed, ray_killed_several
 
 CAUSE = Cause(
     id="too-many-workers",

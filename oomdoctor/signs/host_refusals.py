@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import LARGE, total_bytes
+from oomdoctor.causes.host import HOG, LARGE, total_bytes
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -15,8 +15,6 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.kills import OF_THE_MACHINE, WHO_HOLDS_IT_NOW
 from oomdoctor.units import show
 
-# Of the machine's memory, in one request.
-MUCH: Final = 0.4
 _PASSES: Final = ("forward", "backward", "eval")
 
 
@@ -58,7 +56,7 @@ def host_array_refused(crash: Crash) -> Seen | None:
 def one_piece_of_the_machine_refused(crash: Crash) -> Seen | None:
     """A process was refused a piece of host memory that is 40 % of what the machine has, and 1 GiB at least."""
     piece, total = _piece(crash), total_bytes(crash)
-    if piece is None or not total or piece[1] < MUCH * total:
+    if piece is None or not total or piece[1] < HOG * total:
         return None
     return large_piece_refused(crash)
 

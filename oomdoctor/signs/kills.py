@@ -1,10 +1,10 @@
-"""Who was killed for the node's memory, and by whom: Ray, the kernel, a guard of the machine."""
+"""Who was killed, and by whom: the kernel, a guard of the machine, nobody that the log names."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import LARGE, node_memory, raylet_log, total_bytes, used_bytes, victim
+from oomdoctor.causes.host import HOG, LARGE, node_memory, raylet_log, total_bytes
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
@@ -18,15 +18,10 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.text import sanitize
 from oomdoctor.units import percent, show
 
-# The killed worker's own share from which it says something about who held the memory.
-TELLING: Final = 0.15
-# The kernel takes the process with the most memory (unless told otherwise): with this share of it all it is the one.
-MOST: Final = 0.4
-# A share of the memory in one worker of a group (known by its rank) that its sisters multiply to most of it.
-OF_A_RANK: Final = 0.1
 # Worker processes that one setting starts.
 MANY: Final = 16
 # Of the node, in the last report before a kill that nothing explains.
@@ -36,7 +31,6 @@ WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 OF_THE_MACHINE: Final = ("dmesg -T | grep -B 400 -i 'killed process'", WHO_HOLDS_IT_NOW)
 _FOR_MEMORY: Final = (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath)
 
-_RANKED: Final = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
 _WORKER_SETTINGS: Final = (
     "num_proc",
     "preprocessing_num_workers",
@@ -62,29 +56,6 @@ _MAY_BE_MEMORY: Final = frozenset({"host_ram", "cgroup", "none", "shm"})
 
 
 @sign
-def ray_killed_without_a_table(crash: Crash) -> Seen | None:
-    """Ray killed for the node's memory, and the table of who held it is not in the log."""
-    kill = crash.first(NodeOutOfMemory)
-    if kill is None or node_memory(crash) is not None:
-        return None
-    whom = victim(crash)
-    named = say("It killed {whom}; who held the memory only its table says.", whom=whom) if whom else ""
-    return Seen(words=joined((_found_full(crash), named)), evidence=(kill,), next_evidence=raylet_log(crash))
-
-
-@sign
-def ray_killed_a_good_share(crash: Crash) -> Seen | None:
-    """One whom Ray killed held 15 % of what was in use; no table says who held the rest."""
-    kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
-    if kill is None or not used or node_memory(crash) is not None:
-        return None
-    share = max((one.bytes or 0 for one in kill.victims), default=0) / used
-    if share < TELLING:
-        return None
-    return Seen(words=say("the killed worker itself held {share} of what was in use", share=percent(share)))
-
-
-@sign
 def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
     """Whoever killed says that it was for the node's memory."""
     firsts = (crash.first(kind) for kind in _FOR_MEMORY)
@@ -92,32 +63,7 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
     if event is None:
         return None
     commands = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
-    return Seen(words=_found_full(crash), evidence=(event,), next_evidence=commands)
-
-
-def _found_full(crash: Crash) -> str:
-    """What the killer says of the node's memory."""
-    kill = crash.first(NodeOutOfMemory)
-    if kill is not None and kill.used_bytes and kill.total_bytes:
-        return say(
-            "Ray found {used} of {total} in use and killed for it.",
-            used=show(kill.used_bytes),
-            total=show(kill.total_bytes),
-        )
-    count = crash.first(KillCount)
-    if count is not None and count.killed:
-        return say(
-            "Ray killed {count} worker(s) because the node ran low on memory; the table is in raylet.out.",
-            count=count.killed,
-        )
-    reading = crash.first(UsageAboveThreshold)
-    if reading is not None and reading.used_bytes and reading.total_bytes:
-        return say(
-            "Ray's monitor found {used} of {total} in use.",
-            used=show(reading.used_bytes),
-            total=show(reading.total_bytes),
-        )
-    return say("Something was killed because the node's memory ran out; the log does not say who held it.")
+    return Seen(words=found_full(crash), evidence=(event,), next_evidence=commands)
 
 
 @sign
@@ -145,54 +91,31 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
 
 
 @sign
-def ray_killed_for_memory(crash: Crash) -> Seen | None:
-    """Ray killed because the node was short of memory."""
-    return Seen(words="") if crash.first(NodeOutOfMemory) is not None else None
+def a_group_was_full(crash: Crash) -> Seen | None:
+    """A control group reached its limit: the machine may have memory left."""
+    return Seen(words="") if crash.pool == "cgroup" else None
 
 
 @sign
-def ray_killed_who_held_most(crash: Crash) -> Seen | None:
-    """One whom Ray killed held 40 % of what was in use."""
-    kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
-    if kill is None or not used:
+def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
+    """A setting starts 16 worker processes, and something was killed; no table says how much each of them held."""
+    setting = crash.setting(*_WORKER_SETTINGS)
+    killed = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
+    if setting is None or not isinstance(setting.value, int | float) or setting.value < MANY or not killed:
         return None
-    one = next((one for one in kill.victims if one.bytes is not None and one.bytes >= MOST * used), None)
-    if one is None:
+    if node_memory(crash) is not None:
         return None
     words = say(
-        "{name} (PID {pid}) itself held {size} of the {used} in use.",
-        name=one.name or say("The killed worker"),
-        pid=one.pid,
-        size=show(one.bytes or 0),
-        used=show(used),
+        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
     )
-    return Seen(words=words, evidence=(kill,))
-
-
-@sign
-def rays_table_is_missing(crash: Crash) -> Seen | None:
-    """Ray killed for the node's memory, and the log holds no table of memory users."""
-    if crash.first(NodeOutOfMemory) is None or node_memory(crash) is not None:
-        return None
-    words = say("Ray's table of memory users, which names who held the memory")
-    return Seen(words=words, next_evidence=raylet_log(crash))
-
-
-@dataclass(frozen=True, slots=True)
-class Killed:
-    """Whom the kernel or a guard of the machine killed."""
-
-    kill: KernelKill | UserspaceKill
-    words: str  # a clause: who held how much
-    bytes: int
-    total_bytes: int | None
+    return Seen(words=words, evidence=killed[:1], against=(say("how much each of them held is not in the log"),))
 
 
 @sign
 def killed_process_held_most(crash: Crash) -> Seen | None:
     """The process that the kernel or a guard killed held 40 % of the machine or of its limit; no table says more."""
     one = _killed(crash)
-    if one is None or one.total_bytes is None or one.bytes < MOST * one.total_bytes:
+    if one is None or one.total_bytes is None or one.bytes < HOG * one.total_bytes:
         return None
     share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
     words = say("{held}: {share} of {total}.", held=one.words, share=share, total=total)
@@ -203,7 +126,7 @@ def killed_process_held_most(crash: Crash) -> Seen | None:
 def killed_process_held_little(crash: Crash) -> Seen | None:
     """The process that the kernel or a guard killed held less than 40 % of the machine; no table says more."""
     one = _killed(crash)
-    if one is None or one.total_bytes is None or one.bytes >= MOST * one.total_bytes:
+    if one is None or one.total_bytes is None or one.bytes >= HOG * one.total_bytes:
         return None
     share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
     return Seen(words=say("{held}: {share} of {total}", held=one.words, share=share, total=total))
@@ -217,6 +140,16 @@ def killed_process_was_large(crash: Crash) -> Seen | None:
         return None
     words = say("{held}; how much the machine has is not in the log.", held=one.words)
     return Seen(words=words, evidence=(one.kill,))
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """Whom the kernel or a guard of the machine killed."""
+
+    kill: KernelKill | UserspaceKill
+    words: str  # a clause: who held how much
+    bytes: int
+    total_bytes: int | None
 
 
 def _killed(crash: Crash) -> Killed | None:
@@ -247,67 +180,6 @@ def _by_the_kernel(kill: KernelKill, own: int) -> str:
 def _who(kill: KernelKill | UserspaceKill) -> str:
     name = kill.process.name or say("A process")
     return f"{name} (PID {kill.process.pid})"
-
-
-@sign
-def a_group_was_full(crash: Crash) -> Seen | None:
-    """A control group reached its limit: the machine may have memory left."""
-    return Seen(words="") if crash.pool == "cgroup" else None
-
-
-@sign
-def a_rank_was_killed(crash: Crash) -> Seen | None:
-    """Ray killed a worker that has a rank, so that it has sisters, and that held a tenth of what was in use."""
-    used = used_bytes(crash)
-    if not used or node_memory(crash) is not None:
-        return None
-    ranks = [
-        (event, one)
-        for event in crash.every(NodeOutOfMemory)
-        for one in event.victims
-        if (one.bytes or 0) >= OF_A_RANK * used and _RANKED.search(one.name or "")
-    ]
-    if not ranks:
-        return None
-    event, one = ranks[0]
-    held = one.bytes or 0
-    words = say(
-        "The killed worker, {name} (PID {pid}), is one rank of several and held {held} of the "
-        "{used} in use: {count} like it fill the node.",
-        name=one.name,
-        pid=one.pid,
-        held=show(held),
-        used=show(used),
-        count=int(used // held),
-    )
-    return Seen(words=words, evidence=(event,), against=(say("the table of memory users is not in the log"),))
-
-
-@sign
-def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
-    """A setting starts 16 worker processes, and something was killed; no table says how much each of them held."""
-    setting = crash.setting(*_WORKER_SETTINGS)
-    killed = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
-    if setting is None or not isinstance(setting.value, int | float) or setting.value < MANY or not killed:
-        return None
-    if node_memory(crash) is not None:
-        return None
-    words = say(
-        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
-    )
-    return Seen(words=words, evidence=killed[:1], against=(say("how much each of them held is not in the log"),))
-
-
-@sign
-def ray_killed_several(crash: Crash) -> Seen | None:
-    """Ray counts two kills for memory within a minute, and speaks of none of them by itself."""
-    count = crash.first(KillCount)
-    if count is None or (count.killed or 0) < 2 or crash.first(NodeOutOfMemory) is not None:
-        return None
-    if node_memory(crash) is not None:
-        return None
-    words = say("Ray killed {killed} workers for memory within a minute: several run at a time.", killed=count.killed)
-    return Seen(words=words, evidence=(count,), against=(say("who held the memory is not in the log"),))
 
 
 @sign

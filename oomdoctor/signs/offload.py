@@ -1,34 +1,34 @@
-"""What a job keeps in host memory on purpose: offloaded states, swap space, caches and stores of its engines."""
+"""What settings put into host memory on purpose: offloaded states, swap space, offloaded caches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.causes.host import TOGETHER, node_memory, total_bytes, used_bytes
-from oomdoctor.families.event import Event
+from oomdoctor.causes.host import TOGETHER, node_memory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.lmcache import BufferFull
-from oomdoctor.families.lmdeploy import EngineShort
-from oomdoctor.families.ray_store import StoreTooLarge
-from oomdoctor.families.sglang import EngineStep, HostCacheTooLarge
-from oomdoctor.families.vllm_error import SwapSpaceTooLarge
-from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.host_caches import (
+    HALF,
+    QUARTER,
+    engines_keep_a_quarter_of_the_node,
+    host_buffer_of_kv_blocks_is_full,
+    host_cache_was_refused,
+    memory_of_the_node,
+    no_host_memory_for_waiting_sequences,
+    object_store_was_refused,
+    swap_space_was_refused,
+    table_or_root,
+)
 from oomdoctor.units import GIB, percent, show
 
 # vLLM's own default: a setting of this size is no decision of the job.
 DEFAULT_SWAP_GIB: Final = 4
-MOST_SUMMANDS: Final = 8  # in the formula of a sum
-# Of the node's memory: with so much the job's own processes no longer fit beside it, or hardly do.
-HALF: Final = 0.5
-QUARTER: Final = 0.25
-
 _SHARDING: Final = frozenset({"deepspeed", "fsdp", "megatron"})
 _PER_GPU: Final = {
     "swap_space": mark("swap space"),
@@ -100,145 +100,6 @@ def engine_makes_cache_and_swap_space_anew(crash: Crash) -> Seen | None:
 
 
 @sign
-def swap_space_was_refused(crash: Crash) -> Seen | None:
-    """vLLM refuses swap space that is more than 70 % of the node's memory."""
-    refused = crash.first(SwapSpaceTooLarge)
-    if refused is None:
-        return None
-    swap = show(refused.swap_bytes or 0)
-    if refused.host_total_bytes:
-        words = say(
-            "The engine asks for {swap} of swap space of the node's {total}; more than 70 % of a "
-            "node's memory is refused.",
-            swap=swap,
-            total=show(refused.host_total_bytes),
-        )
-    else:
-        words = say(
-            "The engine asks for {swap} of swap space; more than 70 % of a node's memory is refused.", swap=swap
-        )
-    return Seen(words=words, evidence=(refused,))
-
-
-@sign
-def host_cache_was_refused(crash: Crash) -> Seen | None:
-    """SGLang weighs the second level of its KV cache against what the host has free, and refuses it."""
-    refused = crash.first(HostCacheTooLarge)
-    if refused is None:
-        return None
-    tried = show(refused.tried_bytes or 0)
-    if refused.free_bytes is not None:
-        words = say(
-            "The engine asks for {tried} of host memory for its KV cache, and {free} is free.",
-            tried=tried,
-            free=show(refused.free_bytes),
-        )
-    else:
-        words = say("The engine asks for {tried} of host memory for its KV cache.", tried=tried)
-    return Seen(words=words, evidence=(refused,))
-
-
-@sign
-def object_store_was_refused(crash: Crash) -> Seen | None:
-    """Ray refuses an object store in host memory that is larger than what is available of it."""
-    refused = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
-    if refused is None:
-        return None
-    if refused.requested_bytes:
-        words = say(
-            "The object store of {requested} that Ray is to keep in host memory is larger than "
-            "what is available of it.",
-            requested=show(refused.requested_bytes),
-        )
-    else:
-        words = say("The object store that Ray is to keep in host memory is larger than what is available of it.")
-    return Seen(words=words, evidence=(refused,))
-
-
-@sign
-def no_host_memory_for_waiting_sequences(crash: Crash) -> Seen | None:
-    """TurboMind has no host memory for the KV cache of sequences that wait."""
-    root = crash.root
-    if not isinstance(root, EngineShort) or root.what != "host-kv-cache":
-        return None
-    words = say(
-        "The engine wants host memory for the KV cache of sequences that have to wait, and there is not enough."
-    )
-    return Seen(words=words, evidence=(root,))
-
-
-@sign
-def host_buffer_of_kv_blocks_is_full(crash: Crash) -> Seen | None:
-    """LMCache's buffer in host memory has no room for more KV blocks."""
-    if not isinstance(crash.root, BufferFull):
-        return None
-    words = say("KV blocks are offloaded to a host buffer, which was full.")
-    own = say("the buffer's size is a setting, not the RAM")
-    return Seen(words=words, evidence=(crash.root,), against=(own,))
-
-
-@sign
-def engines_keep_half_of_the_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory that are half of the node's."""
-    return _kept_share(crash, HALF)
-
-
-@sign
-def engines_keep_a_quarter_of_the_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory that are a quarter of the node's."""
-    return _kept_share(crash, QUARTER)
-
-
-def _kept_share(crash: Crash, least: float) -> Seen | None:
-    sizes, event = _kept(crash)
-    need, total = sum(sizes), _whole(crash)
-    if event is None or not total or need < least * total:
-        return None
-    words = say(
-        "Engines keep {need}{summands} of weights and KV cache in host memory: {share} of the node's {total}.",
-        need=show(need),
-        summands=_summands(sizes),
-        share=percent(need / total),
-        total=show(total),
-    )
-    return Seen(words=words, evidence=(*_evidence(crash), event), shows_memory=True)
-
-
-@sign
-def engines_keep_some_of_a_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory; of how much, and what memory ran out, nobody says."""
-    sizes, event = _kept(crash)
-    if event is None or crash.proven or _whole(crash):
-        return None
-    need, summands = show(sum(sizes)), _summands(sizes)
-    words = say("Engines keep {need}{summands} of weights and KV cache in host memory.", need=need, summands=summands)
-    unknown = say("the log does not say how much the node has")
-    return Seen(words=words, evidence=(*_evidence(crash), event), against=(unknown,))
-
-
-def _kept(crash: Crash) -> tuple[list[int], Event | None]:
-    """What engines print of the host memory that they take, the most of each process, and the first print: SGLang's
-    second level of the KV cache, the copy of the weights that vLLM sleeps with, offloaded weights."""
-    taken: dict[tuple[object, ...], tuple[int, Event]] = {}
-    for event in crash.every(EngineStep) + crash.every(Sleep) + crash.every(WeightsLoaded):
-        size = _host_bytes(event)
-        who = (event.kind, event.process.name, event.process.pid, event.process.rank)
-        if size and size > taken.get(who, (0, event))[0]:
-            taken[who] = size, event
-    return [size for size, _ in taken.values()], next((event for _, event in taken.values()), None)
-
-
-def _host_bytes(event: EngineStep | Sleep | WeightsLoaded) -> int | None:
-    if isinstance(event, EngineStep):
-        return event.host_bytes
-    return event.backed_up_bytes if isinstance(event, Sleep) else event.offloaded_bytes
-
-
-def _summands(sizes: Sequence[int]) -> str:
-    return f" ({' + '.join(show(size) for size in sizes)})" if 1 < len(sizes) <= MOST_SUMMANDS else ""
-
-
-@sign
 def settings_reserve_half_of_the_node(crash: Crash) -> Seen | None:
     """What settings reserve of host memory, with its size, is half of the node's."""
     return _reserved_share(crash, HALF)
@@ -251,7 +112,7 @@ def settings_reserve_a_quarter_of_the_node(crash: Crash) -> Seen | None:
 
 
 def _reserved_share(crash: Crash, least: float) -> Seen | None:
-    reserved, total = list(_reserved(crash)), _whole(crash)
+    reserved, total = list(_reserved(crash)), memory_of_the_node(crash)
     need = sum(one.bytes for one in reserved)
     if not reserved or not total or need < least * total:
         return None
@@ -267,7 +128,7 @@ def _reserved_share(crash: Crash, least: float) -> Seen | None:
         if engine_makes_its_cache_anew(crash) is not None
         else ""
     )
-    return Seen(words=joined((words, again)), evidence=_evidence(crash), shows_memory=True)
+    return Seen(words=joined((words, again)), evidence=table_or_root(crash), shows_memory=True)
 
 
 @sign
@@ -324,7 +185,7 @@ def gpus_are_not_counted(crash: Crash) -> Seen | None:
 
 def _little(crash: Crash) -> tuple[list[Reserved], int]:
     """What settings reserve where it is less than a quarter of the node's memory and no states are offloaded beside."""
-    reserved, total = list(_reserved(crash)), _whole(crash)
+    reserved, total = list(_reserved(crash)), memory_of_the_node(crash)
     if not total or sum(one.bytes for one in reserved) >= QUARTER * total or _switches(crash):
         return [], 0
     return reserved, total
@@ -394,7 +255,7 @@ def workers_that_offload_have_little(crash: Crash) -> Seen | None:
         return None
     little = say("the job's workers hold {held} of {whole}", held=held[1], whole=held[2])
     words = say("{names}: states live in host memory.", names=names)
-    return Seen(words=words, evidence=_evidence(crash), against=(little,))
+    return Seen(words=words, evidence=table_or_root(crash), against=(little,))
 
 
 def _held_by_workers(crash: Crash) -> tuple[float, str, str] | None:
@@ -436,7 +297,7 @@ def _offloading(crash: Crash, words: str = "") -> Seen | None:
     if not names:
         return None
     words = joined((say("{names}: these keep states in host memory.", names=names), words))
-    return Seen(words=words, evidence=_evidence(crash), shows_memory=True)
+    return Seen(words=words, evidence=table_or_root(crash), shows_memory=True)
 
 
 def _names(crash: Crash) -> str:
@@ -446,12 +307,3 @@ def _names(crash: Crash) -> str:
 def _switches(crash: Crash) -> list[Setting]:
     settings = (crash.setting(name) for name in _SWITCHES)
     return [setting for setting in settings if setting is not None and setting.value not in _NO]
-
-
-def _whole(crash: Crash) -> int | None:
-    return total_bytes(crash) or used_bytes(crash)
-
-
-def _evidence(crash: Crash) -> tuple[Event, ...]:
-    memory = node_memory(crash)
-    return (memory.event,) if memory is not None else (crash.root,)
