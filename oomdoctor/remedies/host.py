@@ -8,7 +8,6 @@ from typing import Final
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
-from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
 from oomdoctor.causes.host import Holder, node_memory, of_low_limit, store_bytes, total_bytes, used_bytes
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
@@ -24,6 +23,7 @@ from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
+from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show, size
 
 # Switches that put GPU memory into host memory, by the names under which they are stated.

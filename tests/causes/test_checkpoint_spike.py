@@ -4,6 +4,7 @@ from gpu_logs import FORWARD, finding, frame, ranking, refused, says, trace
 from host_logs import TRAINERS, kill
 
 from oomdoctor.causes.checkpoint_spike import CAUSE
+from oomdoctor.signs import Grade
 
 SAVING = ("verl/trainer/ppo/ray_trainer.py", "_save_checkpoint", "self.actor_rollout_wg.save_checkpoint(")
 GATHER = ("torch/distributed/fsdp/_state_dict_utils.py", "_full_post_state_dict_hook", "tensor = tensor.cpu()")
@@ -36,5 +37,7 @@ def test_a_full_state_is_gathered_on_a_card() -> None:
     assert ranking(*lines)[0] == "checkpoint-spike"
 
 
-def test_words_alone_weigh_little() -> None:
-    assert finding(CAUSE, "Saving model checkpoint to /ckpt/step_20", *kill()).weight <= 0.7
+def test_a_line_just_before_the_kill_names_the_step_and_proves_nothing() -> None:
+    found = finding(CAUSE, "Saving model checkpoint to /ckpt/step_20", *kill())
+    assert "while a checkpoint was saved" in found.why
+    assert found.grade is Grade.NAMES

@@ -4,6 +4,7 @@ from gpu_logs import FORWARD, finding, frame, ranking, refused, says, trace
 from host_logs import TRAINERS, kill
 
 from oomdoctor.causes.dataset_in_ram import CAUSE
+from oomdoctor.signs import Grade
 
 REFUSED = (
     "RuntimeError: [enforce fail at alloc_cpu.cpp:117] data. DefaultCPUAllocator: not enough memory: you tried "
@@ -65,7 +66,7 @@ def test_not_a_volume() -> None:
 
 def test_a_dense_table_of_samples_and_features() -> None:
     line = numpy("412. GiB", "(2211840, 25000)")
-    assert finding(CAUSE, line).weight > 0.6
+    assert finding(CAUSE, line).grade is Grade.POINTS
     assert ranking(line)[0] == "dataset-in-ram"
 
 

@@ -4,6 +4,7 @@ from gpu_logs import FORWARD, LOADING, finding, ranking, says, trace
 from host_logs import REWARD_SERVER, kill
 
 from oomdoctor.causes.host_memory_exhausted import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_where_the_table_says_who() -> None:
@@ -20,13 +21,15 @@ def test_not_for_the_gpu() -> None:
 
 def test_no_table() -> None:
     found = finding(CAUSE, *kill())
-    assert found.weight <= 0.4
+    assert found.grade is Grade.HINTS
     assert "239.40 GiB of 251.60 GiB in use" in found.why
     assert ranking(*kill())[0] == "host-memory-exhausted"
 
 
 def test_a_large_victim_speaks_against_it() -> None:
-    assert finding(CAUSE, *kill(own=60.0)).against
+    found = finding(CAUSE, *kill(own=60.0))
+    assert found.grade is Grade.LEFT
+    assert found.against == ("the killed worker itself held 25% of what was in use",)
 
 
 def test_most_of_it_is_in_no_row() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-from gpu_logs import finding, ranking, says
+from gpu_logs import crash, finding, ranking, says
 from host_logs import REWARD_SERVER, TRAINERS, kill
 
 from oomdoctor.causes import RuledOut
 from oomdoctor.causes.host_memory_leak import CAUSE
+from oomdoctor.decision.diagnosis import decide
+from oomdoctor.signs import Grade
 
 
 def steps(*gib: float) -> list[str]:
@@ -32,14 +34,14 @@ def test_megabytes_of_a_small_process_explain_no_kill() -> None:
 
 def test_a_little_growth_weighs_less() -> None:
     found = finding(CAUSE, *steps(200.0, 204.0, 208.0, 212.0), *kill())
-    assert found.weight <= 0.6
+    assert found.grade is Grade.POINTS
     assert "most of the memory was in use before" in found.against[0]
 
 
 def test_growth_step_after_step() -> None:
     lines = (*steps(40.0, 90.0, 140.0, 190.0), *kill())
     found = finding(CAUSE, *lines)
-    assert found.weight >= 0.9
+    assert found.grade is Grade.PROVES
     assert "from 40.00 GiB (line 1) to 190.00 GiB (line 4), about 50.00 GiB per step" in found.why
     assert ranking(*lines)[0] == "host-memory-leak"
 
@@ -47,10 +49,10 @@ def test_growth_step_after_step() -> None:
 def test_three_prints_without_steps_may_be_a_start() -> None:
     prints = [f"(main_task pid=7) memory used = {size:.2f} GiB" for size in (40.0, 90.0, 140.0, 190.0, 240.0)]
     few = finding(CAUSE, *prints[:3], *kill())
-    assert few.weight <= 0.7
+    assert few.grade is Grade.NAMES
     assert any("only 3 prints show it" in reason for reason in few.against)
     enough = finding(CAUSE, *prints, *kill())
-    assert enough.weight >= 0.9
+    assert enough.grade is Grade.PROVES
     assert not any("prints show it" in reason for reason in enough.against)
 
 
@@ -70,14 +72,14 @@ def test_a_cache_that_is_kept_already_is_no_knob() -> None:
 def test_where_it_grows_may_be_the_reward_model() -> None:
     lines = (*steps(40.0, 90.0, 140.0, 190.0), *kill(REWARD_SERVER, *TRAINERS))
     assert "(PID 31207) holds 171.44 GiB: where it grows matters more" in finding(CAUSE, *lines).against[0]
-    assert ranking(*lines)[0] == "reward-model-ram-hog"
+    assert decide(crash(*lines)).answers[0].cause.id == "reward-model-ram-hog"
 
 
 def test_the_logs_own_word_for_a_leak_is_a_suspicion() -> None:
     word = "WARNING memory leak suspected in worker 3"
     for lines in ((word, *kill()), (*steps(210.0, 211.0, 210.5, 210.8), word, *kill())):
         found = finding(CAUSE, *lines)
-        assert found.weight < 0.4
+        assert found.grade is Grade.HINTS
         assert "no figure in it shows the growth" in found.why
         assert ranking(*lines)[0] != "host-memory-leak"
     assert says(CAUSE, "INFO memory leak check passed", *kill()) is None

@@ -4,7 +4,10 @@ import pytest
 from system_logs import crash_of, quiet
 
 from oomdoctor.causes import Finding
-from oomdoctor.causes.killed_without_evidence import DMESG, judge
+from oomdoctor.causes.killed_without_evidence import CAUSE
+from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.signs import Grade
+from oomdoctor.signs.kills import DMESG
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,7 @@ def test_a_proven_kill_needs_no_guess() -> None:
     crash = crash_of(
         "Killed\nOut of memory: Killed process 71 (python) total-vm:9kB, anon-rss:8kB, file-rss:0kB, shmem-rss:0kB\n"
     )
-    assert judge(crash) is None
+    assert judgement_of(CAUSE, crash) is None
 
 
 @pytest.mark.parametrize(
@@ -41,9 +44,9 @@ def test_a_proven_kill_needs_no_guess() -> None:
     ],
 )
 def test_a_kill_nobody_explains_is_a_question(log: str) -> None:
-    judgement = judge(crash_of(log))
+    judgement = judgement_of(CAUSE, crash_of(log))
     assert isinstance(judgement, Finding)
-    assert judgement.weight < 0.5
+    assert judgement.grade is Grade.HINTS
     assert judgement.next_evidence[0] == DMESG
     assert "nothing printed here proves it" in judgement.why
 
@@ -67,7 +70,7 @@ Root Cause (first observed failure):
 
 def test_a_launcher_s_table_is_quoted_where_it_names_the_process() -> None:
     crash = crash_of(TORCHRUN)
-    judgement = judge(crash)
+    judgement = judgement_of(CAUSE, crash)
     assert isinstance(judgement, Finding)
     assert judgement.why.startswith("A process (rank 5, PID 40217) was killed (SIGKILL).")
     assert judgement.evidence[0].at.text.strip() == "traceback : Signal 9 (SIGKILL) received by PID 40217"
@@ -88,42 +91,46 @@ def test_a_launcher_s_table_is_quoted_where_it_names_the_process() -> None:
     ],
 )  # fmt: skip
 def test_a_shell_says_what_it_ran(log: str, who: str) -> None:
-    judgement = judge(crash_of(log))
+    judgement = judgement_of(CAUSE, crash_of(log))
     assert isinstance(judgement, Finding)
     assert who in judgement.why
     assert len(judgement.why) < 250
 
 
 def test_a_container_is_asked_how_it_ended() -> None:
-    judgement = judge(crash_of("command terminated with exit code 137\n"))
+    judgement = judgement_of(CAUSE, crash_of("command terminated with exit code 137\n"))
     assert isinstance(judgement, Finding)
     asked = " ".join(judgement.next_evidence)
     assert "kubectl describe pod" in asked
     assert "docker inspect" in asked
-    judgement = judge(crash_of("Killed\n"))
+    judgement = judgement_of(CAUSE, crash_of("Killed\n"))
     assert isinstance(judgement, Finding)
     assert "docker" not in " ".join(judgement.next_evidence)
 
 
 def test_slurms_job_is_asked_for_by_its_number() -> None:
-    judgement = judge(
-        crash_of("srun: job 8812 has been allocated resources\nsrun: error: n1: task 2: Killed\nSLURM_JOB_ID=8812\n")
+    judgement = judgement_of(
+        CAUSE,
+        crash_of("srun: job 8812 has been allocated resources\nsrun: error: n1: task 2: Killed\nSLURM_JOB_ID=8812\n"),
     )
     assert isinstance(judgement, Finding)
     assert "sacct -j 8812 --format=JobID,State,ExitCode,MaxRSS,ReqMem" in judgement.next_evidence
 
 
 def test_a_job_id_that_is_no_number_never_reaches_a_command() -> None:
-    judgement = judge(crash_of("SLURM_JOB_ID=8812;reboot\nSLURM_JOB_ID=$(reboot)\nsrun: error: n1: task 2: Killed\n"))
+    judgement = judgement_of(
+        CAUSE, crash_of("SLURM_JOB_ID=8812;reboot\nSLURM_JOB_ID=$(reboot)\nsrun: error: n1: task 2: Killed\n")
+    )
     assert isinstance(judgement, Finding)
     assert not any("reboot" in command for command in judgement.next_evidence)
 
 
 def test_a_limit_beside_it_names_the_pool() -> None:
-    judgement = judge(
+    judgement = judgement_of(
+        CAUSE,
         crash_of(
             '"limits": {\n  "memory": "64Mi"\n}\n"lastState": {"terminated": {"exitCode": 137, "reason": "Error"}}\n'
-        )
+        ),
     )
     assert isinstance(judgement, Finding)
     assert judgement.pool == "cgroup"

@@ -3,7 +3,9 @@ from __future__ import annotations
 from system_logs import crash_of, quiet
 
 from oomdoctor.causes import Finding, RuledOut
-from oomdoctor.causes.pinned_memory_exhausted import judge
+from oomdoctor.causes.pinned_memory_exhausted import CAUSE
+from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.signs import Grade
 
 BARE = "RuntimeError: CUDA error: out of memory\n"
 IN_PIN_MEMORY = """\
@@ -20,16 +22,16 @@ FULL_CARD = (
 
 
 def test_a_full_card_is_not_the_hosts_memory() -> None:
-    assert judge(crash_of(FULL_CARD)) is None
+    assert judgement_of(CAUSE, crash_of(FULL_CARD)) is None
 
 
 def test_a_bare_refusal_says_nothing_of_pinning() -> None:
-    assert judge(crash_of(BARE)) is None
+    assert judgement_of(CAUSE, crash_of(BARE)) is None
 
 
 def test_a_refusal_after_a_full_card_is_the_cards() -> None:
     crash = crash_of("DataLoader: pinned host buffers on\n" + FULL_CARD + BARE)
-    assert not isinstance(judge(crash), Finding)
+    assert not isinstance(judgement_of(CAUSE, crash), Finding)
 
 
 def test_llama_cpp_goes_on_with_pageable_memory() -> None:
@@ -42,42 +44,45 @@ def test_the_warning_without_an_accelerator_is_quiet() -> None:
 
 def test_the_traceback_tells() -> None:
     crash = crash_of(IN_PIN_MEMORY)
-    judgement = judge(crash)
+    judgement = judgement_of(CAUSE, crash)
     assert isinstance(judgement, Finding)
     assert judgement.pool == crash.pool == "pinned"
-    assert judgement.weight > 0.7
+    assert judgement.grade is Grade.NAMES
 
 
 def test_pinning_in_the_log_is_a_hint() -> None:
-    judgement = judge(crash_of("Environment: {'pin_shared_memory': True}\n" + BARE))
+    judgement = judgement_of(CAUSE, crash_of("Environment: {'pin_shared_memory': True}\n" + BARE))
     assert isinstance(judgement, Finding)
-    assert judgement.weight <= 0.5
+    assert judgement.grade is Grade.HINTS
     assert judgement.against
 
 
 def test_states_kept_on_the_host_are_pinned() -> None:
-    judgement = judge(
+    judgement = judgement_of(
+        CAUSE,
         crash_of(
             "Traceback (most recent call last):\n"
             '  File "/opt/deepspeed/runtime/zero/stage3.py", line 543, in _create_param_groups_fp16_flat_cpu_memory\n'
             "    torch.empty(int(flat_buffer_size),\n" + BARE
-        )
+        ),
     )
     assert isinstance(judgement, Finding)
-    assert 0.5 < judgement.weight < 0.7
+    assert judgement.grade is Grade.POINTS
 
 
 def test_network_cards_need_another_limit() -> None:
-    judgement = judge(crash_of("n1:7:9 [0] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory\n"))
+    judgement = judgement_of(
+        CAUSE, crash_of("n1:7:9 [0] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory\n")
+    )
     assert isinstance(judgement, Finding)
     assert judgement.knobs[0] == "raise-memlock"
     assert "unpin-memory" not in judgement.knobs
 
 
-def test_a_drawn_traceback_without_its_message_is_a_hint() -> None:
-    judgement = judge(crash_of("│ ❱ 217 │   │   return tensor.pin_memory()                     │\n"))
+def test_a_drawn_traceback_without_its_message_only_points_to_it() -> None:
+    judgement = judgement_of(CAUSE, crash_of("│ ❱ 217 │   │   return tensor.pin_memory()                     │\n"))
     assert isinstance(judgement, Finding)
-    assert judgement.weight == 0.5
+    assert judgement.grade is Grade.POINTS
 
 
 def test_a_drawn_traceback_with_another_message_is_not_it() -> None:
@@ -89,12 +94,14 @@ def test_a_drawn_traceback_with_another_message_is_not_it() -> None:
 
 
 def test_the_pool_decides_who_is_asked() -> None:
-    judgement = judge(crash_of("Killed\n"))
+    judgement = judgement_of(CAUSE, crash_of("Killed\n"))
     assert not isinstance(judgement, Finding | RuledOut)
 
 
 def test_an_invalid_argument_where_memory_is_pinned() -> None:
-    found = judge(crash_of(IN_PIN_MEMORY.replace("CUDA error: out of memory", "CUDA error: invalid argument")))
+    found = judgement_of(
+        CAUSE, crash_of(IN_PIN_MEMORY.replace("CUDA error: out of memory", "CUDA error: invalid argument"))
+    )
     assert isinstance(found, Finding)
     assert found.pool == "pinned"
 
@@ -110,8 +117,8 @@ CUDA_ERROR_OUT_OF_MEMORY
 
 def test_a_card_that_another_message_shows_full_is_not_the_hosts_memory() -> None:
     pinning = "DataLoader: pinned host buffers on\n"
-    assert isinstance(judge(crash_of(pinning + PROBED + BARE)), RuledOut)
-    assert isinstance(judge(crash_of(pinning + BARE)), Finding)
+    assert isinstance(judgement_of(CAUSE, crash_of(pinning + PROBED + BARE)), RuledOut)
+    assert isinstance(judgement_of(CAUSE, crash_of(pinning + BARE)), Finding)
 
 
 def swapping(free: str, flag: str = "Shared") -> str:
@@ -124,23 +131,23 @@ def swapping(free: str, flag: str = "Shared") -> str:
 
 
 def test_a_part_of_the_model_went_to_page_locked_memory_with_room_on_the_card() -> None:
-    found = judge(crash_of(swapping("9500.00")))
+    found = judgement_of(CAUSE, crash_of(swapping("9500.00")))
     assert isinstance(found, Finding)
     assert "14.65 GiB of the model went there, and for the 7.52 GiB that went to the card 9.28 GiB" in found.why
-    assert found.weight > 0.6
+    assert found.grade is Grade.POINTS
 
 
 def test_the_swap_says_nothing_where_the_card_had_no_room_or_nothing_was_page_locked() -> None:
     for log in (swapping("7500.00"), swapping("9500.00", "CPU")):
-        found = judge(crash_of(log))
+        found = judgement_of(CAUSE, crash_of(log))
         assert isinstance(found, Finding)
         assert "went there" not in found.why
-        assert found.weight <= 0.5
+        assert found.grade is Grade.HINTS
 
 
 def test_windows_under_linux_alone_is_a_weak_hint_and_no_word_of_pinning() -> None:
-    found = judge(crash_of("Linux node7 5.15.167.4-microsoft-standard-WSL2 #1 SMP x86_64\n" + BARE))
+    found = judgement_of(CAUSE, crash_of("Linux node7 5.15.167.4-microsoft-standard-WSL2 #1 SMP x86_64\n" + BARE))
     assert isinstance(found, Finding)
-    assert found.weight <= 0.3
+    assert found.grade is Grade.LEFT
     assert "WSL" in found.why
     assert "the log speaks of" not in found.why

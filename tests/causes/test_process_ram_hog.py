@@ -3,11 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpu_logs import finding, missing, ranking, ruled_out, says
+from gpu_logs import crash, finding, missing, ranking, ruled_out, says
 from host_logs import LEFTOVERS, REWARD_SERVER, TRAINERS, kill
 
 from oomdoctor import diagnose
 from oomdoctor.causes.process_ram_hog import CAUSE
+from oomdoctor.decision.diagnosis import decide
+from oomdoctor.signs import Grade
 
 
 def test_not_the_largest_of_many() -> None:
@@ -31,13 +33,13 @@ def test_a_row_that_may_be_the_object_store_weighs_less() -> None:
     status = ["======== Autoscaler status: 2026-03-01 10:00:00.000000 ========", "Resources", "Usage:"]
     status += [" 2.0/4.0 CPU", " 100.00GiB/120.00GiB object_store_memory", "Demands:", " (no resource demands)"]
     found = finding(CAUSE, *status, *kill((501, 101.0, "python produce.py"), *LEFTOVERS))
-    assert found.weight <= 0.6
+    assert found.grade is Grade.POINTS
     assert "object store holds 100.00 GiB" in found.against[0]
 
 
 def test_one_process_has_it() -> None:
     found = finding(CAUSE, *kill((501, 150.0, "python build_index.py --all"), *TRAINERS[:2]))
-    assert found.weight >= 0.9
+    assert found.grade is Grade.PROVES
     assert "150.00 GiB of the 239.40 GiB in use" in found.why
 
 
@@ -95,7 +97,7 @@ EARLY = 'earlyoom[812]: sending SIGTERM to process 4242 uid 1000 "python3": badn
 def test_earlyoom_says_what_its_victim_held_and_not_of_how_much() -> None:
     found = finding(CAUSE, EARLY.format(21500))
     assert "python3 (PID 4242) held 21.00 GiB when earlyoom ended it; how much the machine has is not" in found.why
-    assert found.weight < 0.6
+    assert found.grade is Grade.POINTS
     assert found.knobs[0] == "smaller-buffers"
     assert says(CAUSE, EARLY.format(215)) is None
 
@@ -110,9 +112,8 @@ def test_where_it_grew_the_growth_comes_first() -> None:
         f"(main_task pid=7) [step {n}] memory used = {gib}.00 GiB" for n, gib in enumerate((40, 90, 140, 190))
     )
     lines = (*steps, *kill((900, 150.0, "python sim.py"), *TRAINERS))
-    assert finding(CAUSE, *lines).weight == 0.85
-    assert ranking(*lines)[0] == "host-memory-leak"
-    assert finding(CAUSE, *lines[4:]).weight == 0.9
+    assert [answer.cause.id for answer in decide(crash(*lines)).answers][:2] == ["host-memory-leak", CAUSE.id]
+    assert decide(crash(*lines[4:])).answers[0].cause is CAUSE
 
 
 def test_a_group_with_no_limit_of_its_own_is_what_shares_are_of() -> None:

@@ -4,6 +4,7 @@ from gpu_logs import finding, missing, ranking, ruled_out, says
 from host_logs import LEFTOVERS, REWARD_SERVER, TRAINERS, kill, table
 
 from oomdoctor.causes.reward_model_ram_hog import CAUSE
+from oomdoctor.signs import Grade
 
 
 def test_not_where_the_reward_model_is_small() -> None:
@@ -27,7 +28,7 @@ def test_without_a_table_it_asks_for_it() -> None:
 
 def test_a_server_outside_ray() -> None:
     found = finding(CAUSE, *kill(REWARD_SERVER, *TRAINERS[:2]))
-    assert found.weight >= 0.9
+    assert found.grade is Grade.PROVES
     assert "171.44 GiB of the 239.40 GiB in use" in found.why
     assert "outside Ray" in found.why
     assert "LLMRayActor.__init__ (PID 40677, 6.31 GiB), which is not what filled the node" in found.why

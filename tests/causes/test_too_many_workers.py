@@ -4,6 +4,7 @@ from gpu_logs import finding, ranking, ruled_out, says
 from host_logs import LEFTOVERS, REWARD_SERVER, kill, table
 
 from oomdoctor.causes.too_many_workers import CAUSE
+from oomdoctor.signs import Grade
 
 SHARDS = tuple((7200 + n, 7.2 - n / 100, "ray::tokenize_shard") for n in range(8))
 RANKS = tuple((7300 + n, 27.1, "ray::WorkerDict.actor_rollout_generate_sequences") for n in range(8))
@@ -29,7 +30,7 @@ def test_not_one_killed_task_without_a_table() -> None:
 
 def test_eight_tasks_fill_the_node() -> None:
     found = finding(CAUSE, *kill(*SHARDS, used=60.1, total=62.8))
-    assert found.weight >= 0.9
+    assert found.grade is Grade.PROVES
     assert "8 processes tokenize_shard hold 57.32 GiB" in found.why
     assert "7.13 GiB to 7.20 GiB each" in found.why
     assert ranking(*kill(*SHARDS, used=60.1, total=62.8))[0] == "too-many-workers"
@@ -54,12 +55,13 @@ def test_workers_of_several_names_together() -> None:
 def test_a_rank_without_a_table_has_sisters() -> None:
     lines = kill(victim="abC3dEWorkerDict_0:1:WorkerDict.__init__", own=68.7, used=304.0, total=314.0)
     found = finding(CAUSE, *lines)
-    assert found.weight < 0.5
+    assert found.grade is Grade.HINTS
     assert "4 like it fill the node" in found.why
 
 
 def test_a_rank_told_by_the_end_of_its_name() -> None:
-    assert finding(CAUSE, *kill(victim="abC3dEFusedWorker_0:1", own=68.7, used=304.0, total=314.0)).weight < 0.5
+    lines = kill(victim="abC3dEFusedWorker_0:1", own=68.7, used=304.0, total=314.0)
+    assert finding(CAUSE, *lines).grade is Grade.HINTS
 
 
 def test_many_kills_in_a_minute() -> None:
@@ -67,4 +69,4 @@ def test_many_kills_in_a_minute() -> None:
         "(raylet) node_manager.cc:3065: 12 Workers (tasks / actors) killed due to memory pressure (OOM), 0 "
         "Workers crashed due to other reasons at node (ID: 0a, IP: 10.24.0.17) over the last time period."
     )
-    assert finding(CAUSE, line).weight < 0.35
+    assert finding(CAUSE, line).grade is Grade.LEFT

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoctor.arithmetic import host as ram
-from oomdoctor.causes.cpu_offload_overcommit import gpus_per_node
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SwapSpaceTooLarge
@@ -30,6 +29,7 @@ from oomdoctor.remedies.whatif import options
 from oomdoctor.remedies.whatif.host import not_stated
 from oomdoctor.remedies.whatif.model import Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.states import STARTING, together
+from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show
 
 OUTSIDE: Final = "outside the engine's share"  # a row of the engine's own plan

@@ -1,0 +1,89 @@
+"""A full state that is saved, gathered or loaded."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import asked_for
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+
+# Frames that build or move a whole state, the innermost names first looked for.
+_SAVING: Final = (
+    r"_?save_checkpoint\b|save_pretrained|\bsave_model\b|_save_zero|save_16bit|torch/serialization.{0,40}\bsave\b"
+    r"|_zero3_consolidated_16bit_state_dict|full_state_dict|FullStateDict|_gather_state_dict|_full_post_state_dict_hook"
+    r"|_optim_state_dict|\bstate_dict\b.{0,80}fsdp|fsdp.{0,80}\bstate_dict\b|zero_to_fp32|get_fsdp_full_state_dict"
+    r"|dist_checkpointing|dcp\.save|FSDPCheckpointManager|safetensors.{0,40}save_file"
+)
+# Not "resume_from_checkpoint": it is an argument of every training run's outermost frame.
+_RESUMING: Final = r"_?load_checkpoint\b|_load_from_checkpoint|_load_optimizer|load_optimizer_states|dcp\.load"
+_SAVING_LINE: Final = (
+    r"(?i)saving (?:model |training |optimizer )?(?:checkpoint|state)|save_checkpoint|local_global_step_folder"
+    r"|\[_save_checkpoint|global_step_\d+|_zero3_consolidated|saving model"
+)
+_STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_dict"
+
+
+@sign
+def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
+    """FSDP could not clone a tensor of the full state that it gathers to be saved."""
+    if crash.mentions(_STATE_DICT_ENTRY) is None:
+        return None
+    words = say(
+        "A full state was gathered on one device to be saved, and cloning a tensor of it was refused{asked}.",
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
+
+
+@sign
+def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
+    """A frame saves a state, or gathers it to be saved."""
+    frame = crash.in_trace(_SAVING)
+    if frame is None:
+        return None
+    words = say(
+        "The job was saving its state ({function}) when memory ran out{asked}: gathering a "
+        "full state needs the weights once more, with the optimizer several times as much.",
+        function=frame.function,
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
+
+
+@sign
+def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
+    """A frame loads a state that was saved."""
+    frame = crash.in_trace(_RESUMING)
+    if frame is None:
+        return None
+    words = say(
+        "The job was loading its state ({function}) when memory ran out{asked}: gathering a "
+        "full state needs the weights once more, with the optimizer several times as much.",
+        function=frame.function,
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_load")
+
+
+@sign
+def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
+    """The job was saving or loading a checkpoint; no frame says where."""
+    if crash.stage == "checkpoint_load":
+        words = say("Memory ran out while a checkpoint was loaded{asked}.", asked=asked_for(crash))
+    elif crash.stage == "checkpoint_save":
+        words = say("Memory ran out while a checkpoint was saved{asked}.", asked=asked_for(crash))
+    else:
+        return None
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True)
+
+
+@sign
+def a_line_on_a_checkpoint(crash: Crash) -> Seen | None:
+    """A line near a failure that memory would explain speaks of a checkpoint."""
+    if crash.root.strength < 1 or crash.mentions(_SAVING_LINE) is None:
+        return None
+    words = say("The last lines before the failure speak of a checkpoint.")
+    unseen = say("no frame shows that the job was in it when memory ran out")
+    return Seen(words=words, evidence=(crash.root,), against=(unseen,))

@@ -1,0 +1,173 @@
+"""Caches, swap space and stores that engines and Ray keep in host memory: what was refused, and what they print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from oomdoctor.causes.host import node_memory, total_bytes, used_bytes
+from oomdoctor.families.event import Event
+from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.sglang import EngineStep, HostCacheTooLarge
+from oomdoctor.families.vllm_error import SwapSpaceTooLarge
+from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import percent, show
+
+MOST_SUMMANDS: Final = 8  # in the formula of a sum
+# Of the node's memory: with so much the job's own processes no longer fit beside it, or hardly do.
+HALF: Final = 0.5
+QUARTER: Final = 0.25
+
+
+@sign
+def swap_space_was_refused(crash: Crash) -> Seen | None:
+    """vLLM refuses swap space that is more than 70 % of the node's memory."""
+    refused = crash.first(SwapSpaceTooLarge)
+    if refused is None:
+        return None
+    swap = show(refused.swap_bytes or 0)
+    if refused.host_total_bytes:
+        words = say(
+            "The engine asks for {swap} of swap space of the node's {total}; more than 70 % of a "
+            "node's memory is refused.",
+            swap=swap,
+            total=show(refused.host_total_bytes),
+        )
+    else:
+        words = say(
+            "The engine asks for {swap} of swap space; more than 70 % of a node's memory is refused.", swap=swap
+        )
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def host_cache_was_refused(crash: Crash) -> Seen | None:
+    """SGLang weighs the second level of its KV cache against what the host has free, and refuses it."""
+    refused = crash.first(HostCacheTooLarge)
+    if refused is None:
+        return None
+    tried = show(refused.tried_bytes or 0)
+    if refused.free_bytes is not None:
+        words = say(
+            "The engine asks for {tried} of host memory for its KV cache, and {free} is free.",
+            tried=tried,
+            free=show(refused.free_bytes),
+        )
+    else:
+        words = say("The engine asks for {tried} of host memory for its KV cache.", tried=tried)
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def object_store_was_refused(crash: Crash) -> Seen | None:
+    """Ray refuses an object store in host memory that is larger than what is available of it."""
+    refused = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
+    if refused is None:
+        return None
+    if refused.requested_bytes:
+        words = say(
+            "The object store of {requested} that Ray is to keep in host memory is larger than "
+            "what is available of it.",
+            requested=show(refused.requested_bytes),
+        )
+    else:
+        words = say("The object store that Ray is to keep in host memory is larger than what is available of it.")
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def no_host_memory_for_waiting_sequences(crash: Crash) -> Seen | None:
+    """TurboMind has no host memory for the KV cache of sequences that wait."""
+    root = crash.root
+    if not isinstance(root, EngineShort) or root.what != "host-kv-cache":
+        return None
+    words = say(
+        "The engine wants host memory for the KV cache of sequences that have to wait, and there is not enough."
+    )
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def host_buffer_of_kv_blocks_is_full(crash: Crash) -> Seen | None:
+    """LMCache's buffer in host memory has no room for more KV blocks."""
+    if not isinstance(crash.root, BufferFull):
+        return None
+    words = say("KV blocks are offloaded to a host buffer, which was full.")
+    own = say("the buffer's size is a setting, not the RAM")
+    return Seen(words=words, evidence=(crash.root,), against=(own,))
+
+
+@sign
+def engines_keep_half_of_the_node(crash: Crash) -> Seen | None:
+    """Engines print weights and KV cache in host memory that are half of the node's."""
+    return _kept_share(crash, HALF)
+
+
+@sign
+def engines_keep_a_quarter_of_the_node(crash: Crash) -> Seen | None:
+    """Engines print weights and KV cache in host memory that are a quarter of the node's."""
+    return _kept_share(crash, QUARTER)
+
+
+def _kept_share(crash: Crash, least: float) -> Seen | None:
+    sizes, event = _kept(crash)
+    need, total = sum(sizes), memory_of_the_node(crash)
+    if event is None or not total or need < least * total:
+        return None
+    words = say(
+        "Engines keep {need}{summands} of weights and KV cache in host memory: {share} of the node's {total}.",
+        need=show(need),
+        summands=_summands(sizes),
+        share=percent(need / total),
+        total=show(total),
+    )
+    return Seen(words=words, evidence=(*table_or_root(crash), event), shows_memory=True)
+
+
+@sign
+def engines_keep_some_of_a_node(crash: Crash) -> Seen | None:
+    """Engines print weights and KV cache in host memory; of how much, and what memory ran out, nobody says."""
+    sizes, event = _kept(crash)
+    if event is None or crash.proven or memory_of_the_node(crash):
+        return None
+    need, summands = show(sum(sizes)), _summands(sizes)
+    words = say("Engines keep {need}{summands} of weights and KV cache in host memory.", need=need, summands=summands)
+    unknown = say("the log does not say how much the node has")
+    return Seen(words=words, evidence=(*table_or_root(crash), event), against=(unknown,))
+
+
+def _kept(crash: Crash) -> tuple[list[int], Event | None]:
+    """What engines print of the host memory that they take, the most of each process, and the first print: SGLang's
+    second level of the KV cache, the copy of the weights that vLLM sleeps with, offloaded weights."""
+    taken: dict[tuple[object, ...], tuple[int, Event]] = {}
+    for event in crash.every(EngineStep) + crash.every(Sleep) + crash.every(WeightsLoaded):
+        size = _host_bytes(event)
+        who = (event.kind, event.process.name, event.process.pid, event.process.rank)
+        if size and size > taken.get(who, (0, event))[0]:
+            taken[who] = size, event
+    return [size for size, _ in taken.values()], next((event for _, event in taken.values()), None)
+
+
+def _host_bytes(event: EngineStep | Sleep | WeightsLoaded) -> int | None:
+    if isinstance(event, EngineStep):
+        return event.host_bytes
+    return event.backed_up_bytes if isinstance(event, Sleep) else event.offloaded_bytes
+
+
+def _summands(sizes: Sequence[int]) -> str:
+    return f" ({' + '.join(show(size) for size in sizes)})" if 1 < len(sizes) <= MOST_SUMMANDS else ""
+
+
+def memory_of_the_node(crash: Crash) -> int | None:
+    """What the node has, or at least what was in use on it."""
+    return total_bytes(crash) or used_bytes(crash)
+
+
+def table_or_root(crash: Crash) -> tuple[Event, ...]:
+    memory = node_memory(crash)
+    return (memory.event,) if memory is not None else (crash.root,)

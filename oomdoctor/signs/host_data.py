@@ -1,0 +1,139 @@
+"""Data that fills the host: read, tokenised or cached."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import LARGE, asked_for
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kill import Kill
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show, size
+
+_READING: Final = (
+    r"\bdatasets/|load_dataset|arrow_dataset|pyarrow/|pandas/|read_(?:csv|parquet|json|pickle)|numpy/lib/npyio"
+    r"|\btokenize_|\btokeni[sz]e\w*\(|preprocess_dataset|get_dataset\b|build_dataset|cache_images|load_image|imread"
+    r"|torch/utils/data|DataLoader|dask/"
+)
+_READING_LINE: Final = (
+    r"(?i)caching images|running tokenizer|tokenizing|\bmap \(num_proc|\bmap:|generating \w+ split|loading dataset"
+    r"|filter \(num_proc|packing dataset|grouping texts|converting format of dataset|preprocessing dataset"
+    r"|abruptly died during map"
+)
+_CACHED: Final = late(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
+_PROCESSES: Final = late(r"\bnum_proc=(\d{1,5})\b")
+_TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
+# The columns of a table that is rather mostly empty than a matrix of the model.
+FEATURES: Final = 1000
+# Processes, each with its own batches and interpreter: so many fill a machine.
+MANY: Final = 64
+
+
+@sign
+def data_is_cached_in_memory(crash: Crash) -> Seen | None:
+    """A line near the failure says how much data is cached in RAM."""
+    line = crash.mentions(_READING_LINE)
+    cached = _CACHED.search(line) if line is not None else None
+    if cached is None:
+        return None
+    held = show(size(cached[1], cached[2]) or 0)
+    words = say("Data is cached in memory, {held} of it when the next allocation failed.", held=held)
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="data_load")
+
+
+@sign
+def memory_ran_out_at_a_line_on_data(crash: Crash) -> Seen | None:
+    """Memory ran out, and a line near it speaks of data that is read or tokenised."""
+    if not crash.proven or crash.mentions(_READING_LINE) is None:
+        return None
+    return _while_reading(crash)
+
+
+@sign
+def memory_ran_out_while_reading_data(crash: Crash) -> Seen | None:
+    """Memory ran out while the job was reading its data."""
+    return _while_reading(crash) if crash.proven and crash.stage == "data_load" else None
+
+
+@sign
+def many_readers_and_one_vanished(crash: Crash) -> Seen | None:
+    """64 processes prepare the data, and one of them was killed or vanished: what shows that memory ran out."""
+    line = crash.mentions(_PROCESSES.pattern) if crash.mentions(_READING_LINE) is not None else None
+    many = _PROCESSES.search(line) if line is not None else None
+    if crash.proven or many is None or int(many[1]) < MANY:
+        return None
+    return _while_reading(crash, shows_memory=True)
+
+
+@sign
+def vanished_at_a_line_on_data(crash: Crash) -> Seen | None:
+    """Something was killed or vanished, and a line near it speaks of data that is read or tokenised."""
+    if crash.proven or crash.mentions(_READING_LINE) is None:
+        return None
+    return _while_reading(crash)
+
+
+@sign
+def vanished_while_reading_data(crash: Crash) -> Seen | None:
+    """Something was killed or vanished while the job was reading its data."""
+    return _while_reading(crash) if not crash.proven and crash.stage == "data_load" else None
+
+
+def _while_reading(crash: Crash, *, shows_memory: bool = False) -> Seen:
+    asked, in_a_worker = asked_for(crash), crash.first(Kill) is not None
+    if crash.proven and in_a_worker:
+        words = say(
+            "Memory ran out while data was loaded or tokenised in one of several worker processes{asked}.", asked=asked
+        )
+    elif crash.proven:
+        words = say("Memory ran out while data was loaded or tokenised{asked}.", asked=asked)
+    elif in_a_worker:
+        words = say(
+            "A process was killed or vanished while data was loaded or tokenised in one of "
+            "several worker processes{asked}.",
+            asked=asked,
+        )
+    else:
+        words = say("A process was killed or vanished while data was loaded or tokenised{asked}.", asked=asked)
+    return Seen(words=words, evidence=(crash.root,), shows_memory=shows_memory, stage="data_load")
+
+
+@sign
+def a_wide_table_was_refused(crash: Crash) -> Seen | None:
+    """1 GiB was refused for a table of 1000 columns, twice as many of one side as of the other at least."""
+    table = next((event for event in crash.every(HostAllocation) if _is_wide(event)), None)
+    if table is None:
+        return None
+    words = say(
+        "A table of {shape} numbers was to be held in memory in one piece{asked}: data of "
+        "this shape is mostly empty, or need not be there all at once.",
+        shape=table.shape,
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(table,), stage="data_load" if crash.stage == "unknown" else None)
+
+
+def _is_wide(event: HostAllocation) -> bool:
+    """Many rows of many columns, and not as many of one as of the other (that is a matrix of all pairs)."""
+    match = _TABLE.fullmatch(event.shape or "")
+    if match is None or (event.tried_bytes or 0) < LARGE:
+        return False
+    rows, columns = int(match[1]), int(match[2])
+    return min(rows, columns) >= FEATURES and max(rows, columns) >= 2 * min(rows, columns)
+
+
+@sign
+def refused_while_reading_data(crash: Crash) -> Seen | None:
+    """A frame that reads data made the allocation that was refused."""
+    frame = crash.in_trace(_READING)
+    if frame is None or crash.first(HostAllocation) is None:
+        return None
+    words = say(
+        "The refused allocation was made while reading data ({function}){asked}.",
+        function=frame.function,
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(crash.root,), stage="data_load")

@@ -1,0 +1,141 @@
+"""A figure of host memory that the log prints again and again: whether it grew, and how much that explains."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.growth import no_growth
+from oomdoctor.causes.host import per, total_bytes, used_bytes
+from oomdoctor.incident.model import Crash
+from oomdoctor.job import names
+from oomdoctor.job.model import Trajectory
+from oomdoctor.language import say
+from oomdoctor.records import dataclass
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import MIB, percent, show
+
+# Growth that explains the kill: this share of what was in use came during the log.
+MUCH: Final = 0.2
+LEAST_POINTS: Final = 3
+ENOUGH_POINTS: Final = 5
+LEAST_GROWN: Final = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
+HOST_POOLS: Final = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A figure that grew, beside what was in use or what there is."""
+
+    figure: Trajectory
+    base: int
+
+    @property
+    def share(self) -> float:
+        return self.figure.grown / self.base
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it grew from one whole step to the next, or so often that it is no start that has not settled."""
+        return self.figure.per == "step" or len(self.figure.points) >= ENOUGH_POINTS
+
+    @property
+    def is_of_kills(self) -> bool:
+        """Whether it is the row of one process in the tables of several kills."""
+        return self.figure.what.startswith("PID ")
+
+
+@sign
+def host_memory_grew(crash: Crash) -> Seen | None:
+    """A figure of host memory, printed three times at least, grew; by 128 MiB where nobody says how much there is."""
+    growth = _growth(crash)
+    if growth is None:
+        return None
+    start, end = growth.figure.points[0], growth.figure.points[-1]
+    words = say(
+        "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
+        "{rate} per {step}: {share} of {whole} came while the job ran.",
+        figure=names.figure(growth.figure.what),
+        first=show(start.bytes),
+        first_line=start.line,
+        last=show(end.bytes),
+        last_line=end.line,
+        rate=show(growth.figure.growth_bytes or 0),
+        step=per(growth.figure),
+        share=percent(growth.share),
+        whole=_whole(crash, growth.base, end.bytes),
+    )
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True)
+
+
+@sign
+def host_memory_stays(crash: Crash) -> Seen | None:
+    """The figure of host memory that is printed again and again stands still, falls, or goes up and down."""
+    figure = _figure(crash)
+    still = no_growth(figure) if figure is not None and not figure.growth_bytes else None
+    return Seen(words=still.why) if still is not None else None
+
+
+@sign
+def few_prints_show_growth(crash: Crash) -> Seen | None:
+    """Less than five prints show the growth, and not from one step to the next: a start that has not settled."""
+    growth = _growth(crash)
+    if growth is None or growth.is_steady:
+        return None
+    count = len(growth.figure.points)
+    words = say("only {count} prints show it: a job that fills its caches at the start looks so", count=count)
+    return Seen(words=words)
+
+
+@sign
+def most_was_in_use_before(crash: Crash) -> Seen | None:
+    """Less than 20 % of what was in use came while the job ran."""
+    growth = _growth(crash)
+    if growth is None or growth.share >= MUCH:
+        return None
+    return Seen(words=say("most of the memory was in use before it grew"))
+
+
+@sign
+def tables_of_kills_show_growth(crash: Crash) -> Seen | None:
+    """The growth is that of one process from kill to kill: a task's own work looks the same."""
+    growth = _growth(crash)
+    return Seen(words="") if growth is not None and growth.is_of_kills else None
+
+
+@sign
+def few_kills_show_growth(crash: Crash) -> Seen | None:
+    """The growth from kill to kill is less than 40 % of what was in use, or less than six kills show it."""
+    growth = _growth(crash)
+    if growth is None or not growth.is_of_kills:
+        return None
+    enough = growth.share >= 2 * MUCH and len(growth.figure.points) >= 2 * LEAST_POINTS
+    return None if enough else Seen(words="")
+
+
+@sign
+def log_speaks_of_a_leak(crash: Crash) -> Seen | None:
+    """A line near the failure has the log's own word for a leak; figures show none."""
+    if crash.mentions(r"(?i)memory leak(?:ed|ing|s)?\b.{0,60}(?:detected|suspected|step|worker)") is None:
+        return None
+    words = say("The log itself speaks of a memory leak; no figure in it shows the growth.")
+    return Seen(words=words, evidence=(crash.root,), against=(say("it may be no more than a suspicion"),))
+
+
+def _figure(crash: Crash) -> Trajectory | None:
+    figure = crash.trajectory
+    if figure is None or figure.pool not in HOST_POOLS or len(figure.points) < LEAST_POINTS:
+        return None
+    return figure
+
+
+def _growth(crash: Crash) -> Growth | None:
+    figure, base = _figure(crash), used_bytes(crash) or total_bytes(crash)
+    if figure is None or not figure.growth_bytes or (base is None and figure.grown < LEAST_GROWN):
+        return None
+    return Growth(figure, base or figure.points[-1].bytes)
+
+
+def _whole(crash: Crash, base: int, last: int) -> str:
+    if used_bytes(crash):
+        return say("the {used} in use at the kill", used=show(base))
+    return say("the machine's {total}", total=show(base)) if base != last else say("the last {last}", last=show(base))

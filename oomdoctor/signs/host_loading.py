@@ -1,0 +1,178 @@
+"""Weights on their way through host memory, or staying there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
+from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.ollama import Short
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say, translated
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+_LOADING: Final = (
+    r"\bfrom_pretrained\b|_load_pretrained_model|load_state_dict|torch\.load|safe_open|\bload_file\b|_load_state_dict_into"
+    r"|safetensors|\bload_checkpoint\b|load_checkpoint_and_dispatch|weight_utils\.py|model_loader"
+)
+_LOADING_LINE: Final = (
+    r"Loading (?:\w{1,20} )?checkpoint shards|Loading safetensors|Loading model weights|Starting to load model"
+    r"|from_pretrained\(|Loading weights|llama_model_load|load_tensors:|Loading model\b|Loading pipeline components"
+)
+_UP_TO_LOADING: Final = frozenset({"model_load", "unknown", "launch", "engine_init"})
+_PARTS: Final = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("compute")}
+
+
+@sign
+def more_of_the_model_than_the_host_has(crash: Crash) -> Seen | None:
+    """Ollama adds up what the processor's part of the model needs before it starts: more than is available."""
+    short = crash.root
+    if not isinstance(short, Short) or short.needed_bytes is None or short.free_bytes is None:
+        return None
+    words = say(
+        "The part of the model that stays in host memory needs {needed}, and {free} are available.",
+        needed=show(short.needed_bytes),
+        free=show(short.free_bytes),
+    )
+    return Seen(words=words, evidence=(short,))
+
+
+@sign
+def a_part_of_the_model_was_refused(crash: Crash) -> Seen | None:
+    """Ollama was refused host memory for a part of the model that it names."""
+    short = crash.root
+    if not isinstance(short, Short) or short.what not in _PARTS or not short.tried_bytes:
+        return None
+    words = say(
+        "Host memory of {tried} was refused for the {part} that stay with the processor.",
+        tried=show(short.tried_bytes),
+        part=translated(_PARTS[short.what]),
+    )
+    return Seen(words=words, evidence=(short,))
+
+
+@sign
+def a_buffer_for_weights_was_refused(crash: Crash) -> Seen | None:
+    """llama.cpp was refused the buffer for the weights on the host, and says that it is for them."""
+    named = isinstance(crash.root, BufferRefused) and crash.root.what == "weights"
+    return _buffer(crash) if named else None
+
+
+@sign
+def a_buffer_on_the_host_was_refused(crash: Crash) -> Seen | None:
+    """llama.cpp was refused a buffer on the host and does not say what it was for."""
+    nameless = isinstance(crash.root, BufferRefused) and crash.root.what is None
+    return _buffer(crash) if nameless else None
+
+
+def _buffer(crash: Crash) -> Seen:
+    usage = crash.root.figures("usage")
+    tried = usage.get("tried_bytes") or usage.get("buffer_bytes")
+    if tried:
+        words = say(
+            "Host memory of {tried} was refused for the weights that stay with the processor.", tried=show(tried)
+        )
+    else:
+        words = say("Host memory was refused for the weights that stay with the processor.")
+    return Seen(words=words, evidence=(crash.root,))
+
+
+@sign
+def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
+    """The kernel killed for memory while model weights were being loaded."""
+    kill = crash.first(KernelKill)
+    if kill is None or (crash.stage != "model_load" and crash.mentions(_LOADING_LINE) is None):
+        return None
+    name, pid, held = kill.process.name or say("The process"), kill.process.pid, kill.anon_rss_bytes
+    if held is not None:
+        words = say(
+            "The kernel killed {name} (PID {pid}) with {held} of its own while model weights were "
+            "being loaded: they pass through host memory, once per process that loads them.",
+            name=name,
+            pid=pid,
+            held=show(held),
+        )
+    else:
+        words = say(
+            "The kernel killed {name} (PID {pid}) while model weights were being loaded: they "
+            "pass through host memory, once per process that loads them.",
+            name=name,
+            pid=pid,
+        )
+    return Seen(words=words, evidence=(kill,), stage="model_load")
+
+
+@sign
+def refused_while_loading_weights(crash: Crash) -> Seen | None:
+    """A frame that loads weights made the allocation that was refused on the host."""
+    refused, frame = crash.first(HostAllocation), crash.in_trace(_LOADING)
+    if refused is None or refused.pool != "host_ram" or frame is None:
+        return None
+    if refused.tried_bytes:
+        words = say(
+            "Loading weights ({function}) asked for {tried} of host memory and was refused.",
+            function=frame.function,
+            tried=show(refused.tried_bytes),
+        )
+    else:
+        words = say(
+            "Loading weights ({function}) asked for a piece of host memory and was refused.", function=frame.function
+        )
+    return Seen(words=words, evidence=(refused,), stage="model_load")
+
+
+@sign
+def killed_in_the_middle_of_loading(crash: Crash) -> Seen | None:
+    """A bar of loaded weights that is not at its end is the last that was printed before a SIGKILL."""
+    if not _killed_at_loading(crash) or (bar := _bar(crash)) is None:
+        return None
+    done, _, whole = bar.partition("/")
+    words = say(
+        "The process was killed while it loaded model weights ({done} of {whole} pieces were "
+        "in), which passes through host memory.",
+        done=done,
+        whole=whole,
+    )
+    return _at_loading(crash, words, shows_memory=True)
+
+
+@sign
+def killed_behind_the_loading(crash: Crash) -> Seen | None:
+    """Something was killed, and the last that the log speaks of is the loading of weights."""
+    if not _killed_at_loading(crash):
+        return None
+    words = say("The process was killed while it loaded model weights, which passes through host memory.")
+    return _at_loading(crash, words)
+
+
+def _at_loading(crash: Crash, words: str, *, shows_memory: bool = False) -> Seen:
+    return Seen(
+        words=words,
+        evidence=(crash.root,),
+        against=(say("nothing printed shows how much memory there was"),),
+        shows_memory=shows_memory,
+        stage="model_load",
+        next_evidence=("free -h",),
+    )
+
+
+def _killed_at_loading(crash: Crash) -> bool:
+    """Whether loading is the last thing the log speaks of: training may have begun since."""
+    root = crash.root
+    if not isinstance(root, Kill) or crash.stage not in _UP_TO_LOADING or crash.mentions(_LOADING_LINE) is None:
+        return False
+    return bool(root.around.before or root.at.text)
+
+
+def _bar(crash: Crash) -> str | None:
+    """How far loading had come, where its bar is not at its end."""
+    root = crash.root
+    reports: tuple[Event, ...] = (root, *crash.every(Kill), *crash.every(RankFailure))
+    loaded = next((one.loaded for one in reports if isinstance(one, Kill | RankFailure) and one.loaded), None)
+    done, _, whole = (loaded or "").partition("/")
+    under_way = isinstance(root, Kill) and root.signal == SIGKILL and loaded and int(done) < int(whole)
+    return loaded if under_way else None

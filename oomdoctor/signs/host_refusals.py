@@ -1,0 +1,89 @@
+"""Host memory that was refused: what was asked for, and in which words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import HOG, LARGE, total_bytes
+from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.unfamiliar import Shortage
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.kills import OF_THE_MACHINE, WHO_HOLDS_IT_NOW
+from oomdoctor.units import show
+
+_PASSES: Final = ("forward", "backward", "eval")
+
+
+@sign
+def no_memory_in_a_pass_on_the_cpu(crash: Crash) -> Seen | None:
+    """PyTorch's CPU allocator up to 1.0 prints no size: a pass of the model had filled the memory by then."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or root.allocator != "torch" or root.tried_bytes is not None:
+        return None
+    if crash.stage not in _PASSES:
+        return None
+    words = say(
+        "The model is computed on the CPU, and in its {stage} pass the host had no more memory to give.",
+        stage=crash.stage,
+    )
+    limited = say("a limit on address space answers the same way")
+    return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=(WHO_HOLDS_IT_NOW,))
+
+
+@sign
+def host_memory_short_in_other_words(crash: Crash) -> Seen | None:
+    """Something says that host memory was short, in words that no family knows."""
+    if not isinstance(crash.root, Shortage) or crash.pool != "host_ram":
+        return None
+    words = say("Host memory was refused, in words that we do not know; they do not say who held the rest.")
+    return Seen(words=words, evidence=(crash.root,), next_evidence=OF_THE_MACHINE)
+
+
+@sign
+def host_array_refused(crash: Crash) -> Seen | None:
+    """XLA or TensorFlow was refused memory for an array."""
+    if not isinstance(crash.root, ArrayOutOfMemory):
+        return None
+    words = say("Host memory was refused for an array; the log does not say who held the rest.")
+    return Seen(words=words, evidence=(crash.root,), next_evidence=(WHO_HOLDS_IT_NOW,))
+
+
+@sign
+def one_piece_of_the_machine_refused(crash: Crash) -> Seen | None:
+    """A process was refused a piece of host memory that is 40 % of what the machine has, and 1 GiB at least."""
+    piece, total = _piece(crash), total_bytes(crash)
+    if piece is None or not total or piece[1] < HOG * total:
+        return None
+    return large_piece_refused(crash)
+
+
+@sign
+def large_piece_refused(crash: Crash) -> Seen | None:
+    """A process was refused 1 GiB of host memory in one piece."""
+    piece, total = _piece(crash), total_bytes(crash)
+    if piece is None:
+        return None
+    event, _, tried = piece
+    if total:
+        words = say(
+            "One process asked for {tried} in one piece on a machine with {total} and was refused.",
+            tried=tried,
+            total=show(total),
+        )
+    else:
+        words = say("One process asked for {tried} in one piece and was refused.", tried=tried)
+    return Seen(words=words, evidence=(event,))
+
+
+def _piece(crash: Crash) -> tuple[Event, int, str] | None:
+    """The first large request that was refused on the host, with its size in bytes and in words."""
+    refused = [(event, event.tried_bytes, None) for event in crash.every(HostAllocation)]
+    arrays = [(event, event.array_bytes, event.array_words) for event in crash.every(ArrayOutOfMemory)]
+    for event, tried, words in [*refused, *arrays]:
+        if event.pool == "host_ram" and tried and tried >= LARGE:
+            return event, tried, words or show(tried)
+    return None

@@ -1,0 +1,251 @@
+"""Who was killed, and by whom: the kernel, a guard of the machine, nobody that the log names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import HOG, LARGE, node_memory, raylet_log, total_bytes
+from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
+from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
+from oomdoctor.families.event import Event
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.memory_report import MemoryReport
+from oomdoctor.families.ray_death import WorkerDeath
+from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.ray_kills import found_full
+from oomdoctor.text import sanitize
+from oomdoctor.units import percent, show
+
+# Worker processes that one setting starts.
+MANY: Final = 16
+# Of the node, in the last report before a kill that nothing explains.
+NEARLY_FULL: Final = 0.9
+# Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
+WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
+OF_THE_MACHINE: Final = ("dmesg -T | grep -B 400 -i 'killed process'", WHO_HOLDS_IT_NOW)
+_FOR_MEMORY: Final = (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath)
+
+_WORKER_SETTINGS: Final = (
+    "num_proc",
+    "preprocessing_num_workers",
+    "dataset_num_proc",
+    "dataloader_num_workers",
+    "num_workers",
+    "dataset_processes",
+    "filter_overlong_prompts_workers",
+    "n_parallel_tasks",
+)
+
+DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
+JOURNAL: Final = "journalctl -k --since '1 hour ago' | grep -i -E 'killed process|oom'"
+SIGKILL_SEEN_OUTSIDE: Final = 137
+COMMAND_SHOWN: Final = 80
+# What stands behind "Killed" in a shell's line
+_COMMAND: Final = late(r"\b\d{1,9} [Kk]illed:?\s{1,40}(\S.{0,200})")
+_JOB: Final = late(r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=)(\d{1,12})\b")
+_SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b"
+_POD: Final = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
+_CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + _POD
+_MAY_BE_MEMORY: Final = frozenset({"host_ram", "cgroup", "none", "shm"})
+
+
+@sign
+def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
+    """Whoever killed says that it was for the node's memory."""
+    firsts = (crash.first(kind) for kind in _FOR_MEMORY)
+    event = next((one for one in firsts if one is not None and one.strength >= 2 and one.pool == "host_ram"), None)
+    if event is None:
+        return None
+    commands = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
+    return Seen(words=found_full(crash), evidence=(event,), next_evidence=commands)
+
+
+@sign
+def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
+    """DeepSpeed's last report finds 90 % of the node in use, and a kill follows that nothing explains."""
+    reports = [report for report in crash.every(MemoryReport) if report.host_used_fraction is not None]
+    if not isinstance(crash.root, Kill) or crash.root.pool != "host_ram" or not reports:
+        return None
+    last = reports[-1]
+    if (last.host_used_fraction or 0) < NEARLY_FULL:
+        return None
+    words = say(
+        "The job's last report before the kill shows {host_used} in use on the node, "
+        "{host_used_fraction} of its memory; who held it, it does not say.",
+        host_used=show(last.host_used_bytes or 0),
+        host_used_fraction=percent(last.host_used_fraction),
+    )
+    return Seen(
+        words=words,
+        evidence=(last, crash.root),
+        against=(say("the kill itself is not explained"),),
+        shows_memory=True,
+        next_evidence=OF_THE_MACHINE,
+    )
+
+
+@sign
+def a_group_was_full(crash: Crash) -> Seen | None:
+    """A control group reached its limit: the machine may have memory left."""
+    return Seen(words="") if crash.pool == "cgroup" else None
+
+
+@sign
+def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
+    """A setting starts 16 worker processes, and something was killed; no table says how much each of them held."""
+    setting = crash.setting(*_WORKER_SETTINGS)
+    killed = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
+    if setting is None or not isinstance(setting.value, int | float) or setting.value < MANY or not killed:
+        return None
+    if node_memory(crash) is not None:
+        return None
+    words = say(
+        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+    )
+    return Seen(words=words, evidence=killed[:1], against=(say("how much each of them held is not in the log"),))
+
+
+@sign
+def killed_process_held_most(crash: Crash) -> Seen | None:
+    """The process that the kernel or a guard killed held 40 % of the machine or of its limit; no table says more."""
+    one = _killed(crash)
+    if one is None or one.total_bytes is None or one.bytes < HOG * one.total_bytes:
+        return None
+    share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
+    words = say("{held}: {share} of {total}.", held=one.words, share=share, total=total)
+    return Seen(words=words, evidence=(one.kill,))
+
+
+@sign
+def killed_process_held_little(crash: Crash) -> Seen | None:
+    """The process that the kernel or a guard killed held less than 40 % of the machine; no table says more."""
+    one = _killed(crash)
+    if one is None or one.total_bytes is None or one.bytes >= HOG * one.total_bytes:
+        return None
+    share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
+    return Seen(words=say("{held}: {share} of {total}", held=one.words, share=share, total=total))
+
+
+@sign
+def killed_process_was_large(crash: Crash) -> Seen | None:
+    """The process that the kernel or a guard killed held 1 GiB, of nobody knows how much."""
+    one = _killed(crash)
+    if one is None or one.total_bytes is not None or one.bytes < LARGE:
+        return None
+    words = say("{held}; how much the machine has is not in the log.", held=one.words)
+    return Seen(words=words, evidence=(one.kill,))
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """Whom the kernel or a guard of the machine killed."""
+
+    kill: KernelKill | UserspaceKill
+    words: str  # a clause: who held how much
+    bytes: int
+    total_bytes: int | None
+
+
+def _killed(crash: Crash) -> Killed | None:
+    if node_memory(crash) is not None:
+        return None
+    kill = crash.first(KernelKill)
+    if kill is not None and kill.anon_rss_bytes is not None:
+        own = kill.anon_rss_bytes + (kill.shmem_rss_bytes or 0)
+        return Killed(kill, _by_the_kernel(kill, own), own, kill.limit_bytes or total_bytes(crash))
+    early = next((event for event in crash.every(UserspaceKill) if (event.rss_bytes or 0) >= LARGE), None)
+    if early is None or early.rss_bytes is None:
+        return None
+    rss, killer = show(early.rss_bytes), early.killer
+    words = say("{who} held {rss} when {killer} ended it", who=_who(early), rss=rss, killer=killer)
+    return Killed(early, words, early.rss_bytes, early.total_bytes)
+
+
+def _by_the_kernel(kill: KernelKill, own: int) -> str:
+    if kill.constraint in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
+        return say(
+            "{who} held {own} when the kernel killed it because the NUMA nodes it may use were full",
+            who=_who(kill),
+            own=show(own),
+        )
+    return say("{who} held {own} when the kernel killed it", who=_who(kill), own=show(own))
+
+
+def _who(kill: KernelKill | UserspaceKill) -> str:
+    name = kill.process.name or say("A process")
+    return f"{name} (PID {kill.process.pid})"
+
+
+@sign
+def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
+    """Something died as what is killed for memory does, and nothing shows that memory ran out."""
+    root = crash.root
+    if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY:
+        return None
+    limit = _limit(crash)
+    near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
+    usual = say("Memory is the usual reason for such an end, but nothing printed here proves it.")
+    other = say("a scheduler, an operator, a time limit or another program can send the same signal")
+    return Seen(
+        words=joined((_died(root), usual, near)),
+        evidence=(root,) if limit is None else (root, limit),
+        against=(other,),
+        pool="cgroup" if limit is not None else None,
+        next_evidence=_what_would_settle_it(crash),
+    )
+
+
+@sign
+def in_a_container(crash: Crash) -> Seen | None:
+    """A memory limit is printed, or lines near the failure speak of containers."""
+    return Seen(words="") if _limit(crash) is not None or crash.mentions(_CONTAINERS) is not None else None
+
+
+def _limit(crash: Crash) -> MemoryLimit | None:
+    return next((event for event in crash.every(MemoryLimit) if event.limit_bytes), None)
+
+
+def _died(root: Event) -> str:
+    if isinstance(root, Kill) and root.signal == SIGBUS:
+        return say("A process died of a bus error.")
+    if isinstance(root, Kill) and root.signal is None:
+        return say("A process vanished from its pool.")
+    if isinstance(root, Kill):
+        return say("{who} was killed (SIGKILL).", who=_as_reported(root))
+    if isinstance(root, LoaderDeath):
+        return say("A data loader's worker was killed.") if root.signal else say("A data loader's worker vanished.")
+    return say("A process died without a word of its own.")
+
+
+def _as_reported(kill: Kill) -> str:
+    """The process by all that its launcher or its shell says of it."""
+    command = _COMMAND.search(kill.at.text) if kill.reporter == "shell" else None
+    who = f"`{sanitize(command[1].strip(), COMMAND_SHOWN)}`" if command else say("A process")
+    rank = f"rank {kill.process.rank}" if kill.process.rank is not None else ""
+    pid = f"PID {kill.process.pid}" if kill.process.pid is not None else ""
+    numbers = ", ".join(part for part in (rank, pid) if part)
+    return f"{who} ({numbers})" if numbers else who
+
+
+def _what_would_settle_it(crash: Crash) -> tuple[str, ...]:
+    """Commands. An id from the log stands in one only as digits."""
+    commands = [DMESG]
+    job, in_a_pod = crash.mentions(_JOB.pattern), crash.mentions(_POD) is not None
+    if job is not None or crash.mentions(_SLURM) is not None:
+        match = _JOB.search(job) if job else None
+        commands.append(f"sacct -j {match[1] if match else '<job id>'} --format=JobID,State,ExitCode,MaxRSS,ReqMem")
+    # How a container's end by SIGKILL is told from outside
+    container = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
+    if container or in_a_pod or _limit(crash) is not None:
+        commands.append("kubectl describe pod <pod> | grep -A8 'Last State'")
+    if container and not in_a_pod:
+        commands.append("docker inspect --format '{{.State.OOMKilled}} {{.State.ExitCode}}' <container>")
+    if crash.root.pool == "shm":
+        commands.append("df -h /dev/shm")
+    return (*commands, JOURNAL)

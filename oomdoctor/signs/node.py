@@ -1,0 +1,264 @@
+"""Who held the node's memory: the tables of memory users that Ray and the kernel print at a kill."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import (
+    EXPLAINED,
+    HOG_OF_FEW,
+    TOGETHER,
+    Holder,
+    NodeMemory,
+    is_rank,
+    killed_another,
+    node_memory,
+    raylet_log,
+    victim,
+)
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import percent, show
+
+# A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
+STORE_IN_ROW: Final = 0.8
+_REWARD_SETTINGS: Final = ("remote_rm_url", "remote_url", "reward_pretrain", "reward_model.path", "rm_path")
+
+
+@sign
+def a_table_names_the_holder(crash: Crash) -> Seen | None:
+    """A table explains half of what was in use, and not that it is spread over many."""
+    memory = node_memory(crash)
+    if memory is None or not _explains(memory):
+        return None
+    return None if _is_spread(memory) else Seen(words="")
+
+
+@sign
+def table_misses_half(crash: Crash) -> Seen | None:
+    """The rows of the table add up to less than half of what was in use."""
+    memory = node_memory(crash)
+    if memory is None or memory.used_bytes is None or _explains(memory):
+        return None
+    words = say(
+        "{used} were in use, and the processes in the table hold {listed} of it ({share}): "
+        "the rest is shared memory, the object store, or processes that the table cannot see.",
+        used=show(memory.used_bytes),
+        listed=show(memory.listed_bytes),
+        share=percent(memory.listed_bytes / memory.used_bytes),
+    )
+    return Seen(words=words, evidence=(memory.event,), next_evidence=("ray memory --stats-only", "df -h /dev/shm"))
+
+
+@sign
+def nobody_stands_out(crash: Crash) -> Seen | None:
+    """A table explains half of what was in use, and neither a process nor the processes of one name hold much of it."""
+    memory = node_memory(crash)
+    if memory is None or not _explains(memory) or not _is_spread(memory) or memory.heaviest is None:
+        return None
+    who, held = memory.heaviest.who, show(memory.heaviest.largest)
+    if memory.used_bytes is None or memory.total_bytes is None:
+        words = say(
+            "The {listed} that the table lists is spread over many: the largest, {who}, holds {held}.",
+            listed=show(memory.listed_bytes),
+            who=who,
+            held=held,
+        )
+    else:
+        words = say(
+            "The {used} in use (of {total}) is spread over many: the largest, {who}, holds {held}.",
+            used=show(memory.used_bytes),
+            total=show(memory.total_bytes),
+            who=who,
+            held=held,
+        )
+    return Seen(words=words, evidence=(memory.event,))
+
+
+def _explains(memory: NodeMemory) -> bool:
+    return memory.used_bytes is None or memory.listed_bytes >= EXPLAINED * memory.used_bytes
+
+
+def _is_spread(memory: NodeMemory) -> bool:
+    heaviest = memory.heaviest
+    if heaviest is None or memory.dominates(heaviest):
+        return False
+    return memory.share(memory.holders[0].bytes) < TOGETHER
+
+
+@sign
+def first_rows_are_missing(crash: Crash) -> Seen | None:
+    """The table is cut at its head, where the largest stand."""
+    memory = node_memory(crash)
+    return Seen(words=say("the table's first rows are missing")) if memory is not None and memory.cut else None
+
+
+@sign
+def use_is_not_printed(crash: Crash) -> Seen | None:
+    """A table lists processes and nobody says how much was in use: shares are shares of what it lists."""
+    memory = node_memory(crash)
+    return Seen(words="") if memory is not None and memory.used_bytes is None else None
+
+
+@sign
+def table_without_sizes(crash: Crash) -> Seen | None:
+    """No row of the table has a size."""
+    memory = node_memory(crash)
+    return Seen(words="") if memory is not None and memory.heaviest is None else None
+
+
+@sign
+def a_reward_model_is_the_largest(crash: Crash) -> Seen | None:
+    """The largest process of the table serves a reward model."""
+    memory = node_memory(crash)
+    if memory is None or memory.heaviest is None or memory.heaviest.role != "reward":
+        return None
+    who, largest = memory.heaviest.who, show(memory.heaviest.largest)
+    return Seen(words=say("{who} holds {largest}: where it grows matters more", who=who, largest=largest))
+
+
+@sign
+def one_process_has_it(crash: Crash) -> Seen | None:
+    """The largest process has 40 % of what was in use, or 25 % and two and a half times as much as the next."""
+    memory = node_memory(crash)
+    if memory is None or memory.heaviest is None or not memory.dominates(memory.heaviest):
+        return None
+    top = memory.heaviest
+    held = say(
+        "{who} holds {largest} of {whole}: {share}.",
+        who=top.who,
+        largest=show(top.largest),
+        whole=memory.whole,
+        share=percent(memory.share(top.largest)),
+    )
+    stranger = top.outside_ray and isinstance(memory.event, NodeOutOfMemory)
+    outside = say("It is no worker of Ray, which can therefore never end it.") if stranger else ""
+    return Seen(words=joined((held, outside, killed_another(crash, top))), evidence=(memory.event,))
+
+
+@sign
+def no_process_has_it(crash: Crash) -> Seen | None:
+    """A table lists processes, and its largest has too little of what was in use."""
+    memory = node_memory(crash)
+    if memory is None or memory.heaviest is None or memory.dominates(memory.heaviest):
+        return None
+    top = memory.heaviest
+    words = say(
+        "the largest process, {who}, has {largest}: {share} of {whole}",
+        who=top.who,
+        largest=show(top.largest),
+        share=percent(memory.share(top.largest)),
+        whole=memory.whole,
+    )
+    return Seen(words=words)
+
+
+@sign
+def store_may_be_the_largest_row(crash: Crash) -> Seen | None:
+    """Ray's object store is 80 % as large as the largest process of the table."""
+    memory = node_memory(crash)
+    if memory is None or memory.heaviest is None or not memory.store_bytes:
+        return None
+    if memory.store_bytes < STORE_IN_ROW * memory.heaviest.largest:
+        return None
+    store = show(memory.store_bytes)
+    return Seen(words=say("the object store holds {store}, whose pages count for who touched them", store=store))
+
+
+@sign
+def shared_memory_is_more(crash: Crash) -> Seen | None:
+    """The control group holds more in /dev/shm, tmpfs and Ray's object store than its largest process has."""
+    memory = node_memory(crash)
+    if memory is None or memory.heaviest is None or not isinstance(memory.event, KernelKill):
+        return None
+    shared = memory.event.group_shmem_bytes or 0
+    if shared <= memory.heaviest.largest:
+        return None
+    return Seen(words=say("{shared} of it are shared memory, which belongs to no process", shared=show(shared)))
+
+
+@sign
+def a_rank_is_the_largest(crash: Crash) -> Seen | None:
+    """The largest process of the table is one of those that there is one of for each GPU."""
+    memory = node_memory(crash)
+    if memory is None or memory.heaviest is None or not is_rank(memory.heaviest.name):
+        return None
+    return Seen(words="")
+
+
+@sign
+def a_reward_model_has_it(crash: Crash) -> Seen | None:
+    """The reward model leads the table with a quarter of what was in use, and its largest process alone has it."""
+    memory = node_memory(crash)
+    reward = _reward(memory)
+    if memory is None or reward is None or not memory.dominates(reward):
+        return None
+    return a_reward_model_leads(crash)
+
+
+@sign
+def a_reward_model_leads(crash: Crash) -> Seen | None:
+    """Processes of a reward model have a quarter of what was in use, and more than those of any other name."""
+    memory = node_memory(crash)
+    reward = _reward(memory)
+    if memory is None or reward is None or not _leads(memory, reward):
+        return None
+    share = say("{held}: {share}.", held=_held(memory, reward), share=percent(memory.share(reward.bytes)))
+    outside = _outside_ray(reward) if reward.outside_ray else ""
+    return Seen(words=joined((share, outside, killed_another(crash, reward))), evidence=(memory.event,))
+
+
+@sign
+def a_reward_model_is_small(crash: Crash) -> Seen | None:
+    """The table lists a reward model that has less than a quarter of what was in use, or less than others."""
+    memory = node_memory(crash)
+    reward = _reward(memory)
+    if memory is None or reward is None or _leads(memory, reward):
+        return None
+    words = say("{held}: {share}", held=_held(memory, reward), share=percent(memory.share(reward.bytes)))
+    return Seen(words=words)
+
+
+@sign
+def a_reward_model_is_in_no_table(crash: Crash) -> Seen | None:
+    """A reward model is set, Ray killed for the node's memory, and no table of memory users is in the log."""
+    setting = crash.setting(*_REWARD_SETTINGS)
+    if setting is None or crash.first(NodeOutOfMemory) is None or node_memory(crash) is not None:
+        return None
+    name, whom = setting.name, victim(crash)
+    if whom:
+        words = say("a reward model is set ({name}), but Ray names only whom it killed, {whom}", name=name, whom=whom)
+    else:
+        words = say("a reward model is set ({name}), but Ray's table of memory users is not in the log", name=name)
+    return Seen(words=words, next_evidence=raylet_log(crash))
+
+
+def _reward(memory: NodeMemory | None) -> Holder | None:
+    models = [holder for holder in memory.holders if holder.role == "reward"] if memory is not None else []
+    return max(models, key=lambda holder: holder.bytes, default=None)
+
+
+def _leads(memory: NodeMemory, reward: Holder) -> bool:
+    """Either its largest process has the memory, or its processes have more of it than those of any other name."""
+    if memory.share(reward.bytes) < HOG_OF_FEW:
+        return False
+    return memory.dominates(reward) or memory.holders[0] is reward
+
+
+def _held(memory: NodeMemory, reward: Holder) -> str:
+    """What it held, or its processes did: a clause."""
+    size, whole, count = show(reward.bytes), memory.whole, len(reward.sizes)
+    if count > 1:
+        return say(
+            "{count} processes {name} hold {size} of {whole}", count=count, name=reward.name, size=size, whole=whole
+        )
+    return say("The reward model, {who}, holds {size} of {whole}", who=reward.who, size=size, whole=whole)
+
+
+def _outside_ray(reward: Holder) -> str:
+    if len(reward.sizes) > 1:
+        return say("They run outside Ray, which can neither count nor end them.")
+    return say("It runs outside Ray, which can neither count nor end it.")

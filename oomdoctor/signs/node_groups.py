@@ -1,0 +1,157 @@
+"""Processes of one name that hold the node's memory together, by the tables that Ray and the kernel print."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import (
+    EXPLAINED,
+    TOGETHER,
+    Holder,
+    NodeMemory,
+    is_rank,
+    node_memory,
+)
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import percent, show
+
+# So many processes hold it together: of one name, or all that Ray started.
+SEVERAL: Final = 3
+SEVERAL_WORKERS: Final = 4
+# Where the next is smaller than this part of the largest, it is that one process, and not their number.
+ALIKE: Final = 0.6
+
+
+@sign
+def several_alike_have_it(crash: Crash) -> Seen | None:
+    """Three processes of one name, or more, hold 40 % of what was in use together."""
+    memory = node_memory(crash)
+    group = _group(memory)
+    return two_alike_have_it(crash) if group is not None and len(group.sizes) >= SEVERAL else None
+
+
+@sign
+def two_alike_have_it(crash: Crash) -> Seen | None:
+    """Two processes of one name, or more, hold 40 % of what was in use together."""
+    memory = node_memory(crash)
+    group = _group(memory)
+    if memory is None or group is None or memory.share(group.bytes) < TOGETHER:
+        return None
+    words = say(
+        "{count} processes {name} hold {held} of {whole}: {share}, {each}; none of them alone fills the node.",
+        count=len(group.sizes),
+        name=group.name,
+        held=show(group.bytes),
+        whole=memory.whole,
+        share=percent(memory.share(group.bytes)),
+        each=_each(group),
+    )
+    return Seen(words=words, evidence=(memory.event,))
+
+
+@sign
+def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
+    """Ray's workers, four at least, hold half of what was in use, and neither one of them nor those of one name do."""
+    memory = node_memory(crash)
+    if memory is None or memory.heaviest is None or memory.dominates(memory.heaviest):
+        return None
+    workers = [holder for holder in memory.holders if not holder.outside_ray]
+    count, held = sum(len(holder.sizes) for holder in workers), sum(holder.bytes for holder in workers)
+    if count < SEVERAL_WORKERS or memory.share(held) < EXPLAINED or two_alike_have_it(crash) is not None:
+        return None
+    words = say(
+        "{count} workers of Ray hold {held} of {whole}: {share}, the largest {largest}.",
+        count=count,
+        held=show(held),
+        whole=memory.whole,
+        share=percent(memory.share(held)),
+        largest=show(memory.heaviest.largest),
+    )
+    return Seen(words=words, evidence=(memory.event,))
+
+
+@sign
+def no_two_of_one_name(crash: Crash) -> Seen | None:
+    """A table lists processes, each under a name of its own."""
+    memory = node_memory(crash)
+    if memory is None or _group(memory) is not None:
+        return None
+    return Seen(words=say("no two processes of one name are among the largest"))
+
+
+@sign
+def one_of_a_name_has_it(crash: Crash) -> Seen | None:
+    """Of the processes of one name one has the memory, and the next is less than 60 % as large."""
+    memory = node_memory(crash)
+    group = _group(memory)
+    if memory is None or group is None or not memory.dominates(group) or group.sizes[1] >= ALIKE * group.largest:
+        return None
+    words = say(
+        "{count} processes {name} hold {held} of {whole}, but one of them has {largest} of it",
+        count=len(group.sizes),
+        name=group.name,
+        held=show(group.bytes),
+        whole=memory.whole,
+        largest=show(group.largest),
+    )
+    return Seen(words=words)
+
+
+@sign
+def those_of_a_name_have_little(crash: Crash) -> Seen | None:
+    """The processes of one name hold less than 40 % of what was in use, and Ray's workers of all names not half."""
+    memory = node_memory(crash)
+    group = _group(memory)
+    if memory is None or group is None or memory.share(group.bytes) >= TOGETHER:
+        return None
+    if workers_of_all_names_have_it(crash) is not None:
+        return None
+    words = say(
+        "{count} processes {name} hold {held} of {whole}: {share}",
+        count=len(group.sizes),
+        name=group.name,
+        held=show(group.bytes),
+        whole=memory.whole,
+        share=percent(memory.share(group.bytes)),
+    )
+    return Seen(words=words)
+
+
+@sign
+def a_process_of_another_name_has_it(crash: Crash) -> Seen | None:
+    """Beside the processes of one name a single other one has the memory."""
+    memory = node_memory(crash)
+    group, top = _group(memory), memory.heaviest if memory is not None else None
+    if memory is None or top is None or top is group or not memory.dominates(top):
+        return None
+    return Seen(words=say("{who} alone holds {largest}", who=top.who, largest=show(top.largest)))
+
+
+@sign
+def there_is_one_for_each_gpu(crash: Crash) -> Seen | None:
+    """Those of one name that hold it together are ranks: their number is the job's shape."""
+    group = _group(node_memory(crash))
+    if group is None or two_alike_have_it(crash) is None or not is_rank(group.name):
+        return None
+    return Seen(words=say("there is one of them for each GPU: fewer of them means fewer GPUs"))
+
+
+@sign
+def ranks_grew(crash: Crash) -> Seen | None:
+    """Ranks hold it together, and a figure that the log prints again and again grew."""
+    if there_is_one_for_each_gpu(crash) is None or crash.trajectory is None:
+        return None
+    return Seen(words="") if crash.trajectory.growth_bytes else None
+
+
+def _group(memory: NodeMemory | None) -> Holder | None:
+    """Of the names that several processes have, the one that holds most."""
+    return next((holder for holder in memory.holders if len(holder.sizes) > 1), None) if memory is not None else None
+
+
+def _each(group: Holder) -> str:
+    if group.sizes[-1] == group.largest:
+        return say("{largest} each", largest=show(group.largest))
+    return say("{least} to {largest} each", least=show(group.sizes[-1]), largest=show(group.largest))

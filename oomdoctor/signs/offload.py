@@ -1,0 +1,309 @@
+"""What settings put into host memory on purpose: offloaded states, swap space, offloaded caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.causes.host import TOGETHER, node_memory
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
+from oomdoctor.language import joined, listed, mark, say, translated
+from oomdoctor.records import dataclass
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.host_caches import (
+    HALF,
+    QUARTER,
+    engines_keep_a_quarter_of_the_node,
+    host_buffer_of_kv_blocks_is_full,
+    host_cache_was_refused,
+    memory_of_the_node,
+    no_host_memory_for_waiting_sequences,
+    object_store_was_refused,
+    swap_space_was_refused,
+    table_or_root,
+)
+from oomdoctor.units import GIB, percent, show
+
+# vLLM's own default: a setting of this size is no decision of the job.
+DEFAULT_SWAP_GIB: Final = 4
+_SHARDING: Final = frozenset({"deepspeed", "fsdp", "megatron"})
+_PER_GPU: Final = {
+    "swap_space": mark("swap space"),
+    "vllm_swap_space": mark("swap space"),
+    "cpu_offload_gb": mark("offloaded weights"),
+}
+# Of all ranks of an engine together.
+_PER_ENGINE: Final = {"kv_offloading_size": mark("offloaded KV cache")}
+_SWITCHES: Final = (
+    "adam_offload",
+    "optimizer_offload",
+    "param_offload",
+    "offload_policy",
+    "grad_offload",
+    "optimizer_cpu_offload",
+    "cpu_offload",
+    "offload_optimizer",
+    "offload_param",
+    "offload_optimizer.device",
+    "offload_param.device",
+    "offload_optimizer_device",
+    "offload_param_device",
+    "vllm_enable_sleep",
+    "enable_sleep",
+    "deepspeed_enable_sleep",
+    "vllm_enable_sleep_mode",
+)
+_NO: Final = (False, "false", "False", "none", "None", None, 0, "")
+_GPUS: Final = ("n_gpus_per_node", "nproc_per_node", "num_gpus_per_node", "actor_num_gpus_per_node", "gpus_per_node")
+_RANKS: Final = ("num_gpus", "num_processes", "world_size", "num_local_procs")
+_FRAMES: Final = (
+    r"cpu_adam|parameter_offload|offload_(?:optimizer|param|states|to_cpu)|swap_tensor|CPUAdam|_pin_memory|pin_memory\("
+    r"|initialize_optimizer_states|_create_fp32_partitions"
+)
+_STAGES: Final = frozenset({"optimizer_step", "weight_sync", "model_load", "engine_init"})
+
+
+@sign
+def states_are_sharded(crash: Crash) -> Seen | None:
+    """DeepSpeed, FSDP or Megatron shards the states of the training."""
+    return Seen(words="") if _SHARDING & crash.context.frameworks.keys() else None
+
+
+@sign
+def no_cluster_in_sight(crash: Crash) -> Seen | None:
+    """Nothing in the log is Ray's: there is no other node to move anything to."""
+    return None if "ray" in crash.context.frameworks else Seen(words="")
+
+
+@sign
+def engine_makes_its_cache_anew(crash: Crash) -> Seen | None:
+    """verl's first generation, with vLLM up to 0.6.3, makes the engine's cache anew at each rollout."""
+    cache = crash.setting("free_cache_engine")
+    return Seen(words="") if cache is not None and cache.value is True else None
+
+
+@sign
+def engine_has_swap_space(crash: Crash) -> Seen | None:
+    """Page-locked swap space of the engine is set, which is made anew with its cache."""
+    swap = crash.setting("swap_space", "vllm_swap_space")
+    is_set = swap is not None and isinstance(swap.value, int | float) and swap.value > 0
+    return Seen(words="") if is_set else None
+
+
+@sign
+def engine_makes_cache_and_swap_space_anew(crash: Crash) -> Seen | None:
+    """The engine's cache is made anew at each rollout, its swap space with it."""
+    return engine_has_swap_space(crash) if engine_makes_its_cache_anew(crash) is not None else None
+
+
+@sign
+def settings_reserve_half_of_the_node(crash: Crash) -> Seen | None:
+    """What settings reserve of host memory, with its size, is half of the node's."""
+    return _reserved_share(crash, HALF)
+
+
+@sign
+def settings_reserve_a_quarter_of_the_node(crash: Crash) -> Seen | None:
+    """What settings reserve of host memory, with its size, is a quarter of the node's."""
+    return _reserved_share(crash, QUARTER)
+
+
+def _reserved_share(crash: Crash, least: float) -> Seen | None:
+    reserved, total = list(_reserved(crash)), memory_of_the_node(crash)
+    need = sum(one.bytes for one in reserved)
+    if not reserved or not total or need < least * total:
+        return None
+    words = say(
+        "{settings}: {share} of the node's {total}, page-locked from the start; page-locked "
+        "buffers are rounded up to powers of two, so it can be more.",
+        settings=listed(one.words for one in reserved),
+        share=percent(need / total),
+        total=show(total),
+    )
+    again = (
+        say("With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout.")
+        if engine_makes_its_cache_anew(crash) is not None
+        else ""
+    )
+    return Seen(words=joined((words, again)), evidence=table_or_root(crash), shows_memory=True)
+
+
+@sign
+def refused_for_states_on_the_host(crash: Crash) -> Seen | None:
+    """A frame that keeps states on the host made the allocation that was refused there."""
+    frame = crash.in_trace(_FRAMES)
+    if frame is None or crash.first(HostAllocation) is None:
+        return None
+    words = say(
+        "The refused allocation is for states kept in host memory ({function} in {file}).",
+        function=frame.function,
+        file=frame.file,
+    )
+    return Seen(words=words, evidence=(crash.root,))
+
+
+# What shows, settings aside, that something is kept on the host.
+_BESIDE_SETTINGS: Final = (
+    swap_space_was_refused,
+    host_cache_was_refused,
+    object_store_was_refused,
+    no_host_memory_for_waiting_sequences,
+    host_buffer_of_kv_blocks_is_full,
+    engines_keep_a_quarter_of_the_node,
+    refused_for_states_on_the_host,
+)
+
+
+@sign
+def settings_reserve_little(crash: Crash) -> Seen | None:
+    """All that is kept on the host are sizes in settings, and they are less than a quarter of the node's memory."""
+    reserved, total = _little(crash)
+    if not reserved or not all(one.counted for one in reserved):
+        return None
+    if any(other(crash) is not None for other in _BESIDE_SETTINGS):
+        return None
+    words = say(
+        "{settings}: {share} of the node's {total}",
+        settings=listed(one.words for one in reserved),
+        share=percent(sum(one.bytes for one in reserved) / total),
+        total=show(total),
+    )
+    return Seen(words=words)
+
+
+@sign
+def gpus_are_not_counted(crash: Crash) -> Seen | None:
+    """Settings reserve host memory for each GPU, and nothing says how many there are."""
+    reserved, _ = _little(crash)
+    if all(one.counted for one in reserved):
+        return None
+    return Seen(words=say("how many GPUs of the node the engine uses"), next_evidence=("nvidia-smi -L",))
+
+
+def _little(crash: Crash) -> tuple[list[Reserved], int]:
+    """What settings reserve where it is less than a quarter of the node's memory and no states are offloaded beside."""
+    reserved, total = list(_reserved(crash)), memory_of_the_node(crash)
+    if not total or sum(one.bytes for one in reserved) >= QUARTER * total or _switches(crash):
+        return [], 0
+    return reserved, total
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Host memory that a setting takes, where it says how much."""
+
+    bytes: int
+    words: str
+    counted: bool = True  # of all GPUs, and not of one because their number is not known
+
+
+def _reserved(crash: Crash) -> Iterator[Reserved]:
+    gpus = gpus_per_node(crash)
+    for name, what in (*_PER_GPU.items(), *_PER_ENGINE.items()):
+        setting = crash.setting(name)
+        if setting is None or isinstance(setting.value, bool | str) or not setting.value:
+            continue
+        gib = float(setting.value)
+        if gib <= DEFAULT_SWAP_GIB and "swap" in name:
+            continue
+        if name in _PER_ENGINE:
+            each = say("{what} {name} {gib:g} GiB for each engine", what=translated(what), name=setting.name, gib=gib)
+            yield Reserved(round(gib * GIB), each)
+        elif gpus:
+            size = gib * GIB * gpus
+            all_ = say(
+                "{what} {name} {gib:g} GiB x {gpus} GPUs = {sum}",
+                what=translated(what),
+                name=setting.name,
+                gib=gib,
+                gpus=gpus,
+                sum=show(size),
+            )
+            yield Reserved(round(size), all_)
+        else:
+            each = say("{what} {name} {gib:g} GiB for each GPU", what=translated(what), name=setting.name, gib=gib)
+            yield Reserved(round(gib * GIB), each, counted=False)
+
+
+def gpus_per_node(crash: Crash) -> int | None:
+    """How many GPUs of one node the job uses, as it was told or as the log counts them."""
+    setting = crash.setting(*_GPUS)
+    if setting is not None and isinstance(setting.value, int) and setting.value > 0:
+        return setting.value
+    count = crash.context.hardware.get("gpu_count")
+    return count if isinstance(count, int) and count > 0 else None
+
+
+@sign
+def workers_that_offload_have_it(crash: Crash) -> Seen | None:
+    """Settings offload states, and the job's workers hold 40 % of what was in use."""
+    held = _held_by_workers(crash)
+    if held is None or held[0] < TOGETHER:
+        return None
+    words = say("The job's own workers hold {held} of {whole}.", held=held[1], whole=held[2])
+    return _offloading(crash, words)
+
+
+@sign
+def workers_that_offload_have_little(crash: Crash) -> Seen | None:
+    """Settings offload states, and the job's workers hold less than 40 % of what was in use."""
+    held, names = _held_by_workers(crash), _names(crash)
+    if held is None or held[0] >= TOGETHER or not names:
+        return None
+    little = say("the job's workers hold {held} of {whole}", held=held[1], whole=held[2])
+    words = say("{names}: states live in host memory.", names=names)
+    return Seen(words=words, evidence=table_or_root(crash), against=(little,))
+
+
+def _held_by_workers(crash: Crash) -> tuple[float, str, str] | None:
+    """What the table lists of the job's workers: their share, and in words what they hold and of what."""
+    memory = node_memory(crash)
+    if memory is None or not memory.holders:
+        return None
+    workers = [holder for holder in memory.holders if holder.role not in ("reward", None) or "Worker" in holder.name]
+    held = sum(holder.bytes for holder in workers)
+    return memory.share(held), show(held), memory.whole
+
+
+@sign
+def a_rank_that_offloads_was_killed(crash: Crash) -> Seen | None:
+    """Settings offload states, and the kernel killed one of several ranks: its sisters are of its size."""
+    stated = (crash.setting(name) for name in (*_GPUS, *_RANKS))
+    several = any(one is not None and isinstance(one.value, int) and one.value > 1 for one in stated)
+    if not several or crash.first(KernelKill) is None:
+        return None
+    return _offloading(crash, say("Every rank on the node keeps its part there, the killed one too."))
+
+
+@sign
+def at_a_step_with_offloaded_states(crash: Crash) -> Seen | None:
+    """Settings offload states, and the job was moving states to the host or computing with them there."""
+    if crash.stage not in _STAGES and crash.in_trace(_FRAMES) is None:
+        return None
+    return _offloading(crash)
+
+
+@sign
+def states_are_offloaded(crash: Crash) -> Seen | None:
+    """Settings keep states in host memory, and do not say how much that is."""
+    return _offloading(crash)
+
+
+def _offloading(crash: Crash, words: str = "") -> Seen | None:
+    names = _names(crash)
+    if not names:
+        return None
+    words = joined((say("{names}: these keep states in host memory.", names=names), words))
+    return Seen(words=words, evidence=table_or_root(crash), shows_memory=True)
+
+
+def _names(crash: Crash) -> str:
+    return ", ".join(f"{one.name} {one.value}" for one in _switches(crash)[:3])
+
+
+def _switches(crash: Crash) -> list[Setting]:
+    settings = (crash.setting(name) for name in _SWITCHES)
+    return [setting for setting in settings if setting is not None and setting.value not in _NO]

@@ -1,0 +1,187 @@
+"""Page-locked host memory: who was refused it, and what shows that it was not the card's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.event import Event, Frame
+from oomdoctor.families.forge import MovePlan
+from oomdoctor.families.host_alloc import PinnedAllocation
+from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+_LOCKING: Final = ("rdma", "mlock")
+# What pins host memory. The driver's refusal then says "CUDA error: out of memory", as for the card.
+_PINS: Final = r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost|page-?lock"
+_PINNED_STATES: Final = r"_cpu_memory\b|offload_(?:optimizer|param)|cpu_offload|create_swap_buffers|swap_tensor"
+_WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard"
+
+
+@sign
+def locking_was_refused(crash: Crash) -> Seen | None:
+    """RDMA or mlock was refused with errno 12: that is the limit on locked memory."""
+    refused = _refused(crash)
+    if not isinstance(refused, PinnedAllocation) or refused.allocator not in _LOCKING:
+        return None
+    words = say(
+        "Registering memory for RDMA or locking it was refused with errno 12: the limit on "
+        "locked memory (ulimit -l), not the amount of RAM."
+    )
+    return Seen(words=words, evidence=(refused,), pool="pinned", next_evidence=("ulimit -l",))
+
+
+@sign
+def the_buffer_for_copying_was_refused(crash: Crash) -> Seen | None:
+    """llama.cpp was refused a buffer although no layer was put on the card: the one that weights are copied through."""
+    refused = _refused(crash)
+    if not isinstance(refused, BufferRefused):
+        return None
+    words = say(
+        "No layer was put on the card, so what was refused is the page-locked host buffer "
+        "through which the weights are copied: the driver uses the same words for it."
+    )
+    unclear = say("the message does not say which memory it was")
+    return Seen(words=joined((words, _platform(crash))), evidence=(refused,), against=(unclear,), pool="pinned")
+
+
+@sign
+def the_traceback_ends_in_pinning(crash: Crash) -> Seen | None:
+    """A traceback ends in a call that pins host memory, and the message is not in the log."""
+    refused = _refused(crash)
+    if refused is None or refused.strength >= 2:
+        return None
+    words = say("A traceback ends in a call that pins host memory; the message itself is not in the log.")
+    otherwise = say("the call may have failed for another reason")
+    return Seen(words=words, evidence=(refused,), against=(otherwise,), shows_memory=True, pool="pinned")
+
+
+@sign
+def page_locked_bytes_were_refused(crash: Crash) -> Seen | None:
+    """Page-locked host memory was refused, and how much is printed."""
+    refused = _refused(crash)
+    size = refused.figures("usage").get("tried_bytes") if refused is not None else None
+    if refused is None or not size:
+        return None
+    return _page_locked(crash, refused, say("Page-locked host memory of {size} was refused.", size=show(size)))
+
+
+@sign
+def page_locked_memory_was_refused(crash: Crash) -> Seen | None:
+    """Page-locked host memory was refused, in words or in a call that are for nothing else."""
+    refused = _refused(crash)
+    return None if refused is None else _page_locked(crash, refused, say("Page-locked host memory was refused."))
+
+
+def _page_locked(crash: Crash, refused: Event, what: str) -> Seen:
+    why = say(
+        'The driver says "out of memory" for host memory as for the card\'s; the traceback or '
+        "the message shows that it was the host's."
+    )
+    return Seen(words=joined((what, why, _platform(crash))), evidence=(refused,), pool="pinned")
+
+
+def _refused(crash: Crash) -> Event | None:
+    return next((event for event in crash.events if event.pool == "pinned" and event.strength >= 1), None)
+
+
+@sign
+def refused_in_code_that_pins(crash: Crash) -> Seen | None:
+    """The driver refused memory without a figure of the card's, in code that pins host memory or keeps states there."""
+    return _bare(crash) if _is_bare(crash) and _frame(crash) is not None else None
+
+
+@sign
+def refused_with_room_on_the_card(crash: Crash) -> Seen | None:
+    """The driver refused memory without a figure; a part of the model was to go to page-locked memory, and what was to
+    go to the card had room there. Something beside it speaks of pinned memory."""
+    beside = crash.mentions(_PINS) is not None or crash.mentions(_WINDOWS_UNDER_LINUX) is not None
+    return _bare(crash) if _is_bare(crash) and beside and _swapped(crash) else None
+
+
+@sign
+def refused_beside_a_line_on_pinning(crash: Crash) -> Seen | None:
+    """The driver refused memory without a figure of the card's, and a line near it speaks of pinned memory."""
+    return _bare(crash) if _is_bare(crash) and crash.mentions(_PINS) is not None else None
+
+
+@sign
+def refused_under_wsl(crash: Crash) -> Seen | None:
+    """The driver refused memory without a figure of the card's, under WSL, where less of it can be pinned."""
+    return _bare(crash) if _is_bare(crash) and crash.mentions(_WINDOWS_UNDER_LINUX) is not None else None
+
+
+@sign
+def the_card_was_full_by_its_figures(crash: Crash) -> Seen | None:
+    """A line speaks of pinned memory or of WSL, no frame pins any, and figures of the card stand beside the refusal."""
+    if not _is_bare(crash) or _frame(crash) is not None:
+        return None
+    if refused_beside_a_line_on_pinning(crash) is None and refused_under_wsl(crash) is None:
+        return None
+    cards = (event for event in crash.events if event.pool == "gpu" and event.role != "context")
+    if all(event.figures("usage").get("free_bytes") is None for event in cards):
+        return None
+    return Seen(words=say("the card was full, its own figures say so"))
+
+
+def _is_bare(crash: Crash) -> bool:
+    """Whether the driver refused something and nothing printed says of which memory."""
+    root = crash.root
+    if _refused(crash) is not None or root.pool != "gpu" or root.figures("usage"):
+        return False
+    return not (isinstance(root, DeviceRefusal) and root.layer == "nvml")
+
+
+def _bare(crash: Crash) -> Seen:
+    unsure = say("nothing printed says for sure that it was the host's memory")
+    return Seen(
+        words=joined((_where(crash), _swapped(crash), _platform(crash))),
+        evidence=(crash.root,),
+        against=(unsure,),
+        pool="pinned",
+    )
+
+
+def _where(crash: Crash) -> str:
+    if _frame(crash) is not None:
+        return say(
+            "The driver refused memory without a figure of the card's, in code that pins host "
+            "memory: page-locked host memory gives the same words."
+        )
+    if crash.mentions(_PINS) is not None:
+        return say(
+            "The driver refused memory without a figure of the card's, and the log speaks of "
+            "pinned host memory: page-locked host memory gives the same words."
+        )
+    return say(
+        "The driver refused memory without a figure of the card's: page-locked host memory gives the same words."
+    )
+
+
+def _frame(crash: Crash) -> Frame | None:
+    return crash.in_trace(_PINS) or crash.in_trace(_PINNED_STATES)
+
+
+def _swapped(crash: Crash) -> str:
+    """A program that moves a part of the model to page-locked memory, with room on the card for the rest."""
+    plans = [plan for plan in crash.every(MovePlan) if plan.swap == "shared" and plan.swapped_bytes]
+    if not plans:
+        return ""
+    swapped, on_card, free = plans[-1].swapped_bytes or 0, plans[-1].on_card_bytes, plans[-1].free_bytes or 0
+    if on_card is None or free < on_card:
+        return ""
+    return say(
+        "{swapped} of the model went there, and for the {on_card} that went to the card {free} were free.",
+        swapped=show(swapped),
+        on_card=show(on_card),
+        free=show(free),
+    )
+
+
+def _platform(crash: Crash) -> str:
+    if crash.mentions(_WINDOWS_UNDER_LINUX) is None:
+        return ""
+    return say("Under WSL only a part of the machine's memory can be pinned.")

@@ -1,0 +1,142 @@
+"""Whom Ray killed for the node's memory, and what it says of who held it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.causes.host import HOG, node_memory, raylet_log, used_bytes, victim
+from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import percent, show
+
+# The killed worker's own share from which it says something about who held the memory.
+TELLING: Final = 0.15
+# A share of the memory in one worker of a group (known by its rank) that its sisters multiply to most of it.
+OF_A_RANK: Final = 0.1
+
+_RANKED: Final = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
+
+
+@sign
+def ray_killed_without_a_table(crash: Crash) -> Seen | None:
+    """Ray killed for the node's memory, and the table of who held it is not in the log."""
+    kill = crash.first(NodeOutOfMemory)
+    if kill is None or node_memory(crash) is not None:
+        return None
+    whom = victim(crash)
+    named = say("It killed {whom}; who held the memory only its table says.", whom=whom) if whom else ""
+    return Seen(words=joined((found_full(crash), named)), evidence=(kill,), next_evidence=raylet_log(crash))
+
+
+@sign
+def ray_killed_a_good_share(crash: Crash) -> Seen | None:
+    """One whom Ray killed held 15 % of what was in use; no table says who held the rest."""
+    kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
+    if kill is None or not used or node_memory(crash) is not None:
+        return None
+    share = max((one.bytes or 0 for one in kill.victims), default=0) / used
+    if share < TELLING:
+        return None
+    return Seen(words=say("the killed worker itself held {share} of what was in use", share=percent(share)))
+
+
+@sign
+def ray_killed_who_held_most(crash: Crash) -> Seen | None:
+    """One whom Ray killed held 40 % of what was in use."""
+    kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
+    if kill is None or not used:
+        return None
+    one = next((one for one in kill.victims if one.bytes is not None and one.bytes >= HOG * used), None)
+    if one is None:
+        return None
+    words = say(
+        "{name} (PID {pid}) itself held {size} of the {used} in use.",
+        name=one.name or say("The killed worker"),
+        pid=one.pid,
+        size=show(one.bytes or 0),
+        used=show(used),
+    )
+    return Seen(words=words, evidence=(kill,))
+
+
+@sign
+def rays_table_is_missing(crash: Crash) -> Seen | None:
+    """Ray killed for the node's memory, and the log holds no table of memory users."""
+    if crash.first(NodeOutOfMemory) is None or node_memory(crash) is not None:
+        return None
+    words = say("Ray's table of memory users, which names who held the memory")
+    return Seen(words=words, next_evidence=raylet_log(crash))
+
+
+@sign
+def ray_killed_for_memory(crash: Crash) -> Seen | None:
+    """Ray killed because the node was short of memory."""
+    return Seen(words="") if crash.first(NodeOutOfMemory) is not None else None
+
+
+@sign
+def a_rank_was_killed(crash: Crash) -> Seen | None:
+    """Ray killed a worker that has a rank, so that it has sisters, and that held a tenth of what was in use."""
+    used = used_bytes(crash)
+    if not used or node_memory(crash) is not None:
+        return None
+    ranks = [
+        (event, one)
+        for event in crash.every(NodeOutOfMemory)
+        for one in event.victims
+        if (one.bytes or 0) >= OF_A_RANK * used and _RANKED.search(one.name or "")
+    ]
+    if not ranks:
+        return None
+    event, one = ranks[0]
+    held = one.bytes or 0
+    words = say(
+        "The killed worker, {name} (PID {pid}), is one rank of several and held {held} of the "
+        "{used} in use: {count} like it fill the node.",
+        name=one.name,
+        pid=one.pid,
+        held=show(held),
+        used=show(used),
+        count=int(used // held),
+    )
+    return Seen(words=words, evidence=(event,), against=(say("the table of memory users is not in the log"),))
+
+
+@sign
+def ray_killed_several(crash: Crash) -> Seen | None:
+    """Ray counts two kills for memory within a minute, and speaks of none of them by itself."""
+    count = crash.first(KillCount)
+    if count is None or (count.killed or 0) < 2 or crash.first(NodeOutOfMemory) is not None:
+        return None
+    if node_memory(crash) is not None:
+        return None
+    words = say("Ray killed {killed} workers for memory within a minute: several run at a time.", killed=count.killed)
+    return Seen(words=words, evidence=(count,), against=(say("who held the memory is not in the log"),))
+
+
+def found_full(crash: Crash) -> str:
+    """What the killer says of the node's memory."""
+    kill = crash.first(NodeOutOfMemory)
+    if kill is not None and kill.used_bytes and kill.total_bytes:
+        return say(
+            "Ray found {used} of {total} in use and killed for it.",
+            used=show(kill.used_bytes),
+            total=show(kill.total_bytes),
+        )
+    count = crash.first(KillCount)
+    if count is not None and count.killed:
+        return say(
+            "Ray killed {count} worker(s) because the node ran low on memory; the table is in raylet.out.",
+            count=count.killed,
+        )
+    reading = crash.first(UsageAboveThreshold)
+    if reading is not None and reading.used_bytes and reading.total_bytes:
+        return say(
+            "Ray's monitor found {used} of {total} in use.",
+            used=show(reading.used_bytes),
+            total=show(reading.total_bytes),
+        )
+    return say("Something was killed because the node's memory ran out; the log does not say who held it.")

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import crash
+from host_logs import kill
+
+from oomdoctor.signs import host_data
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "wide"),
+    [
+        ("(2211840, 25000)", "412. GiB", True),
+        ("(2211840, 999)", "16.5 GiB", False),
+        ("(25000, 12501)", "2.33 GiB", False),
+        ("(25002, 12501)", "2.33 GiB", True),
+        ("(25002, 12501)", "0.99 GiB", False),
+        ("(12, 25002, 12501)", "28. GiB", False),
+    ],
+)
+def test_a_wide_table_has_a_thousand_columns_and_is_no_matrix_of_pairs(shape: str, size: str, wide: bool) -> None:
+    line = f"numpy.core._exceptions.MemoryError: Unable to allocate {size} for an array with shape {shape}"
+    assert (host_data.a_wide_table_was_refused(crash(line)) is not None) == wide
+
+
+@pytest.mark.parametrize(("processes", "many"), [(63, False), (64, True)])
+def test_so_many_readers_fill_a_machine(processes: int, many: bool) -> None:
+    log = crash(f"Running tokenizer on dataset (num_proc={processes}):  71%|███████  | 639/900 [01:10<00:28]", "Killed")
+    seen = host_data.many_readers_and_one_vanished(log)
+    assert (seen is not None and seen.shows_memory) == many
+    assert host_data.vanished_at_a_line_on_data(log) is not None
+    assert host_data.memory_ran_out_at_a_line_on_data(log) is None
+
+
+def test_a_kill_for_memory_did_not_just_vanish() -> None:
+    log = crash("Running tokenizer on dataset (num_proc=64):  71%|███████  | 639/900 [01:10<00:28]", *kill())
+    assert host_data.memory_ran_out_at_a_line_on_data(log) is not None
+    assert host_data.many_readers_and_one_vanished(log) is None
+    assert host_data.vanished_at_a_line_on_data(log) is None
+
+
+def test_images_that_are_cached_on_disk_are_not_in_memory() -> None:
+    cached = "train: Caching images (41.2GB {}):  64%|██████▍   | 19204/30006 [04:40<02:37, 68.52it/s]"
+    assert host_data.data_is_cached_in_memory(crash(cached.format("disk"), *kill())) is None
+    assert host_data.data_is_cached_in_memory(crash(cached.format("ram"), *kill())) is not None

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import crash
+from host_logs import kill
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.signs import host_growth
+
+
+def steps(*gib: float, used: float = 200.0) -> Crash:
+    """A node with so much in use when Ray killed, and what a job printed of its memory at each step."""
+    prints = [f"(main_task pid=7) [step {n}] memory used = {size:.2f} GiB" for n, size in enumerate(gib, 1)]
+    return crash(*prints, *kill(used=used, total=251.6))
+
+
+def prints(*gib: float) -> Crash:
+    return crash(*(f"(main_task pid=7) memory used = {size:.2f} GiB" for size in gib), *kill(used=200.0, total=251.6))
+
+
+def megabytes(*mib: int) -> Crash:
+    """A process that prints its size, and a kill that says nothing of the machine's."""
+    killed = "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0."
+    return crash(*(f"step {n} RSS: {size} MiB" for n, size in enumerate(mib)), killed)
+
+
+def test_two_prints_are_no_growth() -> None:
+    assert host_growth.host_memory_grew(steps(40.0, 90.0)) is None
+    assert host_growth.host_memory_grew(steps(40.0, 90.0, 140.0)) is not None
+
+
+def test_growth_of_nobody_knows_how_much_has_to_be_worth_a_word() -> None:
+    assert host_growth.host_memory_grew(megabytes(1000, 1040, 1080, 1127)) is None
+    assert host_growth.host_memory_grew(megabytes(1000, 1040, 1080, 1128)) is not None
+
+
+def test_a_figure_that_grows_does_not_stay() -> None:
+    assert host_growth.host_memory_stays(steps(40.0, 90.0, 140.0, 190.0)) is None
+    level = steps(*(190.0 + n % 2 / 10 for n in range(12)))
+    assert host_growth.host_memory_stays(level) is not None
+    assert host_growth.host_memory_grew(level) is None
+
+
+@pytest.mark.parametrize(("last", "before"), [(199.0, True), (200.0, False)])
+def test_a_fifth_of_what_was_in_use_came_while_the_job_ran(last: float, before: bool) -> None:
+    grew = steps(160.0, 173.0, 186.0, last)
+    assert (host_growth.most_was_in_use_before(grew) is not None) == before
+
+
+def test_what_does_not_grow_was_not_in_use_before() -> None:
+    assert host_growth.most_was_in_use_before(steps(190.0, 190.0, 190.0, 190.0)) is None
+
+
+def test_four_prints_without_steps_may_be_a_start_and_five_are_not() -> None:
+    assert host_growth.few_prints_show_growth(prints(40.0, 80.0, 120.0, 160.0)) is not None
+    assert host_growth.few_prints_show_growth(prints(40.0, 80.0, 120.0, 160.0, 200.0)) is None
+    assert host_growth.few_prints_show_growth(steps(40.0, 90.0, 140.0)) is None
+
+
+def kills(*gib: float) -> Crash:
+    """One process in the tables of so many kills."""
+    tables = (kill((501, size, "ray::Learner.fit"), used=200.0, total=210.0, pid=900 + n) for n, size in enumerate(gib))
+    return crash(*(line for lines in tables for line in lines))
+
+
+def test_growth_from_kill_to_kill_needs_six_of_them() -> None:
+    assert host_growth.tables_of_kills_show_growth(steps(40.0, 90.0, 140.0)) is None
+    five, six = kills(20.0, 50.0, 80.0, 110.0, 140.0), kills(20.0, 50.0, 80.0, 110.0, 140.0, 170.0)
+    assert host_growth.tables_of_kills_show_growth(five) is not None
+    assert host_growth.few_kills_show_growth(five) is not None
+    assert host_growth.few_kills_show_growth(six) is None

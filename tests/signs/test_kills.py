@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import crash
+from host_logs import TRAINERS, kill
+
+from oomdoctor.signs import kills
+
+
+def early(rss_mib: int) -> str:
+    return f'earlyoom[812]: sending SIGTERM to process 4242 uid 1000 "python3": badness 912, VmRSS {rss_mib} MiB'
+
+
+def kernel(rss_kib: int) -> str:
+    return (
+        f"[  722.42] Out of memory: Killed process 4410 (python) total-vm:90177536kB, anon-rss:{rss_kib}kB, "
+        "file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:130000kB oom_score_adj:0"
+    )
+
+
+def test_a_victim_below_a_gigabyte_says_nothing() -> None:
+    for small in (crash(kernel(1048575)), crash(early(1023))):
+        assert kills.killed_process_was_large(small) is None
+
+
+def test_a_large_victim_of_nobody_knows_how_much() -> None:
+    for large in (crash(kernel(1048576)), crash(early(1024))):
+        assert kills.killed_process_was_large(large) is not None
+        assert kills.killed_process_held_most(large) is None
+        assert kills.killed_process_held_little(large) is None
+
+
+@pytest.mark.parametrize(("gib", "most"), [(39.9, False), (40.1, True)])
+def test_the_victim_held_most_of_the_machine_from_forty_percent(gib: float, most: bool) -> None:
+    dump = ["Mem-Info:", "26214400 pages RAM", kernel(int(gib * 1024 * 1024))]
+    of_100_gib = crash("python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0", *dump)
+    assert (kills.killed_process_held_most(of_100_gib) is not None) == most
+    assert (kills.killed_process_held_little(of_100_gib) is None) == most
+    assert kills.killed_process_was_large(of_100_gib) is None
+
+
+def test_where_a_table_says_who_the_victims_size_is_not_asked() -> None:
+    both = crash(*kill(*TRAINERS), kernel(60 * 1024 * 1024))
+    assert kills.killed_process_was_large(both) is None
+
+
+@pytest.mark.parametrize(("processes", "many"), [(15, False), (16, True)])
+def test_so_many_workers_are_many(processes: int, many: bool) -> None:
+    lines = (f"Namespace(preprocessing_num_workers={processes})", *kill())
+    assert (kills.one_of_many_workers_was_killed(crash(*lines)) is not None) == many
+
+
+def test_many_workers_that_a_table_lists_are_not_guessed_at() -> None:
+    assert kills.one_of_many_workers_was_killed(crash("Namespace(num_workers=64)", *kill(*TRAINERS))) is None
+
+
+@pytest.mark.parametrize(("percent", "full"), [(89.9, False), (90.0, True)])
+def test_nearly_full_before_the_kill(percent: float, full: bool) -> None:
+    report = (
+        "After initializing ZeRO optimizer",
+        "MA 26.8 GB         Max_MA 40.2 GB         CA 41.0 GB         Max_CA 41 GB ",
+        f"CPU Virtual Memory:  used = 611.05 GB, percent = {percent}%",
+    )
+    killed = "['/usr/bin/python3', '-u', 'tr.py', '--local_rank=1'] exits with return code = -9"
+    assert (kills.nearly_full_before_the_kill(crash(*report, killed)) is not None) == full
+
+
+def test_a_kill_that_is_explained_is_none_without_a_reason() -> None:
+    assert kills.killed_for_no_printed_reason(crash(*kill())) is None
+    assert kills.killed_for_no_printed_reason(crash("Killed")) is not None
+
+
+def test_a_bare_kill_is_not_in_a_container() -> None:
+    assert kills.in_a_container(crash("Killed")) is None
+    assert kills.in_a_container(crash("+ docker run --rm trainer", "Killed")) is not None

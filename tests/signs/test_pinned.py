@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+from gpu_logs import crash, refused
+
+from oomdoctor.signs import pinned
+
+BARE = "RuntimeError: CUDA error: out of memory"
+
+
+def plan(free: str) -> str:
+    """stable-diffusion-webui-forge moves 15000 MB to page-locked memory, and 7700 to the card."""
+    return (
+        f"[Memory Management] Target: KModel, Free GPU: {free} MB, Model Require: 22700.00 MB, Previously Loaded: "
+        "0.00 MB, Inference Require: 1024.00 MB, Remaining: -14224.13 MB, Shared Swap Loaded (blocked method): "
+        "15000.00 MB, GPU Loaded: 7700.00 MB"
+    )
+
+
+@pytest.mark.parametrize(("free", "room"), [("7699.00", False), ("7701.00", True)])
+def test_what_went_to_the_card_had_room_there(free: str, room: bool) -> None:
+    log = crash(plan(free), "w.pin_memory()", BARE)
+    assert (pinned.refused_with_room_on_the_card(log) is not None) == room
+    assert pinned.refused_beside_a_line_on_pinning(log) is not None
+
+
+def test_a_bare_refusal_says_nothing_of_pinned_memory() -> None:
+    for asked in (pinned.refused_in_code_that_pins, pinned.refused_beside_a_line_on_pinning, pinned.refused_under_wsl):
+        assert asked(crash(BARE)) is None
+
+
+def test_a_refusal_with_the_cards_figures_is_not_bare() -> None:
+    assert pinned.refused_beside_a_line_on_pinning(crash("pinned host buffers on", refused())) is None
+
+
+def test_a_card_whose_figures_nobody_prints_was_not_full_by_them() -> None:
+    assert pinned.the_card_was_full_by_its_figures(crash("pinned host buffers on", BARE)) is None
