@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, ggml, passes, warm_up
+from oomdoctor.signs import Grade, arrays, ggml, logits, passes, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "shorter-sequences", "gradient-checkpointing",
@@ -45,6 +45,7 @@ CAUSE = Cause(
         Row(passes.evaluation_without_the_model, Grade.POINTS),
         Row(passes.holds_less_than_half, Grade.HINTS),
         Row(passes.in_an_engines_special_step, Grade.HINTS),
+        Row(logits.sampler_working_on_logits, Grade.HINTS),
     ),
     knobs=(
         "smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "memory-efficient-attention",
