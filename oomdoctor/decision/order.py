@@ -1,0 +1,44 @@
+"""Which answer stands before which: by its strength, at one grade as the tables say, else as the classifier takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from oomdoctor.causes import Cause
+from oomdoctor.records import dataclass
+from oomdoctor.signs import Grade
+
+NAMED: Final = 0.5  # the strength from which an answer rests on what names its cause
+WORD: Final = 0.02  # of strength: the classifier decides where the tables do not, whose grades differ by more
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    cause: Cause
+    grade: Grade | None  # None where the classifier alone names it
+    strength: float
+    likely: float  # the classifier's probability
+
+    @property
+    def height(self) -> tuple[bool, float]:
+        """A strength below what names a cause stays below it, whatever the classifier says."""
+        if self.strength >= NAMED:
+            return True, self.strength
+        return False, self.strength + WORD * self.likely if self.grade is not None else 0.0
+
+
+def in_order(standings: Iterable[Standing]) -> list[Standing]:
+    """The best first."""
+    ordered: list[Standing] = []
+    for one in sorted(standings, key=lambda each: (each.height, each.likely), reverse=True):
+        behind = (
+            place
+            for place, other in enumerate(ordered)
+            if other.cause.id in one.cause.before and other.grade is one.grade is not None
+        )
+        ordered.insert(next(behind, len(ordered)), one)
+    return ordered
+
+
+__all__ = ["NAMED", "Standing", "in_order"]
