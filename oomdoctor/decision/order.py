@@ -1,4 +1,4 @@
-"""Which answer stands before which: by its strength, at one grade as the tables say, else as the classifier takes it."""
+"""Which answer stands before which: by strength, at one grade as the tables say, else as the classifier takes it."""
 
 from __future__ import annotations
 
