@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oomdoctor import families, street
-from oomdoctor.causes import Finding
-from oomdoctor.decision.judgement import judgements
+from oomdoctor.decision.judgement import Finding, judgements
 from oomdoctor.families import unfamiliar
 from oomdoctor.street import Facts
 
@@ -106,7 +105,7 @@ def by_rules(one: Changed) -> str:
     said = [
         (cause.id, judgement) for cause, judgement in judgements(facts.crashes[0]) if isinstance(judgement, Finding)
     ]
-    return max(said, key=lambda pair: pair[1].weight, default=("nothing", None))[0]
+    return max(said, key=lambda pair: pair[1].grade or 0, default=("nothing", None))[0]
 
 
 def only_grammars() -> None:

@@ -6,8 +6,8 @@ from textwrap import dedent
 from typing import Final
 
 from oomdoctor import families
-from oomdoctor.causes import Finding, Judgement, causes
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.causes import causes
+from oomdoctor.decision.judgement import Finding, Judgement, judgement_of
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.context import ContextBuilder
@@ -55,12 +55,6 @@ def judged(cause: str, log: str) -> Judgement | None:
     crash = crash_of(log)
     found = next(known for known in causes() if known.id == cause)
     return judgement_of(found, crash) if crash.pool in found.pools else None
-
-
-def weight(cause: str, log: str) -> float:
-    """How strongly the cause is found; 0 where it is not."""
-    judgement = judged(cause, log)
-    return judgement.weight if isinstance(judgement, Finding) else 0.0
 
 
 def grade(cause: str, log: str) -> int:

@@ -11,6 +11,7 @@ CAUSE = Cause(
     id="gpu-memory-exhausted",
     title=mark("The card is full, and the log does not say with what"),
     pools=("gpu",),
+    fallback=True,
     silent=(profiling_disturbed,),
     signs=(
         Row(table_counts_refusals, Grade.HINTS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomdoctor.causes import RuledOut
+from oomdoctor.decision.judgement import RuledOut
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
 from oomdoctor.language import say

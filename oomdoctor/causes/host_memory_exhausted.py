@@ -20,6 +20,7 @@ CAUSE = Cause(
     id="host-memory-exhausted",
     title=mark("The node's memory ran out; the log does not say who held it"),
     pools=("host_ram",),
+    fallback=True,
     silent=(a_table_names_the_holder,),
     signs=(
         Row(table_misses_half, Grade.POINTS),

@@ -13,6 +13,7 @@ CAUSE = Cause(
     id="killed-without-evidence",
     title=mark("Something was killed; nothing here says why"),
     pools=("host_ram", "cgroup", "shm", "none"),
+    fallback=True,
     signs=(Row(killed_for_no_printed_reason, Grade.HINTS),),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory"),
     knobs_where=((in_a_container, OF_A_CONTAINER),),

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from oomdoctor.causes import Finding, NotEnough, RuledOut
 from oomdoctor.causes.host import of_low_limit
-from oomdoctor.decision.judgement import is_shown, judgements
+from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_shown, judgements
 from oomdoctor.decision.ranking import Ranked, closing, ranked
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Crash

@@ -113,6 +113,11 @@ def _words(crash: Crash) -> Iterator[str]:
             yield f"frame {word}"  # where it happened names the cause more often than the message
 
 
+def holds_words(feature: str) -> bool:
+    """Whether the feature is a word of the log."""
+    return feature.startswith(("word ", "near ", "frame "))
+
+
 def _masked(line: str) -> Iterator[str]:
     """The words of a line without paths, ids and numbers."""
     for word in _WORD.findall(_HEX.sub(" ", _PATH.sub(" ", line[:LONGEST]))):
@@ -130,4 +135,4 @@ def _above(share: float, steps: tuple[float, ...]) -> str:
     return f">= {reached[-1]:g}" if reached else f"< {steps[0]:g}"
 
 
-__all__ = ["features"]
+__all__ = ["features", "holds_words"]

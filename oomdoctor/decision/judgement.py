@@ -6,15 +6,52 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from oomdoctor.causes import WHOLE_LOG, Cause, Finding, Judgement, NotEnough, Row, RuledOut, causes
+from oomdoctor.causes import Cause, Row, causes
+from oomdoctor.families.event import Event
 from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.records import dataclass
 from oomdoctor.signs import Grade, Seen, Sign
 
 UNSEEN: Final = 2  # grades: memory is a usual reason at these steps, and not the only one
-NAMED: Final = 0.5  # the weight from which a finding rests on the traceback, not on a refusal that nobody has seen
+WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The cause fits."""
+
+    grade: Grade | None  # None where the classifier alone names it
+    why: str  # for a person, two or three sentences with the figures
+    evidence: tuple[Event, ...]
+    against: tuple[str, ...] = ()
+    # What it rests on shows that memory ran out, even where the crash's root is only a death or a hint.
+    shows_memory: bool = False
+    pool: str | None = None  # where it differs from the crash's
+    stage: str | None = None
+    knobs: tuple[str, ...] = ()  # what to change, best first
+    next_evidence: tuple[str, ...] = ()  # commands that would prove it, where the log does not
+    signs: tuple[str, ...] = ()  # the names of the sign that carries it and of those against it
+
+
+@dataclass(frozen=True, slots=True)
+class RuledOut:
+    """The cause was looked at and is not it: the figures say so."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotEnough:
+    """The cause may be it; this is missing, and these commands would show it."""
+
+    missing: str
+    next_evidence: tuple[str, ...] = ()
+
+
+Judgement = Finding | RuledOut | NotEnough
 
 
 def judgements(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
@@ -25,14 +62,14 @@ def judgements(crash: Crash) -> Iterator[tuple[Cause, Judgement]]:
 
 
 def judgement_of(cause: Cause, crash: Crash) -> Judgement | None:
-    """What the cause says; None where nothing speaks for it or against it."""
-    judgement = cause.rule(crash) if cause.rule is not None else _by_table(cause, crash)
-    if not isinstance(judgement, Finding):
+    """What the cause's table says; None where nothing speaks for it or against it."""
+    judgement = _by_table(cause, crash)
+    if not isinstance(judgement, Finding) or judgement.grade is None:
         return judgement
     if isinstance(crash.root, CutTraceback):
-        return _cut_off(judgement, begun=crash.root.begun is True)
+        return _cut_off(judgement, judgement.grade, begun=crash.root.begun is True)
     if isinstance(crash.root, CutTraining):
-        return _cut_off(judgement) if judgement.weight >= NAMED else None
+        return _cut_off(judgement, judgement.grade) if judgement.grade >= Grade.POINTS else None
     return judgement
 
 
@@ -57,7 +94,7 @@ def _finding(cause: Cause, row: Row, seen: Seen, crash: Crash) -> Finding:
     weakening = [(less, found) for less in cause.against if (found := less.sign(crash)) is not None]
     grade = min((row.grade, *(less.grade for less, _ in weakening)))
     return Finding(
-        weight=grade / 100,
+        grade=grade,
         why=seen.words,
         evidence=seen.evidence,
         against=(*seen.against, *(found.words for _, found in weakening if found.words)),
@@ -66,7 +103,6 @@ def _finding(cause: Cause, row: Row, seen: Seen, crash: Crash) -> Finding:
         stage=seen.stage,
         knobs=seen.knobs or row.knobs or _knobs(cause, crash),
         next_evidence=seen.next_evidence,
-        grade=grade,
         signs=(_name(row.sign), *(_name(less.sign) for less, _ in weakening)),
     )
 
@@ -83,21 +119,19 @@ def _name(sign: Sign) -> str:
     return getattr(sign, "__name__", "")
 
 
-def _cut_off(finding: Finding, *, begun: bool = False) -> Finding:
+def _cut_off(finding: Finding, grade: Grade, *, begun: bool = False) -> Finding:
     """The log ends before the error's own words, or within them: it may have been another one."""
     where = (
         say("the log is cut within the error's own words")
         if begun
         else say("the log is cut before the error's own words")
     )
-    grade = finding.grade if begun or finding.grade is None else finding.grade.lowered(UNSEEN)
     return replace(
         finding,
-        weight=grade / 100 if grade is not None else finding.weight * (0.9 if begun else 0.5),
-        grade=grade,
+        grade=grade if begun else grade.lowered(UNSEEN),
         against=(*finding.against, where),
         next_evidence=(*finding.next_evidence, WHOLE_LOG),
     )
 
 
-__all__ = ["NAMED", "Grade", "is_shown", "judgement_of", "judgements"]
+__all__ = ["WHOLE_LOG", "Finding", "Judgement", "NotEnough", "RuledOut", "is_shown", "judgement_of", "judgements"]

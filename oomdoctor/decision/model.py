@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
+from oomdoctor.signs import Grade
 
 SHIPPED: Final = Path(__file__).parent / "model.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
 LARGEST: Final = 1000.0  # of a weight: more is no weight that was fitted
 VARIABLE: Final = "OOMDOCTOR_MODEL"
 
@@ -27,36 +28,57 @@ class ModelError(ValueError):
     """A file that is no model of ours; the text says why."""
 
 
+GROUNDS: Final = ("first", "strength", "lead", "proven", "known", "concrete", "agreement")
+
+
 def grounds(
-    weight: float, other: float, *, first: bool, proven: bool, known: bool, agreement: float
+    strength: float, other: float, *, first: bool, proven: bool, known: bool, concrete: bool, agreement: float
 ) -> dict[str, float]:
-    """What trust goes by: a rule's weight, the best other rule's, whether the answer stands first, whether the log
-    shows that memory ran out and says so in known words, and how likely the classifier takes the cause."""
+    """What trust goes by: the answer's strength, the best other one's, whether it stands first, whether the log shows
+    that memory ran out and says so in known words, whether the cause says more than that memory ran out, and how
+    likely the classifier takes it."""
     return {
         "first": float(first),
-        "weight": weight,
-        "lead": max(weight - other, 0.0),
+        "strength": strength,
+        "lead": max(strength - other, 0.0),
         "proven": float(proven),
         "known": float(known),
+        "concrete": float(concrete),
         "agreement": agreement,
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
     """How likely an answer is right, as a logistic curve over its grounds: it rises with what speaks for it."""
 
     base: float
     first: float  # whether no other answer is better, 0 or 1
-    weight: float  # of the rule, 0..1
-    lead: float  # what the rule's weight has over the best other one's, 0..1
+    strength: float  # 0..1
+    lead: float  # what the strength has over the best other one's, 0..1
     proven: float  # whether the log shows that memory ran out, 0 or 1
     known: float  # whether the failure is told in words that a family knows, 0 or 1
+    concrete: float  # whether the cause is no fallback, 0 or 1
     agreement: float  # the classifier's probability of the cause, 0..1
 
     def of(self, inputs: Mapping[str, float]) -> float:
-        told = sum(getattr(self, name) * value for name, value in inputs.items())
-        return 1 / (1 + math.exp(min(-(self.base + told), 700.0)))
+        height = sum(getattr(self, name) * value for name, value in inputs.items())
+        return 1 / (1 + math.exp(min(-(self.base + height), 700.0)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strength:
+    """What is known of a sign from labelled logs."""
+
+    logs: int  # that it carried an answer in
+    contested: int  # of these, with a right answer beside a wrong one
+    offset: float | None  # what it is worth beyond its grade; None where too few contest it, or it changes nothing
+
+
+def strength_of(grade: Grade, sign: str, strengths: Mapping[str, Strength]) -> float:
+    """What an answer is worth that this sign carries."""
+    fitted = strengths.get(sign)
+    return grade / 100 + (fitted.offset or 0.0 if fitted is not None else 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +88,7 @@ class Model:
     weights: Mapping[str, Mapping[str, float]]  # feature → cause → weight; what is not there is nought
     temperature: float
     trust: Trust
+    strengths: Mapping[str, Strength]  # by the names of signs
     open_below: float  # the confidence under which the cause counts as open
     add_from: float  # the probability from which a cause is named that no rule names
 
@@ -106,6 +129,7 @@ def loaded(path: Path) -> Model:
             weights=told["weights"],
             temperature=float(told["temperature"]),
             trust=Trust(**told["trust"]),
+            strengths={sign: Strength(logs=n, contested=c, offset=o) for sign, (n, c, o) in told["strengths"].items()},
             open_below=float(told["open_below"]),
             add_from=float(told["add_from"]),
         )
@@ -122,6 +146,7 @@ def _sound(**parts: Any) -> Model:
     model = Model(**parts)
     figures = [*model.bias, *(weight for row in model.weights.values() for weight in row.values())]
     figures += [getattr(model.trust, part.name) for part in dataclasses.fields(model.trust)]
+    figures += [strength.offset or 0.0 for strength in model.strengths.values()]
     named = {cause for row in model.weights.values() for cause in row}
     if not model.causes or len(model.bias) != len(model.causes) or not named <= set(model.causes):
         raise ValueError
@@ -134,4 +159,16 @@ def _numbers(values: Iterable[Any]) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-__all__ = ["FORMAT", "SHIPPED", "Model", "ModelError", "Trust", "grounds", "loaded", "used"]
+__all__ = [
+    "FORMAT",
+    "GROUNDS",
+    "SHIPPED",
+    "Model",
+    "ModelError",
+    "Strength",
+    "Trust",
+    "grounds",
+    "loaded",
+    "strength_of",
+    "used",
+]

@@ -1,13 +1,12 @@
-"""One ranking of what the rules and the classifier say.
+"""One ranking of what the tables and the classifier say.
 
-The rules' weights decide the order; below 0.5, where no figure and no name decides, the classifier's probability
-counts as a little weight, so that it ranks what the rules leave equal. Where none of them has 0.5 it adds a cause that
-no rule names, behind theirs; where they are all silent it answers alone. The confidence is how often answers like this
-one, by the rule's weight, its distance to the next, the proof, the wording and the classifier's agreement, were right
-on our own labelled logs.
+The strengths of signs decide the order: their grades, and what labelled logs have taught beyond these. The classifier
+ranks what the tables leave equal. Where none of them has 0.5 it adds a cause that no table names, behind theirs; where
+they are all silent it answers alone. The confidence is how often answers like this one, by its strength, its distance
+to the next, the proof, the wording and the classifier's agreement, were right on labelled logs of other projects.
 
-That it leads where the rules are weak was tried and made it worse: of 135 public logs with no weight above 0.4 the
-rules' first answer was right in 129, and of the 15 that a sure classifier (0.7) turned, it turned 7 to the wrong side
+That it leads where the tables are weak was tried and made it worse: of 135 public logs with no strength above 0.4 the
+tables' first answer was right in 129, and of the 15 that a sure classifier (0.7) turned, it turned 7 to the wrong side
 and none to the right one.
 """
 
@@ -18,18 +17,17 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Final
 
-from oomdoctor.causes import WHOLE_LOG, Cause, Finding, causes
+from oomdoctor.causes import Cause, causes
 from oomdoctor.decision.features import features
-from oomdoctor.decision.judgement import NAMED, is_shown
-from oomdoctor.decision.model import Model, grounds, used
+from oomdoctor.decision.judgement import WHOLE_LOG, Finding, is_shown
+from oomdoctor.decision.model import Model, grounds, strength_of, used
+from oomdoctor.decision.order import NAMED, Standing, in_order
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
-from oomdoctor.signs import Grade
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
-WORD: Final = 0.02  # of weight: the classifier decides where the rules do not, whose weights differ by 0.05 and more
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
     "gpu": ("nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv",),
     "host_ram": ("ps -eo pid,rss,args --sort=-rss | head -20",),
@@ -39,6 +37,8 @@ _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
     "scheduling": ("ray status -v",),
 }
 LEAST, MOST = 0.01, 0.99  # nothing is certain
+# A fallback says that memory ran out and not why: however often a fair judge lets that pass, it is no answer.
+FALLBACK = 0.6
 # Where nothing shows that memory ran out, the answer may fit the log and the failure still have been another one. How
 # often, labels cannot say ("a kill without evidence" is right by its name): this is the generator's assumption.
 UNPROVEN = 0.75
@@ -67,39 +67,40 @@ def ranked(
     """The answers in their order, each with how likely it is right."""
     model = model or used()
     likely = model.probabilities(features(crash))
-    found = [*findings, *_added(crash, findings, ruled_out, likely, model)]
+    known = [*findings, *_added(crash, findings, ruled_out, likely, model)]
+    by_cause = {cause.id: finding for cause, finding in known}
     proven = is_shown(crash, (finding for _, finding in findings))
-    found.sort(key=lambda pair: standing(pair[1].weight, likely.get(pair[0].id, 0.0)), reverse=True)
-    found = _with_those_before(found)
-    answers = []
-    for place, (cause, finding) in enumerate(found):
-        other = max((behind.weight for known, behind in found if known.id != cause.id), default=0.0)
-        told = grounds(
-            finding.weight,
-            other,
-            first=place == 0,
-            proven=proven,
-            known=not in_other_words(crash.root),
-            agreement=likely.get(cause.id, UNTRAINED),
-        )
-        sure = model.trust.of(told)
-        # What the classifier alone names is no surer than the classifier is.
-        answers.append(Ranked(cause, finding, sure if finding.weight else min(sure, likely.get(cause.id, 0.0))))
+    standings = in_order(
+        Standing(cause, finding.grade, _strength(finding, model), likely.get(cause.id, UNTRAINED))
+        for cause, finding in known
+    )
+    answers = [
+        Ranked(one.cause, by_cause[one.cause.id], _confidence(one, standings, crash, model, proven=proven))
+        for one in standings
+    ]
     falling = _with_reasons(_falling(answers, _most(crash, proven=proven)))
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
 
 
-def _with_those_before(answers: list[tuple[Cause, Finding]]) -> list[tuple[Cause, Finding]]:
-    """At the same grade a cause stands before those that its table names."""
-    ordered: list[tuple[Cause, Finding]] = []
-    for cause, finding in answers:
-        behind = (
-            place
-            for place, (other, beside) in enumerate(ordered)
-            if other.id in cause.before and _grade(beside) == _grade(finding)
-        )
-        ordered.insert(next(behind, len(ordered)), (cause, finding))
-    return ordered
+def _strength(finding: Finding, model: Model) -> float:
+    if finding.grade is None:
+        return 0.0
+    return strength_of(finding.grade, next(iter(finding.signs), ""), model.strengths)
+
+
+def _confidence(one: Standing, standings: Sequence[Standing], crash: Crash, model: Model, *, proven: bool) -> float:
+    rest = grounds(
+        one.strength,
+        max((other.strength for other in standings if other is not one), default=0.0),
+        first=one is standings[0],
+        proven=proven,
+        known=not in_other_words(crash.root),
+        concrete=not one.cause.fallback,
+        agreement=one.likely,
+    )
+    sure = min(model.trust.of(rest), FALLBACK if one.cause.fallback else MOST)
+    # What the classifier alone names is no surer than the classifier is.
+    return sure if one.grade is not None else min(sure, one.likely)
 
 
 def _with_reasons(answers: Sequence[Ranked]) -> tuple[Ranked, ...]:
@@ -125,23 +126,9 @@ def _carrying(answer: Ranked) -> str:
     return next(iter(answer.finding.signs), "")
 
 
-def _grade(finding: Finding) -> Grade | None:
-    """None where only the classifier names the cause: then no table stands for it."""
-    if not finding.weight:
-        return None
-    return finding.grade or min(Grade, key=lambda grade: abs(grade - 100 * finding.weight))
-
-
 def closing(crash: Crash) -> tuple[str, ...]:
     """What would close an open cause, where no rule has named a command."""
     return tuple(dict.fromkeys((WHOLE_LOG, *_LOOK.get(crash.pool, ()))))
-
-
-def standing(weight: float, likely: float) -> tuple[bool, float]:
-    """What the order goes by. A weight below what names a cause stays below it, whatever the classifier says."""
-    if weight >= NAMED:
-        return True, weight
-    return False, weight + WORD * likely if weight > 0 else 0.0
 
 
 def _most(crash: Crash, *, proven: bool) -> float:
@@ -156,7 +143,7 @@ def _falling(answers: Sequence[Ranked], ceiling: float) -> tuple[Ranked, ...]:
     falling = []
     for answer in answers:
         ceiling = min(ceiling, max(answer.confidence, LEAST))
-        falling.append(Ranked(answer.cause, answer.finding, ceiling))
+        falling.append(replace(answer, confidence=ceiling))
     return tuple(falling)
 
 
@@ -168,7 +155,7 @@ def _added(
     model: Model,
 ) -> list[tuple[Cause, Finding]]:
     """The cause that the classifier names, where the rules leave it open."""
-    if any(finding.weight >= NAMED for _, finding in findings):
+    if any(_strength(finding, model) >= NAMED for _, finding in findings):
         return []
     known = {cause.id for cause, _ in findings} | ruled_out
     fitting = [cause for cause in causes() if crash.pool in (*cause.pools, "none") and cause.id not in known]
@@ -178,7 +165,7 @@ def _added(
     if best is None or likely.get(best.id, 0.0) < least:
         return []
     finding = Finding(
-        weight=0.0,
+        grade=None,
         why=say("No figure decides it. The message, and what stands around it, are most like those of this cause."),
         evidence=(crash.root,),
         against=(say("no rule has found a sign of it that it could show"),),
@@ -187,4 +174,4 @@ def _added(
     return [(best, finding)]
 
 
-__all__ = ["Ranked", "Ranking", "closing", "ranked", "standing"]
+__all__ = ["Ranked", "Ranking", "closing", "ranked"]

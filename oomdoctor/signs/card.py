@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes import WHOLE_LOG
 from oomdoctor.causes.gpu import asked, card, refusal
+from oomdoctor.decision.judgement import WHOLE_LOG
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.training_cut import CutTraining

@@ -39,6 +39,14 @@ class Case:
         return frozenset((self.cause, *self.also))
 
     @property
+    def project(self) -> str:
+        """Whose logs are alike: the repository that the case is from, the family of a fixture, else the case alone."""
+        source = self.label.get("source")
+        if isinstance(source, str) and "#" in source:
+            return source.partition("#")[0]
+        return self.name.partition("/")[0]
+
+    @property
     def failed(self) -> bool:
         """Whether memory failed."""
         return self.cause != NOT_OOM

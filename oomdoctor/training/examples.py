@@ -1,29 +1,43 @@
-"""What the model learns from: a crash's features and the rules' answers, beside the label."""
+"""What is learned from: a crash's features and what the tables say of it, beside the label."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
-from oomdoctor.causes import Finding
-from oomdoctor.decision.features import features
-from oomdoctor.decision.judgement import is_shown, judgements
+from oomdoctor.decision.features import features, holds_words
+from oomdoctor.decision.judgement import Finding, is_shown, judgements
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.records import dataclass
+from oomdoctor.signs import Grade
 from oomdoctor.street import Facts
-from oomdoctor.training.cases import Case, facts_of_text, fixtures
+from oomdoctor.training.cases import FIXTURES, Case, CaseError, facts_of_text, fixtures
 from oomdoctor.training.generator import logs
 
 Advance = Callable[[], None]
 OWN: Final = 3.0  # how much more a log that a job or a person wrote counts than a generated one
+ROWS: Final = FIXTURES / "cases.jsonl"  # of public threads: what the tables said, the labels, and no text
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a table says for its cause."""
+
+    grade: Grade
+    sign: str  # that carries it
+    against: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
+    name: str
+    project: str  # whose logs are held back together: a repository, a family of fixtures, a recipe
     cause: str
     fair: frozenset[str]
     features: dict[str, float]
-    weights: dict[str, float]  # what the rules give each cause
+    answers: dict[str, Answer]
     proven: bool
     known: bool  # told in words that a family knows
     own: bool  # written by a job or a person, not by the generator
@@ -33,36 +47,97 @@ class Example:
         """How much it counts."""
         return OWN if self.own else 1.0
 
+    @property
+    def contested(self) -> bool:
+        """Whether the tables name a right cause and a wrong one."""
+        return len({cause in self.fair for cause in self.answers}) > 1
 
-def example(facts: Facts, cause: str, fair: frozenset[str], *, own: bool) -> Example | None:
+    def as_row(self) -> dict[str, Any]:
+        """Without a word of the log."""
+        return {
+            "case": self.name,
+            "project": self.project,
+            "cause": self.cause,
+            "fair": sorted(self.fair - {self.cause}),
+            "proven": self.proven,
+            "known": self.known,
+            "answers": {name: [it.grade.name, it.sign, *it.against] for name, it in sorted(self.answers.items())},
+            "features": sorted(name for name in self.features if not holds_words(name)),
+        }
+
+
+def of_row(row: Mapping[str, Any]) -> Example:
+    answers = {
+        cause: Answer(Grade[grade], sign, tuple(against)) for cause, (grade, sign, *against) in row["answers"].items()
+    }
+    return Example(
+        name=row["case"],
+        project=row["project"],
+        cause=row["cause"],
+        fair=frozenset((row["cause"], *row["fair"])),
+        features=dict.fromkeys(row["features"], 1.0),
+        answers=answers,
+        proven=row["proven"],
+        known=row["known"],
+        own=True,
+    )
+
+
+def rows(path: Path = ROWS) -> list[Example]:
+    """The public cases that a checkout has, as their signs alone; none where there are none."""
+    if not path.is_file():
+        return []
+    try:
+        return [of_row(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CaseError(f"{path}: {error}") from error
+
+
+def example(facts: Facts, cause: str, fair: frozenset[str], *, name: str, project: str, own: bool) -> Example | None:
     """None where the log holds no crash: then there is nothing to rank."""
     if not facts.crashes:
         return None
     crash = facts.crashes[0]
     findings = {cause.id: finding for cause, finding in judgements(crash) if isinstance(finding, Finding)}
     return Example(
+        name=name,
+        project=project,
         cause=cause,
         fair=fair,
         features=features(crash),
-        weights={name: finding.weight for name, finding in findings.items()},
+        answers={name: _answer(finding) for name, finding in findings.items()},
         proven=is_shown(crash, findings.values()),
         known=not in_other_words(crash.root),
         own=own,
     )
 
 
+def _answer(finding: Finding) -> Answer:
+    sign, *against = finding.signs or ("",)
+    return Answer(finding.grade or Grade.LEFT, sign, tuple(against))
+
+
+def of_case(case: Case) -> Example | None:
+    return example(case.facts(), case.cause, case.fair, name=case.name, project=case.project, own=True)
+
+
 def examples(given: Sequence[Case], count: int, seed: int, advance: Advance) -> list[Example]:
-    """Of the generator's logs, the fixtures and the given cases, in this order."""
+    """Of the generator's logs, the fixtures, the rows of public cases and the given cases, in this order."""
     return [one for one in _all(given, count, seed, advance) if one is not None]
 
 
 def _all(given: Sequence[Case], count: int, seed: int, advance: Advance) -> Iterator[Example | None]:
     for log in logs(count, seed):
-        yield example(facts_of_text(log), log.cause, frozenset((log.cause, *log.also)), own=False)
+        fair = frozenset((log.cause, *log.also))
+        yield example(facts_of_text(log), log.cause, fair, name="", project=f"generated {log.cause}", own=False)
         advance()
-    for case in (*fixtures(), *given):
-        yield example(case.facts(), case.cause, case.fair, own=True)
+    for case in fixtures():
+        yield of_case(case)
+        advance()
+    yield from rows()
+    for case in given:
+        yield of_case(case)
         advance()
 
 
-__all__ = ["Advance", "Example", "examples"]
+__all__ = ["ROWS", "Advance", "Answer", "Example", "examples", "of_case", "rows"]

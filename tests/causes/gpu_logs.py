@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from oomdoctor import families, streams
-from oomdoctor.causes import Cause, Finding, Judgement, NotEnough, RuledOut
+from oomdoctor.causes import Cause
 from oomdoctor.decision.diagnosis import decide
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.decision.judgement import Finding, Judgement, NotEnough, RuledOut, judgement_of
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.trajectory import TrajectoryBuilder
@@ -85,4 +85,4 @@ def says(cause: Cause, *lines: str) -> Judgement | None:
 
 def ranking(*lines: str) -> list[str]:
     """The ids of the causes that fit, the best first; without one that only the classifier names."""
-    return [answer.cause.id for answer in decide(crash(*lines)).answers if answer.finding.weight]
+    return [answer.cause.id for answer in decide(crash(*lines)).answers if answer.finding.grade is not None]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from gpu_logs import FORWARD, finding, ranking, refused, ruled_out, says, trace
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.absurd_size import CAUSE
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from gpu_logs import BACKWARD, finding, ranking, refused, ruled_out, says, trace
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.allocator_cap import CAUSE
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from system_logs import crash_of, quiet
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.build_parallelism import CAUSE
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
 
 KILLED = "Out of memory: Killed process 71 ({}) total-vm:9000000kB, anon-rss:6000000kB, file-rss:0kB, shmem-rss:0kB\n"

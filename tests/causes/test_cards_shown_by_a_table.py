@@ -6,9 +6,8 @@ from pathlib import Path
 
 from system_logs import crash_of
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.gpu_shared import CAUSE
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
 from oomdoctor.units import show
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from system_logs import crash_of, quiet
 
-from oomdoctor.causes import Finding, NotEnough, RuledOut
 from oomdoctor.causes.container_limit import CAUSE
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, judgement_of
 from oomdoctor.signs import Grade
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import RUNNER, grade, judged, refusal, started, traceback
 
-from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.decision.judgement import Finding, RuledOut
 from oomdoctor.signs import Grade
 
 CAUSE = "cuda-graph-capture"

@@ -8,9 +8,9 @@ import pytest
 from engine_logs import RUNNER, crash_of, traceback
 
 from oomdoctor import diagnose
-from oomdoctor.causes import Finding
-from oomdoctor.decision.judgement import judgements
+from oomdoctor.decision.judgement import Finding, judgements
 from oomdoctor.decision.ranking import ranked
+from oomdoctor.signs import Grade
 
 
 def found(log: str) -> list[tuple[str, Finding]]:
@@ -49,7 +49,7 @@ def test_an_error_that_begins_as_no_other_does_is_proof() -> None:
     crash = crash_of(begun)
     assert crash.proven
     judged = [judgement for _, judgement in judgements(crash) if isinstance(judgement, Finding)]
-    assert max(finding.weight for finding in judged) > 0.5
+    assert max(finding.grade or 0 for finding in judged) >= Grade.POINTS
     assert all("cut within" in finding.against[-1] for finding in judged)
     other = traceback(("vllm/device_allocator/cumem.py", "python_create_and_map"), end="RuntimeError: CUDA E")
     assert not crash_of(other).proven

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from gpu_logs import BACKWARD, FORWARD, finding, ranking, refused, ruled_out, says, trace
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.eval_accumulation import CAUSE
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 EVALUATE = ("transformers/trainer.py", "evaluate", "output = self.prediction_loop(eval_dataloader)")

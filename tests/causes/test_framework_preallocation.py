@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from gpu_logs import finding, ranking, refused, says
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.framework_preallocation import CAUSE
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 LEFT = "E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: {} bytes free, {} bytes total."

@@ -7,8 +7,8 @@ import pytest
 from gpu_logs import ADAM, BACKWARD, LOADING, crash, finding, missing, ranking, refused, ruled_out, says, trace
 from host_logs import Row, kill
 
-from oomdoctor.causes import Finding, Judgement, NotEnough, RuledOut
 from oomdoctor.causes.framework_regression import CAUSE
+from oomdoctor.decision.judgement import Finding, Judgement, NotEnough, RuledOut
 from oomdoctor.records import dataclass
 from oomdoctor.regressions import TABLE, Regression, blocks, regressions
 from oomdoctor.report.vocabulary import POOLS, STAGES

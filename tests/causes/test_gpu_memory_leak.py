@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from gpu_logs import FORWARD, finding, refused, says, trace
 
-from oomdoctor.causes import RuledOut
 from oomdoctor.causes.gpu_memory_leak import CAUSE
+from oomdoctor.decision.judgement import RuledOut
 from oomdoctor.signs import Grade
 
 STEP = (

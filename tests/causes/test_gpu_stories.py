@@ -6,8 +6,7 @@ from pathlib import Path
 
 from gpu_logs import crash, ranking
 
-from oomdoctor.causes import RuledOut
-from oomdoctor.decision.judgement import judgements
+from oomdoctor.decision.judgement import RuledOut, judgements
 
 STORIES = Path(__file__).parent.parent.parent / "fixtures" / "stories"
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from gpu_logs import crash, finding, ranking, says
 from host_logs import REWARD_SERVER, TRAINERS, kill
 
-from oomdoctor.causes import RuledOut
 from oomdoctor.causes.host_memory_leak import CAUSE
 from oomdoctor.decision.diagnosis import decide
+from oomdoctor.decision.judgement import RuledOut
 from oomdoctor.signs import Grade
 
 

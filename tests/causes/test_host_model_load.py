@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from system_logs import crash_of
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.host_model_load import CAUSE
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
 
 SHARDS = "Loading checkpoint shards:  60%|######    | 3/5 [00:09<00:06,  3.01s/it]"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from system_logs import crash_of, quiet
 
-from oomdoctor.causes import Finding, RuledOut, container_limit, process_ram_hog
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.causes import container_limit, process_ram_hog
+from oomdoctor.decision.judgement import Finding, RuledOut, judgement_of
 from oomdoctor.signs import Grade
 
 KERNEL = Path(__file__).parents[2] / "fixtures" / "kernel"

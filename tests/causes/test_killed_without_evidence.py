@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 from system_logs import crash_of, quiet
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.killed_without_evidence import CAUSE
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
 from oomdoctor.signs.kills import DMESG
 

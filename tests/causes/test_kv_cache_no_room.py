@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from engine_logs import NO_BLOCKS, RUNNER, context_too_long, grade, judged, refusal, started, traceback, v0_account
 
-from oomdoctor.causes import Finding
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 CAUSE = "kv-cache-no-room"

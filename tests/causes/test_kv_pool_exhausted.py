@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import ABORTED, NO_BLOCKS, PREEMPTED, SWAP_TOO_LARGE, judged, refusal
 
-from oomdoctor.causes import Finding
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 CAUSE = "kv-pool-exhausted"

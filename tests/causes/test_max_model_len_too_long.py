@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import NO_BLOCKS, WARMUP, context_too_long, crash_of, judged, refusal
 
-from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.decision.judgement import Finding, RuledOut
 from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.signs import Grade
 

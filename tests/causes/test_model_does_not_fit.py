@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, finding, ranking, refused, ruled_out, says, trace
 
-from oomdoctor.causes import Finding
 from oomdoctor.causes.model_does_not_fit import CAUSE
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import ENCODER_ANNOUNCED, RUNNER, grade, judged, refusal, traceback
 
-from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.decision.judgement import Finding, RuledOut
 from oomdoctor.signs import Grade
 
 CAUSE = "multimodal-profiling"

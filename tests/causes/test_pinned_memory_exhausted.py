@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from system_logs import crash_of, quiet
 
-from oomdoctor.causes import Finding, RuledOut
 from oomdoctor.causes.pinned_memory_exhausted import CAUSE
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.decision.judgement import Finding, RuledOut, judgement_of
 from oomdoctor.signs import Grade
 
 BARE = "RuntimeError: CUDA error: out of memory\n"

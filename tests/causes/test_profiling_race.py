@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import NO_BLOCKS, judged, not_enough_free, refusal
 
-from oomdoctor.causes import Finding
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 CAUSE = "profiling-race"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import RUNNER, WARMUP, grade, judged, refusal, traceback
 
-from oomdoctor.causes import Finding
+from oomdoctor.decision.judgement import Finding
 from oomdoctor.signs import Grade
 
 CAUSE = "sampler-warmup"

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from system_logs import crash_of, quiet
 
-from oomdoctor.causes import Finding, RuledOut
 from oomdoctor.causes.shm_too_small import CAUSE
-from oomdoctor.decision.judgement import judgement_of
+from oomdoctor.decision.judgement import Finding, RuledOut, judgement_of
 from oomdoctor.signs import Grade
 
 REFUSED = "RuntimeError: unable to allocate shared memory(shm) for file </torch_7_1_3>: No space left on device (28)\n"

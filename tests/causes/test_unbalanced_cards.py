@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine_logs import judged, weight
+from engine_logs import grade, judged
 
-from oomdoctor.causes import Finding
+from oomdoctor.decision.judgement import Finding
 
 LINE = (
     "The memory capacity is unbalanced. Some GPUs may be occupied by other processes. min_per_gpu_memory=41.2, "
@@ -19,4 +19,4 @@ def test_a_neighbour_on_one_of_the_cards() -> None:
 
 
 def test_the_engines_own_share_is_not_to_blame() -> None:
-    assert weight("vllm-utilization-too-high", f"ValueError: {LINE}") < weight("gpu-shared", f"ValueError: {LINE}")
+    assert grade("vllm-utilization-too-high", f"ValueError: {LINE}") < grade("gpu-shared", f"ValueError: {LINE}")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import NO_BLOCKS, RUNNER, grade, judged, not_enough_free, refusal, traceback
 
-from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.decision.judgement import Finding, RuledOut
 from oomdoctor.signs import Grade
 
 CAUSE = "vllm-utilization-too-high"

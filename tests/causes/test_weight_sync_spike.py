@@ -4,7 +4,7 @@ import pytest
 from engine_logs import grade, judged, refusal, traceback
 from gpu_logs import ranking, refused
 
-from oomdoctor.causes import Finding, RuledOut
+from oomdoctor.decision.judgement import Finding, RuledOut
 from oomdoctor.signs import Grade
 
 CAUSE = "weight-sync-spike"

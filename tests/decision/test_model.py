@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from oomdoctor.causes import causes
-from oomdoctor.decision.model import SHIPPED, ModelError, Trust, grounds, loaded
+from oomdoctor.decision.model import GROUNDS, SHIPPED, ModelError, Strength, Trust, grounds, loaded, strength_of
+from oomdoctor.signs import Grade
+from oomdoctor.training.strengths import CONTESTED
 
 MODEL = loaded(SHIPPED)
 
@@ -49,19 +51,36 @@ def test_it_is_what_scikit_learn_says_of_the_same_weights() -> None:
 
 def test_trust_rises_with_everything_that_speaks_for_an_answer() -> None:
     trust = MODEL.trust
-    little = grounds(0.3, 0.3, first=False, proven=False, known=False, agreement=0.1)
-    for more in ({"first": 1.0}, {"weight": 0.9}, {"lead": 0.6}, {"proven": 1.0}, {"known": 1.0}, {"agreement": 0.9}):
-        assert trust.of({**little, **more}) >= trust.of(little)
-    assert trust.of(grounds(0.95, 0.1, first=True, proven=True, known=True, agreement=0.9)) > 0.95
+    little = grounds(0.3, 0.3, first=False, proven=False, known=False, concrete=False, agreement=0.1)
+    for name in GROUNDS:
+        assert trust.of({**little, name: 1.0}) >= trust.of(little)
+    sure = grounds(0.93, 0.2, first=True, proven=True, known=True, concrete=True, agreement=0.9)
+    assert trust.of(sure) > 0.9
 
 
 def test_trust_of_nothing_is_the_base() -> None:
-    assert Trust(0.0, 1, 1, 1, 1, 1, 1).of(grounds(0, 0, first=False, proven=False, known=False, agreement=0)) == 0.5
+    nothing = grounds(0, 0, first=False, proven=False, known=False, concrete=False, agreement=0)
+    assert Trust(base=0.0, **dict.fromkeys(GROUNDS, 1.0)).of(nothing) == 0.5
+
+
+def test_what_a_sign_is_worth_is_its_grade_and_what_was_fitted() -> None:
+    fitted = {
+        "seen_often": Strength(logs=60, contested=30, offset=-0.1),
+        "seen": Strength(logs=9, contested=2, offset=None),
+    }
+    assert strength_of(Grade.NAMES, "seen_often", fitted) == pytest.approx(0.65)
+    assert strength_of(Grade.NAMES, "seen", fitted) == strength_of(Grade.NAMES, "never_seen", fitted) == 0.75
+
+
+def test_no_strength_is_fitted_to_few_logs() -> None:
+    assert all(it.offset is None for it in MODEL.strengths.values() if it.contested < CONTESTED)
+    signs = {row.sign.__name__ for cause in causes() for row in cause.signs}
+    assert MODEL.strengths.keys() <= signs
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "not a model"), ("[]", "not a model"), ('{"format": 9}', "format 9"), ('{"format": 1}', "not a model")],
+    [("{", "not a model"), ("[]", "not a model"), ('{"format": 9}', "format 9"), ('{"format": 2}', "not a model")],
 )
 def test_a_file_that_is_no_model(text: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "model.json"

@@ -10,10 +10,10 @@ from reports import LOGS, diagnosed
 
 from benchmarks.mutated import answer, changed
 from oomdoctor import diagnose
-from oomdoctor.causes import Cause, Finding, RuledOut, causes
-from oomdoctor.decision.judgement import judgements
-from oomdoctor.decision.model import Model, Trust, used
-from oomdoctor.decision.ranking import IN_OTHER_WORDS, UNPROVEN, ranked
+from oomdoctor.causes import Cause, causes
+from oomdoctor.decision.judgement import Finding, RuledOut, judgements
+from oomdoctor.decision.model import GROUNDS, Model, Strength, Trust, used
+from oomdoctor.decision.ranking import FALLBACK, IN_OTHER_WORDS, MOST, UNPROVEN, ranked
 from oomdoctor.incident.model import Crash
 from oomdoctor.signs import Grade
 
@@ -21,11 +21,16 @@ BY_ID = {cause.id: cause for cause in causes()}
 CRASH = crash(*trace(FORWARD), refused())
 
 
-def found(**weights: float) -> list[tuple[Cause, Finding]]:
+def found(**grades: Grade) -> list[tuple[Cause, Finding]]:
     return [
-        (BY_ID[name.replace("_", "-")], Finding(weight=weight, why="", evidence=(CRASH.root,)))
-        for name, weight in weights.items()
+        (BY_ID[name.replace("_", "-")], Finding(grade=grade, why="", evidence=(CRASH.root,)))
+        for name, grade in grades.items()
     ]
+
+
+def flat(base: float) -> Trust:
+    """The same confidence, whatever an answer rests on."""
+    return Trust(base=base, **dict.fromkeys(GROUNDS, 0.0))
 
 
 def sure_of(cause: str, add_from: float = 0.5) -> Model:
@@ -33,27 +38,30 @@ def sure_of(cause: str, add_from: float = 0.5) -> Model:
     return replace(used(), causes=(cause, "not-oom"), bias=(9.0, 0.0), weights={}, temperature=1.0, add_from=add_from)
 
 
-def order(*, model: Model, ruled_out: frozenset[str] = frozenset(), **weights: float) -> list[str]:
-    return [answer.cause.id for answer in ranked(CRASH, found(**weights), ruled_out, model).answers]
+def order(*, model: Model, ruled_out: frozenset[str] = frozenset(), **grades: Grade) -> list[str]:
+    return [answer.cause.id for answer in ranked(CRASH, found(**grades), ruled_out, model).answers]
 
 
 def test_rules_that_have_their_numbers_decide() -> None:
-    assert order(model=sure_of("gpu-shared"), activations=0.75, gpu_shared=0.55) == ["activations", "gpu-shared"]
+    assert order(model=sure_of("gpu-shared"), activations=Grade.NAMES, gpu_shared=Grade.POINTS) == [
+        "activations",
+        "gpu-shared",
+    ]
 
 
 def test_the_classifier_decides_where_the_rules_do_not() -> None:
     for named in ("activations", "gpu-shared"):
-        assert order(model=sure_of(named), activations=0.4, gpu_shared=0.4)[0] == named
+        assert order(model=sure_of(named), activations=Grade.HINTS, gpu_shared=Grade.HINTS)[0] == named
 
 
 def test_it_does_not_overtake_a_rule_that_says_more() -> None:
-    assert order(model=sure_of("gpu-shared"), activations=0.45, gpu_shared=0.4)[0] == "activations"
-    assert order(model=sure_of("absurd-size"), absurd_size=0.495, activations=0.5)[0] == "activations"
+    assert order(model=sure_of("gpu-shared"), activations=Grade.HINTS, gpu_shared=Grade.LEFT)[0] == "activations"
+    assert order(model=sure_of("absurd-size"), absurd_size=Grade.HINTS, activations=Grade.POINTS)[0] == "activations"
 
 
 def test_it_adds_a_cause_behind_weak_rules_only() -> None:
-    assert order(model=sure_of("gpu-shared"), gpu_memory_exhausted=0.25) == ["gpu-memory-exhausted", "gpu-shared"]
-    assert order(model=sure_of("gpu-shared"), activations=0.5) == ["activations"]
+    assert order(model=sure_of("gpu-shared"), gpu_memory_exhausted=Grade.LEFT) == ["gpu-memory-exhausted", "gpu-shared"]
+    assert order(model=sure_of("gpu-shared"), activations=Grade.POINTS) == ["activations"]
 
 
 def test_it_adds_none_that_a_rule_excludes_or_of_another_pool_or_below_the_threshold() -> None:
@@ -63,7 +71,7 @@ def test_it_adds_none_that_a_rule_excludes_or_of_another_pool_or_below_the_thres
         (sure_of("gpu-shared", add_from=1.0), frozenset[str]()),
         (sure_of("not-oom"), frozenset[str]()),
     ):
-        assert order(model=model, ruled_out=ruled_out, gpu_memory_exhausted=0.1) == ["gpu-memory-exhausted"]
+        assert order(model=model, ruled_out=ruled_out, gpu_memory_exhausted=Grade.LEFT) == ["gpu-memory-exhausted"]
 
 
 def test_it_answers_alone_where_no_rule_does() -> None:
@@ -75,12 +83,15 @@ def test_it_answers_alone_where_no_rule_does() -> None:
 def test_a_cause_that_it_was_not_trained_on_is_ranked_by_its_rule() -> None:
     model = sure_of("gpu-shared")
     assert "optimizer-states" not in model.causes
-    assert order(model=model, optimizer_states=0.8, gpu_shared=0.3)[0] == "optimizer-states"
+    assert order(model=model, optimizer_states=Grade.NAMES, gpu_shared=Grade.HINTS)[0] == "optimizer-states"
 
 
 def test_no_answer_is_surer_than_the_one_before_it() -> None:
     ranking = ranked(
-        CRASH, found(activations=0.55, gpu_shared=0.5, logits_spike=0.4), frozenset(), sure_of("gpu-shared")
+        CRASH,
+        found(activations=Grade.NAMES, gpu_shared=Grade.POINTS, logits_spike=Grade.HINTS),
+        frozenset(),
+        sure_of("gpu-shared"),
     )
     sure = [answer.confidence for answer in ranking.answers]
     assert sure == sorted(sure, reverse=True)
@@ -88,10 +99,10 @@ def test_no_answer_is_surer_than_the_one_before_it() -> None:
 
 
 def test_below_the_threshold_the_cause_is_open() -> None:
-    doubtful = replace(used(), trust=Trust(0.0, 0, 0, 0, 0, 0, 0))
-    certain = replace(used(), trust=Trust(4.0, 0, 0, 0, 0, 0, 0))
-    assert ranked(CRASH, found(activations=0.6), frozenset(), doubtful).open
-    assert not ranked(CRASH, found(activations=0.6), frozenset(), certain).open
+    doubtful = replace(used(), trust=flat(0.0))
+    certain = replace(used(), trust=flat(4.0))
+    assert ranked(CRASH, found(activations=Grade.POINTS), frozenset(), doubtful).open
+    assert not ranked(CRASH, found(activations=Grade.POINTS), frozenset(), certain).open
     assert ranked(CRASH, [], frozenset(), doubtful).open
 
 
@@ -103,7 +114,7 @@ def test_an_open_cause_has_its_next_command(log: Path) -> None:
 
 def test_what_nothing_proves_is_never_sure() -> None:
     killed = crash("bash: line 1:  4955 Killed                  python train.py")
-    certain = replace(used(), trust=Trust(9.0, 0, 0, 0, 0, 0, 0))
+    certain = replace(used(), trust=flat(9.0))
     said = [(cause, j) for cause, j in judgements(killed) if isinstance(j, Finding)]
     ranking = ranked(killed, said, frozenset(), certain)
     assert [answer.cause.id for answer in ranking.answers] == ["killed-without-evidence"]
@@ -171,8 +182,8 @@ def test_at_the_same_grade_a_cause_stands_before_those_that_its_table_names() ->
     ahead = replace(ahead, before=(behind.id,))
     for grade, first in ((Grade.NAMES, ahead.id), (Grade.HINTS, behind.id)):
         answers = [
-            (behind, Finding(weight=0.75, why="x", evidence=(), grade=Grade.NAMES)),
-            (ahead, Finding(weight=grade / 100, why="x", evidence=(), grade=grade)),
+            (behind, Finding(grade=Grade.NAMES, why="x", evidence=())),
+            (ahead, Finding(grade=grade, why="x", evidence=())),
         ]
         assert ranked(CRASH, answers, frozenset(), sure_of(behind.id)).answers[0].cause.id == first
 
@@ -180,7 +191,29 @@ def test_at_the_same_grade_a_cause_stands_before_those_that_its_table_names() ->
 def test_what_only_the_classifier_names_stands_behind_whatever_its_table_says() -> None:
     left, named = (replace(cause, before=()) for cause in causes()[:2])
     answers = [
-        (left, Finding(weight=0.2, why="x", evidence=(), grade=Grade.LEFT)),
-        (replace(named, before=(left.id,)), Finding(weight=0.0, why="x", evidence=())),
+        (left, Finding(grade=Grade.LEFT, why="x", evidence=())),
+        (replace(named, before=(left.id,)), Finding(grade=None, why="x", evidence=())),
     ]
     assert ranked(CRASH, answers, frozenset(), sure_of(named.id)).answers[0].cause.id == left.id
+
+
+def test_a_fallback_is_never_sure() -> None:
+    certain = replace(used(), trust=flat(9.0))
+    for cause, most in (("gpu_memory_exhausted", FALLBACK), ("activations", MOST)):
+        assert ranked(CRASH, found(**{cause: Grade.NAMES}), frozenset(), certain).answers[0].confidence == most
+    assert {cause.id for cause in causes() if cause.fallback} == {
+        "gpu-memory-exhausted",
+        "host-memory-exhausted",
+        "killed-without-evidence",
+    }
+
+
+def test_a_fitted_strength_turns_an_order_that_the_grades_leave_close() -> None:
+    activations, shared = (replace(BY_ID[name], before=()) for name in ("activations", "gpu-shared"))
+    answers = [
+        (activations, Finding(grade=Grade.HINTS, why="x", evidence=(), signs=("weak",))),
+        (shared, Finding(grade=Grade.HINTS, why="x", evidence=(), signs=("strong",))),
+    ]
+    for sign, first in (("weak", "activations"), ("strong", "gpu-shared")):
+        model = replace(sure_of("logits-spike"), strengths={sign: Strength(logs=40, contested=30, offset=0.1)})
+        assert ranked(CRASH, answers, frozenset(), model).answers[0].cause.id == first

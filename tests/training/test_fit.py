@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from oomdoctor.decision.model import loaded
-from oomdoctor.training.examples import Example, examples
-from oomdoctor.training.fit import TooFewError, _add_from, fit
+from oomdoctor.causes import causes
+from oomdoctor.decision.features import holds_words
+from oomdoctor.decision.model import GROUNDS, loaded
+from oomdoctor.signs import Grade
+from oomdoctor.training.examples import Answer, Example, examples, of_row, rows
+from oomdoctor.training.fit import FOLDS, TooFewError, _add_from, _folds, fit
+from oomdoctor.training.strengths import CONTESTED, strengths
 
 pytest.importorskip("sklearn")
 LOGS = 171  # three of each recipe
@@ -39,8 +44,9 @@ def test_what_is_written_is_what_is_read(learned: list[Example], tmp_path: Path)
 
 def test_no_part_of_trust_falls(learned: list[Example]) -> None:
     trust = fit(learned, 5, LOGS, nothing).model.trust
-    assert min(trust.first, trust.weight, trust.lead, trust.proven, trust.agreement) >= 0
-    assert max(trust.weight, trust.lead, trust.agreement) > 0
+    slopes = [getattr(trust, name) for name in GROUNDS]
+    assert min(slopes) >= 0
+    assert max(trust.strength, trust.lead, trust.agreement) > 0
 
 
 def test_it_learns(learned: list[Example]) -> None:
@@ -55,10 +61,17 @@ def test_too_little_to_learn_from(learned: list[Example]) -> None:
         fit(learned[:9], 5, 9, nothing)
 
 
-def unruled(cause: str, weight: float = 0.0) -> Example:
-    weights = {"gpu-shared": weight} if weight else {}
+def unruled(cause: str, grade: Grade | None = None) -> Example:
     return Example(
-        cause=cause, fair=frozenset({cause}), features={}, weights=weights, proven=True, known=True, own=False
+        name="x",
+        project="x",
+        cause=cause,
+        fair=frozenset({cause}),
+        features={},
+        answers={"gpu-shared": Answer(grade, "sign")} if grade is not None else {},
+        proven=True,
+        known=True,
+        own=False,
     )
 
 
@@ -72,6 +85,39 @@ def test_its_own_word_counts_from_where_it_was_right_often_enough() -> None:
 
 
 def test_where_a_rule_names_a_cause_its_own_word_is_not_measured() -> None:
-    named, sure = unruled("activations", weight=0.9), {"activations": 0.95, "logits-spike": 0.05}
+    named, sure = unruled("activations", Grade.PROVES), {"activations": 0.95, "logits-spike": 0.05}
     assert _add_from([named], [sure]) == 1.0
-    assert _add_from([unruled("activations", weight=0.1)], [sure]) == 0.5
+    assert _add_from([unruled("activations", Grade.LEFT)], [sure]) == 0.5
+
+
+def test_rows_hold_signs_and_labels_and_no_word_of_a_log() -> None:
+    told = rows()
+    assert len(told) > 300
+    for one in told:
+        assert of_row(one.as_row()) == one
+        assert not [name for name in one.features if holds_words(name)]
+        assert one.answers.keys() <= {cause.id for cause in causes()}
+
+
+def test_logs_of_one_project_are_held_back_together(learned: list[Example]) -> None:
+    folds = dict(zip((e.project for e in learned), _folds(learned), strict=True))
+    assert len(set(folds.values())) == FOLDS
+    assert [folds[e.project] for e in learned] == _folds(learned)
+
+
+def test_strengths_are_fitted_only_where_enough_logs_contest_them() -> None:
+    contested = [contest("activations", n) for n in range(CONTESTED)]
+    few, enough = (
+        strengths(logs, [n % 5 for n in range(len(logs))], [{}] * len(logs)) for logs in (contested[1:], contested)
+    )
+    assert all(it.offset is None for it in few.values())
+    assert enough["right"].offset is not None
+    assert enough["wrong"].offset is not None
+    assert enough["right"].offset > 0 > enough["wrong"].offset
+    assert enough["right"].contested == CONTESTED
+
+
+def contest(cause: str, number: int) -> Example:
+    """Two answers of one grade, of which the table names the wrong one first."""
+    answers = {cause: Answer(Grade.HINTS, "right"), "absurd-size": Answer(Grade.HINTS, "wrong")}
+    return replace(unruled(cause), project=f"p{number}", answers=answers, own=True)
