@@ -12,8 +12,7 @@ CAUSE = Cause(
     pools=("gpu",),
     excluded=(optimizer.another_stage_than_the_optimizers,),
     signs=(
-        Row(optimizer.optimizer_making_its_states, Grade.NAMES),
-        Row(optimizer.optimizer_stepping, Grade.NAMES),
+        Row(optimizer.in_the_optimizer, Grade.NAMES),
         Row(optimizer.stage_of_the_optimizer, Grade.NAMES),
     ),
     knobs=("shard-states", "offload-optimizer", "low-memory-optimizer", "lora", "mixed-precision", "more-gpus"),

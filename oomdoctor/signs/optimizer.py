@@ -14,26 +14,18 @@ OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
 
 
 @sign
-def optimizer_making_its_states(crash: Crash) -> Seen | None:
-    """The traceback shows the optimizer, and that it makes its states."""
-    if phase(crash) != "optimizer" or crash.in_trace(_FIRST_STEP) is None:
+def in_the_optimizer(crash: Crash) -> Seen | None:
+    """The traceback shows the optimizer, and perhaps that it makes its states."""
+    if phase(crash) != "optimizer":
         return None
-    failed = say(
-        "It failed while the optimizer made its states, which it does at its first step: {asked}.",
-        asked=asked(card(crash)),
+    refused = asked(card(crash))
+    failed = (
+        say("It failed while the optimizer took its step: {asked}.", asked=refused)
+        if crash.in_trace(_FIRST_STEP) is None
+        else say(
+            "It failed while the optimizer made its states, which it does at its first step: {asked}.", asked=refused
+        )
     )
-    return _for_good(crash, failed)
-
-
-@sign
-def optimizer_stepping(crash: Crash) -> Seen | None:
-    """The traceback shows the optimizer."""
-    if phase(crash) != "optimizer" or crash.in_trace(_FIRST_STEP) is not None:
-        return None
-    return _for_good(crash, say("It failed while the optimizer took its step: {asked}.", asked=asked(card(crash))))
-
-
-def _for_good(crash: Crash, failed: str) -> Seen:
     stay = say("Adam keeps two more values per parameter, and they stay for the rest of the run.")
     return Seen(
         words=joined((failed, stay)),
