@@ -33,7 +33,7 @@ class Answer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     name: str
-    project: str  # whose logs are held back together: a repository, a family of fixtures, a recipe
+    project: str  # whose logs are held back together: a repository, a family of fixtures, a generated log alone
     cause: str
     fair: frozenset[str]
     features: dict[str, float]
@@ -127,9 +127,9 @@ def examples(given: Sequence[Case], count: int, seed: int, advance: Advance) -> 
 
 
 def _all(given: Sequence[Case], count: int, seed: int, advance: Advance) -> Iterator[Example | None]:
-    for log in logs(count, seed):
+    for number, log in enumerate(logs(count, seed)):
         fair = frozenset((log.cause, *log.also))
-        yield example(facts_of_text(log), log.cause, fair, name="", project=f"generated {log.cause}", own=False)
+        yield example(facts_of_text(log), log.cause, fair, name=log.name, project=f"generated {number}", own=False)
         advance()
     for case in fixtures():
         yield of_case(case)
