@@ -8,6 +8,7 @@ with alike is its other side: the border of a box, the rest of a JSON record.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -16,10 +17,10 @@ from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
 SIGNS: Final = ("File ", "Traceback (", ".py:")
-WIDEST: Final = 200  # characters of a margin
+WIDEST: Final = 160  # characters of a margin
 NEAR: Final = 20  # lines from one frame's head to the next
 BEHIND: Final = 12  # lines that an exception's text may take behind the last frame
-MOST: Final = 8  # margins of one page
+MOST: Final = 6  # margins of one page
 LETTERS: Final = 3  # from which on a margin is known anywhere in the page, not only beside a traceback
 LINES: Final = 3  # that have to end alike
 
@@ -30,9 +31,8 @@ _FRAME = late(
 )
 _HEAD = late(r"Traceback \(most recent call (?:last|first)\):?")
 _TOKEN = re.compile(r"(?P<word>[0-9A-Za-z]*[0-9][0-9A-Za-z]*)|(?P<blank>\s+)|[^\W\d_]+|.", re.DOTALL)
-_WORD = re.compile("[0-9A-Za-z]+")
-_BLANK = re.compile(r"\s+")
 _A_WORD, _A_BLANK = "0", " "
+_PATTERNS = {_A_WORD: re.compile("[0-9A-Za-z]+"), _A_BLANK: re.compile(r"\s+")}
 _PATH = re.compile(r"[/~.]|[A-Za-z]:\\")
 _RETURNS = 2  # of a word to a value that it had before: then it is no time and no number, but whose line it is
 
@@ -70,20 +70,29 @@ def margins(texts: Sequence[str]) -> Mapping[int, Bare]:
     bare: dict[int, Bare] = {}
     forms = _forms(texts)
     for form in sorted(forms, key=len, reverse=True):
-        stretches = [stretch for stretch in _stretches(forms[form]) if any(mark.frame for mark in stretch)]
-        everywhere = sum(len(token) for token in form if token.isalpha()) >= LETTERS
-        for stretch in stretches:
+        everywhere = sum(character.isalpha() for token in form for character in token) >= LETTERS
+        for stretch in _stretches(forms[form]):
             cuts = dict(_beside(form, stretch, texts))
             side = _Side(texts, cuts, stretch)
-            cuts |= dict(_cuts(form, texts, range(len(texts)))) if everywhere else {}
-            bare = {index: side.without(texts[index], cut) for index, cut in cuts.items()} | bare
+            for index, cut in _cuts(form, texts, range(len(texts))) if everywhere else cuts.items():
+                if index not in bare:
+                    bare[index] = side.without(texts[index], cut)
             if everywhere:
                 break
     return bare
 
 
 def _form(text: str) -> _Form:
-    return tuple(_A_WORD if m["word"] else _A_BLANK if m["blank"] else m[0] for m in _TOKEN.finditer(text))
+    """The margin's words and signs; what is no word with a digit and no blank stands as it is."""
+    form: list[str] = []
+    for m in _TOKEN.finditer(text):
+        if m["word"] or m["blank"]:
+            form.append(_A_WORD if m["word"] else _A_BLANK)
+        elif form and form[-1] not in (_A_WORD, _A_BLANK):
+            form[-1] += m[0]
+        else:
+            form.append(m[0])
+    return tuple(form)
 
 
 def _cut(form: _Form, text: str) -> _Cut | None:
@@ -91,17 +100,19 @@ def _cut(form: _Form, text: str) -> _Cut | None:
     at = _blanks(text)
     words = []
     for token in form:
-        pattern = _WORD if token == _A_WORD else _BLANK if token == _A_BLANK else None
-        match = pattern.match(text, at, at + WIDEST) if pattern else None
-        if match:
-            at = match.end()
-            if token == _A_WORD:
-                words.append(match[0])
-        elif pattern is None and text.startswith(token, at):
+        pattern = _PATTERNS.get(token)
+        if pattern is None:
+            if not text.startswith(token, at):
+                return None
             at += len(token)
-        else:
+            continue
+        match = pattern.match(text, at, at + WIDEST)
+        if match is None:
             return None
-    inside = form[-1].isalnum() and text[at : at + 1].isalnum()
+        at = match.end()
+        if token == _A_WORD:
+            words.append(match[0])
+    inside = form[-1][-1].isalnum() and text[at : at + 1].isalnum()
     return None if inside else _Cut(at, tuple(words))
 
 
@@ -145,16 +156,14 @@ def _marks(texts: Sequence[str]) -> Iterator[_Mark]:
 
 
 def _stretches(marks: Sequence[_Mark]) -> Iterator[list[_Mark]]:
-    """Marks that stand near one another, at least two."""
+    """Marks that stand near one another, at least two, and not only titles."""
     stretch = [marks[0]]
-    for before, mark in pairwise(marks):
+    for before, mark in pairwise((*marks, _Mark(sys.maxsize, 0, 0, frame=False))):
         if mark.index - before.index > NEAR:
-            if len(stretch) > 1:
+            if len(stretch) > 1 and any(each.frame for each in stretch):
                 yield stretch
             stretch = []
         stretch.append(mark)
-    if len(stretch) > 1:
-        yield stretch
 
 
 class _Side:
@@ -170,7 +179,7 @@ class _Side:
         self._quotes = texts[stretch[0].index][: stretch[0].start].endswith('"')
 
     def without(self, text: str, cut: _Cut) -> Bare:
-        tail = _tail(text, cut.end)[: len(self._close)]
+        tail = _tail(text, cut.end)[: len(self._close)] if self._close else []
         if tail and tuple(kind for kind, _ in tail) == self._close:
             text = text[: len(text) - sum(length for _, length in tail)]
         rest = text[cut.end :]

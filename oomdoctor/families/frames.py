@@ -12,10 +12,12 @@ from typing import Final
 
 from oomdoctor.families.event import Frame
 from oomdoctor.patterns import late
-from oomdoctor.streams import Line
+from oomdoctor.records import dataclass
+from oomdoctor.streams import Line, Page
 
 TITLE: Final = "(most recent call last)"
 TITLE_REVERSED: Final = "(most recent call first)"
+_TRACEBACK: Final = "Traceback (most recent call last)"
 _CALL_ORDER: Final = "(most recent call "
 # Lines of source that rich and IPython show of a frame
 EXCERPT: Final = 12
@@ -23,6 +25,9 @@ EXCERPT: Final = 12
 MESSAGE: Final = 12
 # Lines between a message that is quoted first and the frames of its traceback, where no title stands between
 QUOTED: Final = 6
+# Lines of a traceback that a log ends in
+LONGEST: Final = 1000
+NAMED: Final = 300  # characters of a message in which its exception is named
 
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 # The comma is missing where faulthandler prints; loguru points at the frame that caught the exception.
@@ -43,20 +48,25 @@ _ARROW = late(r"\s{0,8}(?:❱|-{1,10}>|>(?= {1,8}\d{1,7} {2})) {0,8}\d{1,7} ?│
 _REMOTE = late(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
 _EXCEPTION = late(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
 _RAISED = late(r"\W{0,4}(?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b(?:: |\s{0,4}$)")
+_NAMED = late(r"(?<![\w.])(?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception): ")
 _OF_MEMORY = late(r"(?i)out of memory|OutOfMemory|MemoryError|RESOURCE_EXHAUSTED|alloc")
 _CARETS = late(r"[\s~^]{1,400}$")
-_GLUED_CARETS = late(r" [ ~^]{2,400}$")
 # Source that has lost its indent: a call, which no prose looks like, and whatever stands under a head.
 _NAME = r"[\w.\[\]\"'*]{1,80}"
 _CALL = late(
     rf"(?:{_NAME}(?:, ?{_NAME}){{0,6}} ?[-+*/@|&]?= ?(?:await |not )?[A-Za-z_]"
     r"|(?:return|yield|await|raise|with|for|if) (?:await |not )?[A-Za-z_]|[a-z_]|[A-Z]\w{0,60}\.)"
-    r"[\w.]{0,120}(?:\[[^\]]{0,60}\])?\((?:.{0,400}[)(,:\\\]}\[{])?(?:\s{0,8}#.{0,200})?$"
+    r"[\w.]{0,120}(?:\[[^\]]{0,60}\])?\("
 )
 _SOURCE = late(r"[\w.*(\[{'\"@)\]}].{0,400}[()\[\]=]|(?:return|raise|yield|import|from|assert|with|pass)\b")
+_CLOSE = tuple("()[]{},:\\")  # what a line of a call ends with
+_OPEN = tuple("([{,\\=+-*/|&.:")  # what a line ends with that goes on below
 _SETTING = late(r"\w{1,60} ?[:=] ?[^(]{0,200}$")
 # Who waits for others gets their exception, and its frames say nothing of what they did.
-_WAITS = late(r"(?:^|/)(?:ray|joblib|dask|asyncio|multiprocessing|concurrent/futures)(?:/|$)")
+_WAITS = late(
+    r"^ray$|(?:^|/)(?:ray/(?:_private/|worker\.py|actor\.py|util/|train/|tune/)|concurrent/futures/)"
+    r"|(?:^|/)(?:joblib|dask|asyncio|multiprocessing)/"
+)
 
 
 def of_traceback(text: str) -> bool:
@@ -86,7 +96,7 @@ def frames(before: Sequence[Line], message: str = "") -> tuple[Frame, ...]:
     """
     lines = _of_one_writer(before)
     found, last = _read(lines)
-    if len(lines) - last > MESSAGE or (raised(message) and _ended(lines[last + 1 :])):
+    if len(lines) - last > MESSAGE or (_NAMED.search(message[:NAMED]) and _ended(lines[last + 1 :])):
         return ()
     return _innermost_last(found, next((line.text for line in reversed(lines) if _CALL_ORDER in line.text), ""))
 
@@ -130,6 +140,8 @@ def _read(lines: Sequence[Line]) -> tuple[list[Frame], int]:
         elif (frame := _frame(lines, position)) is not None:
             found.append(frame)
             last = position
+        elif found and _is_alone(lines, position):
+            found.append(Frame("", 0, "", text.strip()))
     return found, last
 
 
@@ -190,7 +202,12 @@ def _code(lines: Sequence[Line], head: int) -> str:
     indented = text[:1] in (" ", "\t")
     if not (indented or (bare and _is_source(text))) or is_frame(text) or _CARETS.match(text):
         return ""
-    return _GLUED_CARETS.sub("", text).strip()
+    return text.strip(" \t~^")  # carets, where the break before them was lost
+
+
+def _is_call(text: str) -> bool:
+    """Whether a line without its indent is a call, and no prose that names one."""
+    return _CALL.match(text) is not None and text.partition(" #")[0].rstrip().endswith(_CLOSE)
 
 
 def _is_source(text: str) -> bool:
@@ -206,6 +223,15 @@ def _code_at_arrow(lines: Sequence[Line], position: int) -> str:
         if is_frame(line.text):
             break
     return ""
+
+
+def _is_alone(lines: Sequence[Line], position: int) -> bool:
+    """Whether the line is source that has lost its head, and does not go on from the line above."""
+    text = lines[position].text
+    if not text.startswith("    ") or not _is_call(text.strip()):
+        return False
+    above = next((line.text for line in reversed(lines[max(0, position - 3) : position]) if not _blank(line.text)), "")
+    return bool(above) and not is_frame(above) and not above.endswith(_OPEN)
 
 
 def _beheaded(lines: Sequence[Line]) -> list[Frame]:
@@ -226,7 +252,7 @@ def _calls_alone(lines: Sequence[Line]) -> list[Frame]:
     for line in reversed(lines[-EXCERPT:]):
         if _CARETS.match(line.text):
             continue
-        if not _CALL.match(line.text):
+        if not _is_call(line.text):
             return [] if _SETTING.match(line.text) else found[::-1]
         found.append(Frame("", 0, "", line.text))
     return found[::-1]
@@ -255,7 +281,7 @@ def _of_next_head(lines: Sequence[Line], position: int) -> bool:
     """Whether the line is source with a head right below it."""
     text = lines[position].text
     below = next((line.text for line in lines[position + 1 : position + 4] if not _blank(line.text)), "")
-    return not _blank(text) and (text[:1] in (" ", "\t") or _CALL.match(text) is not None) and is_frame(below)
+    return not _blank(text) and (text[:1] in (" ", "\t") or _is_call(text)) and is_frame(below)
 
 
 def _blank(text: str) -> bool:
@@ -276,13 +302,13 @@ def _inside(lines: Sequence[Line], position: int) -> bool:
     if TITLE in text or raised(text):
         return False
     above = next((line.text for line in reversed(lines[max(0, position - 2) : position]) if not _blank(line.text)), "")
-    return (is_frame(above) and _is_source(text)) or _CALL.match(text) is not None
+    return (is_frame(above) and _is_source(text)) or _is_call(text)
 
 
 def _of_another(message: str, behind: Sequence[Line]) -> bool:
-    """Whether the traceback ends in an exception that is not the one that the message is; a library's is none itself."""
+    """Whether the traceback ends in an exception that is not the one that the message names."""
     text = behind[0].text if behind else ""
-    if not raised(message) or not raised(text) or _OF_MEMORY.search(text):
+    if not _NAMED.search(message[:NAMED]) or not raised(text) or _OF_MEMORY.search(text):
         return False
     words = text.partition(": ")[2][:40]
     return not words or words not in message
@@ -295,3 +321,34 @@ def _upside_down(lines: Sequence[Line]) -> bool:
     if not kinds or kinds[0] or above != below:
         return bool(kinds) and not kinds[0] and above > below
     return "^" in lines[0].text or _calls(_read(lines[::-1])[0]) > _calls(_read(lines)[0])
+
+
+# --- At the end of a log ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A traceback that a log ends in, by the indexes of its lines."""
+
+    first: int
+    index: int  # of the last line that shows where it was
+    last: int
+
+
+def unfinished(page: Page) -> Unfinished | None:
+    """The traceback that a log ends in, without its exception; without its title where the log begins in it."""
+    lines = page.lines
+    last = next((n for n in reversed(range(len(lines))) if lines[n].text.strip()), -1)
+    first = last
+    while first > max(-1, last - LONGEST) and _inside(lines, first):
+        first -= 1
+    begins = first < 0 and lines[:1] and lines[0].number == 1
+    if not page.ends or not (begins or _TRACEBACK in lines[first].text):
+        return None
+    first = max(first, 0)
+    index = next((n for n in reversed(range(first, last + 1)) if _shows(lines[n].text)), None)
+    return None if index is None else Unfinished(first, index, last)
+
+
+def _shows(text: str) -> bool:
+    return ('File "' in text or "❱" in text) and (is_frame(text) or _ARROW.match(text) is not None)

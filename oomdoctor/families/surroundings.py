@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 from itertools import pairwise
+from typing import TypeVar
 
-from oomdoctor.families.event import Frame, Surroundings
+from oomdoctor.families.event import Event, Frame, Surroundings
 from oomdoctor.families.frames import EXCERPT, TITLE, frames, frames_behind, of_traceback, raised, waits
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
+
+_Event = TypeVar("_Event", bound=Event)
 
 BEFORE = 60
 AFTER = 40
@@ -32,22 +36,29 @@ class Neighbourhood:
         self._of_tracebacks: list[int] | None = None  # indexes of the lines that show one
         self._newest_first: bool | None = None
 
-    def around(self, index: int) -> Surroundings:
+    def of(self, event: _Event, index: int) -> _Event:
+        """The event that was read at the index, with what stands around it."""
+        return replace(event, around=self.around(index, inside=event.in_traceback))
+
+    def around(self, index: int, *, inside: bool = False) -> Surroundings:
+        """What stands around the event at the index; `inside` says that it is a line of its own traceback."""
         page = self._page
         shown = self._shows_traceback(index)
         before = page.before(index, TRACEBACK if shown else BEFORE, REACH)
         after = page.after(index, AFTER)[1:]
         text = page.lines[index].text
-        trace = frames(before if shown else before[-EXCERPT:], text)
-        if waits(trace):
-            trace += frames_behind(text, after)
+        if inside:
+            trace = frames([*before, page.lines[index], *after])
+        else:
+            trace = frames(before if shown else before[-EXCERPT:], text)
+            trace += frames_behind(text, after) if waits(trace) else ()
         earlier = tuple([line.text for line in before[-BEFORE:]])
         later = tuple([line.text for line in after])
         below = tuple([line.text for line in page.lines[index + 1 : index + 1 + AFTER]])
         if self._is_newest_first():
             earlier, later, below = later[::-1], earlier[::-1], earlier[::-1]
         cut = () if trace else self._cut_below(index)
-        return Surroundings(before=earlier, after=later, below=below, trace=trace or cut, cut=bool(cut))
+        return Surroundings(before=earlier, after=later, below=below, trace=trace or cut, cut=inside or bool(cut))
 
     def _is_newest_first(self) -> bool:
         """Whether the times on this page go back: some web viewers export a log so."""
