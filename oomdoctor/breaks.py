@@ -24,7 +24,8 @@ _PART = late(
     rf"|(?<![\w.]){_EXCEPTION}(?:\(\w{{1,60}}\))?: "
 )
 _HEAD = late(_FRAME)
-_TRIMMED = " ;,'\"\t"  # what stands between the strings of a list, and instead of a break
+_LISTED = late(r"[\"'],? ?b?[\"']|\[b?[\"']")  # between the strings of a list
+_TRIMMED = " ;,\t"  # what may stand instead of a break
 _INDENT = "    "
 
 
@@ -36,7 +37,8 @@ def lost(text: str) -> bool:
 def records(text: str) -> list[str]:
     """The lines of such a line, as far as breaks are written out or its writer's name stands before each."""
     if "\\n" in text:
-        return _WRITTEN.split(text.replace('\\"', '"'))
+        pieces = _WRITTEN.split(text.replace('\\"', '"'))
+        return [piece[match.end() :] if (match := _LISTED.match(piece)) else piece for piece in pieces]
     starts = [match.start() for match in _RECORD.finditer(text)]
     return _cut(text, starts) if starts else [text]
 

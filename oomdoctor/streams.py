@@ -492,7 +492,8 @@ class _Sheet:
         """Take off what stands before every line of a traceback and is no decoration that we know."""
         for index, bare in margins([line.text for line in self.lines]).items():
             line, dress = self.lines[index], _Dress({}, {})
-            text = _take_off(bare.text, dress) if bare.text else ""
+            # ">" points at a line here, and quotes nothing.
+            text = bare.text if bare.text[:1] in ("", ">") else _take_off(bare.text, dress)
             inside = text[:1] in _BOXES and text
             self.lines[index] = replace(
                 line,
@@ -706,9 +707,11 @@ _ENTITY = late(r"&(?:(gt|lt|amp|quot|apos|nbsp)|#(\d{2,5})|#x([0-9A-Fa-f]{2,4}))
 _PLAIN_QUOTES = str.maketrans("“”„", '"""')  # what some editors make of a frame's
 _NAMED = {"gt": ">", "lt": "<", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
 _NUMBERED = _Decoration("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
+_COUNTED = _Decoration("", r" {0,8}\d{1,5}:(?: |$)")
 _NAMED_HOST = _Decoration("", rf"(?P<host>(?!{_DATE})(?=<?[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
 _LAUNCHERS_OWN = ("srun: ", "slurmstepd", "salloc: ", "pdsh@")  # what it says itself has no prefix
 _SAMPLE = 200
+MANY = 5  # ranks that print one line each, in their order: more are numbers of lines
 
 
 def decode(data: bytes) -> str:
@@ -750,8 +753,14 @@ def _common_prefix(physicals: Sequence[str]) -> _Decoration | None:
     sample = [line for line in physicals[:_SAMPLE] if line.strip() and not line.startswith(_LAUNCHERS_OWN)]
     for prefix in (_NUMBERED, _NAMED_HOST):
         if len(sample) >= 3 and sum(1 for line in sample if prefix.match(line)) >= 0.9 * len(sample):
-            return prefix
+            return _COUNTED if prefix is _NUMBERED and _count(sample) else prefix
     return None
+
+
+def _count(sample: Sequence[str]) -> bool:
+    """Whether the numbers in front of these lines are those of the lines."""
+    numbers = [int(match["rank"]) for line in sample if (match := _NUMBERED.match(line))]
+    return len(numbers) >= MANY and all(after - before == 1 for before, after in pairwise(numbers))
 
 
 def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str) -> None:

@@ -29,6 +29,7 @@ QUOTED: Final = 6
 LONGEST: Final = 1000
 NAMED: Final = 300  # characters of a message in which its exception is named
 
+_INDENT = "    "  # of source
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 # The comma is missing where faulthandler prints; loguru points at the frame that caught the exception.
 _FRAME = late(
@@ -84,7 +85,7 @@ def _is_remote(text: str) -> bool:
     return "ray::" in text and _REMOTE.search(text) is not None
 
 
-def raised(text: str) -> bool:
+def is_exception(text: str) -> bool:
     """Whether the line is an exception's."""
     return _RAISED.match(text) is not None
 
@@ -95,10 +96,10 @@ def frames(before: Sequence[Line], message: str = "") -> tuple[Frame, ...]:
     A remote call of Ray is a frame of the file "ray", which has no line.
     """
     lines = _of_one_writer(before)
-    found, last = _read(lines)
-    if len(lines) - last > MESSAGE or (_NAMED.search(message[:NAMED]) and _ended(lines[last + 1 :])):
+    trace, last = _read(lines)
+    if len(lines) - last > MESSAGE or (_NAMED.search(message[:NAMED]) and _ends_otherwise(lines[last + 1 :])):
         return ()
-    return _innermost_last(found, next((line.text for line in reversed(lines) if _CALL_ORDER in line.text), ""))
+    return _innermost_last(trace, next((line.text for line in reversed(lines) if _CALL_ORDER in line.text), ""))
 
 
 def waits(trace: Sequence[Frame]) -> bool:
@@ -126,41 +127,41 @@ def frames_behind(message: str, after: Sequence[Line]) -> tuple[Frame, ...]:
 
 def _read(lines: Sequence[Line]) -> tuple[list[Frame], int]:
     """The frames, and the index of the line with the last of them."""
-    found = _beheaded(lines)
-    last = len(lines) - 1 if found else -1
+    trace = _beheaded(lines)
+    last = len(lines) - 1 if trace else -1
     chained = False
     for position, line in enumerate(lines):
         text = line.text
         if TITLE in text:
             if not chained:
-                found.clear()
+                trace.clear()
             chained = False
         elif text.startswith(_CHAINED):
             chained = True
         elif (frame := _frame(lines, position)) is not None:
-            found.append(frame)
+            trace.append(frame)
             last = position
-        elif found and _is_alone(lines, position):
-            found.append(Frame("", 0, "", text.strip()))
-    return found, last
+        elif trace and text.startswith(_INDENT) and _is_alone(lines, position):
+            trace.append(Frame("", 0, "", text.strip()))
+    return trace, last
 
 
-def _ended(behind: Sequence[Line]) -> bool:
+def _ends_otherwise(behind: Sequence[Line]) -> bool:
     """Whether the traceback ends in an exception of its own, which is none of memory and announces nothing."""
-    texts = (line.text for line in behind if raised(line.text))
+    texts = (line.text for line in behind if is_exception(line.text))
     exception = next(texts, "")
     return bool(exception) and not exception.endswith(":") and not _OF_MEMORY.search(exception)
 
 
-def _innermost_last(found: Sequence[Frame], title: str) -> tuple[Frame, ...]:
+def _innermost_last(trace: Sequence[Frame], title: str) -> tuple[Frame, ...]:
     """The frames turned about where their title says so; without one, where each is called by the one behind it."""
-    turned = TITLE_REVERSED in title or (TITLE not in title and _calls(found[::-1]) > _calls(found))
-    return tuple(found[::-1] if turned else found)
+    turned = TITLE_REVERSED in title or (TITLE not in title and _calls(trace[::-1]) > _calls(trace))
+    return tuple(trace[::-1] if turned else trace)
 
 
-def _calls(found: Sequence[Frame]) -> int:
+def _calls(trace: Sequence[Frame]) -> int:
     """How many frames call the next one by its name."""
-    return sum(f"{callee.function}(" in caller.code for caller, callee in pairwise(found) if callee.function)
+    return sum(f"{callee.function}(" in caller.code for caller, callee in pairwise(trace) if callee.function)
 
 
 def _of_one_writer(lines: Sequence[Line]) -> Sequence[Line]:
@@ -212,7 +213,7 @@ def _is_call(text: str) -> bool:
 
 def _is_source(text: str) -> bool:
     """Whether a line under a head may be its source."""
-    return _SOURCE.match(text) is not None and not raised(text) and TITLE not in text
+    return _SOURCE.match(text) is not None and not is_exception(text) and TITLE not in text
 
 
 def _code_at_arrow(lines: Sequence[Line], position: int) -> str:
@@ -228,7 +229,7 @@ def _code_at_arrow(lines: Sequence[Line], position: int) -> str:
 def _is_alone(lines: Sequence[Line], position: int) -> bool:
     """Whether the line is source that has lost its head, and does not go on from the line above."""
     text = lines[position].text
-    if not text.startswith("    ") or not _is_call(text.strip()):
+    if not _is_call(text.strip()):
         return False
     above = next((line.text for line in reversed(lines[max(0, position - 3) : position]) if not _blank(line.text)), "")
     return bool(above) and not is_frame(above) and not above.endswith(_OPEN)
@@ -241,21 +242,21 @@ def _beheaded(lines: Sequence[Line]) -> list[Frame]:
         return [Frame("", 0, "", pointed)]
     above = [line.text for line in lines[max(0, first - 3) : first] if line.text and not _CARETS.match(line.text)]
     code = above[-1] if above else ""
-    if code.startswith("    ") or (code[:1] in (" ", "\t") and _underlined(lines, code)):
+    if code.startswith(_INDENT) or (code[:1] in (" ", "\t") and _underlined(lines, code)):
         return [Frame("", 0, "", code.strip())]
     return _calls_alone(lines) if first == len(lines) else []
 
 
 def _calls_alone(lines: Sequence[Line]) -> list[Frame]:
     """The calls that a paste without heads ends with; under settings, a call is one of these."""
-    found: list[Frame] = []
+    trace: list[Frame] = []
     for line in reversed(lines[-EXCERPT:]):
         if _CARETS.match(line.text):
             continue
         if not _is_call(line.text):
-            return [] if _SETTING.match(line.text) else found[::-1]
-        found.append(Frame("", 0, "", line.text))
-    return found[::-1]
+            return [] if _SETTING.match(line.text) else trace[::-1]
+        trace.append(Frame("", 0, "", line.text))
+    return trace[::-1]
 
 
 def _underlined(lines: Sequence[Line], code: str) -> bool:
@@ -299,7 +300,7 @@ def _inside(lines: Sequence[Line], position: int) -> bool:
         return True
     if "│" in text or _ARROW.match(text):
         return True
-    if TITLE in text or raised(text):
+    if TITLE in text or is_exception(text):
         return False
     above = next((line.text for line in reversed(lines[max(0, position - 2) : position]) if not _blank(line.text)), "")
     return (is_frame(above) and _is_source(text)) or _is_call(text)
@@ -308,7 +309,7 @@ def _inside(lines: Sequence[Line], position: int) -> bool:
 def _of_another(message: str, behind: Sequence[Line]) -> bool:
     """Whether the traceback ends in an exception that is not the one that the message names."""
     text = behind[0].text if behind else ""
-    if not _NAMED.search(message[:NAMED]) or not raised(text) or _OF_MEMORY.search(text):
+    if not _NAMED.search(message[:NAMED]) or not is_exception(text) or _OF_MEMORY.search(text):
         return False
     words = text.partition(": ")[2][:40]
     return not words or words not in message

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from oomdoctor.families.event import Event, Frame, Surroundings
-from oomdoctor.families.frames import EXCERPT, TITLE, frames, frames_behind, of_traceback, raised, waits
+from oomdoctor.families.frames import EXCERPT, TITLE, frames, frames_behind, is_exception, of_traceback, waits
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
@@ -81,7 +81,7 @@ class Neighbourhood:
         head = next((n for n, line in enumerate(below) if TITLE in line.text), None)
         if head is None or index + 1 + len(below) < len(page.lines):
             return ()
-        if any(raised(line.text) for line in below):
+        if any(is_exception(line.text) for line in below):
             return ()
         return frames(below)
 

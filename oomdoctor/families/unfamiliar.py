@@ -80,7 +80,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 def _ends_a_program(page: Page, index: int) -> bool:
     """Whether an exception says it, or one of the last lines of the log."""
     line = page.lines[index]
-    of_frame = index and _FRAME.match(page.lines[index - 1].text) and not frames.raised(line.text)
+    of_frame = index and _FRAME.match(page.lines[index - 1].text) and not frames.is_exception(line.text)
     if _SOURCE.match(line.text) or of_frame:
         return False
     return raised(line.text) or (page.ends and len(page.lines) - index <= LAST_WORDS)
