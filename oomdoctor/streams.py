@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from oomdoctor import breaks
+from oomdoctor.margins import SIGNS, margins
 from oomdoctor.patterns import late
 from oomdoctor.text import disarm
 
@@ -435,27 +437,35 @@ def _inside_of_box(text: str) -> str:
 class _Sheet:
     """The clean lines so far, with what joining needs to know of them."""
 
-    def __init__(self, holds: tuple[str, ...]) -> None:
+    def __init__(self, holds: tuple[str, ...], *, traced: bool = False) -> None:
         self.holds = holds  # the signs of progress bars and the like that stand anywhere in this slice
+        self.traced = traced  # a traceback does
         self.lines: list[Line] = []
         self.widths: list[int] = []  # of the lines on the screen they were written to
         self.boxed: set[int] = set()  # indexes of those from inside a box
+        self.begun: set[int] = set()  # of those that go on from no other
 
     def write(self, number: int, physical: str) -> None:
         """Put the clean lines of one physical line."""
         first = physical[:1]
         dressed = first in _SIGNS_THAT_BEGIN or (first in _LETTERS_THAT_BEGIN and _HEADED.match(physical))
-        if dressed or len(physical) > LONGEST_QUOTE or (self.holds and any(sign in physical for sign in self.holds)):
+        if self.traced and breaks.SIGN in physical and breaks.lost(physical):
+            for record in breaks.records(physical[:LONGEST_LINE]):
+                self._clean(number, record, lost=True)
+        elif dressed or len(physical) > LONGEST_QUOTE or (self.holds and any(sign in physical for sign in self.holds)):
             self._clean(number, physical)
         else:
             self.lines.append(Line(number, number, physical.rstrip(), physical))
             self.widths.append(len(physical))
 
-    def _clean(self, number: int, physical: str) -> None:
+    def _clean(self, number: int, physical: str, *, lost: bool = False) -> None:
         raw = physical[:LONGEST_QUOTE].replace("\r", " ")
         physical = physical[:LONGEST_LINE]
         outer = _Dress({}, {})
         text = _take_off(physical, outer)
+        if lost:
+            self._put_parts(number, text, outer)
+            return
         if not self.holds:
             self._put(Line(number, number, text, raw, outer.writer, outer.mark()), len(physical))
             return
@@ -472,6 +482,27 @@ class _Sheet:
                 inner = inner[: len(inner) - len(found[0])]
             self._put(Line(number, number, inner, raw, dress.writer, dress.mark()), len(physical))
 
+    def _put_parts(self, number: int, text: str, dress: _Dress) -> None:
+        """The lines of a traceback that stood in one; they are quoted as they would have stood."""
+        for part in breaks.parts(text):
+            self.begun.add(len(self.lines))
+            self._put(Line(number, number, part, part[:LONGEST_QUOTE], dress.writer, dress.mark()), len(part))
+
+    def take_margins_off(self) -> None:
+        """Take off what stands before every line of a traceback and is no decoration that we know."""
+        for index, bare in margins([line.text for line in self.lines]).items():
+            line, dress = self.lines[index], _Dress({}, {})
+            # ">" points at a line here, and quotes nothing.
+            text = bare.text if bare.text[:1] in ("", ">") else _take_off(bare.text, dress)
+            inside = text[:1] in _BOXES and text
+            self.lines[index] = replace(
+                line,
+                text=_inside_of_box(text) if inside else text.rstrip(),
+                writer=" ".join(filter(None, (line.writer, bare.writer, dress.writer))),
+                mark=_over(line.mark, dress.mark()),
+            )
+            self.begun.add(index)
+
     def _put(self, line: Line, width: int) -> None:
         text = line.text.rstrip()
         if text and text[0] in _BOXES:
@@ -481,6 +512,12 @@ class _Sheet:
             line = replace(line, text=text)
         self.lines.append(line)
         self.widths.append(width)
+
+
+def _over(outer: Mark, inner: Mark) -> Mark:
+    """What both marks say; of what they say both, the inner one."""
+    said = {name: value for name in inner.__slots__ if (value := getattr(inner, name)) is not None}
+    return replace(outer, **said) if said else outer
 
 
 def _take_off(text: str, dress: _Dress) -> str:
@@ -589,6 +626,7 @@ def _may_go_on(sheet: _Sheet, index: int) -> bool:
         and bool(before.text)
         and bool(after.text)
         and before.end + 1 == after.number
+        and index not in sheet.begun
         and not (sheet.boxed and (index in sheet.boxed or index - 1 in sheet.boxed))
     )
 
@@ -666,11 +704,14 @@ _WRITTEN_ESCAPE = late(
 )
 _WRITTEN_SIGNS = ("^[[", "#033[", "\\x1b[", "\\x1B[", "\\033[", "\\u001b[", "\\e[", "[0m", "[3", "[1m", ";0m", "[9")
 _ENTITY = late(r"&(?:(gt|lt|amp|quot|apos|nbsp)|#(\d{2,5})|#x([0-9A-Fa-f]{2,4}));")
+_PLAIN_QUOTES = str.maketrans("“”„", '"""')  # what some editors make of a frame's
 _NAMED = {"gt": ">", "lt": "<", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
 _NUMBERED = _Decoration("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
+_COUNTED = _Decoration("", r" {0,8}\d{1,5}:(?: |$)")
 _NAMED_HOST = _Decoration("", rf"(?P<host>(?!{_DATE})(?=<?[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
 _LAUNCHERS_OWN = ("srun: ", "slurmstepd", "salloc: ", "pdsh@")  # what it says itself has no prefix
 _SAMPLE = 200
+MANY = 5  # ranks that print one line each, in their order: more are numbers of lines
 
 
 def decode(data: bytes) -> str:
@@ -704,7 +745,7 @@ def _as_meant(text: str) -> str:
         text = _WRITTEN_ESCAPE.sub("", text)
     if "&" in text:
         text = disarm(_ENTITY.sub(_character, text))
-    return text
+    return text.translate(_PLAIN_QUOTES) if "File “" in text else text
 
 
 def _common_prefix(physicals: Sequence[str]) -> _Decoration | None:
@@ -712,8 +753,14 @@ def _common_prefix(physicals: Sequence[str]) -> _Decoration | None:
     sample = [line for line in physicals[:_SAMPLE] if line.strip() and not line.startswith(_LAUNCHERS_OWN)]
     for prefix in (_NUMBERED, _NAMED_HOST):
         if len(sample) >= 3 and sum(1 for line in sample if prefix.match(line)) >= 0.9 * len(sample):
-            return prefix
+            return _COUNTED if prefix is _NUMBERED and _count(sample) else prefix
     return None
+
+
+def _count(sample: Sequence[str]) -> bool:
+    """Whether the numbers in front of these lines are those of the lines."""
+    numbers = [int(match["rank"]) for line in sample if (match := _NUMBERED.match(line))]
+    return len(numbers) >= MANY and all(after - before == 1 for before, after in pairwise(numbers))
 
 
 def _write_behind(sheet: _Sheet, prefix: _Decoration, number: int, physical: str) -> None:
@@ -743,7 +790,7 @@ def page(file: str, first_line: int, data: bytes, *, ends: bool = True) -> Page:
     text = _as_meant(shown)
     physicals = text.split("\n")
     prefix = _common_prefix(physicals)
-    sheet = _Sheet(tuple(sign for sign in _MAY_HOLD if sign in text))
+    sheet = _Sheet(tuple(sign for sign in _MAY_HOLD if sign in text), traced=breaks.SIGN in text)
     for number, physical in enumerate(physicals, first_line):
         if prefix is None:
             sheet.write(number, physical)
@@ -753,4 +800,6 @@ def page(file: str, first_line: int, data: bytes, *, ends: bool = True) -> Page:
         # Terminals wrap at what they show, written escapes and all.
         widths = [len(line) for line in shown.split("\n")]
         sheet.widths = [widths[line.number - first_line] for line in sheet.lines]
+    if any(sign in text for sign in SIGNS):
+        sheet.take_margins_off()
     return Page(file, _join(sheet), ends)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oomdoctor.families.event import Frame
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.streams import page
@@ -304,3 +306,147 @@ def test_times_that_jump_once_are_no_log_in_reverse() -> None:
     lines = [f"2024-05-0{day} 10:00:00,000 INFO day {day}" for day in (4, 3, 5, 1)]
     log = page("a", 1, "\n".join([f"2024-05-05 10:00:00,000 ERROR {OOM}", *lines]).encode())
     assert Neighbourhood(log).around(0).before == ()
+
+
+# --- Frames in bad shape ----------------------------------------------------------------------------------------------
+
+WELL = """\
+Traceback (most recent call last):
+  File "/app/train.py", line 31, in <module>
+    main()
+  File "/app/train.py", line 20, in main
+    fit(model)
+  File "/app/loop.py", line 9, in fit
+    loss.backward()
+"""
+
+
+def reshaped(text: str, shape: str) -> str:
+    lines = text.splitlines()
+    match shape:
+        case "without title":
+            lines = lines[1:]
+        case "without indent":
+            lines = [line.strip() for line in lines]
+        case "blank lines between":
+            lines = [part for line in lines for part in (line.strip(), "")]
+        case "tabs":
+            lines = [line.replace("  ", "\t") for line in lines]
+        case "no quotes of ASCII":
+            lines = [line.replace('"', "“", 1).replace('"', "”") for line in lines]
+        case "loguru's":
+            lines = [*lines[:-2], f"> {lines[-2].lstrip()}", lines[-1], "    │    └ <method 'backward'>"]
+    return "\n".join([*lines, OOM])
+
+
+@pytest.mark.parametrize(
+    "shape", ["without title", "without indent", "blank lines between", "tabs", "no quotes of ASCII", "loguru's"]
+)
+def test_a_traceback_in_bad_shape_has_the_same_frames(shape: str) -> None:
+    assert trace(reshaped(WELL, shape)) == trace(WELL + OOM)
+
+
+def test_a_traceback_may_stand_upside_down_below_its_message() -> None:
+    by_line = "\n".join([OOM, *WELL.splitlines()[::-1]])
+    assert trace(by_line) == trace(WELL + OOM)
+    heads = WELL.splitlines()[1:]
+    by_frame = "\n".join([OOM, *heads[4:6], *heads[2:4], *heads[:2]])
+    assert trace(by_frame) == trace(WELL + OOM)
+    titled = "\n".join([OOM, "Stack (most recent call first):", *heads[4:6], *heads[2:4], *heads[:2]])
+    assert trace(titled) == trace(WELL + OOM)
+
+
+def test_frames_that_call_one_another_stay_as_they_are() -> None:
+    assert trace(f"{OOM}\n" + "\n".join(WELL.splitlines()[1:])) == trace(WELL + OOM)
+
+
+def test_pytest_and_files_without_a_function_are_frames() -> None:
+    text = f"""\
+tests/test_train.py:31: in test_one_step
+    trainer.step(batch)
+src/trainer.py:118: in step
+    loss.backward()
+E   {OOM}"""
+    assert trace(text, "out of memory") == (
+        Frame("tests/test_train.py", 31, "test_one_step", "trainer.step(batch)"),
+        Frame("src/trainer.py", 118, "step", "loss.backward()"),
+    )
+    text = f'{OOM}\n\nweight = pack(x)\n  File "/app/quant/marlin.py"\n\nbuild()\n  File "/app/load.py", line 8\n'
+    assert [frame.file for frame in trace(text)] == ["/app/load.py", "/app/quant/marlin.py"]
+
+
+def test_calls_alone_are_frames_right_above_the_message() -> None:
+    code = ["self.accelerator.backward(loss)", "^^^^^^^^^^", "return run_backward(  # calls into C++"]
+    assert [frame.code for frame in trace("\n".join(["step 7 | lr 2e-4", *code, OOM]))] == [code[0], code[2]]
+
+
+NO_SOURCE = (
+    "I called loss.backward() and then it said",
+    "Namespace(batch=4, lr=0.1)",
+    "step(11/200) = 2.31",
+    "mem(alloc) = 36.6 GiB",
+    "Loading (again)",
+    "lr = 3e-4\noptimizer = adamw(fused=True)",
+    "optimizer.step()\n\nThese were my lines:",
+    "loss.backward()\n",
+)
+
+
+@pytest.mark.parametrize("above", NO_SOURCE)
+def test_prose_settings_and_figures_are_no_source(above: str) -> None:
+    assert trace(f"first line\n{above}\n{OOM}") == ()
+
+
+DRIVER = """\
+Traceback (most recent call last):
+  File "/app/main.py", line 8, in main
+    ray.get(refs)
+  File "/env/ray/_private/worker.py", line 900, in get_objects
+    raise value.as_instanceof_cause()
+ray.exceptions.RayTaskError(OutOfMemoryError): ray::Actor.fit() (pid=7, ip=10.0.0.7)
+"""
+
+
+def test_the_workers_frames_below_go_on_from_the_drivers_above() -> None:
+    below = '  File "/app/actor.py", line 3, in fit\n    self.optim.step()\n'
+    assert functions(f"{DRIVER}{OOM}\n{below}") == ["main", "get_objects", "Actor.fit", "fit"]
+    turned = (
+        f'    self.optim.step()\n  File "/app/actor.py", line 3, in fit\n    actor.fit()\n{below.splitlines()[0]}\n'
+    )
+    assert [frame.code for frame in trace(f"{DRIVER}{OOM}\n{turned}")[-2:]] == ["actor.fit()", "self.optim.step()"]
+    titled = f"Traceback (most recent call last):\n{below}KeyError: 'x'\n"
+    assert functions(f"{DRIVER}{OOM}\n\nretrying\n{titled}") == ["main", "get_objects", "Actor.fit"]
+
+
+def test_who_did_not_wait_has_its_frames_above() -> None:
+    assert functions(f'{WELL}{OOM}\n  File "/app/end.py", line 3, in later\n    pass\n') == ["<module>", "main", "fit"]
+
+
+@pytest.mark.parametrize("between", ["", "Traceback (most recent call last):\n"])
+def test_frames_below_that_end_in_another_exception_are_its_own(between: str) -> None:
+    below = f'{between}  File "/app/end.py", line 3, in flush\n    write(state)\n'
+    assert functions(f"{OOM}\ncleaning up\n{below}OSError: [Errno 28] no space\n") == []
+    assert functions(f"{OOM}\ncleaning up\n{below}{OOM}\n") == ["flush"]
+    native = "E core/bfc_allocator.cc:101] Allocator ran out of memory"
+    assert functions(f"{native}\n{below}InternalError: copy failed\n", native) == ["flush"]
+
+
+def test_frames_above_that_ended_in_another_exception_were_survived() -> None:
+    above = 'Traceback (most recent call last):\n  File "/app/a.py", line 3, in load\n    open(p)\n'
+    assert functions(f"{above}FileNotFoundError: no such file\nstarting anew\n{OOM}") == []
+    assert functions(f"{above}BackendError: raised:\n{OOM}") == ["load"]
+    assert functions(f"{above}{OOM}\n{OOM}") == ["load"]
+
+
+def test_source_in_the_midst_may_have_lost_its_head() -> None:
+    text = f"""\
+Traceback (most recent call last):
+  File "/app/a.py", line 1, in start
+    engine.wake(
+        tags,
+    )
+    allocator.wake_up(tags)
+  File "/app/b.py", line 2, in create
+    create(handle)
+{OOM}"""
+    assert [frame.code for frame in trace(text)] == ["engine.wake(", "allocator.wake_up(tags)", "create(handle)"]

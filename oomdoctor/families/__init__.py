@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 
 import ahocorasick_rs
@@ -152,7 +151,7 @@ def read(page: Page) -> Iterator[Read]:
     """Every event and lookalike of a page."""
     neighbourhood = Neighbourhood(page)
     for index, found in found_in(page):
-        yield replace(found, around=neighbourhood.around(index)) if isinstance(found, Event) else found
+        yield neighbourhood.of(found, index) if isinstance(found, Event) else found
 
 
 __all__ = ["Event", "Family", "Lookalike", "Read", "anchors", "families", "found_in", "read"]

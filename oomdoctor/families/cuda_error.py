@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read
+from oomdoctor.families.frames import frames
 from oomdoctor.families.lines import card_of_line, goes_on, place_of, process_of
-from oomdoctor.families.surroundings import frames
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass

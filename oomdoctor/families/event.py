@@ -77,6 +77,7 @@ class Event:
 
     family: ClassVar[str] = ""
     kind: ClassVar[str] = ""
+    in_traceback: ClassVar[bool] = False  # it is a line of its traceback, which has no exception
 
     at: Place
     process: Process = NOBODY

@@ -13,9 +13,9 @@ from typing import Final
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role, threshold, usage
+from oomdoctor.families.frames import frames
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import caller, callers
-from oomdoctor.families.surroundings import frames
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page

@@ -44,7 +44,7 @@ class CutTraining(Event):
     pool: str = "gpu"
     strength: int = 1
 
-    step: str  # "gather", "backward", "optimizer", or "wait" for the workers
+    step: str | None  # "gather", "backward", "optimizer", or "wait" for the workers
 
     def identity(self) -> str:
         return f"{self.family} {self.kind}"

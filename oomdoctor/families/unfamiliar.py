@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from oomdoctor.families import Family, families
+from oomdoctor.families import Family, families, frames
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Read
 from oomdoctor.families.likeness import likeness
@@ -80,7 +80,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
 def _ends_a_program(page: Page, index: int) -> bool:
     """Whether an exception says it, or one of the last lines of the log."""
     line = page.lines[index]
-    if _SOURCE.match(line.text) or (index and _FRAME.match(page.lines[index - 1].text)):
+    of_frame = index and _FRAME.match(page.lines[index - 1].text) and not frames.is_exception(line.text)
+    if _SOURCE.match(line.text) or of_frame:
         return False
     return raised(line.text) or (page.ends and len(page.lines) - index <= LAST_WORDS)
 

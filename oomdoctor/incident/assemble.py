@@ -99,7 +99,7 @@ class Gathered:
         neighbourhood = Neighbourhood(page)
         for identity, index in self.fresh.items():
             if event := self.events.get(identity):
-                self.events[identity] = replace(event, around=neighbourhood.around(index))
+                self.events[identity] = neighbourhood.of(event, index)
         self.fresh.clear()
 
 

@@ -1,0 +1,145 @@
+"""Logs that end inside a traceback, whoever's: what failed is not there, what it was doing is.
+
+Where the traceback or what stands above it shows that it was something else than memory, nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oomdoctor.families import Family, training_cut, vllm_cut
+from oomdoctor.families.ended import explained
+from oomdoctor.families.event import Frame, Read
+from oomdoctor.families.frames import Unfinished, frames, is_exception, unfinished, waits
+from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.shortage import is_error
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+from oomdoctor.streams import Line, Page
+
+ABOVE: Final = 400  # lines that are searched for the exception
+NEAR: Final = 12  # those that are searched for another message
+SHOWN: Final = 400  # characters of each
+
+_QUIET = ("DEBUG", "WARN", "WARNING")
+_LOUD = ("ERROR", "CRITICAL", "FATAL")
+# Raised where nobody catches it, or on the way to another try
+_HARMLESS = late(r"Exception ignored in|Logging error|\^C|Call stack:|[Rr]etry")
+_CHECK = late(
+    r"assert\b|import\b|from \S{1,200} import\b|(?:sys\.|os\._)?exit\(-?\d{0,3}\)"
+    r"|raise (?P<own>(?:\w{1,60}\.){0,6}[A-Z]\w{0,80})"
+    r"|(?:[\w.]{1,80} = |return )[\w.]{1,80}(?:\[[\"'][^\[\]]{1,80}[\"']\]){1,6}$"  # a key that is not there
+)
+# Raised by who waited for another process
+_OF_ANOTHER = late(r"Child|Process|Worker|Actor|Engine|Task|Remote|Pool|Memory|OOM|Executor|Server")
+_REMOTE = late(r"RayTaskError\((\w{1,80})\)")
+# What fails in these modules fails of a file, a connection, a setting, a text, or of Ctrl-C while it waits.
+_ELSEWHERE = late(
+    r"(?:^|[/<])(?:os|shutil|pathlib|tempfile|subprocess|threading|queue|selectors|signal|socket|ssl|http|urllib3?"
+    r"|requests|aiohttp|httpx|httpcore|uvicorn|huggingface_hub|wandb|mlflow|argparse|configparser|click|hydra|omegaconf"
+    r"|pydantic\w{0,20}|json|yaml|importlib|frozen importlib\S{0,30}"
+    r"|torch/distributed/(?:rendezvous|elastic))(?:[/.>]|$)"
+)
+_GAVE_UP = late(r"\[[EF] |(?i:time[d-]? ?out)")
+_ANNOUNCED = late(r"(?i)error executing job|(?:exception|error) in |\b(?:unhandled|uncaught)\b")
+# What takes memory, in the words of functions and of what a program says that it does
+_TAKES = late(
+    r"(?i)sav(?:e|ing)|load|restor|checkpoint|state_?dict|generat|rollout|backward|optimi[sz]er|init_model|init_workers"
+    r"|weights|gather|broadcast|evaluat|training_step|train_step|_put|put_"
+)
+_STATE = late(
+    r"(?i)sav(?:e|ing)|load|restor|checkpoint|state_?dict"
+)  # which memory holds it, the traceback does not say
+_ON_A_CARD = late(
+    r"(?i)cuda|gpu|/torch/|torch\.|/(?:vllm|sglang|deepspeed|jax|accelerate|transformers|diffusers)/|kv_cache"
+    r"|backward\(|optimi[sz]er\.step\(|\.to\("
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutProgram(training_cut.CutTraining):
+    """The last lines of the log are a traceback without its exception."""
+
+    family = "traceback_cut"
+    kind = "cut-traceback"
+    in_traceback = True
+
+    step: str | None = None
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    end = page.once(unfinished)
+    if end is None or index != end.index or _is_read(page, end):
+        return
+    trace = frames(page.lines[end.first : end.last + 1])
+    above = page.lines[max(0, end.first - ABOVE) : end.first]
+    if (
+        not trace
+        or _of_something_else(trace)
+        or _says_why(page, end, above)
+        or (waits(trace) and not _takes(trace, above))
+    ):
+        return
+    line = page.lines[index]
+    yield CutProgram(at=place_of(page, line), time=line.mark.time, process=process_of(line), pool=_pool(trace))
+
+
+def _is_read(page: Page, end: Unfinished) -> bool:
+    """Whether a family knows a step of the traceback."""
+    block = range(end.first, end.last + 1)
+    return any(True for index in block for family in (training_cut, vllm_cut) for _ in family.read(page, index))
+
+
+def _of_something_else(trace: Sequence[Frame]) -> bool:
+    """Whether the innermost frame raises, or fails, of something else."""
+    check = _CHECK.match(trace[-1].code)
+    if check is None:
+        return _ELSEWHERE.search(trace[-1].file) is not None
+    return not check["own"] or not _OF_ANOTHER.search(f"{check['own']} {trace[-1].file}")
+
+
+def _says_why(page: Page, end: Unfinished, above: Sequence[Line]) -> bool:
+    """Whether what stands above tells what it was, or that it was nothing."""
+    title = page.lines[end.first]
+    remote = (_REMOTE.search(line.text) for line in page.lines[end.first : end.last + 1])
+    return (
+        title.mark.level in _QUIET
+        or any(_HARMLESS.search(line.text[:SHOWN]) for line in (*above[-2:], title))
+        or any(match and not _OF_ANOTHER.search(match[1]) for match in remote)
+        or any(_is_error(line) and not _announces(line) for line in above[-NEAR:])
+        or any(is_exception(line.text) and not _announces(line) for line in above)
+        or explained(page, end.index) is not None
+    )
+
+
+def _is_error(line: Line) -> bool:
+    text = line.text[:SHOWN]
+    return line.mark.level in _LOUD or is_error(text) or _GAVE_UP.search(text) is not None
+
+
+def _announces(line: Line) -> bool:
+    """Whether the traceback below is what the line speaks of."""
+    return line.text.endswith(":") or _ANNOUNCED.search(line.text[:SHOWN]) is not None
+
+
+def _takes(trace: Sequence[Frame], above: Sequence[Line]) -> bool:
+    """Whether who only waited says for what: something that takes memory."""
+    words = next((line.text[:SHOWN] for line in reversed(above) if line.text.strip()), "")
+    return any(_TAKES.search(text) for text in (words, *(f"{frame.function} {frame.code}" for frame in trace)))
+
+
+def _pool(trace: Sequence[Frame]) -> str:
+    of_state = any(_STATE.search(f"{frame.function} {frame.code}") for frame in trace)
+    on_a_card = any(_ON_A_CARD.search(f"{frame.file} {frame.code}") for frame in trace)
+    return "gpu" if on_a_card and not of_state else "none"
+
+
+FAMILY = Family(
+    name="traceback_cut",
+    anchors=(),
+    triggers=('File "', "❱"),
+    read=read,
+    last=True,
+    otherwise=True,
+)
