@@ -63,11 +63,9 @@ def run(
     return done
 
 
-def run_text(
-    *arguments: str, feed: str | bytes = b"", cwd: Path | None = None, **environ: str
-) -> CompletedProcess[str]:
+def run_text(*arguments: str, cwd: Path | None = None, **environ: str) -> CompletedProcess[str]:
     """The same, its words decoded."""
-    done = run(*arguments, feed=feed, cwd=cwd, **environ)
+    done = run(*arguments, feed=b"", cwd=cwd, out=TextIOWrapper, **environ)
     return CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
