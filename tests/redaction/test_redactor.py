@@ -14,7 +14,7 @@ import pytest
 from healthy_logs import LOGS
 from planted_secrets import ALL, PEM, PEM_BODY
 from reports import LOGS as FIXTURES
-from reports import named
+from reports import of_each
 from test_kinds import RAY, left
 
 from oomdoctor import diagnose
@@ -117,7 +117,7 @@ def outcome(report: Report) -> object:
     ]
 
 
-@pytest.mark.parametrize("log", FIXTURES, ids=named)
+@of_each(FIXTURES)
 def test_a_redacted_log_is_diagnosed_as_it_was(log: Path, tmp_path: Path) -> None:
     text = log.read_bytes().decode("utf-8", "surrogateescape")
     redacted = Redactor().text(text)

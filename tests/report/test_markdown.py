@@ -8,7 +8,7 @@ import pytest
 from gfm import LINKED, content, inline, kinds, loose_text, tokens
 from hypothesis import HealthCheck, given, settings
 from poison import poisoned
-from reports import LOGS, ROOT, named, report_on
+from reports import LOGS, ROOT, of_each, report_on
 from sample_reports import CRASH, GIB, HEALTHY, HOG, INCONCLUSIVE, KILL, MOVE, NODE, OOM, UNREADABLE
 from test_markup import HOSTILE, TEXTS
 
@@ -71,7 +71,7 @@ def assert_harmless(markdown: str) -> None:
     assert size(markdown) <= LIMIT
 
 
-@pytest.mark.parametrize("log", LOGS + STORIES, ids=named)
+@of_each(LOGS + STORIES)
 def test_no_log_makes_markup(log: Path) -> None:
     report = report_on(log)
     markdown = document(report)
