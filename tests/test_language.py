@@ -129,6 +129,7 @@ def test_everything_is_translated_and_nothing_is_left_over(script: ModuleType) -
     assert [*script.calls(), *script.problems()] == []
 
 
+@pytest.mark.slow
 @in_a_checkout
 def test_the_packed_catalogue_is_read_as_the_written_ones(script: ModuleType, tmp_path: Path) -> None:
     (tmp_path / catalogues.PACKED).write_bytes(catalogues.packed(CHINESE))
@@ -369,6 +370,7 @@ def test_a_report_in_chinese_keeps_to_its_width(width: int) -> None:
 # English costs nothing
 
 
+@pytest.mark.slow
 def test_english_imports_no_catalogue() -> None:
     program = (
         "import sys, oomdoctor\n"

@@ -99,15 +99,15 @@ def every_command(folder: Path, log: Path, bait: Path) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def told(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What every command did with hostile files, and the diagnosis with every folder of fixtures."""
+@pytest.fixture(scope="module", params=[8, pytest.param(1, marks=pytest.mark.slow)], ids="one folder in {}".format)
+def told(request: pytest.FixtureRequest, guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What every command did with hostile files, and the diagnosis with the folders of fixtures."""
     folder = tmp_path_factory.mktemp("promises")
     log, bait = planted(folder)
     commands = every_command(folder, log, bait)
     fixtures = [
         command("diagnose", path, "-f", FORMS[number % 3])  # the others take their time
-        for number, path in enumerate(sorted(FIXTURES.iterdir()))
+        for number, path in enumerate(sorted(FIXTURES.iterdir())[:: request.param])
         if path.is_dir() and path.name != "lab"  # which holds scripts
     ]
     written = [*(folder / f"report.{form}" for form in FORMS), *(folder / name for name in (

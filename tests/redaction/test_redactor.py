@@ -130,6 +130,7 @@ def test_a_redacted_log_is_diagnosed_as_it_was(log: Path, tmp_path: Path) -> Non
         assert Redactor().text(redacted) == redacted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     (
@@ -161,6 +162,7 @@ def _seconds_for(text: str) -> float:
     return time.process_time() - started
 
 
+@pytest.mark.slow
 def test_one_huge_line_is_read() -> None:
     lot = random.Random(5)
     words = ["".join(lot.choices(string.ascii_lowercase, k=7)) for _ in range(999)]

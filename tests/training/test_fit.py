@@ -10,6 +10,8 @@ from oomdoctor.training.examples import Example, examples
 from oomdoctor.training.fit import TooFewError, _add_from, fit
 
 pytest.importorskip("sklearn")
+pytestmark = pytest.mark.slow
+
 LOGS = 171  # three of each recipe
 
 
