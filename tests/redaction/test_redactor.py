@@ -213,6 +213,18 @@ def test_of_a_token_that_is_cut_no_message_is_taken_for_its_rest(keep: int) -> N
     assert Redactor().text(text).endswith("\ntorch.OutOfMemoryError: CUDA out of memory.\n")
 
 
+def test_a_name_in_capitals_is_the_same_name() -> None:
+    assert Redactor().text("MASTER_ADDR=larch-1\nSLURMD_NODENAME=LARCH-1\n") == (
+        "MASTER_ADDR=<HOST-1>\nSLURMD_NODENAME=<HOST-1>\n"
+    )
+
+
+def test_a_host_whose_name_is_a_word_is_one_where_it_is_told_alone() -> None:
+    assert Redactor().text("MASTER_ADDR=train\nthe train of the log\n") == (
+        "MASTER_ADDR=<HOST-1>\nthe train of the log\n"
+    )
+
+
 def test_a_secret_is_known_in_the_text_that_tells_it() -> None:
     assert Redactor().text("got Hunter2x9q\npassword=Hunter2x9q\nnot Hunter2\n") == (
         "got <SECRET>\npassword=<SECRET>\nnot Hunter2\n"
