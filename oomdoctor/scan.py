@@ -253,8 +253,8 @@ class _Held:
         self.end += len(chunk)
 
     def forget(self, before: int) -> None:
-        """Let go what lies before the offset, except for what a later hit or the tail may ask for."""
-        before = min(before, self.end - _REACH)
+        """Let go what lies before the offset, except for what the line there, a later hit or the tail may ask for."""
+        before = min(before - IN_LINE, self.end - _REACH)
         while self._chunks and self._chunks[0][0] + len(self._chunks[0][2]) <= before:
             self._chunks.popleft()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reports import diagnosed
+from reports import diagnosed, of_each
 
 from oomdoctor.families import Event, anchors, families, found_in
 from oomdoctor.reading import pages
@@ -100,7 +100,7 @@ def _kinds(base: type[Event]) -> list[type[Event]]:
     return [kind for sub in base.__subclasses__() for kind in (sub, *_kinds(sub)) if kind.kind]
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
+@of_each(LOGS)
 def test_the_first_pass_finds_every_fixture_that_tells_of_a_failure(log: Path) -> None:
     """By an anchor, or because it is an exception: in a whole log a traceback stands before it. What no family knows
     is looked for there and among the last lines."""

@@ -73,6 +73,7 @@ def test_tables_that_differ_in_one_token_are_told_apart() -> None:
     assert differences(made(grammar), made(grammar.replace("?", ""))) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if (FIXTURES / name).is_dir()])
 def test_the_trees_are_those_of_the_text(name: str) -> None:
     built = grammars.build(name)
@@ -113,10 +114,12 @@ def test_another_larks_json_is_left_alone() -> None:
     assert lalr.read(text.replace(f'"lark":"{lark.__version__}"', '"lark":"0.1"')) is None
 
 
+@pytest.mark.slow
 def test_no_path_of_the_machine_that_wrote_it_is_in_it() -> None:
     assert str(Path(lalr.__file__).parent.parent) not in grammars.packed()
 
 
+@pytest.mark.slow
 def test_the_json_is_the_same_whatever_order_sets_have() -> None:
     program = "import sys; from oomdoctor import grammars; sys.stdout.write(grammars.packed())"
     one, other = (

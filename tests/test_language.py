@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from reports import LOGS, ROOT, diagnosed, named, report_on
+from reports import LOGS, ROOT, diagnosed, diagnosed_in_chinese, of_each, report_on
 from typer.testing import CliRunner, Result
 
 import oomdoctor
@@ -129,6 +129,7 @@ def test_everything_is_translated_and_nothing_is_left_over(script: ModuleType) -
     assert [*script.calls(), *script.problems()] == []
 
 
+@pytest.mark.slow
 @in_a_checkout
 def test_the_packed_catalogue_is_read_as_the_written_ones(script: ModuleType, tmp_path: Path) -> None:
     (tmp_path / catalogues.PACKED).write_bytes(catalogues.packed(CHINESE))
@@ -186,10 +187,10 @@ SAME = re.compile(
 )
 
 
-@pytest.mark.parametrize("log", LOGS, ids=map(named, LOGS))
+@of_each(LOGS)
 def test_the_same_ids_and_the_same_figures_stand_in_both(log: Path) -> None:
     english = dict(strings(diagnosed(log)))
-    chinese = dict(strings(in_chinese(oomdoctor.diagnose, log).as_json()))
+    chinese = dict(strings(diagnosed_in_chinese(log)))
     assert english.keys() == chinese.keys()
     for place, value in english.items():
         other = chinese[place]
@@ -207,7 +208,7 @@ def rendered(report: Report) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("log", LOGS[::7], ids=map(named, LOGS[::7]))
+@of_each(LOGS[::7])
 def test_the_same_figures_are_shown_in_both(log: Path) -> None:
     chinese = in_chinese(lambda: rendered(oomdoctor.diagnose(log)))
     for one, other in zip(rendered(report_on(log)), chinese, strict=True):
@@ -369,6 +370,7 @@ def test_a_report_in_chinese_keeps_to_its_width(width: int) -> None:
 # English costs nothing
 
 
+@pytest.mark.slow
 def test_english_imports_no_catalogue() -> None:
     program = (
         "import sys, oomdoctor\n"

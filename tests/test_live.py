@@ -246,6 +246,13 @@ def test_where_the_room_is_known_the_steps_left_are_told() -> None:
     assert said[0].endswith("about 8.00 GiB a step; all of 240.00 GiB is full in about 12 steps")
 
 
+def test_a_node_that_is_nearly_full_is_spoken_of_however_slowly_it_fills() -> None:
+    ram = "MemTotal:       251658240 kB\n"
+    assert climbing(150, 0.5, 12, ram) == []  # 155.5 of 240 GiB
+    (said,) = climbing(189, 0.5, 12, ram)
+    assert said.endswith("about 512 MiB a step; all of 240.00 GiB is full in about 92 steps")
+
+
 def test_a_total_printed_beside_the_figure_is_the_room() -> None:
     log, said = Live("fit.log"), []
     for minute in range(20):

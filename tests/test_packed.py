@@ -23,6 +23,7 @@ def forgetful() -> Iterator[None]:
         known.cache_clear()
 
 
+@pytest.mark.slow
 @in_a_checkout
 def test_every_packed_file_is_written_where_its_reader_looks(tmp_path: Path) -> None:
     packed.write(tmp_path)

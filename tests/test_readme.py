@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
+from commands import run_text
 
 TOP = Path(__file__).parent.parent
 README = TOP / "README.md"
@@ -30,16 +30,7 @@ def check(name: str, printed: str, update: bool) -> None:
 
 
 def oomdoctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "NO_COLOR")}
-    return subprocess.run(
-        [sys.executable, "-c", "from oomdoctor.cli import main; main()", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=TOP,
-        env=environment | {"COLUMNS": "100"},
-    )
+    return run_text(*arguments, cwd=TOP, COLUMNS="100")
 
 
 def test_the_help(update: bool) -> None:

@@ -132,6 +132,27 @@ def test_the_line_of_a_hit_is_whole_behind_a_huge_line_and_a_rewrite() -> None:
     assert b"bar\rmore Killed" in piece.data.split(b"\n")
 
 
+def thinned_out(patch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PLENTY": 200, "NEAR": 12, "HITS_PER_DISTANCE": 2, "LARGEST": 10**6}.items():
+        patch.setattr(scan, name, value)
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("into", range(40))
+def test_the_line_of_a_hit_is_whole_if_it_begins_in_the_chunk_before(
+    into: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hit among many little is read, and what its line needs beyond that is still held."""
+    thinned_out(monkeypatch)
+    first = b"Killed\n" + b"y\n" * 300
+    first = first[: 2 * 256 - 36 + into].rstrip(b"y")  # the line is 30 bytes longer, and the border lies in it
+    line = b"z" * 30 + b" Killed at last"
+    data = first + line + b"\n" + b"y\n" * 40
+    pieces = list(scan.slices([data], ANCHORS))
+    check_lines(data, pieces)
+    assert any(line in piece.data.split(b"\n") for piece in pieces)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
     chosen = random.Random(draw(st.integers(0, 2**32)))
@@ -170,8 +191,7 @@ def test_every_hit_is_read_once(data: bytes, size: int, ends: bool) -> None:
 @given(data=logs(), size=st.integers(1, 600))
 def test_nothing_is_read_twice_where_hits_are_thinned_out(data: bytes, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"PLENTY": 200, "NEAR": 12, "HITS_PER_DISTANCE": 2, "LARGEST": 10**6}.items():
-            patch.setattr(scan, name, value)
+        thinned_out(patch)
         pieces = list(scan.slices(cut(data, size), ANCHORS))
     check_lines(data, pieces)
     end = 0

@@ -69,6 +69,9 @@ def test_the_largest_size_is_the_first_that_is_none() -> None:
     [
         (0, "0 bytes"),
         (1023, "1023 bytes"),
+        (KIB, "1 KiB"),
+        (MIB, "1 MiB"),
+        (GIB, "1.00 GiB"),
         (10 * KIB, "10 KiB"),
         (291703357, "278 MiB"),
         (66.85 * GIB, "66.85 GiB"),

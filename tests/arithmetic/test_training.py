@@ -26,6 +26,22 @@ def test_model_states_by_stage() -> None:
     assert stages == sorted(stages, reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("stage", "offloaded", "per_parameter"),
+    [
+        (0, False, 16),
+        (1, False, 4 + 12 / 8),
+        (2, False, 2 + 18 / 8),
+        (3, False, 18 / 8),
+        (1, True, 2),
+        (2, True, 2),
+        (3, True, 2 / 8),
+    ],
+)
+def test_what_each_stage_shards_over_eight_gpus(stage: int, offloaded: bool, per_parameter: float) -> None:
+    assert training.states_on_gpu(8000, 8, stage, optimizer_offloaded=offloaded) == 8000 * per_parameter
+
+
 def test_logits_are_recognised_by_their_size() -> None:
     assert training.tokens_of_logits(16384 * 152064 * 4, 152064) == 16384
     assert training.tokens_of_logits(64 * 152064 * 4, 152064) == 64

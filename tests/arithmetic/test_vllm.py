@@ -21,12 +21,19 @@ def test_the_largest_share_is_rounded_down(free: float, total: float, share: flo
     assert shares.largest(gib(free), gib(total)) == share
 
 
+def test_a_share_that_is_raised_suffices_and_one_that_is_lowered_is_none_at_worst() -> None:
+    assert shares.raised(0.6, missing=11, total=1000) == 0.62
+    assert shares.lowered(0.6, missing=11, total=1000) == 0.58
+    assert shares.lowered(0.02, missing=790, total=1000) == 0.0
+
+
 @pytest.mark.parametrize(
     ("asked", "needed", "available", "estimated", "longest"),
     [
         (1_048_576, 24.0, 9.97, None, 435_584),
         (221_000, 10.12, 5.59, None, 122_064),  # the engine printed 122,080: the sizes are rounded
         (221_000, 10.12, 5.59, 122_080, 122_080),
+        (221_000, 10.12, 5.59, 0, None),  # its own word counts
         (32_768, 4.5, -0.31, None, None),
         (32_768, 4.5, 0.001, None, None),  # less than a block
     ],

@@ -62,10 +62,18 @@ def test_the_context_in_half_the_bytes() -> None:
         (kv_cache.of_model(28, 8, 128), 114_688, 0),
         (kv_cache.of_model(94, 4, 128, tensor_parallel=4), 48_128, 0),
         (kv_cache.of_model(32, 8, 128), LLAMA_8B, 0),
+        (kv_cache.of_model(28, 4, 128, tensor_parallel=8), 14_336, 0),  # fewer heads than ranks: each has a copy
     ],
 )
 def test_bytes_per_token(found: float, exact: int, within: int) -> None:
     assert round(found) == pytest.approx(exact, abs=within)
+
+
+def test_a_cache_is_made_of_whole_blocks() -> None:
+    assert kv_cache.need(LLAMA_8B, 16) == 16 * LLAMA_8B
+    assert kv_cache.need(LLAMA_8B, 17) == 32 * LLAMA_8B
+    assert kv_cache.fitting(47 * LLAMA_8B, LLAMA_8B) == 32
+    assert kv_cache.fitting(-LLAMA_8B, LLAMA_8B) == 0
 
 
 # SGLang

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from commands import run_process, run_text
 
-BEFORE = "import sys; sys.modules['ray'] = None"  # as where it is not installed
-THERE = "import importlib.machinery, sys, types; ray = types.ModuleType('ray'); sys.modules['ray'] = ray; \
-ray.__spec__ = importlib.machinery.ModuleSpec('ray', None)"
-
-
-def run(tmp_path: Path, before: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = (
-        f"{before}\nsys.argv = ['oomdoctor', 'cluster', *{list(arguments)!r}]\nfrom oomdoctor.cli import main; main()"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
-    )
+from oomdoctor.cli import cluster
 
 
-def test_without_ray_it_says_what_to_install(tmp_path: Path) -> None:
-    done = run(tmp_path, BEFORE)
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is installed, and says nothing."""
+    there = ModuleType("ray")
+    there.__spec__ = ModuleSpec("ray", None)
+    monkeypatch.setitem(sys.modules, "ray", there)
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "find_spec", {"ray": None}.__getitem__)
+    done = run_text("cluster")
     assert done.returncode == 2
     said = "a cluster is read through Ray, which is not installed: pip install 'oomdoctor[ray]'"
     assert done.stderr == f"oomdoctor: {said}\n"
     assert done.stdout == ""
 
 
+@pytest.mark.usefixtures("ray")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -43,14 +44,15 @@ def test_without_ray_it_says_what_to_install(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_before_a_cluster_is_looked_for(tmp_path: Path, arguments: list[str], words: str) -> None:
-    done = run(tmp_path, THERE, *arguments)
+    done = run_text("cluster", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert words in done.stderr
 
 
-def test_its_help_imports_no_ray(tmp_path: Path) -> None:
-    program = "import atexit; atexit.register(lambda: print('ray' in sys.modules)); import sys"
-    done = run(tmp_path, program, "--help")
+def test_its_help_imports_no_ray() -> None:
+    done = run_process("cluster", "--help", PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0
-    assert "--archived" in done.stdout
-    assert done.stdout.splitlines()[-1] == "False"
+    assert b"--archived" in done.stdout
+    imported = {line.rpartition(b"|")[2].strip() for line in done.stderr.splitlines()}
+    assert b"oomdoctor.cli.cluster" in imported
+    assert not {name for name in imported if name.partition(b".")[0] == b"ray"}

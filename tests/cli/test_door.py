@@ -1,4 +1,4 @@
-"""The installed command, run as people run it."""
+"""The installed command, run as people run it; in this process, where it needs none of its own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import sys
 import termios
 import time
 from array import array
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 import terminal
+from commands import COMMAND, ENVIRONMENT, Terminal, run, run_process
 
 from oomdoctor import cli
 
@@ -26,22 +28,6 @@ OOM = (
 )
 HEALTHY = "step 1 loss 0.31\nstep 2 loss 0.29\n"
 KILLED = "step 1 loss 0.31\nKilled\n"
-
-COMMAND = [sys.executable, "-c", "from oomdoctor.cli import main; main()"]
-ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
-} | {"PYTHONUTF8": "0", "LC_ALL": "C.UTF-8", "TERM": "xterm"}
-
-
-def run(*arguments: str, feed: str = "", **extra: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        check=False,
-        input=feed.encode(),
-        capture_output=True,
-        env=ENVIRONMENT | extra,
-        timeout=60,
-    )
 
 
 def run_redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -98,12 +84,12 @@ def test_the_same_report_from_a_file_and_from_every_kind_of_pipe(logs: Path) -> 
 
     expected = json.loads(run("diagnose", str(logs / "oom.log"), "--format", "json").stdout)
     assert expected["verdict"] == "oom"
-    assert bare(run("diagnose", "--format", "json", feed=OOM)) == expected
+    assert bare(run_process("diagnose", "--format", "json", feed=OOM)) == expected
     assert bare(run("diagnose", "-", "--format", "json", feed=OOM)) == expected
 
 
 def test_a_pipe_without_a_command_is_read() -> None:
-    done = run(feed=OOM)
+    done = run_process(feed=OOM)
     assert done.returncode == 1
     assert done.stdout.startswith(b"OUT OF MEMORY: GPU memory ran out")
 
@@ -182,12 +168,18 @@ def test_colours_at_a_terminal_and_only_where_they_are_wanted(logs: Path) -> Non
     red = "\x1b[1;31mOUT OF MEMORY"
     assert red in at_a_terminal("diagnose", log)[1]
     assert red not in at_a_terminal("diagnose", log, NO_COLOR="1")[1]
-    assert red not in at_a_terminal("diagnose", log, TERM="dumb")[1]
-    assert red not in at_a_terminal("diagnose", log, "--color", "never")[1]
-    assert red in at_a_terminal("diagnose", log, "--color", "always", NO_COLOR="1")[1]
-    assert red.encode() not in run("diagnose", log).stdout
-    assert red.encode() in run("diagnose", log, FORCE_COLOR="1").stdout
-    assert red.encode() in run("diagnose", log, "--color", "always").stdout
+
+    def is_red(*options: str, out: type = TextIOWrapper, **environ: str) -> bool:
+        return red.encode() in run("diagnose", log, *options, feed=b"", cwd=None, out=out, **environ).stdout
+
+    assert is_red(out=Terminal)
+    assert not is_red(out=Terminal, NO_COLOR="1")
+    assert not is_red(out=Terminal, TERM="dumb")
+    assert not is_red("--color", "never", out=Terminal)
+    assert is_red("--color", "always", out=Terminal, NO_COLOR="1")
+    assert not is_red()
+    assert is_red(FORCE_COLOR="1")
+    assert is_red("--color", "always")
 
 
 def test_a_pipe_gets_plain_ascii(logs: Path) -> None:
@@ -198,7 +190,7 @@ def test_a_pipe_gets_plain_ascii(logs: Path) -> None:
 def test_any_encoding_takes_any_log(tmp_path: Path, encoding: str) -> None:
     log = tmp_path / "ошибка.log"
     log.write_text(OOM.replace("Tried", "资源 Tried"), encoding="utf-8")
-    done = run("diagnose", str(log), "-v", PYTHONIOENCODING=encoding)
+    done = run_process("diagnose", str(log), "-v", PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (1, b"")
     assert "OUT OF MEMORY" in done.stdout.decode(encoding)
 
@@ -257,7 +249,7 @@ def test_output_to_a_file_is_whole_or_not_there(logs: Path, form: str) -> None:
 
 
 def test_output_to_what_is_no_regular_file(logs: Path) -> None:
-    assert run("diagnose", str(logs / "oom.log"), "-f", "json", "-o", "/dev/stdout").stdout.startswith(b"{")
+    assert run_process("diagnose", str(logs / "oom.log"), "-f", "json", "-o", "/dev/stdout").stdout.startswith(b"{")
     assert run("diagnose", str(logs / "oom.log"), "-f", "json", "-o", "-").stdout.startswith(b"{")
 
 
@@ -434,9 +426,9 @@ def test_version_causes_schema_explain() -> None:
     words = (page(causes()[0].id) or "").split()
     assert done.stdout.decode().split()[: len(words)] == words
     assert max(map(len, done.stdout.decode().splitlines())) <= 100
-    code, seen = at_a_terminal("explain", causes()[0].id)
-    assert code == 0
-    assert "\x1b[" in seen
+    done = run("explain", causes()[0].id, out=Terminal)
+    assert done.returncode == 0
+    assert b"\x1b[" in done.stdout
 
 
 @pytest.mark.parametrize(

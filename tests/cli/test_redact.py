@@ -6,8 +6,9 @@ import gzip
 from pathlib import Path
 
 import pytest
+from commands import run
 from reports import ROOT
-from test_door import OOM, run
+from test_door import OOM
 
 from oomdoctor import diagnose
 from oomdoctor.helpers import reduce

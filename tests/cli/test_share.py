@@ -1,19 +1,16 @@
-"""The forms that leave the machine, run as people run them."""
+"""The forms that leave the machine."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import run_text
 
-COMMAND = [sys.executable, "-c", "from oomdoctor.cli import main; main()"]
-ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "NO_COLOR", "FORCE_COLOR"))
-}
+from oomdoctor.redaction import Redactor
+
 TOKEN = "hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZ01234567"
 LOG = (
     "loading\n"
@@ -23,16 +20,8 @@ LOG = (
 )
 
 
-def run(*arguments: str, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, "diagnose", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT | extra,
-        timeout=60,
-        cwd=cwd,
-    )
+def run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return run_text("diagnose", *arguments, cwd=cwd, **environ)
 
 
 @pytest.fixture
@@ -63,23 +52,16 @@ def test_every_form_has_the_fingerprint(workspace: Path) -> None:
     assert found == [found[0]] * 6
 
 
-def test_a_failing_redaction_prints_nothing(workspace: Path) -> None:
-    program = (
-        "from oomdoctor.redaction import Redactor\n"
-        "def fails(self, report): raise RuntimeError\n"
-        "Redactor.report = fails\n" + COMMAND[-1]
-    )
+def test_a_failing_redaction_prints_nothing(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(Redactor, "report", fails)
     for form in ("markdown", "html", "github"):
         target, summary = workspace / f"{form}.out", workspace / "summary"
-        done = subprocess.run(
-            [sys.executable, "-c", program, "diagnose", "logs/train.log", "-f", form, "-o", str(target)],
-            check=False,
-            capture_output=True,
-            cwd=workspace,
-            env=ENVIRONMENT | {"GITHUB_STEP_SUMMARY": str(summary)},
-            timeout=60,
-        )
-        assert (done.returncode, done.stdout) == (70, b"")
+        options = ("-f", form, "-o", str(target))
+        done = run("logs/train.log", *options, cwd=workspace, GITHUB_STEP_SUMMARY=str(summary))
+        assert (done.returncode, done.stdout) == (70, "")
         assert not target.exists()
         assert not summary.exists()
 

@@ -1,28 +1,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import run_text as oomdoctor
 
-from oomdoctor.decision.model import SHIPPED
+from oomdoctor.cli import train
+from oomdoctor.decision import model
 from oomdoctor.training.cases import CaseError, cases_in
 
 LOG = "RuntimeError: CUDA error: out of memory\n"
-
-
-def oomdoctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from oomdoctor.cli import main; main()", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **environment, "COLUMNS": "100"},
-    )
 
 
 @pytest.fixture
@@ -61,18 +50,15 @@ def test_a_case_that_is_nested_too_deeply_is_said(cases: Path) -> None:
         cases_in(cases)
 
 
-def test_train_says_which_extra_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import importlib.util as u\nreal = u.find_spec\n"
-        "u.find_spec = lambda name, *a: None if name == 'sklearn' else real(name, *a)\n"
-    )
-    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])])
-    done = oomdoctor("train", "-o", str(tmp_path / "model.json"), PYTHONPATH=paths)
+def test_train_says_which_extra_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "find_spec", {"sklearn": None}.__getitem__)
+    done = oomdoctor("train", "-o", str(tmp_path / "model.json"))
     assert done.returncode == 2
     said = "training needs scikit-learn, which is not installed: pip install 'oomdoctor[train]'"
     assert done.stderr == f"oomdoctor: {said}\n"
 
 
+@pytest.mark.slow
 def test_train_takes_no_label_that_is_no_cause(cases: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     (cases / "one" / "case.json").write_text(json.dumps({"root_cause": "gremlins"}))
@@ -81,17 +67,27 @@ def test_train_takes_no_label_that_is_no_cause(cases: Path, tmp_path: Path) -> N
     assert "gremlins" in done.stderr
 
 
+@pytest.fixture
+def no_model_yet() -> Iterator[None]:
+    """It is read once, and these tests name others."""
+    model.used.cache_clear()
+    yield
+    model.used.cache_clear()
+
+
+@pytest.mark.usefixtures("no_model_yet")
 def test_a_model_of_ones_own(cases: Path, tmp_path: Path) -> None:
-    told = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    told = json.loads(model.SHIPPED.read_text(encoding="utf-8"))
     told["trust"] = dict.fromkeys(told["trust"], 0.0)
-    model = tmp_path / "own.json"
-    model.write_text(json.dumps(told))
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps(told))
     log = str(cases / "one" / "log.txt")
-    report = json.loads(oomdoctor("diagnose", log, "-f", "json", OOMDOCTOR_MODEL=str(model)).stdout)
+    report = json.loads(oomdoctor("diagnose", log, "-f", "json", OOMDOCTOR_MODEL=str(own)).stdout)
     assert report["diagnoses"][0]["confidence"] == 0.5
     assert report["incidents"][0]["cause_open"] is True
 
 
+@pytest.mark.usefixtures("no_model_yet")
 def test_a_model_that_cannot_be_read(cases: Path, tmp_path: Path) -> None:
     done = oomdoctor("diagnose", str(cases / "one" / "log.txt"), OOMDOCTOR_MODEL=str(tmp_path / "gone.json"))
     assert done.returncode == 2

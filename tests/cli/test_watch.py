@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from commands import run, run_process
 
 from oomdoctor.cli import watch as door
 
@@ -33,9 +34,8 @@ unix_only = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipe
 
 
 def piped(text: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, *options], input=text, capture_output=True, timeout=SOON_S, check=False, env=WITHOUT_LOCALE
-    )
+    """A pipe that is watched until it ends."""
+    return run("watch", *options, feed=text)
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def test_what_stays_is_not_said_to_climb() -> None:
 
 def test_tee_passes_every_byte_through_and_the_diagnosis_beside_it() -> None:
     log = b"step 1\r\n\xff\x00\x1b[31m" + FULL.encode() + b"no line break at the end"
-    done = piped(log, "--tee")
+    done = run_process("watch", "--tee", feed=log)
     assert done.stdout == log
     assert b"GPU" in done.stderr
     assert done.returncode == 1
@@ -113,7 +113,7 @@ def test_tee_passes_every_byte_through_and_the_diagnosis_beside_it() -> None:
 
 def test_tee_passes_through_what_is_no_log() -> None:
     log = bytes(range(1, 32)) * 200
-    done = piped(log, "--tee")
+    done = run_process("watch", "--tee", feed=log)
     assert done.stdout == log
     assert done.returncode == 2
     assert b"no log but" in done.stderr
@@ -131,12 +131,13 @@ def test_a_log_in_utf_16() -> None:
 
 def test_the_last_diagnosis_in_a_file(tmp_path: Path) -> None:
     report = tmp_path / "crash.md"
-    done = piped(FULL.encode(), "--tee", "--format", "markdown", "-o", str(report))
+    done = run_process("watch", "--tee", "--format", "markdown", "-o", str(report), feed=FULL)
     assert done.stdout == FULL.encode()
     assert report.read_text().startswith("#")
 
 
 @unix_only
+@pytest.mark.slow
 def test_a_file_is_diagnosed_while_it_is_written_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     log = tmp_path / "fit.log"
     log.write_text("step 1\n")
@@ -164,6 +165,7 @@ def test_what_a_job_says_after_ctrl_c_goes_through_its_pipe() -> None:
 
 
 @unix_only
+@pytest.mark.slow
 def test_another_ctrl_c_ends_the_watching_of_a_pipe() -> None:
     with passing_through() as (process, _, _):
         for _ in range(round(SOON_S)):
@@ -175,6 +177,7 @@ def test_another_ctrl_c_ends_the_watching_of_a_pipe() -> None:
 
 
 @unix_only
+@pytest.mark.slow
 def test_a_file_that_is_rotated(tmp_path: Path) -> None:
     log = tmp_path / "fit.log"
     log.write_text("step 1\n" * 3 + FULL)

@@ -4,9 +4,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from gpu_logs import FORWARD, LOADING, crash, refused, trace
-from reports import LOGS, diagnosed
+from reports import LOGS, diagnosed, of_each
 
 from benchmarks.mutated import answer, changed
 from oomdoctor import diagnose
@@ -106,7 +105,7 @@ def test_below_the_threshold_the_cause_is_open() -> None:
     assert ranked(CRASH, [], frozenset(), doubtful).open
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
+@of_each(LOGS)
 def test_an_open_cause_has_its_next_command(log: Path) -> None:
     for incident in diagnosed(log)["incidents"]:
         assert not incident["cause_open"] or incident["next_evidence"]

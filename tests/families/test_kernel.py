@@ -99,6 +99,7 @@ def test_pressure_is_a_share() -> None:
     assert (second.pressure_fraction, second.limit_fraction) == (None, 0.9)
 
 
+@pytest.mark.slow
 def test_a_long_row_of_kills_is_read_in_linear_time() -> None:
     text = "\n".join(f"Memory cgroup out of memory: {LINE.format(pid)}" for pid in range(1, 1001))
     start = time.process_time()

@@ -34,6 +34,7 @@ def test_a_report_that_finds_no_room_leaves_the_old_one_and_nothing_else(logs: P
     assert files(logs) == before
 
 
+@pytest.mark.slow
 def test_a_draft_that_finds_no_room_stays_as_it_is(logs: Path) -> None:
     (logs / "draft.md").write_text(DRAFT)
     before = files(logs)
@@ -43,6 +44,7 @@ def test_a_draft_that_finds_no_room_stays_as_it_is(logs: Path) -> None:
     assert files(logs) == before
 
 
+@pytest.mark.slow
 def test_a_steps_summary_that_finds_no_room_stays_as_it_was(logs: Path) -> None:
     (logs / "summary").write_text("# Before\n")
     env = {**ENVIRONMENT, "GITHUB_STEP_SUMMARY": str(logs / "summary")}
@@ -52,6 +54,7 @@ def test_a_steps_summary_that_finds_no_room_stays_as_it_was(logs: Path) -> None:
     assert (logs / "summary").read_text() == "# Before\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("unshare"), reason="no disk of our own to fill")
 def test_a_disk_that_is_really_full(logs: Path) -> None:
     """A file system of two pages, which is there for this one process only."""
@@ -134,6 +137,7 @@ def test_an_input_whose_name_is_too_long(logs: Path, command: str, monkeypatch: 
     assert "file name too long" in words.lower()
 
 
+@pytest.mark.slow
 def test_who_may_read_a_report_stays_as_it_is(logs: Path) -> None:
     report = logs / "report"
     report.write_text("old")
@@ -143,6 +147,7 @@ def test_who_may_read_a_report_stays_as_it_is(logs: Path) -> None:
     assert report.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_name_as_long_as_may_be_is_written(logs: Path) -> None:
     assert run("diagnose", "healthy.log", "-o", "n" * 255, cwd=logs).returncode == 0
     assert (logs / ("n" * 255)).read_text().startswith("NO MEMORY FAILURE")

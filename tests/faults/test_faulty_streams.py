@@ -29,6 +29,7 @@ def test_a_full_disk_under_standard_output_is_2_and_one_sentence(logs: Path, arg
     assert (done.returncode, said(done)) == (2, NO_SPACE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "redirection", "code"),
     [
@@ -54,6 +55,7 @@ def test_a_closed_standard_input_is_2_and_a_sentence(arguments: tuple[str, ...])
     assert "standard input is closed" in last or "name a log, or pipe one in" in last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [(("watch", "-"), 1), (("--help",), 0)],

@@ -36,6 +36,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="no limit on memory there")
 def test_a_log_as_large_as_the_memory(large: Path) -> None:
     done = run("diagnose", large, line=f'{ADDRESSES}; "$@"')
@@ -43,6 +44,7 @@ def test_a_log_as_large_as_the_memory(large: Path) -> None:
     assert done.stdout.startswith(HEADLINE)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="no limit on memory there")
 def test_what_needs_the_whole_text_says_that_there_is_no_room_for_it(large: Path) -> None:
     done = run("redact", large, "-o", large.with_name("public.log"), line=f'{ADDRESSES}; "$@"')
@@ -51,6 +53,7 @@ def test_what_needs_the_whole_text_says_that_there_is_no_room_for_it(large: Path
     assert [path.name for path in large.parent.iterdir()] == ["train.log"]
 
 
+@pytest.mark.slow
 def test_more_logs_than_files_may_be_open(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
@@ -94,6 +97,7 @@ def without_home() -> dict[str, str]:
     return {name: value for name, value in ENVIRONMENT.items() if name not in ("HOME", "USER", "LOGNAME")}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="homes are others there")
 def test_no_home_and_no_name() -> None:
     """A user that no table of users knows, as in a container that was started with --user 54321."""
@@ -123,6 +127,7 @@ def test_no_home_and_no_name() -> None:
     assert told.stderr.decode().splitlines()[-1].endswith("~/form.yml: no such file; name a form with --form")
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written_to_is_not_missed(logs: Path) -> None:
     env = {**without_home(), "HOME": "/proc/self", "XDG_CACHE_HOME": "/proc/self", "XDG_CONFIG_HOME": "/proc/self"}
     done = run("issue", "oom.log", cwd=logs, env=env)

@@ -43,6 +43,7 @@ def test_what_stands_before_the_error_is_diagnosed(logs: Path, shim: Path) -> No
     assert report["errors"] == [{"file": "job.log", "why": EIO}]
 
 
+@pytest.mark.slow
 def test_a_log_that_was_not_read_to_its_end_is_not_called_healthy(logs: Path, shim: Path) -> None:
     (logs / "job.log").write_text(FILLING + OOM)
     done = diagnosed(logs, shim, "job.log", 1024 * 1024, "healthy.log")
@@ -50,6 +51,7 @@ def test_a_log_that_was_not_read_to_its_end_is_not_called_healthy(logs: Path, sh
     assert json.loads(done.stdout)["errors"] == [{"file": "job.log", "why": EIO}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gz", "tar", "zip"])
 def test_inside_a_packed_log(logs: Path, shim: Path, kind: str) -> None:
     text = (OOM + FILLING).encode()
@@ -71,6 +73,7 @@ def test_inside_a_packed_log(logs: Path, shim: Path, kind: str) -> None:
     assert done.returncode == (2 if kind == "tar" else 1)  # which is listed before it is read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

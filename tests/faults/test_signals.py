@@ -63,6 +63,7 @@ def dense(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "to_all", "code"),
     [
@@ -101,6 +102,7 @@ def test_while_the_report_is_written(logs: Path, shim: Path, number: int, code: 
     assert (logs / "report").read_text() == "old"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
 def test_at_any_moment_of_the_start(logs: Path, number: int, code: int) -> None:
     """Before the first line of ours runs it is Python's own affair; afterwards nothing is said and nothing is left."""
@@ -133,6 +135,7 @@ def _waits(pid: int) -> bool:
     return "S (sleeping)" in Path(f"/proc/{pid}/status").read_text()
 
 
+@pytest.mark.slow
 def test_a_draft_is_not_lost_half_written(logs: Path, shim: Path) -> None:
     text = f"# A crash\n\n```text\n{OOM}```\n"
     (logs / "draft.md").write_text(text)

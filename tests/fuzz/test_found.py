@@ -71,6 +71,7 @@ def calls(log: Path) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPEATED)
 def test_the_work_grows_with_the_log_and_no_faster(name: str, tmp_path: Path) -> None:
     log = tmp_path / "job.log"

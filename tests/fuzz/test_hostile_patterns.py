@@ -6,7 +6,11 @@ length. What grows with the length alone stays a hundredth of the limit, what gr
 
 from __future__ import annotations
 
+import pytest
+
 from fuzz import patterns
+
+pytestmark = pytest.mark.slow
 
 SHORT, LONG = 1000, 8000  # characters; longer texts are searched with a limit of time (oomdoctor/patterns.py)
 WORTH_A_LOOK = 3e6 / SHORT  # nanoseconds per character: three milliseconds

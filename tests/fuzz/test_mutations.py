@@ -18,24 +18,31 @@ from hypothesis import strategies as st
 from fuzz import mutations
 from fuzz.checks import ALL, WrongError, check, printed, unsafe
 
-FEW = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def keeps_what_is_promised(log: Path, data: bytes) -> None:
+    log.write_bytes(data)
+    check(log, len(data), ALL)
 
 
 @FEW
 @given(dice=st.randoms(use_true_random=False))
 def test_mutated_fixtures_keep_what_is_promised(tmp_path: Path, dice: random.Random) -> None:
-    log = tmp_path / "job.log"
-    data = mutations.mutated(dice)
-    log.write_bytes(data)
-    check(log, len(data), ALL)
+    keeps_what_is_promised(tmp_path / "job.log", mutations.mutated(dice))
+
+
+@pytest.mark.slow
+@settings(FEW, max_examples=200)
+@given(dice=st.randoms(use_true_random=False))
+def test_more_mutated_fixtures_keep_what_is_promised(tmp_path: Path, dice: random.Random) -> None:
+    keeps_what_is_promised(tmp_path / "job.log", mutations.mutated(dice))
 
 
 @settings(FEW, max_examples=100)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_keep_what_is_promised(tmp_path: Path, data: bytes) -> None:
-    log = tmp_path / "job.log"
-    log.write_bytes(data)
-    check(log, len(data), ALL)
+    keeps_what_is_promised(tmp_path / "job.log", data)
 
 
 def test_an_input_follows_from_its_seed_and_number() -> None:
@@ -64,6 +71,7 @@ def test_the_check_sees_a_figure_that_is_not_printed() -> None:
     assert printed(b"| 51\n| 20 MiB |", report) == [("e1", "used_bytes", 5 * 1024**3)]
 
 
+@pytest.mark.slow
 def test_the_same_report_comes_out_of_another_process(tmp_path: Path) -> None:
     """Whatever the order of sets is there."""
     code = (

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ ACTION = TOP / "action.yml"
 SCHEDULING = TOP / "fixtures/stories/openrlhf-scheduling/log.txt"
 EXAMPLES = TOP / ".github/workflow-examples"
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
 pytestmark = pytest.mark.skipif(not ACTION.is_file(), reason="action.yml is part of the repository, not of the wheel")
 
 
@@ -129,12 +131,14 @@ def test_nothing_of_the_checkout_is_run(runner: Runner) -> None:
     assert not (runner.workspace / "owned").exists()
 
 
+@pytest.mark.slow
 def test_messages_about_files_are_redacted(runner: Runner) -> None:
     told = runner.diagnosed(paths=f"train.log\n{TOKEN}.log").stdout
     assert "no such file" in told
     assert TOKEN not in told
 
 
+@pytest.mark.slow
 def test_not_redacted_is_explicit(runner: Runner) -> None:
     log = CRASH.replace("org/small-7b", "/home/margarethe/small-7b")
     (runner.workspace / "train.log").write_text(log, encoding="utf-8")
@@ -144,6 +148,7 @@ def test_not_redacted_is_explicit(runner: Runner) -> None:
     assert "margarethe" in Path(runner.outputs["report"]).read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_annotations_and_summary_can_be_switched_off(runner: Runner) -> None:
     done = runner.diagnosed(paths="train.log", annotations="false", summary="false")
     assert done.returncode == 0
@@ -155,14 +160,14 @@ def test_annotations_and_summary_can_be_switched_off(runner: Runner) -> None:
 @pytest.mark.parametrize(
     ("log", "fail_on", "code"),
     [
-        ("train.log", "never", 0),
         ("train.log", "oom", 1),
-        ("waiting.log", "oom", 1),
-        ("killed.log", "oom", 0),
-        ("killed.log", "inconclusive", 1),
-        ("healthy.log", "inconclusive", 0),
         ("gone.log", "oom", 2),
-        ("train.log", "$(touch owned)", 2),
+        slow("train.log", "never", 0),
+        slow("waiting.log", "oom", 1),
+        slow("killed.log", "oom", 0),
+        slow("killed.log", "inconclusive", 1),
+        slow("healthy.log", "inconclusive", 0),
+        slow("train.log", "$(touch owned)", 2),
     ],
 )
 def test_when_the_step_fails(runner: Runner, log: str, fail_on: str, code: int) -> None:
@@ -171,6 +176,7 @@ def test_when_the_step_fails(runner: Runner, log: str, fail_on: str, code: int) 
     assert not (runner.workspace / "owned").exists()
 
 
+@pytest.mark.slow
 def test_a_request_that_ray_cannot_place_is_told_as_such(runner: Runner, action: dict[str, Any]) -> None:
     (told,) = commands(runner.diagnosed(paths="waiting.log"))
     assert ",title=NOT SCHEDULED: " in told.replace("%3A", ":")
@@ -179,6 +185,7 @@ def test_a_request_that_ray_cannot_place_is_told_as_such(runner: Runner, action:
         assert "memory ran out, or Ray cannot place a request" in said["description"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_said(runner: Runner) -> None:
     done = runner.diagnosed(paths="gone.log")
     assert [line for line in commands(done) if "gone.log: no such file" in line]
@@ -186,6 +193,7 @@ def test_what_cannot_be_read_is_said(runner: Runner) -> None:
     assert runner.outputs["cause"] == ""
 
 
+@pytest.mark.slow
 def test_several_lines_blanks_and_stars(runner: Runner) -> None:
     for name in ("ray/a.out", "ray/deep/b.out", "two words.log"):
         (runner.workspace / name).parent.mkdir(parents=True, exist_ok=True)
@@ -225,6 +233,7 @@ def test_hostile_paths_are_only_names(runner: Runner) -> None:
     assert len(report["errors"]) == len(HOSTILE)
 
 
+@pytest.mark.slow
 def test_hostile_switches_switch_nothing_dangerous(runner: Runner) -> None:
     value = "true; $(touch owned)"
     done = runner.diagnosed(paths="train.log", annotations=value, summary=value, redact=value)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-from reports import LOGS, named, report_on
+from reports import LOGS, of_each, report_on
 
 from oomdoctor import __version__
 from oomdoctor.helpers import answers, draft, excerpt, forms, our_form
@@ -50,7 +49,7 @@ def values(part: Any) -> Iterator[float]:
         yield part
 
 
-@pytest.mark.parametrize("log", LOGS[::3], ids=named)
+@of_each(LOGS[::3], one_in=5)
 def test_drafts_hold_the_report_s_numbers_and_links_fit(log: Path) -> None:
     report = report_on(log)
     if not report.incidents:

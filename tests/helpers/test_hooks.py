@@ -95,6 +95,7 @@ def copied(to: Path) -> str:
     return git(to, "rev-parse", "HEAD")
 
 
+@pytest.mark.slow
 def test_the_hooks_under_the_real_pre_commit(tmp_path: Path) -> None:
     """One test for the three, because making their environment takes most of the time."""
     hooks = tmp_path / "oomdoctor"

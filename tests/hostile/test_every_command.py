@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import Terminal, run
 from harmless import CHECKS, OBEYED
 from payloads import MARK, PAYLOADS
 from typer.testing import CliRunner
@@ -95,20 +93,11 @@ def test_the_other_commands(folder: Path, form: str, arguments: tuple[str, ...])
     assert told[0]
 
 
-def test_watch(folder: Path) -> None:
-    """As a process, since it reads from a descriptor; the name is that of a file that is no more than opened."""
-    for form in ("jsonl", "markdown"):
-        with (folder / "plain.log").open("rb") as log:
-            done = subprocess.run(
-                [sys.executable, "-m", "oomdoctor", "watch", "-", "-f", form],
-                stdin=log,
-                capture_output=True,
-                check=False,
-                env={**os.environ, "PYTHONUTF8": "1"},
-                timeout=60,
-            )
-        assert done.returncode == 1
-        check(form, (done.stdout.decode(), done.stderr.decode()))
+@pytest.mark.parametrize("form", ["jsonl", "markdown"])
+def test_watch(folder: Path, form: str) -> None:
+    done = run("watch", "-", "-f", form, feed=(folder / "plain.log").read_bytes())
+    assert done.returncode == 1
+    check(form, (done.stdout.decode(), done.stderr.decode()))
 
 
 def test_a_draft_is_brought_up_to_date(folder: Path) -> None:
@@ -150,28 +139,10 @@ def test_wrong_usage_is_said_in_plain_words(folder: Path, arguments: tuple[str, 
         check("text", (done.stdout, told))
 
 
-def test_a_terminal_gets_no_escapes_of_a_log_that_is_passed_on(folder: Path) -> None:
+@pytest.mark.parametrize("command", ["redact", "reduce"])
+def test_a_terminal_gets_no_escapes_of_a_log_that_is_passed_on(folder: Path, command: str) -> None:
     """`redact` and `reduce` keep a log as it is in a file, and obeyed by nobody at a terminal."""
-    import pty
-
-    for command in ("redact", "reduce"):
-        ours, theirs = pty.openpty()
-        with subprocess.Popen(
-            [sys.executable, "-m", "oomdoctor", command, "plain.log"],
-            stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            stderr=subprocess.DEVNULL,
-        ):
-            os.close(theirs)
-            seen = b""
-            while True:
-                try:
-                    block = os.read(ours, 65536)
-                except OSError:
-                    break
-                if not block:
-                    break
-                seen += block
-        os.close(ours)
-        assert OBEYED.search(seen.decode().replace("\r\n", "\n").replace("\r", "")) is None
-        assert printed(command, "plain.log")[0].count("\x1b") > 0
+    seen = run(command, str(folder / "plain.log"), out=Terminal).stdout.decode()
+    assert seen
+    assert OBEYED.search(seen) is None
+    assert printed(command, "plain.log")[0].count("\x1b") > 0

@@ -54,6 +54,7 @@ def test_no_number_breaks_a_report(name: str, kind: str) -> None:
             CHECKS[form](words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["(", "[{(", '{"a":', "\\", "- ", "\x1b["])
 def test_a_million_brackets(sign: str) -> None:
     many = sign * (1_000_000 // len(sign))

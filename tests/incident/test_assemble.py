@@ -70,6 +70,20 @@ def test_a_fuller_print_of_the_same_kill_takes_the_place_of_a_beheaded_one() -> 
     assert crash.root.total_bytes == 251 * GIB
 
 
+def test_a_fuller_print_keeps_the_time_of_the_first() -> None:
+    first = NodeOutOfMemory(at=at(5), used_bytes=239 * GIB, process=Process(pid=8805), time="2026-03-01 10:02:10")
+    whole = replace(first, at=at(90), total_bytes=251 * GIB, reason="over the threshold", time="2026-03-01 10:02:19")
+    for print_of_it, time in ((first, first.time), (replace(first, time=None), whole.time)):
+        (crash,) = told(print_of_it, whole)
+        assert (crash.root.at.line, crash.root.time) == (90, time)
+
+
+def test_a_death_that_shows_no_memory_failure_confirms_none() -> None:
+    death = WorkerDeath(at=at(9), process=Process(pid=77), cause="killed", strength=1, pool="host_ram")
+    (crash,) = told(node(5), replace(node(7), at=at(7, "raylet.out"), used_bytes=240 * GIB), death)
+    assert [event.role for event in crash.events] == ["root", "confirmation", "cascade"]
+
+
 def test_of_two_prints_of_one_death_the_one_that_shows_a_failure_stands() -> None:
     driver = WorkerDeath(at=at(3, "driver.log"), process=Process(pid=77), cause="killed", strength=1)
     events = replace(driver, at=at(1, "event_RAYLET.log"), role="cascade", strength=0, worker_id="5e", node_id="a1")

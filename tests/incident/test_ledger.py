@@ -93,6 +93,11 @@ def test_a_table_that_counts_shared_pages_twice_says_by_how_much() -> None:
     assert ledger.unexplained_bytes == 24 * GIB - (24 + 4) * GIB
 
 
+def test_a_node_that_is_full_to_the_last_digit_has_nothing_free_and_not_less() -> None:
+    (ledger,) = ledgers([NodeOutOfMemory(at=AT, used_bytes=24 * GIB + 5 * MIB, total_bytes=24 * GIB)])
+    assert rows(ledger) == [("in use", 24 * GIB + 5 * MIB, "printed"), ("free", 0, "derived")]
+
+
 def test_an_engine_that_finds_too_little_free_shows_what_was_there_before_it() -> None:
     event = NotEnoughFree(at=AT, free_bytes=31 * GIB, total_bytes=47 * GIB, utilization=0.95, requested_bytes=45 * GIB)
     (ledger,) = ledgers([event])

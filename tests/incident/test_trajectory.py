@@ -51,6 +51,15 @@ def test_prints_of_two_places_count_apart() -> None:
     assert (held.prints, held.growth_bytes) == (20, GIB // 4)
 
 
+def test_what_grows_most_stands_first() -> None:
+    lines = "".join(
+        f"step {n} {what}: {10 + rise * n}.0 GB\n"
+        for n in range(12)
+        for what, rise in (("RSS", 2), ("memory_allocated", 3), ("memory_reserved", 0))
+    )
+    assert [figure.growth_bytes for figure in read(lines)] == [3 * GIB, 2 * GIB, None]
+
+
 def test_steps_that_begin_anew_are_no_measure() -> None:
     (found,) = read("".join(f"step {n % 6}: RSS: {10 + n} GiB\n" for n in range(12)))
     assert (found.growth_bytes, found.per) == (GIB, "print")

@@ -27,6 +27,7 @@ BAIT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["module", "script"])
 def test_modules_beside_a_log_are_left_alone(tmp_path: Path, command: str) -> None:
     for name in (*BAIT, "sitecustomize", "conftest", "setup"):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import run
 from planted_secrets import HEX, drawn
 from typer.testing import CliRunner
 
@@ -80,16 +78,6 @@ def test_a_diagnosis_in_a_draft(folder: Path) -> None:
 
 
 def test_a_log_that_is_watched(folder: Path) -> None:
-    """As a process, since it reads from a descriptor."""
-    with (folder / "train.log").open("rb") as log:
-        done = subprocess.run(
-            [sys.executable, "-m", "oomdoctor", "watch", "-f", "markdown"],
-            stdin=log,
-            capture_output=True,
-            check=False,
-            text=True,
-            env={**os.environ, "PYTHONUTF8": "1"},
-            timeout=60,
-        )
+    done = run("watch", "-f", "markdown", feed=(folder / "train.log").read_bytes())
     assert done.returncode == 1
-    assert told(done.stdout) == set()
+    assert told(done.stdout.decode()) == set()

@@ -54,6 +54,7 @@ def outcome(folder: Path, surroundings: dict[str, str]) -> dict[str, bytes]:
     return {words: (folder / "out" / str(number)).read_bytes() for number, words in enumerate(COMMANDS)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="locales are others there")
 def test_in_other_surroundings(tmp_path: Path) -> None:
     first, second = (

@@ -14,7 +14,7 @@ import pytest
 from healthy_logs import LOGS
 from planted_secrets import ALL, PEM, PEM_BODY
 from reports import LOGS as FIXTURES
-from reports import named
+from reports import of_each
 from test_kinds import RAY, left
 
 from oomdoctor import diagnose
@@ -117,7 +117,7 @@ def outcome(report: Report) -> object:
     ]
 
 
-@pytest.mark.parametrize("log", FIXTURES, ids=named)
+@of_each(FIXTURES)
 def test_a_redacted_log_is_diagnosed_as_it_was(log: Path, tmp_path: Path) -> None:
     text = log.read_bytes().decode("utf-8", "surrogateescape")
     redacted = Redactor().text(text)
@@ -130,6 +130,7 @@ def test_a_redacted_log_is_diagnosed_as_it_was(log: Path, tmp_path: Path) -> Non
         assert Redactor().text(redacted) == redacted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     (
@@ -161,6 +162,7 @@ def _seconds_for(text: str) -> float:
     return time.process_time() - started
 
 
+@pytest.mark.slow
 def test_one_huge_line_is_read() -> None:
     lot = random.Random(5)
     words = ["".join(lot.choices(string.ascii_lowercase, k=7)) for _ in range(999)]
@@ -209,6 +211,18 @@ def test_a_secret_that_ends_its_line_takes_nothing_of_the_next(line: str, messag
 def test_of_a_token_that_is_cut_no_message_is_taken_for_its_rest(keep: int) -> None:
     text = f"{'x'.ljust(60, '.')}\n{HF[:keep].rjust(60, '.')}\ntorch.OutOfMemoryError: CUDA out of memory.\n"
     assert Redactor().text(text).endswith("\ntorch.OutOfMemoryError: CUDA out of memory.\n")
+
+
+def test_a_name_in_capitals_is_the_same_name() -> None:
+    assert Redactor().text("MASTER_ADDR=larch-1\nSLURMD_NODENAME=LARCH-1\n") == (
+        "MASTER_ADDR=<HOST-1>\nSLURMD_NODENAME=<HOST-1>\n"
+    )
+
+
+def test_a_host_whose_name_is_a_word_is_one_where_it_is_told_alone() -> None:
+    assert Redactor().text("MASTER_ADDR=train\nthe train of the log\n") == (
+        "MASTER_ADDR=<HOST-1>\nthe train of the log\n"
+    )
 
 
 def test_a_secret_is_known_in_the_text_that_tells_it() -> None:

@@ -27,6 +27,7 @@ def as_read(text: str) -> str:
     return "".join("?" if "\ud800" <= letter <= "\udfff" or letter == "\ufffd" else letter for letter in view.text)
 
 
+@pytest.mark.slow
 def test_no_character_is_shown_by_one_and_left_out_by_the_other() -> None:
     for first in range(0, sys.maxunicode + 1, 0x1000):
         text = "".join(f"a{chr(code)}b\n" for code in range(first, first + 0x1000) if code not in (0x1B, 0x9B))

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextvars import copy_context
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from formulas import equations, holds, nearly, value
-from reports import LOGS, diagnosed, named
-
-import oomdoctor
-from oomdoctor.language import CHINESE, use
+from reports import LOGS, diagnosed, of_each
+from reports import diagnosed_in_chinese as in_chinese
 
 FOR_PEOPLE = {"action", "derivation", "cost", "why", "explanation", "title", "assumes", "against", "device"}
 SENTENCE = re.compile(r"(?:[A-Za-z]{2,}[,:;]? ){3}[a-z]{2,}")
 LITERAL = re.compile(r'`[^`]*`|"[^"]*"|（[^（）]*）|\([^()]*\)')  # commands, options and what the log says itself
-
-
-@cache
-def in_chinese(log: Path) -> dict[str, Any]:
-    def spoken() -> dict[str, Any]:
-        use(CHINESE)
-        return oomdoctor.diagnose(log).as_json()
-
-    return copy_context().run(spoken)
 
 
 def remedies(report: dict[str, Any]) -> list[dict[str, Any]]:
@@ -47,7 +33,7 @@ def told(value: Any, name: str = "") -> Iterator[str]:
         yield value
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_the_advice_is_the_same(log: Path) -> None:
     same = ("knob", "setting", "current", "suggested", "beside", "snippet", "relieves", "spends", "reference")
     english, chinese = ([[one[name] for name in same] for one in remedies(f(log))] for f in (diagnosed, in_chinese))
@@ -61,7 +47,7 @@ def test_the_advice_is_the_same(log: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_every_formula_comes_to_what_it_says(log: Path) -> None:
     report = in_chinese(log)
     shown = [remedy["derivation"] for remedy in remedies(report) if remedy["derivation"]]
@@ -75,7 +61,7 @@ def test_every_formula_comes_to_what_it_says(log: Path) -> None:
             assert any(one is not None and nearly(one, suggested) for one in results) or str(suggested) in derivation
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_no_english_sentence_is_left(log: Path) -> None:
     left = [text for text in told(in_chinese(log)) if SENTENCE.search(LITERAL.sub("", text))]
     assert left == []

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from formulas import equations, holds, nearly, value
-from reports import LOGS, diagnosed, named
+from reports import LOGS, diagnosed, of_each
 
 RAM = {"host_ram", "cgroup", "pinned"}
 
@@ -18,21 +17,21 @@ def remedies(log: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [(diagnosis, remedy) for diagnoses in found for diagnosis in diagnoses for remedy in diagnosis["remedies"]]
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_every_failure_has_a_cause_and_every_cause_has_remedies(log: Path) -> None:
     for incident in diagnosed(log)["incidents"]:
         assert incident["diagnoses"] or incident["verdict"] != "oom"
         assert [one["cause"] for one in incident["diagnoses"] if not one["remedies"]] == []
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_no_remedy_spends_the_pool_that_ran_out(log: Path) -> None:
     for diagnosis, remedy in remedies(log):
         ran_out = RAM if diagnosis["pool"] in RAM else {diagnosis["pool"]}
         assert not ran_out & set(remedy["spends"]), (diagnosis["cause"], remedy["knob"])
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_no_remedy_sets_what_is_set(log: Path) -> None:
     settings = diagnosed(log)["context"]["settings"]
     for _, remedy in remedies(log):
@@ -43,7 +42,7 @@ def test_no_remedy_sets_what_is_set(log: Path) -> None:
         assert stated is None or str(stated).lower() != str(remedy["suggested"]).lower(), remedy
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_what_is_suggested_is_what_its_derivation_comes_to(log: Path) -> None:
     for _, remedy in remedies(log):
         suggested, derivation = remedy["suggested"], remedy["derivation"]
@@ -58,7 +57,7 @@ def test_what_is_suggested_is_what_its_derivation_comes_to(log: Path) -> None:
         assert any(nearly(result, suggested) for result in shown) or str(suggested) in derivation, remedy
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_every_formula_comes_to_what_it_says(log: Path) -> None:
     shown = [remedy["derivation"] for _, remedy in remedies(log) if remedy["derivation"]]
     shown += [one["gap"]["derivation"] for one in diagnosed(log)["incidents"] if one["gap"]]

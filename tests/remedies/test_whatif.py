@@ -295,10 +295,11 @@ def test_however_it_is_spelled(name: str) -> None:
 
 @pytest.mark.parametrize("family", ["stories", "cuda", "vllm_error", "vllm_figures", "sglang", "ray_kill", "ray_store",
                                     "container", "kernel", "data_loader", "host_alloc", "ray_schedule"])  # fmt: skip
-def test_no_crash_and_no_setting_breaks_it_and_no_range_is_upside_down(family: str) -> None:
+@pytest.mark.parametrize("most", [1, pytest.param(6, marks=pytest.mark.slow)])
+def test_no_crash_and_no_setting_breaks_it_and_no_range_is_upside_down(family: str, most: int) -> None:
     values = ("0.5", "0", "-1", "true", "64G")
-    logs = [str(log) for log in sorted((FIXTURES / family).rglob("*")) if log.suffix in (".log", ".txt")][:6]
-    for log in logs:
+    logs = [str(log) for log in sorted((FIXTURES / family).rglob("*")) if log.suffix in (".log", ".txt")]
+    for log in logs[:most]:
         for crash in street.facts_of(*street.gather([log])).crashes:
             for name in sorted(package.known()):
                 for value in values:

@@ -159,10 +159,11 @@ CHANGES = [
 ]
 
 
+@pytest.mark.parametrize("one_in", [9, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: str(change.__name__))
-def test_the_same_crash_in_another_run(change: Callable[[str], str], tmp_path: Path) -> None:
+def test_the_same_crash_in_another_run(change: Callable[[str], str], one_in: int, tmp_path: Path) -> None:
     changed, kept, differ = 0, 0, []
-    for log in [*LOGS, *STORIES]:
+    for log in [*LOGS, *STORIES][::one_in]:
         text = log.read_text(encoding="utf-8", errors="surrogateescape")
         if (other := change(text)) == text:
             continue
@@ -174,7 +175,7 @@ def test_the_same_crash_in_another_run(change: Callable[[str], str], tmp_path: P
             kept += 1
             if prints(then) != prints(now):
                 differ.append(named(log))
-    assert changed > 20
+    assert changed > 20 / one_in
     assert differ == []
     assert kept / changed >= 0.99
 

@@ -82,14 +82,11 @@ def test_github_shows_ten_of_a_kind() -> None:
     ]
 
 
-@given(POISON)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_no_log_gives_the_runner_an_order(poison: str) -> None:
-    for report in (OOM, HEALTHY, INCONCLUSIVE, UNREADABLE):
-        for poison_it in (lambda text: poison + text, lambda text: f"{text}\n{poison}"):
-            hostile = poisoned(report, poison_it)
-            files = {event.file: event.file for event in hostile.events}
-            made = commands(document(hostile, files))
-            assert [one.name for one in made] == [one.name for one in commands(document(report, {}))]
-            assert all(set(one.properties) <= {"file", "line", "title"} for one in made)
-            assert [one for one in made if commands(one.message)] == []
+@given(POISON, st.sampled_from([OOM, HEALTHY, INCONCLUSIVE, UNREADABLE]), st.sampled_from(["{1}{0}", "{0}\n{1}"]))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_log_gives_the_runner_an_order(poison: str, report: Report, where: str) -> None:
+    hostile = poisoned(report, lambda text: where.format(text, poison))
+    made = commands(document(hostile, {event.file: event.file for event in hostile.events}))
+    assert [one.name for one in made] == [one.name for one in commands(document(report, {}))]
+    assert all(set(one.properties) <= {"file", "line", "title"} for one in made)
+    assert [one for one in made if commands(one.message)] == []

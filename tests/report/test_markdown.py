@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 from gfm import LINKED, content, inline, kinds, loose_text, tokens
 from hypothesis import HealthCheck, given, settings
 from poison import poisoned
-from reports import LOGS, ROOT, named, report_on
+from reports import LOGS, ROOT, of_each, report_on
 from sample_reports import CRASH, GIB, HEALTHY, HOG, INCONCLUSIVE, KILL, MOVE, NODE, OOM, UNREADABLE
 from test_markup import HOSTILE, TEXTS
 
@@ -71,7 +72,7 @@ def assert_harmless(markdown: str) -> None:
     assert size(markdown) <= LIMIT
 
 
-@pytest.mark.parametrize("log", LOGS + STORIES, ids=named)
+@of_each(LOGS + STORIES)
 def test_no_log_makes_markup(log: Path) -> None:
     report = report_on(log)
     markdown = document(report)
@@ -91,13 +92,21 @@ def test_whatever_a_log_says_is_text(poison: str) -> None:
         assert_harmless(document(poisoned(report, lambda text: f"{poison} {text}")))
 
 
+def headings(markdown: str) -> int:
+    return sum(token.type == "heading_open" for token in tokens(markdown))
+
+
+@cache
+def harmless_headings() -> int:
+    return headings(document(AROUND_IT))
+
+
 @pytest.mark.parametrize("poison", HOSTILE)
 def test_each_kind_of_markup_is_text(poison: str) -> None:
-    headings = [token for token in tokens(document(AROUND_IT)) if token.type == "heading_open"]
     for poison_it in (lambda text: poison + text, lambda text: text + poison, lambda text: f"{text}\n{poison}\n{text}"):
         markdown = document(poisoned(AROUND_IT, poison_it))
         assert_harmless(markdown)
-        assert len([t for t in tokens(markdown) if t.type == "heading_open"]) == len(headings)
+        assert headings(markdown) == harmless_headings()
 
 
 def test_a_large_number_is_no_commit() -> None:
@@ -140,7 +149,7 @@ def huge(count: int, letter: str = "x") -> Report:
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "内", "😀", "`", "_", "\n"])
-@pytest.mark.parametrize("count", [1, 5, 60])
+@pytest.mark.parametrize("count", [1, 5, pytest.param(60, marks=pytest.mark.slow)])
 def test_it_is_never_longer_than_github_takes(count: int, letter: str) -> None:
     markdown = document(huge(count, letter))
     assert len(markdown.encode("utf-16-le")) // 2 + markdown.count("\n") <= LIMIT

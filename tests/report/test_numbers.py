@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import pytest
-from reports import LOGS, diagnosed, named
+from reports import LOGS, diagnosed, of_each
 
 import oomdoctor
 
@@ -169,7 +169,7 @@ def test_a_made_up_number_is_found() -> None:
     assert unexplained("that is 31% of it", known, [], [20.0, 80.0]) == [31.0]
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_every_number_is_printed_or_derived(log: Path) -> None:
     report = diagnosed(log)
     known = Known(of_log(log.read_bytes().decode("utf-8", "replace")))
@@ -190,7 +190,7 @@ def test_every_number_is_printed_or_derived(log: Path) -> None:
     assert wrong == {}
 
 
-@pytest.mark.parametrize("log", LOGS, ids=named)
+@of_each(LOGS)
 def test_what_is_not_printed_shows_its_formula(log: Path) -> None:
     report = diagnosed(log)
     for incident in report["incidents"]:

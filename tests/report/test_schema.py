@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from reports import LOGS, of_each, report_on
 from sample_reports import CRASH, HEALTHY, HOG, INCONCLUSIVE, OOM, UNREADABLE
 
-from oomdoctor import diagnose
 from oomdoctor.causes import causes
 from oomdoctor.report import as_json
 from oomdoctor.report.contract import Report
 from oomdoctor.report.schema import schema
-
-FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
-LOGS = sorted(FIXTURES.glob("*/*.log"))
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +26,9 @@ def problems(validator: Draft202012Validator, document: Any) -> list[str]:
     return [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(document)]
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}/{log.stem}")
+@of_each(LOGS)
 def test_what_a_real_log_gives_is_valid(validator: Draft202012Validator, log: Path) -> None:
-    assert problems(validator, json.loads(as_json.document(diagnose(str(log))))) == []
+    assert problems(validator, json.loads(as_json.document(report_on(log)))) == []
 
 
 def with_known_causes(report: Report) -> Report:

@@ -30,8 +30,8 @@ FILES = {
 IN_ORDER = ["session_1/driver.log", "session_1/logs/raylet.out", "session_1/logs/worker-0a-01000000-3.out"]
 
 
-def tar(path: Path, files: dict[str, bytes], mode: str = "w") -> Path:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+def tar(path: Path, files: dict[str, bytes], mode: str = "w", **others: int) -> Path:
+    with tarfile.open(path, mode, **others) as archive:  # type: ignore[call-overload]
         for name, data in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
@@ -50,7 +50,7 @@ PACKERS: dict[str, Callable[[Path, dict[str, bytes]], Path]] = {
     "plain": tar,
     "gz": lambda path, files: tar(path, files, "w:gz"),
     "bz2": lambda path, files: tar(path, files, "w:bz2"),
-    "xz": lambda path, files: tar(path, files, "w:xz"),
+    "xz": lambda path, files: tar(path, files, "w:xz", preset=0),
     "zip": zipped,
     "stored": lambda path, files: zipped(path, files, zipfile.ZIP_STORED),
 }

@@ -15,6 +15,8 @@ from oomdoctor.training.fit import FOLDS, TooFewError, _add_from, _folds, fit
 from oomdoctor.training.strengths import CONTESTED, strengths
 
 pytest.importorskip("sklearn")
+pytestmark = pytest.mark.slow
+
 LOGS = 171  # three of each recipe
 
 

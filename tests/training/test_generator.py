@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,13 +38,18 @@ def test_every_cause_is_covered_and_so_is_none() -> None:
     assert set().union(*(log.also for log in logs(ROUND, 1))) <= {cause.id for cause in causes()} | {NOT_OOM}
 
 
+@cache
+def drawn() -> list[Labelled]:
+    return list(logs(15 * ROUND, 11))
+
+
 @pytest.mark.parametrize("cause", sorted({cause for cause, _ in recipes()}))
 def test_the_rules_read_what_a_cause_renders(cause: str, tmp_path: Path) -> None:
     """Most of them: some are cut on purpose, and some no rule decides."""
-    drawn = [log for log in logs(15 * ROUND, 11) if log.cause == cause]
-    right = sum(answer(log, tmp_path) in (cause, *log.also) for log in drawn)
-    assert len(drawn) >= 3
-    assert right >= 0.5 * len(drawn)
+    of_it = [log for log in drawn() if log.cause == cause]
+    right = sum(answer(log, tmp_path) in (cause, *log.also) for log in of_it)
+    assert len(of_it) >= 3
+    assert right >= 0.5 * len(of_it)
 
 
 def test_logs_come_wrapped_and_prefixed_and_with_traps() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from pages import HOSTILE, LOGS, STORIES, Page, changed, page_of, parsed, reported, without_style
+from reports import of_each
 from sample_reports import HEALTHY, INCONCLUSIVE, OOM, UNREADABLE
 
 from oomdoctor.report import text
@@ -33,11 +34,7 @@ TAGS = {
 GEOMETRY = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height")
 
 
-def names(value: object) -> str:
-    return f"{value.parent.name}/{value.stem}" if isinstance(value, Path) else str(value)
-
-
-@pytest.mark.parametrize("log", [*LOGS, *STORIES], ids=names)
+@of_each([*LOGS, *STORIES])
 def test_a_page_is_sound(log: Path) -> None:
     check(page_of(log))
 
@@ -185,7 +182,7 @@ def test_several_crashes_have_an_index() -> None:
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-@pytest.mark.parametrize("log", [*LOGS, *STORIES], ids=names)
+@of_each([*LOGS, *STORIES])
 def test_no_number_that_the_report_does_not_hold(log: Path) -> None:
     report = reported(log)
     held = set(NUMBER.findall(json.dumps(report.as_json(), ensure_ascii=False)))
