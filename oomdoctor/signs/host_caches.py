@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oomdoctor.causes.host import node_memory, total_bytes, used_bytes
+from oomdoctor.causes.host import total_bytes, used_bytes
 from oomdoctor.families.event import Event
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.lmdeploy import EngineShort
@@ -16,6 +16,7 @@ from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 
 MOST_SUMMANDS: Final = 8  # in the formula of a sum
@@ -27,57 +28,57 @@ QUARTER: Final = 0.25
 @sign
 def swap_space_was_refused(crash: Crash) -> Seen | None:
     """vLLM refuses swap space that is more than 70 % of the node's memory."""
-    refused = crash.first(SwapSpaceTooLarge)
-    if refused is None:
+    refusal = crash.first(SwapSpaceTooLarge)
+    if refusal is None:
         return None
-    swap = show(refused.swap_bytes or 0)
-    if refused.host_total_bytes:
+    swap = show(refusal.swap_bytes or 0)
+    if refusal.host_total_bytes:
         words = say(
             "The engine asks for {swap} of swap space of the node's {total}; more than 70 % of a "
             "node's memory is refused.",
             swap=swap,
-            total=show(refused.host_total_bytes),
+            total=show(refusal.host_total_bytes),
         )
     else:
         words = say(
             "The engine asks for {swap} of swap space; more than 70 % of a node's memory is refused.", swap=swap
         )
-    return Seen(words=words, evidence=(refused,))
+    return Seen(words=words, evidence=(refusal,))
 
 
 @sign
 def host_cache_was_refused(crash: Crash) -> Seen | None:
     """SGLang weighs the second level of its KV cache against what the host has free, and refuses it."""
-    refused = crash.first(HostCacheTooLarge)
-    if refused is None:
+    refusal = crash.first(HostCacheTooLarge)
+    if refusal is None:
         return None
-    tried = show(refused.tried_bytes or 0)
-    if refused.free_bytes is not None:
+    tried = show(refusal.tried_bytes or 0)
+    if refusal.free_bytes is not None:
         words = say(
             "The engine asks for {tried} of host memory for its KV cache, and {free} is free.",
             tried=tried,
-            free=show(refused.free_bytes),
+            free=show(refusal.free_bytes),
         )
     else:
         words = say("The engine asks for {tried} of host memory for its KV cache.", tried=tried)
-    return Seen(words=words, evidence=(refused,))
+    return Seen(words=words, evidence=(refusal,))
 
 
 @sign
 def object_store_was_refused(crash: Crash) -> Seen | None:
     """Ray refuses an object store in host memory that is larger than what is available of it."""
-    refused = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
-    if refused is None:
+    refusal = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
+    if refusal is None:
         return None
-    if refused.requested_bytes:
+    if refusal.requested_bytes:
         words = say(
             "The object store of {requested} that Ray is to keep in host memory is larger than "
             "what is available of it.",
-            requested=show(refused.requested_bytes),
+            requested=show(refusal.requested_bytes),
         )
     else:
         words = say("The object store that Ray is to keep in host memory is larger than what is available of it.")
-    return Seen(words=words, evidence=(refused,))
+    return Seen(words=words, evidence=(refusal,))
 
 
 @sign
@@ -105,17 +106,17 @@ def host_buffer_of_kv_blocks_is_full(crash: Crash) -> Seen | None:
 @sign
 def engines_keep_half_of_the_node(crash: Crash) -> Seen | None:
     """Engines print weights and KV cache in host memory that are half of the node's."""
-    return _kept_share(crash, HALF)
+    return _share_of_engines(crash, HALF)
 
 
 @sign
 def engines_keep_a_quarter_of_the_node(crash: Crash) -> Seen | None:
     """Engines print weights and KV cache in host memory that are a quarter of the node's."""
-    return _kept_share(crash, QUARTER)
+    return _share_of_engines(crash, QUARTER)
 
 
-def _kept_share(crash: Crash, least: float) -> Seen | None:
-    sizes, event = _kept(crash)
+def _share_of_engines(crash: Crash, least: float) -> Seen | None:
+    sizes, event = _sizes(crash)
     need, total = sum(sizes), memory_of_the_node(crash)
     if event is None or not total or need < least * total:
         return None
@@ -132,7 +133,7 @@ def _kept_share(crash: Crash, least: float) -> Seen | None:
 @sign
 def engines_keep_some_of_a_node(crash: Crash) -> Seen | None:
     """Engines print weights and KV cache in host memory; of how much, and what memory ran out, nobody says."""
-    sizes, event = _kept(crash)
+    sizes, event = _sizes(crash)
     if event is None or crash.proven or memory_of_the_node(crash):
         return None
     need, summands = show(sum(sizes)), _summands(sizes)
@@ -141,16 +142,16 @@ def engines_keep_some_of_a_node(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(*table_or_root(crash), event), against=(unknown,))
 
 
-def _kept(crash: Crash) -> tuple[list[int], Event | None]:
+def _sizes(crash: Crash) -> tuple[list[int], Event | None]:
     """What engines print of the host memory that they take, the most of each process, and the first print: SGLang's
     second level of the KV cache, the copy of the weights that vLLM sleeps with, offloaded weights."""
-    taken: dict[tuple[object, ...], tuple[int, Event]] = {}
+    largest: dict[tuple[object, ...], tuple[int, Event]] = {}
     for event in crash.every(EngineStep) + crash.every(Sleep) + crash.every(WeightsLoaded):
         size = _host_bytes(event)
         who = (event.kind, event.process.name, event.process.pid, event.process.rank)
-        if size and size > taken.get(who, (0, event))[0]:
-            taken[who] = size, event
-    return [size for size, _ in taken.values()], next((event for _, event in taken.values()), None)
+        if size and size > largest.get(who, (0, event))[0]:
+            largest[who] = size, event
+    return [size for size, _ in largest.values()], next((event for _, event in largest.values()), None)
 
 
 def _host_bytes(event: EngineStep | Sleep | WeightsLoaded) -> int | None:
@@ -169,5 +170,5 @@ def memory_of_the_node(crash: Crash) -> int | None:
 
 
 def table_or_root(crash: Crash) -> tuple[Event, ...]:
-    memory = node_memory(crash)
+    memory = table(crash)
     return (memory.event,) if memory is not None else (crash.root,)

@@ -36,10 +36,10 @@ MANY: Final = 64
 def data_is_cached_in_memory(crash: Crash) -> Seen | None:
     """A line near the failure says how much data is cached in RAM."""
     line = crash.mentions(_READING_LINE)
-    cached = _CACHED.search(line) if line is not None else None
-    if cached is None:
+    match = _CACHED.search(line) if line is not None else None
+    if match is None:
         return None
-    held = show(size(cached[1], cached[2]) or 0)
+    held = show(size(match[1], match[2]) or 0)
     words = say("Data is cached in memory, {held} of it when the next allocation failed.", held=held)
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="data_load")
 

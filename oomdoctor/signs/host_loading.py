@@ -58,15 +58,15 @@ def a_part_of_the_model_was_refused(crash: Crash) -> Seen | None:
 @sign
 def a_buffer_for_weights_was_refused(crash: Crash) -> Seen | None:
     """llama.cpp was refused the buffer for the weights on the host, and says that it is for them."""
-    named = isinstance(crash.root, BufferRefused) and crash.root.what == "weights"
-    return _buffer(crash) if named else None
+    is_named = isinstance(crash.root, BufferRefused) and crash.root.what == "weights"
+    return _buffer(crash) if is_named else None
 
 
 @sign
 def a_buffer_on_the_host_was_refused(crash: Crash) -> Seen | None:
     """llama.cpp was refused a buffer on the host and does not say what it was for."""
-    nameless = isinstance(crash.root, BufferRefused) and crash.root.what is None
-    return _buffer(crash) if nameless else None
+    is_nameless = isinstance(crash.root, BufferRefused) and crash.root.what is None
+    return _buffer(crash) if is_nameless else None
 
 
 def _buffer(crash: Crash) -> Seen:
@@ -109,20 +109,20 @@ def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
 @sign
 def refused_while_loading_weights(crash: Crash) -> Seen | None:
     """A frame that loads weights made the allocation that was refused on the host."""
-    refused, frame = crash.first(HostAllocation), crash.in_trace(_LOADING)
-    if refused is None or refused.pool != "host_ram" or frame is None:
+    refusal, frame = crash.first(HostAllocation), crash.in_trace(_LOADING)
+    if refusal is None or refusal.pool != "host_ram" or frame is None:
         return None
-    if refused.tried_bytes:
+    if refusal.tried_bytes:
         words = say(
             "Loading weights ({function}) asked for {tried} of host memory and was refused.",
             function=frame.function,
-            tried=show(refused.tried_bytes),
+            tried=show(refusal.tried_bytes),
         )
     else:
         words = say(
             "Loading weights ({function}) asked for a piece of host memory and was refused.", function=frame.function
         )
-    return Seen(words=words, evidence=(refused,), stage="model_load")
+    return Seen(words=words, evidence=(refusal,), stage="model_load")
 
 
 @sign
@@ -172,7 +172,7 @@ def _bar(crash: Crash) -> str | None:
     """How far loading had come, where its bar is not at its end."""
     root = crash.root
     reports: tuple[Event, ...] = (root, *crash.every(Kill), *crash.every(RankFailure))
-    loaded = next((one.loaded for one in reports if isinstance(one, Kill | RankFailure) and one.loaded), None)
-    done, _, whole = (loaded or "").partition("/")
-    under_way = isinstance(root, Kill) and root.signal == SIGKILL and loaded and int(done) < int(whole)
-    return loaded if under_way else None
+    bar = next((one.loaded for one in reports if isinstance(one, Kill | RankFailure) and one.loaded), None)
+    done, _, whole = (bar or "").partition("/")
+    under_way = isinstance(root, Kill) and root.signal == SIGKILL and bar and int(done) < int(whole)
+    return bar if under_way else None

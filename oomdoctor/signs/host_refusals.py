@@ -81,9 +81,9 @@ def large_piece_refused(crash: Crash) -> Seen | None:
 
 def _piece(crash: Crash) -> tuple[Event, int, str] | None:
     """The first large request that was refused on the host, with its size in bytes and in words."""
-    refused = [(event, event.tried_bytes, None) for event in crash.every(HostAllocation)]
+    requests = [(event, event.tried_bytes, None) for event in crash.every(HostAllocation)]
     arrays = [(event, event.array_bytes, event.array_words) for event in crash.every(ArrayOutOfMemory)]
-    for event, tried, words in [*refused, *arrays]:
+    for event, tried, words in [*requests, *arrays]:
         if event.pool == "host_ram" and tried and tried >= LARGE:
             return event, tried, words or show(tried)
     return None

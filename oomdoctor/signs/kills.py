@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import HOG, LARGE, node_memory, raylet_log, total_bytes
+from oomdoctor.causes.host import HOG, LARGE, raylet_log, total_bytes
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
@@ -18,6 +18,7 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.text import sanitize
 from oomdoctor.units import percent, show
@@ -100,21 +101,21 @@ def a_group_was_full(crash: Crash) -> Seen | None:
 def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
     """A setting starts 16 worker processes, and something was killed; no table says how much each of them held."""
     setting = crash.setting(*_WORKER_SETTINGS)
-    killed = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
-    if setting is None or not isinstance(setting.value, int | float) or setting.value < MANY or not killed:
+    kills = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
+    if setting is None or not isinstance(setting.value, int | float) or setting.value < MANY or not kills:
         return None
-    if node_memory(crash) is not None:
+    if table(crash) is not None:
         return None
     words = say(
         "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
     )
-    return Seen(words=words, evidence=killed[:1], against=(say("how much each of them held is not in the log"),))
+    return Seen(words=words, evidence=kills[:1], against=(say("how much each of them held is not in the log"),))
 
 
 @sign
 def killed_process_held_most(crash: Crash) -> Seen | None:
     """The process that the kernel or a guard killed held 40 % of the machine or of its limit; no table says more."""
-    one = _killed(crash)
+    one = _victim(crash)
     if one is None or one.total_bytes is None or one.bytes < HOG * one.total_bytes:
         return None
     share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
@@ -125,7 +126,7 @@ def killed_process_held_most(crash: Crash) -> Seen | None:
 @sign
 def killed_process_held_little(crash: Crash) -> Seen | None:
     """The process that the kernel or a guard killed held less than 40 % of the machine; no table says more."""
-    one = _killed(crash)
+    one = _victim(crash)
     if one is None or one.total_bytes is None or one.bytes >= HOG * one.total_bytes:
         return None
     share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
@@ -135,7 +136,7 @@ def killed_process_held_little(crash: Crash) -> Seen | None:
 @sign
 def killed_process_was_large(crash: Crash) -> Seen | None:
     """The process that the kernel or a guard killed held 1 GiB, of nobody knows how much."""
-    one = _killed(crash)
+    one = _victim(crash)
     if one is None or one.total_bytes is not None or one.bytes < LARGE:
         return None
     words = say("{held}; how much the machine has is not in the log.", held=one.words)
@@ -143,7 +144,7 @@ def killed_process_was_large(crash: Crash) -> Seen | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Killed:
+class Victim:
     """Whom the kernel or a guard of the machine killed."""
 
     kill: KernelKill | UserspaceKill
@@ -152,19 +153,19 @@ class Killed:
     total_bytes: int | None
 
 
-def _killed(crash: Crash) -> Killed | None:
-    if node_memory(crash) is not None:
+def _victim(crash: Crash) -> Victim | None:
+    if table(crash) is not None:
         return None
     kill = crash.first(KernelKill)
     if kill is not None and kill.anon_rss_bytes is not None:
         own = kill.anon_rss_bytes + (kill.shmem_rss_bytes or 0)
-        return Killed(kill, _by_the_kernel(kill, own), own, kill.limit_bytes or total_bytes(crash))
+        return Victim(kill, _by_the_kernel(kill, own), own, kill.limit_bytes or total_bytes(crash))
     early = next((event for event in crash.every(UserspaceKill) if (event.rss_bytes or 0) >= LARGE), None)
     if early is None or early.rss_bytes is None:
         return None
     rss, killer = show(early.rss_bytes), early.killer
     words = say("{who} held {rss} when {killer} ended it", who=_who(early), rss=rss, killer=killer)
-    return Killed(early, words, early.rss_bytes, early.total_bytes)
+    return Victim(early, words, early.rss_bytes, early.total_bytes)
 
 
 def _by_the_kernel(kill: KernelKill, own: int) -> str:

@@ -28,10 +28,18 @@ STORE_IN_ROW: Final = 0.8
 _REWARD_SETTINGS: Final = ("remote_rm_url", "remote_url", "reward_pretrain", "reward_model.path", "rm_path")
 
 
+def table(crash: Crash) -> NodeMemory | None:
+    """The fullest table of memory users, put together once for all signs."""
+    if node_memory not in crash.seen:
+        crash.seen[node_memory] = node_memory(crash)
+    memory: NodeMemory | None = crash.seen[node_memory]
+    return memory
+
+
 @sign
 def a_table_names_the_holder(crash: Crash) -> Seen | None:
     """A table explains half of what was in use, and not that it is spread over many."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or not _explains(memory):
         return None
     return None if _is_spread(memory) else Seen(words="")
@@ -40,7 +48,7 @@ def a_table_names_the_holder(crash: Crash) -> Seen | None:
 @sign
 def table_misses_half(crash: Crash) -> Seen | None:
     """The rows of the table add up to less than half of what was in use."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or memory.used_bytes is None or _explains(memory):
         return None
     words = say(
@@ -56,7 +64,7 @@ def table_misses_half(crash: Crash) -> Seen | None:
 @sign
 def nobody_stands_out(crash: Crash) -> Seen | None:
     """A table explains half of what was in use, and neither a process nor the processes of one name hold much of it."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or not _explains(memory) or not _is_spread(memory) or memory.heaviest is None:
         return None
     who, held = memory.heaviest.who, show(memory.heaviest.largest)
@@ -92,28 +100,28 @@ def _is_spread(memory: NodeMemory) -> bool:
 @sign
 def first_rows_are_missing(crash: Crash) -> Seen | None:
     """The table is cut at its head, where the largest stand."""
-    memory = node_memory(crash)
+    memory = table(crash)
     return Seen(words=say("the table's first rows are missing")) if memory is not None and memory.cut else None
 
 
 @sign
 def use_is_not_printed(crash: Crash) -> Seen | None:
     """A table lists processes and nobody says how much was in use: shares are shares of what it lists."""
-    memory = node_memory(crash)
+    memory = table(crash)
     return Seen(words="") if memory is not None and memory.used_bytes is None else None
 
 
 @sign
 def table_without_sizes(crash: Crash) -> Seen | None:
     """No row of the table has a size."""
-    memory = node_memory(crash)
+    memory = table(crash)
     return Seen(words="") if memory is not None and memory.heaviest is None else None
 
 
 @sign
 def a_reward_model_is_the_largest(crash: Crash) -> Seen | None:
     """The largest process of the table serves a reward model."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or memory.heaviest is None or memory.heaviest.role != "reward":
         return None
     who, largest = memory.heaviest.who, show(memory.heaviest.largest)
@@ -123,7 +131,7 @@ def a_reward_model_is_the_largest(crash: Crash) -> Seen | None:
 @sign
 def one_process_has_it(crash: Crash) -> Seen | None:
     """The largest process has 40 % of what was in use, or 25 % and two and a half times as much as the next."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or memory.heaviest is None or not memory.dominates(memory.heaviest):
         return None
     top = memory.heaviest
@@ -142,7 +150,7 @@ def one_process_has_it(crash: Crash) -> Seen | None:
 @sign
 def no_process_has_it(crash: Crash) -> Seen | None:
     """A table lists processes, and its largest has too little of what was in use."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or memory.heaviest is None or memory.dominates(memory.heaviest):
         return None
     top = memory.heaviest
@@ -159,7 +167,7 @@ def no_process_has_it(crash: Crash) -> Seen | None:
 @sign
 def store_may_be_the_largest_row(crash: Crash) -> Seen | None:
     """Ray's object store is 80 % as large as the largest process of the table."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or memory.heaviest is None or not memory.store_bytes:
         return None
     if memory.store_bytes < STORE_IN_ROW * memory.heaviest.largest:
@@ -171,7 +179,7 @@ def store_may_be_the_largest_row(crash: Crash) -> Seen | None:
 @sign
 def shared_memory_is_more(crash: Crash) -> Seen | None:
     """The control group holds more in /dev/shm, tmpfs and Ray's object store than its largest process has."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or memory.heaviest is None or not isinstance(memory.event, KernelKill):
         return None
     shared = memory.event.group_shmem_bytes or 0
@@ -183,7 +191,7 @@ def shared_memory_is_more(crash: Crash) -> Seen | None:
 @sign
 def a_rank_is_the_largest(crash: Crash) -> Seen | None:
     """The largest process of the table is one of those that there is one of for each GPU."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or memory.heaviest is None or not is_rank(memory.heaviest.name):
         return None
     return Seen(words="")
@@ -192,7 +200,7 @@ def a_rank_is_the_largest(crash: Crash) -> Seen | None:
 @sign
 def a_reward_model_has_it(crash: Crash) -> Seen | None:
     """The reward model leads the table with a quarter of what was in use, and its largest process alone has it."""
-    memory = node_memory(crash)
+    memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or not memory.dominates(reward):
         return None
@@ -202,11 +210,11 @@ def a_reward_model_has_it(crash: Crash) -> Seen | None:
 @sign
 def a_reward_model_leads(crash: Crash) -> Seen | None:
     """Processes of a reward model have a quarter of what was in use, and more than those of any other name."""
-    memory = node_memory(crash)
+    memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or not _leads(memory, reward):
         return None
-    share = say("{held}: {share}.", held=_held(memory, reward), share=percent(memory.share(reward.bytes)))
+    share = say("{held}: {share}.", held=_clause(memory, reward), share=percent(memory.share(reward.bytes)))
     outside = _outside_ray(reward) if reward.outside_ray else ""
     return Seen(words=joined((share, outside, killed_another(crash, reward))), evidence=(memory.event,))
 
@@ -214,11 +222,11 @@ def a_reward_model_leads(crash: Crash) -> Seen | None:
 @sign
 def a_reward_model_is_small(crash: Crash) -> Seen | None:
     """The table lists a reward model that has less than a quarter of what was in use, or less than others."""
-    memory = node_memory(crash)
+    memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or _leads(memory, reward):
         return None
-    words = say("{held}: {share}", held=_held(memory, reward), share=percent(memory.share(reward.bytes)))
+    words = say("{held}: {share}", held=_clause(memory, reward), share=percent(memory.share(reward.bytes)))
     return Seen(words=words)
 
 
@@ -226,7 +234,7 @@ def a_reward_model_is_small(crash: Crash) -> Seen | None:
 def a_reward_model_is_in_no_table(crash: Crash) -> Seen | None:
     """A reward model is set, Ray killed for the node's memory, and no table of memory users is in the log."""
     setting = crash.setting(*_REWARD_SETTINGS)
-    if setting is None or crash.first(NodeOutOfMemory) is None or node_memory(crash) is not None:
+    if setting is None or crash.first(NodeOutOfMemory) is None or table(crash) is not None:
         return None
     name, whom = setting.name, victim(crash)
     if whom:
@@ -248,7 +256,7 @@ def _leads(memory: NodeMemory, reward: Holder) -> bool:
     return memory.dominates(reward) or memory.holders[0] is reward
 
 
-def _held(memory: NodeMemory, reward: Holder) -> str:
+def _clause(memory: NodeMemory, reward: Holder) -> str:
     """What it held, or its processes did: a clause."""
     size, whole, count = show(reward.bytes), memory.whole, len(reward.sizes)
     if count > 1:

@@ -10,11 +10,11 @@ from oomdoctor.causes.host import (
     Holder,
     NodeMemory,
     is_rank,
-    node_memory,
 )
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 
 # So many processes hold it together: of one name, or all that Ray started.
@@ -27,7 +27,7 @@ ALIKE: Final = 0.6
 @sign
 def several_alike_have_it(crash: Crash) -> Seen | None:
     """Three processes of one name, or more, hold 40 % of what was in use together."""
-    memory = node_memory(crash)
+    memory = table(crash)
     group = _group(memory)
     return two_alike_have_it(crash) if group is not None and len(group.sizes) >= SEVERAL else None
 
@@ -35,7 +35,7 @@ def several_alike_have_it(crash: Crash) -> Seen | None:
 @sign
 def two_alike_have_it(crash: Crash) -> Seen | None:
     """Two processes of one name, or more, hold 40 % of what was in use together."""
-    memory = node_memory(crash)
+    memory = table(crash)
     group = _group(memory)
     if memory is None or group is None or memory.share(group.bytes) < TOGETHER:
         return None
@@ -54,7 +54,7 @@ def two_alike_have_it(crash: Crash) -> Seen | None:
 @sign
 def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
     """Ray's workers, four at least, hold half of what was in use, and neither one of them nor those of one name do."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or memory.heaviest is None or memory.dominates(memory.heaviest):
         return None
     workers = [holder for holder in memory.holders if not holder.outside_ray]
@@ -75,7 +75,7 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
 @sign
 def no_two_of_one_name(crash: Crash) -> Seen | None:
     """A table lists processes, each under a name of its own."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or _group(memory) is not None:
         return None
     return Seen(words=say("no two processes of one name are among the largest"))
@@ -84,7 +84,7 @@ def no_two_of_one_name(crash: Crash) -> Seen | None:
 @sign
 def one_of_a_name_has_it(crash: Crash) -> Seen | None:
     """Of the processes of one name one has the memory, and the next is less than 60 % as large."""
-    memory = node_memory(crash)
+    memory = table(crash)
     group = _group(memory)
     if memory is None or group is None or not memory.dominates(group) or group.sizes[1] >= ALIKE * group.largest:
         return None
@@ -102,7 +102,7 @@ def one_of_a_name_has_it(crash: Crash) -> Seen | None:
 @sign
 def those_of_a_name_have_little(crash: Crash) -> Seen | None:
     """The processes of one name hold less than 40 % of what was in use, and Ray's workers of all names not half."""
-    memory = node_memory(crash)
+    memory = table(crash)
     group = _group(memory)
     if memory is None or group is None or memory.share(group.bytes) >= TOGETHER:
         return None
@@ -122,7 +122,7 @@ def those_of_a_name_have_little(crash: Crash) -> Seen | None:
 @sign
 def a_process_of_another_name_has_it(crash: Crash) -> Seen | None:
     """Beside the processes of one name a single other one has the memory."""
-    memory = node_memory(crash)
+    memory = table(crash)
     group, top = _group(memory), memory.heaviest if memory is not None else None
     if memory is None or top is None or top is group or not memory.dominates(top):
         return None
@@ -132,7 +132,7 @@ def a_process_of_another_name_has_it(crash: Crash) -> Seen | None:
 @sign
 def there_is_one_for_each_gpu(crash: Crash) -> Seen | None:
     """Those of one name that hold it together are ranks: their number is the job's shape."""
-    group = _group(node_memory(crash))
+    group = _group(table(crash))
     if group is None or two_alike_have_it(crash) is None or not is_rank(group.name):
         return None
     return Seen(words=say("there is one of them for each GPU: fewer of them means fewer GPUs"))

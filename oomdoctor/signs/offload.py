@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.causes.host import TOGETHER, node_memory
+from oomdoctor.causes.host import TOGETHER
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
@@ -25,6 +25,7 @@ from oomdoctor.signs.host_caches import (
     swap_space_was_refused,
     table_or_root,
 )
+from oomdoctor.signs.node import table
 from oomdoctor.units import GIB, percent, show
 
 # vLLM's own default: a setting of this size is no decision of the job.
@@ -102,24 +103,24 @@ def engine_makes_cache_and_swap_space_anew(crash: Crash) -> Seen | None:
 @sign
 def settings_reserve_half_of_the_node(crash: Crash) -> Seen | None:
     """What settings reserve of host memory, with its size, is half of the node's."""
-    return _reserved_share(crash, HALF)
+    return _share_of_settings(crash, HALF)
 
 
 @sign
 def settings_reserve_a_quarter_of_the_node(crash: Crash) -> Seen | None:
     """What settings reserve of host memory, with its size, is a quarter of the node's."""
-    return _reserved_share(crash, QUARTER)
+    return _share_of_settings(crash, QUARTER)
 
 
-def _reserved_share(crash: Crash, least: float) -> Seen | None:
-    reserved, total = list(_reserved(crash)), memory_of_the_node(crash)
-    need = sum(one.bytes for one in reserved)
-    if not reserved or not total or need < least * total:
+def _share_of_settings(crash: Crash, least: float) -> Seen | None:
+    reservations, total = list(_reservations(crash)), memory_of_the_node(crash)
+    need = sum(one.bytes for one in reservations)
+    if not reservations or not total or need < least * total:
         return None
     words = say(
         "{settings}: {share} of the node's {total}, page-locked from the start; page-locked "
         "buffers are rounded up to powers of two, so it can be more.",
-        settings=listed(one.words for one in reserved),
+        settings=listed(one.words for one in reservations),
         share=percent(need / total),
         total=show(total),
     )
@@ -160,15 +161,15 @@ _BESIDE_SETTINGS: Final = (
 @sign
 def settings_reserve_little(crash: Crash) -> Seen | None:
     """All that is kept on the host are sizes in settings, and they are less than a quarter of the node's memory."""
-    reserved, total = _little(crash)
-    if not reserved or not all(one.counted for one in reserved):
+    reservations, total = _little(crash)
+    if not reservations or not all(one.counted for one in reservations):
         return None
     if any(other(crash) is not None for other in _BESIDE_SETTINGS):
         return None
     words = say(
         "{settings}: {share} of the node's {total}",
-        settings=listed(one.words for one in reserved),
-        share=percent(sum(one.bytes for one in reserved) / total),
+        settings=listed(one.words for one in reservations),
+        share=percent(sum(one.bytes for one in reservations) / total),
         total=show(total),
     )
     return Seen(words=words)
@@ -177,22 +178,22 @@ def settings_reserve_little(crash: Crash) -> Seen | None:
 @sign
 def gpus_are_not_counted(crash: Crash) -> Seen | None:
     """Settings reserve host memory for each GPU, and nothing says how many there are."""
-    reserved, _ = _little(crash)
-    if all(one.counted for one in reserved):
+    reservations, _ = _little(crash)
+    if all(one.counted for one in reservations):
         return None
     return Seen(words=say("how many GPUs of the node the engine uses"), next_evidence=("nvidia-smi -L",))
 
 
-def _little(crash: Crash) -> tuple[list[Reserved], int]:
+def _little(crash: Crash) -> tuple[list[Reservation], int]:
     """What settings reserve where it is less than a quarter of the node's memory and no states are offloaded beside."""
-    reserved, total = list(_reserved(crash)), memory_of_the_node(crash)
-    if not total or sum(one.bytes for one in reserved) >= QUARTER * total or _switches(crash):
+    reservations, total = list(_reservations(crash)), memory_of_the_node(crash)
+    if not total or sum(one.bytes for one in reservations) >= QUARTER * total or _switches(crash):
         return [], 0
-    return reserved, total
+    return reservations, total
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class Reservation:
     """Host memory that a setting takes, where it says how much."""
 
     bytes: int
@@ -200,7 +201,7 @@ class Reserved:
     counted: bool = True  # of all GPUs, and not of one because their number is not known
 
 
-def _reserved(crash: Crash) -> Iterator[Reserved]:
+def _reservations(crash: Crash) -> Iterator[Reservation]:
     gpus = gpus_per_node(crash)
     for name, what in (*_PER_GPU.items(), *_PER_ENGINE.items()):
         setting = crash.setting(name)
@@ -211,7 +212,7 @@ def _reserved(crash: Crash) -> Iterator[Reserved]:
             continue
         if name in _PER_ENGINE:
             each = say("{what} {name} {gib:g} GiB for each engine", what=translated(what), name=setting.name, gib=gib)
-            yield Reserved(round(gib * GIB), each)
+            yield Reservation(round(gib * GIB), each)
         elif gpus:
             size = gib * GIB * gpus
             all_ = say(
@@ -222,10 +223,10 @@ def _reserved(crash: Crash) -> Iterator[Reserved]:
                 gpus=gpus,
                 sum=show(size),
             )
-            yield Reserved(round(size), all_)
+            yield Reservation(round(size), all_)
         else:
             each = say("{what} {name} {gib:g} GiB for each GPU", what=translated(what), name=setting.name, gib=gib)
-            yield Reserved(round(gib * GIB), each, counted=False)
+            yield Reservation(round(gib * GIB), each, counted=False)
 
 
 def gpus_per_node(crash: Crash) -> int | None:
@@ -260,7 +261,7 @@ def workers_that_offload_have_little(crash: Crash) -> Seen | None:
 
 def _held_by_workers(crash: Crash) -> tuple[float, str, str] | None:
     """What the table lists of the job's workers: their share, and in words what they hold and of what."""
-    memory = node_memory(crash)
+    memory = table(crash)
     if memory is None or not memory.holders:
         return None
     workers = [holder for holder in memory.holders if holder.role not in ("reward", None) or "Worker" in holder.name]

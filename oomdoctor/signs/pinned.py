@@ -24,67 +24,67 @@ _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard
 @sign
 def locking_was_refused(crash: Crash) -> Seen | None:
     """RDMA or mlock was refused with errno 12: that is the limit on locked memory."""
-    refused = _refused(crash)
-    if not isinstance(refused, PinnedAllocation) or refused.allocator not in _LOCKING:
+    refusal = _refusal(crash)
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in _LOCKING:
         return None
     words = say(
         "Registering memory for RDMA or locking it was refused with errno 12: the limit on "
         "locked memory (ulimit -l), not the amount of RAM."
     )
-    return Seen(words=words, evidence=(refused,), pool="pinned", next_evidence=("ulimit -l",))
+    return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=("ulimit -l",))
 
 
 @sign
 def the_buffer_for_copying_was_refused(crash: Crash) -> Seen | None:
     """llama.cpp was refused a buffer although no layer was put on the card: the one that weights are copied through."""
-    refused = _refused(crash)
-    if not isinstance(refused, BufferRefused):
+    refusal = _refusal(crash)
+    if not isinstance(refusal, BufferRefused):
         return None
     words = say(
         "No layer was put on the card, so what was refused is the page-locked host buffer "
         "through which the weights are copied: the driver uses the same words for it."
     )
     unclear = say("the message does not say which memory it was")
-    return Seen(words=joined((words, _platform(crash))), evidence=(refused,), against=(unclear,), pool="pinned")
+    return Seen(words=joined((words, _platform(crash))), evidence=(refusal,), against=(unclear,), pool="pinned")
 
 
 @sign
 def the_traceback_ends_in_pinning(crash: Crash) -> Seen | None:
     """A traceback ends in a call that pins host memory, and the message is not in the log."""
-    refused = _refused(crash)
-    if refused is None or refused.strength >= 2:
+    refusal = _refusal(crash)
+    if refusal is None or refusal.strength >= 2:
         return None
     words = say("A traceback ends in a call that pins host memory; the message itself is not in the log.")
     otherwise = say("the call may have failed for another reason")
-    return Seen(words=words, evidence=(refused,), against=(otherwise,), shows_memory=True, pool="pinned")
+    return Seen(words=words, evidence=(refusal,), against=(otherwise,), shows_memory=True, pool="pinned")
 
 
 @sign
 def page_locked_bytes_were_refused(crash: Crash) -> Seen | None:
     """Page-locked host memory was refused, and how much is printed."""
-    refused = _refused(crash)
-    size = refused.figures("usage").get("tried_bytes") if refused is not None else None
-    if refused is None or not size:
+    refusal = _refusal(crash)
+    size = refusal.figures("usage").get("tried_bytes") if refusal is not None else None
+    if refusal is None or not size:
         return None
-    return _page_locked(crash, refused, say("Page-locked host memory of {size} was refused.", size=show(size)))
+    return _page_locked(crash, refusal, say("Page-locked host memory of {size} was refused.", size=show(size)))
 
 
 @sign
 def page_locked_memory_was_refused(crash: Crash) -> Seen | None:
     """Page-locked host memory was refused, in words or in a call that are for nothing else."""
-    refused = _refused(crash)
-    return None if refused is None else _page_locked(crash, refused, say("Page-locked host memory was refused."))
+    refusal = _refusal(crash)
+    return None if refusal is None else _page_locked(crash, refusal, say("Page-locked host memory was refused."))
 
 
-def _page_locked(crash: Crash, refused: Event, what: str) -> Seen:
+def _page_locked(crash: Crash, refusal: Event, what: str) -> Seen:
     why = say(
         'The driver says "out of memory" for host memory as for the card\'s; the traceback or '
         "the message shows that it was the host's."
     )
-    return Seen(words=joined((what, why, _platform(crash))), evidence=(refused,), pool="pinned")
+    return Seen(words=joined((what, why, _platform(crash))), evidence=(refusal,), pool="pinned")
 
 
-def _refused(crash: Crash) -> Event | None:
+def _refusal(crash: Crash) -> Event | None:
     return next((event for event in crash.events if event.pool == "pinned" and event.strength >= 1), None)
 
 
@@ -130,7 +130,7 @@ def the_card_was_full_by_its_figures(crash: Crash) -> Seen | None:
 def _is_bare(crash: Crash) -> bool:
     """Whether the driver refused something and nothing printed says of which memory."""
     root = crash.root
-    if _refused(crash) is not None or root.pool != "gpu" or root.figures("usage"):
+    if _refusal(crash) is not None or root.pool != "gpu" or root.figures("usage"):
         return False
     return not (isinstance(root, DeviceRefusal) and root.layer == "nvml")
 

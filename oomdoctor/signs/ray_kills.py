@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import HOG, node_memory, raylet_log, used_bytes, victim
+from oomdoctor.causes.host import HOG, raylet_log, used_bytes, victim
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 
 # The killed worker's own share from which it says something about who held the memory.
@@ -24,7 +25,7 @@ _RANKED: Final = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
 def ray_killed_without_a_table(crash: Crash) -> Seen | None:
     """Ray killed for the node's memory, and the table of who held it is not in the log."""
     kill = crash.first(NodeOutOfMemory)
-    if kill is None or node_memory(crash) is not None:
+    if kill is None or table(crash) is not None:
         return None
     whom = victim(crash)
     named = say("It killed {whom}; who held the memory only its table says.", whom=whom) if whom else ""
@@ -35,7 +36,7 @@ def ray_killed_without_a_table(crash: Crash) -> Seen | None:
 def ray_killed_a_good_share(crash: Crash) -> Seen | None:
     """One whom Ray killed held 15 % of what was in use; no table says who held the rest."""
     kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
-    if kill is None or not used or node_memory(crash) is not None:
+    if kill is None or not used or table(crash) is not None:
         return None
     share = max((one.bytes or 0 for one in kill.victims), default=0) / used
     if share < TELLING:
@@ -65,7 +66,7 @@ def ray_killed_who_held_most(crash: Crash) -> Seen | None:
 @sign
 def rays_table_is_missing(crash: Crash) -> Seen | None:
     """Ray killed for the node's memory, and the log holds no table of memory users."""
-    if crash.first(NodeOutOfMemory) is None or node_memory(crash) is not None:
+    if crash.first(NodeOutOfMemory) is None or table(crash) is not None:
         return None
     words = say("Ray's table of memory users, which names who held the memory")
     return Seen(words=words, next_evidence=raylet_log(crash))
@@ -81,7 +82,7 @@ def ray_killed_for_memory(crash: Crash) -> Seen | None:
 def a_rank_was_killed(crash: Crash) -> Seen | None:
     """Ray killed a worker that has a rank, so that it has sisters, and that held a tenth of what was in use."""
     used = used_bytes(crash)
-    if not used or node_memory(crash) is not None:
+    if not used or table(crash) is not None:
         return None
     ranks = [
         (event, one)
@@ -111,7 +112,7 @@ def ray_killed_several(crash: Crash) -> Seen | None:
     count = crash.first(KillCount)
     if count is None or (count.killed or 0) < 2 or crash.first(NodeOutOfMemory) is not None:
         return None
-    if node_memory(crash) is not None:
+    if table(crash) is not None:
         return None
     words = say("Ray killed {killed} workers for memory within a minute: several run at a time.", killed=count.killed)
     return Seen(words=words, evidence=(count,), against=(say("who held the memory is not in the log"),))

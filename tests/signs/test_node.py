@@ -49,8 +49,13 @@ def test_the_largest_has_it_alone_or_by_far(largest: float, following: float, ha
 
 
 def test_without_a_table_no_process_is_the_largest() -> None:
-    for asked in (node.one_process_has_it, node.no_process_has_it, node.table_without_sizes, node.use_is_not_printed):
-        assert asked(crash(*kill())) is None
+    for question in (
+        node.one_process_has_it,
+        node.no_process_has_it,
+        node.table_without_sizes,
+        node.use_is_not_printed,
+    ):
+        assert question(crash(*kill())) is None
 
 
 def with_store(gib: float) -> Crash:

@@ -70,12 +70,12 @@ def test_workers_that_offload(gib: float, has_it: bool) -> None:
 
 def test_nothing_that_is_switched_off_is_offloaded() -> None:
     off = job("Namespace(adam_offload=False, offload_param=none)")
-    for asked in (
+    for question in (
         offload.states_are_offloaded,
         offload.workers_that_offload_have_it,
         offload.workers_that_offload_have_little,
     ):
-        assert asked(off) is None
+        assert question(off) is None
 
 
 def test_an_engine_makes_its_cache_and_its_swap_space_anew() -> None:

@@ -25,8 +25,12 @@ def test_what_went_to_the_card_had_room_there(free: str, room: bool) -> None:
 
 
 def test_a_bare_refusal_says_nothing_of_pinned_memory() -> None:
-    for asked in (pinned.refused_in_code_that_pins, pinned.refused_beside_a_line_on_pinning, pinned.refused_under_wsl):
-        assert asked(crash(BARE)) is None
+    for question in (
+        pinned.refused_in_code_that_pins,
+        pinned.refused_beside_a_line_on_pinning,
+        pinned.refused_under_wsl,
+    ):
+        assert question(crash(BARE)) is None
 
 
 def test_a_refusal_with_the_cards_figures_is_not_bare() -> None:
