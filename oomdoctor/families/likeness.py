@@ -167,7 +167,7 @@ def _near(words: tuple[str, ...]) -> Iterable[Wording]:
     """The messages with the most words in common."""
     everything, index = _known()
     common: Counter[int] = Counter()
-    for word in set(words):
+    for word in dict.fromkeys(words):
         common.update(index.get(word, ()))
     return (everything[number] for number, _ in common.most_common(CLOSEST))
 
