@@ -34,7 +34,7 @@ from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.building import places_a_model
-from oomdoctor.job.recognition import TRAINERS
+from oomdoctor.job.frameworks import trainers
 from oomdoctor.job.stage import OF_A_TRACEBACK
 from oomdoctor.language import joined, mark, say
 from oomdoctor.units import percent, show
@@ -89,7 +89,7 @@ def judge(crash: Crash) -> Judgement | None:
     more = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
     decided = more or (share is not None and share >= FULL)
     trained = built and crash.in_trace(_TRAINER)
-    sharded = trained or crash.context.frameworks.keys() & TRAINERS or crash.in_trace(STATES)
+    sharded = trained or crash.context.frameworks.keys() & trainers() or crash.in_trace(STATES)
     holds = (
         say("This process held {mine} of it ({share}).", mine=show(mine), share=percent(share))
         if mine is not None and share
@@ -189,7 +189,7 @@ def _full_of_live(crash: Crash, event: DeviceOutOfMemory) -> Finding | None:
         ),
         evidence=(event,),
         against=(say("the log does not show what the job was doing"),),
-        knobs=() if crash.context.frameworks.keys() & TRAINERS else INFERENCE_KNOBS,
+        knobs=() if crash.context.frameworks.keys() & trainers() else INFERENCE_KNOBS,
     )
 
 
