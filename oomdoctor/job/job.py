@@ -9,12 +9,12 @@ from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
 from oomdoctor.job.frameworks import (
     among,
+    engine_printing,
     engines,
     files_of_engines,
     files_of_training,
     learners,
     names_of_engines,
-    printed_by,
     some,
     trainers,
 )
@@ -87,13 +87,13 @@ def remote_call(root: Event) -> str | None:
 
 def _engine(root: Event, events: Iterable[Event], names: Collection[str]) -> str | None:
     """The engine whose messages these are, vLLM where its own stand there too; else the one that the log names."""
-    printed = [each.name for each in among({printed_by(event.family) for event in (root, *events)})]
-    return next((name for name in (*printed, *names) if name in printed or name in engines()), None)
+    printed = among({name for event in (root, *events) if (name := engine_printing(event.family))})
+    return printed[0].name if printed else next((name for name in names if name in engines()), None)
 
 
 def _in_engine(root: Event, events: Iterable[Event], names: Collection[str], stage: str) -> bool:
     """Whether it was an engine that asked. What its own process says comes before what the whole log speaks of."""
-    if printed_by(root.family) is not None:
+    if engine_printing(root.family) is not None:
         return True
     role = root.process.role
     if isinstance(root, DeviceRefusal) and root.layer == "cumem":

@@ -23,8 +23,8 @@ _NEGATIVE = late(r"-\d")
 
 # The programs whose flags are settings of a job, by the last part of their path; frameworks have more.
 _HEADS = frozenset({
-    "python", "python2", "python3", "mpirun", "mpiexec", "horovodrun", "uv", "nohup", "singularity", "apptainer", "bash",
-    "sh", "env", "export", "set",
+    "python", "python2", "python3", "mpirun", "mpiexec", "horovodrun", "uv", "nohup", "singularity", "apptainer",
+    "bash", "sh", "env", "export", "set",
 })  # fmt: skip
 _PYTHON = late(r"python\d?(?:\.\d+)?\Z")
 

@@ -13,7 +13,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import NoPool
 from oomdoctor.incident.engine_facts import Loading, loading, static_fraction
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import frameworks, some
+from oomdoctor.job.frameworks import among, engine_printing, some
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Proposal, Refusal
 from oomdoctor.units import show
@@ -36,10 +36,9 @@ def first_step(formula: str) -> str:
 
 def engine_of(crash: Crash) -> str | None:
     """The engine whose message it is; vLLM where its own messages stand there too."""
-    families = {event.family for event in (crash.root, *crash.events)}
-    known = [each for each in frameworks() if each.families]
-    own = next((each.name for each in known if not families.isdisjoint(each.families)), None)
-    return own or next((each.name for each in known if each.name in crash.context.frameworks), None)
+    printed = {name for event in (crash.root, *crash.events) if (name := engine_printing(event.family))}
+    named = (each for each in among(crash.context.frameworks) if each.families)
+    return next((each.name for each in (*among(printed), *named)), None)
 
 
 def reckons_otherwise(crash: Crash) -> bool:

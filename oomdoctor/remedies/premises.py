@@ -17,7 +17,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among, learners, printed_by, some
+from oomdoctor.job.frameworks import among, engine_printing, learners, some
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.knobs import KNOBS
 
@@ -45,7 +45,7 @@ def runs_engine(cause: str, crash: Crash) -> bool:
     outer = [each for each in among(crash.context.frameworks) if each.engine in _WITH_AN_ENGINE]
     at_it = in_engine(crash) and (crash.stage != "serving" or crash.root.process.role == "engine")
     stated = crash.setting(*KNOBS["lower-engine-reservation"].settings)
-    told = any(printed_by(event.family) for event in crash.events)
+    told = any(engine_printing(event.family) for event in crash.events)
     sleeps = any(event.layer == "cumem" for event in crash.every(DeviceRefusal))  # the allocator of an engine's sleep
     by_name = named_engine(crash) or cause.startswith(vllm.NAME)
     return bool(outer) or at_it or told or sleeps or by_name or stated is not None

@@ -215,12 +215,9 @@ def _is_there(row: Spelling, context: Context) -> bool:
 
 def known_versions(framework: str, context: Context) -> Versions:
     """The version that is printed, else those that know every name of the framework that the log shows."""
-    exact = Versions.exactly(context.frameworks.get(framework))
+    exact = Versions.exactly(context.frameworks.get(framework) or pin_of(framework, context))
     if exact is not None:
         return exact
-    pinned = pin_of(framework, context)
-    if pinned is not None:
-        return versions(pinned)
     narrowed = ALL
     for name, when in _dated(framework).items():
         if name in context.settings or name in context.processes:
@@ -229,7 +226,7 @@ def known_versions(framework: str, context: Context) -> Versions:
 
 
 def pin_of(framework: str, context: Context) -> str | None:
-    """The release of it that another framework of the job runs with, which the log does not print: "==0.2"."""
+    """The release of it that another framework of the job runs with, which the log does not print: "0.2"."""
     pins = (pin.partition(" ") for each in among(context.frameworks) for pin in each.pins)
     return next((release for name, _, release in pins if name == framework), None)
 

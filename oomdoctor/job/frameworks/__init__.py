@@ -1,14 +1,14 @@
 """What is known of each framework: one file per framework, of its name, with a head and a table.
 
 The table is how the knobs are spelled for it (`remedies/settings.py` says what its columns mean). The head says what it
-is and how a log shows it, in lines of `key: value, value`; where a key has nothing behind it, its values follow, one per
-indented line. Behind two blanks and a `#` stands where upstream a value was looked up, or since when it holds; a value
-that begins or ends with a blank stands in quotation marks.
+is and how a log shows it, in lines of `key: value, value`; where a key has nothing behind it, its values follow, one on
+each indented line. Behind two blanks and a `#` stands where upstream a value was looked up, or since when it holds; a
+value that begins or ends with a blank stands in quotation marks.
 
     world       what its numbers live in: torch, jax, tensorflow, ggml, an engine's own pools, none
     task        what one runs it for; unknown where that may be anything
     layer       program (one job has one, and what it is built on), states (holds a trainer's), engine (serves from a
-                share of the card), local (serves or draws with what fits), base (what others stand on), host (around all)
+                share of the card), local (serves or draws with what fits), base (others stand on it), host (around all)
     builds_on   what is there wherever it is: forks print the same names as what they come from
     before      stands before these where both are there: advice is spelled for the first that has the knob
     borrows     whose class names it uses, which are then no sign of their first owner
@@ -43,7 +43,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from oomdoctor.records import dataclass
 
@@ -204,13 +204,13 @@ def names_of_engines() -> tuple[str, ...]:
 
 
 @cache
-def _printers() -> Mapping[str, str]:
-    return {family: each.name for each in frameworks() for family in each.families}
+def _printing() -> Mapping[str, str]:
+    return {family: each.name for each in frameworks() if each.task == "serving" for family in each.families}
 
 
-def printed_by(family: str) -> str | None:
-    """The framework that alone prints messages of this family."""
-    return _printers().get(family)
+def engine_printing(family: str) -> str | None:
+    """The engine that alone prints messages of this family."""
+    return _printing().get(family)
 
 
 @cache
@@ -301,7 +301,7 @@ def text_of(name: str) -> str:
 
 
 def _read() -> Iterator[Framework]:
-    for name, _, kind in (file.rpartition(".") for file in os.listdir(FOLDER)):
+    for name, _, kind in (entry.name.rpartition(".") for entry in os.scandir(FOLDER)):
         if kind == "txt":
             yield _framework(name, text_of(name).partition(TABLE)[0])
 
