@@ -13,7 +13,7 @@ import ahocorasick_rs
 
 from oomdoctor.job import dumps, launch, recognition
 from oomdoctor.job.dumps import Allowance, Here, Stated
-from oomdoctor.job.frameworks import layers, logged_by, packages, programs, signs, written_by
+from oomdoctor.job.frameworks import hallmarks, layers, logged_by, packages, programs, written_by
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.job.origins import Origins
 from oomdoctor.patterns import late
@@ -210,7 +210,7 @@ class _Told:
 
     def context(self) -> Context:
         """What it tells so far."""
-        seen = layers(self._frameworks | (self._versions.keys() & signs().keys()))
+        seen = layers(self._frameworks | (self._versions.keys() & hallmarks().keys()))
         hardware = dict(self._hardware)
         if self._cards:
             hardware.setdefault("gpu_count", max(self._cards) + 1)
@@ -393,7 +393,7 @@ _WORDS: Final = (
 @cache
 def _triggers() -> tuple[ahocorasick_rs.AhoCorasick, tuple[str | dumps.Reader, ...]]:
     pairs: list[tuple[str, str | dumps.Reader]] = []
-    for what, words in (*signs().items(), ("version?", recognition.version_words()), *_WORDS):
+    for what, words in (*hallmarks().items(), ("version?", recognition.version_words()), *_WORDS):
         pairs += [(word, what) for word in words]
     for words, reader in dumps.READERS:
         pairs += [(word, reader) for word in words]

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from oomdoctor.families.event import Event
 from oomdoctor.job import plain_yaml, recognition, script
 from oomdoctor.job.context import is_secret
-from oomdoctor.job.frameworks import has_versions, launched_by, layers, programs, signs
+from oomdoctor.job.frameworks import hallmarks, has_versions, launched_by, layers, programs
 from oomdoctor.job.literals import entries, typed
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import listed, mark, say, translated
@@ -336,7 +336,7 @@ def _frameworks(
                     source=ASSUMED,
                 )
             )
-    known = layers(versions.keys() & signs().keys()) if sources else []
+    known = layers(versions.keys() & hallmarks().keys()) if sources else []
     return {name: versions.get(name) for name in [*known, *versions]}, sources
 
 

@@ -27,6 +27,7 @@ from oomdoctor.job.frameworks import (
     engines,
     framework,
     frameworks,
+    hallmarks,
     has_versions,
     launched_by,
     layers,
@@ -34,7 +35,6 @@ from oomdoctor.job.frameworks import (
     logged_by,
     packages,
     programs,
-    signs,
     some,
     text_of,
     trainers,
@@ -115,7 +115,7 @@ def test_its_rows_are_whole(one: Framework) -> None:
 
 @EACH
 def test_a_sign_is_long_enough_to_be_its_own(one: Framework) -> None:
-    for sign in signs().get(one.name, ()):
+    for sign in hallmarks().get(one.name, ()):
         assert len(sign) >= 4 or not sign.isascii(), sign
         assert not sign.isalpha() or not sign.islower() or sign in KNOWN_WORDS, f"a plain word is anybody's: {sign}"
 

@@ -232,7 +232,7 @@ def roots() -> frozenset[str]:
 
 
 @cache
-def signs() -> Mapping[str, tuple[str, ...]]:
+def hallmarks() -> Mapping[str, tuple[str, ...]]:
     """What in a line shows each framework: what it prints and is launched with, its actors and those it works in."""
     inside: dict[str, list[str]] = {}
     for each in frameworks():
@@ -247,7 +247,7 @@ def signs() -> Mapping[str, tuple[str, ...]]:
 
 def has_versions(name: str) -> bool:
     """Whether it is a framework or a package whose version may be asked for."""
-    return name in signs() or name in packages()
+    return name in hallmarks() or name in packages()
 
 
 @cache
