@@ -230,7 +230,7 @@ def test_lookups() -> None:
 # What is left in each room. A family reads its program's own messages, and says whose they are.
 REMAINING = {
     "arithmetic": {"vllm"},  # whose arithmetic it is
-    "causes": {"deepspeed", "fsdp", "megatron", "ray"},
+    "causes": {"deepspeed", "fsdp", "megatron", "ray", "torch"},
     "cli": {"ray"},  # the package to import
     "helpers": {"torch"},  # what forms call PyTorch
     "incident": {"ray"},  # what stands for the file of a remote call
