@@ -17,10 +17,11 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among, engine_printing, learners, some
+from oomdoctor.job.frameworks import among, engine_printing, framework, learners, some
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.knobs import KNOBS
 
+_WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _WITH_AN_ENGINE: Final = ("own cards", "shared cards")  # without being told so
 _RL_SETTINGS: Final = ("max_completion_length", "max_response_length", "generate_max_len", "num_generations")
 _RL_STAGES: Final = frozenset({"rollout", "reward", "weight_sync"})
@@ -110,7 +111,10 @@ def _trains(_cause: str, crash: Crash) -> bool:
     """Something with batches: a script that builds an array in host memory has none."""
     if not isinstance(crash.root, HostAllocation):
         return True
-    return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(crash.context.frameworks)
+    others = [
+        one for one in map(framework, crash.context.frameworks) if one is None or one.task not in _WITHOUT_BATCHES
+    ]
+    return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
 
 
 def _loads(_cause: str, crash: Crash) -> bool:

@@ -120,7 +120,7 @@ def test_a_sign_is_long_enough_to_be_its_own(one: Framework) -> None:
         assert not sign.isalpha() or not sign.islower() or sign in KNOWN_WORDS, f"a plain word is anybody's: {sign}"
 
 
-KNOWN_WORDS = {"ollama", "jaxlib"}  # nobody else's
+KNOWN_WORDS = {"isaacgym", "jaxlib", "koboldcpp", "ollama"}  # nobody else's
 
 
 @EACH
@@ -170,7 +170,7 @@ def test_a_head_is_read() -> None:
     assert (one.title, one.world, one.share, one.before) == ("X", "jax", 0.5, ("a", "b"))
     assert one.prints == ('[x] | "loss":', "a blank ", "# 3")
     assert one.actors == (("Worker", "policy", "vllm"),)
-    assert (one.layer, one.engine, one.titles, one.logger) == ("base", "never", (), "")
+    assert (one.layer, one.engine, one.titles, one.share_by) == ("base", "never", (), "")
     with pytest.raises((AttributeError, TypeError)):
         one.world = "torch"  # type: ignore[misc]
 
@@ -218,6 +218,8 @@ def test_lookups() -> None:
     assert launched_by("cat vllm.log") == set()
     assert logged_by("llamafactory.hparams.parser:401") == "llamafactory"
     assert logged_by("llama.factory:1") is None
+    assert logged_by("distributed.worker.memory") == "dask"
+    assert logged_by("mmdet") == "mmengine"
     assert set(written_by("SGLangEngine")) == {"slime", "sglang"}
     assert list(written_by("EngineCore_DP0")) == ["vllm"]
     assert list(written_by("Engine")) == []
@@ -236,7 +238,7 @@ REMAINING = {
     "incident": {"ray"},  # what stands for the file of a remote call
     "job": {"ray", "sglang", "trl", "vllm"},  # the same, a role, and sections of configurations
     "remedies": {"deepspeed", "ray", "torch"},
-    "report": {"jax", "ray", "tensorflow", "torch"},  # folders of libraries
+    "report": {"cupy", "jax", "numba", "pandas", "pyarrow", "ray", "tensorflow", "torch"},  # folders of libraries
     "signs": {
         "deepspeed", "jax", "lmdeploy", "ray", "tensorflow", "tensorrt-llm", "text-generation-inference", "torch",
     },

@@ -23,7 +23,7 @@ value that begins or ends with a blank stands in quotation marks.
     packages    whose version decides something, as pip writes them
     programs    whose flags are settings of the job
     families    of messages that it alone prints
-    logger      the package that its log lines name
+    loggers     the packages that its log lines name
     files       where its code lies, as a path in a traceback begins or goes on
     trains_in   those of its files that only training runs
     processes   what the names of an engine's processes hold
@@ -101,7 +101,7 @@ class Framework:
     programs: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
-    logger: str = ""
+    loggers: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     trains_in: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
@@ -266,7 +266,7 @@ def written_by(name: str) -> Sequence[str]:
 
 @cache
 def _loggers() -> Mapping[str, str]:
-    return {each.logger: each.name for each in frameworks() if each.logger}
+    return {logger: each.name for each in frameworks() for logger in each.loggers}
 
 
 def logged_by(source: str) -> str | None:
@@ -354,7 +354,7 @@ _READERS: Final[Mapping[str, Callable[[list[str]], object]]] = {
     **dict.fromkeys(
         ("banners", "actors", "writers", "titles", "methods", "commands"), lambda values: tuple(map(_row, values))
     ),
-    **dict.fromkeys(("world", "task", "layer", "engine", "share_by", "style", "logger"), lambda values: values[0]),
+    **dict.fromkeys(("world", "task", "layer", "engine", "share_by", "style"), lambda values: values[0]),
     "share": lambda values: float(values[0]),
     "zero_stage": lambda values: int(values[0]),
 }
