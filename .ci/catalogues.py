@@ -77,11 +77,13 @@ def _help() -> Iterator[str]:
 def _tables() -> Iterator[tuple[str, str]]:
     """The sentences of the text files that the code reads."""
     from oomdoctor.helpers import our_form  # noqa: PLC0415
+    from oomdoctor.job.frameworks import frameworks  # noqa: PLC0415
     from oomdoctor.regressions import regressions  # noqa: PLC0415
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
 
     for knob in KNOBS.values():
         yield from (("oomdoctor/remedies/knobs.txt", text) for text in (knob.action, knob.cost) if text)
+    yield from ((f"oomdoctor/job/frameworks/{each.name}.txt", each.share_by) for each in frameworks() if each.share_by)
     for one in regressions():
         yield from (("oomdoctor/regressions.txt", text) for text in (one.what, one.cure, one.worse) if text)
     yield from (("oomdoctor/helpers/oom.yml", text) for text in our_form.sentences())

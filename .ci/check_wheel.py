@@ -9,11 +9,10 @@ from pathlib import Path
 TOP = Path(__file__).parent.parent
 LARGEST = 1_000_000
 # What is packed (oomdoctor/packed.py): the readable files, and what the wheel has in their place.
-READABLE = ("oomdoctor/causes/*.md", "oomdoctor/remedies/settings/*.txt", "oomdoctor/locale/*/*.po")
+READABLE = ("oomdoctor/causes/*.md", "oomdoctor/locale/*/*.po")
 PACKED = {
     "oomdoctor/_packed/grammars.txt",
     "oomdoctor/_packed/pages.txt",
-    "oomdoctor/_packed/settings.txt",
     "oomdoctor/locale/zh_CN/packed.txt",
 }
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from oomdoctor import catalogues, grammars, pages, spellings
+from oomdoctor import catalogues, grammars, pages
 
 PACKAGE = Path(__file__).parent
 
@@ -16,7 +16,6 @@ def files() -> dict[Path, bytes]:
     texts = {
         grammars.PACKED: grammars.packed().encode(),
         pages.PACKED: pages.packed(),
-        spellings.PACKED: spellings.packed().encode(),
     }
     languages = (path for path in (PACKAGE / "locale").iterdir() if path.is_dir())
     found = texts | {folder / catalogues.PACKED: catalogues.packed(folder) for folder in languages}

@@ -69,6 +69,45 @@ def test_a_sample_that_an_empty_pool_holds_is_another_matter(copy: Path) -> None
     assert "quarry-pool-too-small" in json.dumps(incident)  # ruled out, with the figures
 
 
+KILN = """\
+[kiln] kiln 2.1.0 firing glazes/stoneware.yml
+(KilnShelf pid=71) Traceback (most recent call last):
+(KilnShelf pid=71)   File "/env/lib/python3.11/site-packages/kiln/firing/loop.py", line 88, in backward
+(KilnShelf pid=71)     loss.backward()
+(KilnShelf pid=71) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB. \
+GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free. Process 71 has 78.00 GiB memory in use. \
+Of the allocated memory 77.00 GiB is allocated by PyTorch, and 400.00 MiB is reserved by PyTorch but unallocated.
+"""
+
+
+def test_the_new_framework_is_recognised_spelled_and_typed(copy: Path) -> None:
+    (copy / "kiln.log").write_text(KILN, encoding="utf-8")
+    told = report(copy, "kiln.log")
+    assert next(iter(told["context"]["frameworks"])) == "kiln"
+    assert told["context"]["frameworks"]["kiln"] == "2.1.0"
+    (incident,) = told["incidents"]
+    spelled = {remedy["knob"]: remedy["setting"] for remedy in incident["diagnoses"][0]["remedies"]}
+    assert spelled["smaller-microbatch"] == "pieces_per_shelf"
+    assert spelled["gradient-checkpointing"] == "refire_glazes"
+    assert {event["process"]["role"] for event in told["events"] if event["process"].get("name") == "KilnShelf"} == {
+        "policy"
+    }
+    assert "pieces_per_shelf: INT" in oomdoctor(copy, "knobs", "--framework", "kiln").stdout
+    program = (
+        "import sys; sys.path.insert(0, ''); from oomdoctor.job.frameworks import framework, trainers; "
+        "own = framework('kiln'); print(own.world, own.task, own.title, 'kiln' in trainers())"
+    )
+    typed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=copy)
+    assert typed.stdout.split() == ["torch", "training", "Kiln", "True"]
+
+
+def test_a_kiln_that_nobody_fires_is_no_framework(copy: Path) -> None:
+    near = KILN.replace("[kiln] kiln 2.1.0 firing", "kiln at 1240.5 degrees, loading")
+    near = near.replace("kiln/firing", "pottery/kiln").replace("KilnShelf", "KilnDoor")
+    (copy / "near.log").write_text(near, encoding="utf-8")
+    assert "kiln" not in report(copy, "near.log")["context"]["frameworks"]
+
+
 def test_the_code_is_as_clean_as_ours(copy: Path) -> None:
     names = [str(copy / name) for name, _ in FILES.findall((TOP / "CONTRIBUTING.md").read_text(encoding="utf-8"))]
     code = [name for name in names if name.endswith(".py")]

@@ -9,6 +9,7 @@ from oomdoctor.records import dataclass
 from oomdoctor.units import GIB
 from oomdoctor.versions import Version
 
+NAME: Final = "vllm"  # among the frameworks
 CAPTURE_SLACK_BYTES: Final = GIB // 2  # for the graphs that come after the one that failed
 
 

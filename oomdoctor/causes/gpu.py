@@ -10,16 +10,13 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.peer import LostPeer
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.recognition import ENGINES
+from oomdoctor.job.frameworks import engines, files_of_engines
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.units import MIB, show
 
 # Frames by what they do. A pattern is searched in "file function code" of each frame, the innermost first.
-ENGINE: Final = (
-    r"\bvllm/|\bsglang/|\blmdeploy/|\btensorrt_llm/|\btext_generation_server/|\bexllama|\bnano_?vllm/"
-    r"|EngineCore|llm_engine"
-)
+ENGINE: Final = rf"\b(?:{files_of_engines()})/|EngineCore|llm_engine"
 OPTIMIZER: Final = (
     r"torch/optim/(?!lr_)|\b_init_group\b|exp_avg|\boptimi[sz]er\.step\(|_optimizer_step|\binitialize_optimizer_states\b"
     r"|bitsandbytes/optim/|apex/optimizers/|\b_(?:single|multi)_tensor_\w*adam|\bget_state_buffer\b|fused_adam"
@@ -94,7 +91,7 @@ def in_engine(crash: Crash) -> bool:
 
 def named_engine(crash: Crash) -> bool:
     """Whether the log names an engine; many programs serve without one."""
-    return crash.in_trace(ENGINE) is not None or any(name in crash.context.frameworks for name in ENGINES)
+    return crash.in_trace(ENGINE) is not None or any(name in crash.context.frameworks for name in engines())
 
 
 def beside_an_engine(crash: Crash) -> bool:

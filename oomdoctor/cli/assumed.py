@@ -9,6 +9,7 @@ from typing import Final
 from oomdoctor import spellings
 from oomdoctor.cli.near import near
 from oomdoctor.job import dumps, outside, recognition
+from oomdoctor.job.frameworks import hallmarks, packages
 from oomdoctor.language import one_of, say
 from oomdoctor.remedies import settings
 from oomdoctor.remedies.knobs import KNOBS
@@ -32,7 +33,7 @@ def unread(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         if _last(name) in _read() or recognition.names_a_model(name, "a/b"):
             continue
-        meant = near(_last(name), (*_read().values(), *recognition.NAMED, *recognition.PACKAGES))
+        meant = near(_last(name), (*_read().values(), *hallmarks(), *packages()))
         if meant:
             yield say(
                 "--assume {name}: no version and no setting that is read here has this name; did you mean {names}?",

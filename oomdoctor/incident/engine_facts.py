@@ -20,8 +20,8 @@ from oomdoctor.families.vllm_error import (
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import engines
 from oomdoctor.job.model import Setting
-from oomdoctor.job.recognition import ENGINES
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.versions import Version, version_of
@@ -32,16 +32,6 @@ SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization"
 FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
 _REMOTE = late(r"\bray::([\w.]{1,120})\(\)")
 _WORD = late(r"\w{1,80}")
-_ENGINE_FILE = late(r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server)/")
-_TRAINER_FILE = late(
-    r"(?:^|/)(?:openrlhf|verl|trl|deepspeed|accelerate|peft|megatron|unsloth\w*|orz|swift|llamafactory|axolotl)/"
-    r"|transformers/trainer|torch/(?:optim|autograd|distributed/fsdp)/"
-)
-_ENGINE_PROCESS = late(
-    r"EngineCore|VllmWorker|VLLM::|Worker(?:_(?:DP|PP|TP|EP|PCP|DCP)\d|$)|RayWorkerWrapper|LLMRayActor|LLMActor"
-    r"|RolloutRayActor|vLLM|SGLang|sglang|Vllm|VLLM"
-)
-
 _ENGINE_WORDS = (
     r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
     r"|\bgpu_worker\.py|\bmultiproc_executor\.py|\[TM\]\["
@@ -140,7 +130,7 @@ def facts(crash: Crash) -> EngineFacts:
     figures = {name: _printed(ordered, name) for name in _FIGURES}
     figures["max_model_len"] = figures["max_model_len"] or _printed(ordered, "request_tokens") or _set_length(crash)
     return EngineFacts(
-        version=version_of(crash.context.frameworks.get("vllm")),
+        version=version_of(crash.context.frameworks.get(vllm.NAME)),
         engine=_engine(crash),
         share=share,
         share_setting=share_setting,
@@ -294,4 +284,4 @@ def in_engine(crash: Crash) -> bool:
 def beside_engine(crash: Crash) -> bool:
     """Whether the job runs an engine at all: then the card may be shared with it."""
     names = (*SHARE_SETTINGS, *FRACTION_SETTINGS)
-    return any(name in crash.context.frameworks for name in ENGINES) or crash.setting(*names) is not None
+    return any(name in crash.context.frameworks for name in engines()) or crash.setting(*names) is not None

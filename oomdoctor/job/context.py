@@ -13,6 +13,7 @@ import ahocorasick_rs
 
 from oomdoctor.job import dumps, launch, recognition
 from oomdoctor.job.dumps import Allowance, Here, Stated
+from oomdoctor.job.frameworks import hallmarks, layers, logged_by, packages, programs, written_by
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.job.origins import Origins
 from oomdoctor.patterns import late
@@ -166,8 +167,8 @@ class _Told:
             here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps, allowance)
             if line.mark.name:
                 self._writer(line.mark)
-            if line.mark.source and (logged_by := recognition.logged_by(line.mark.source)):
-                self._frameworks.add(logged_by)
+            if line.mark.source and (logger := logged_by(line.mark.source)):
+                self._frameworks.add(logger)
             hits = automaton.find_matches_as_indexes(here.text, overlapping=True)
             readers = dict.fromkeys(owners[i] for i in sorted({hit[0] for hit in hits}))
             for reader in [*readers, _by_shape(here, continued)]:
@@ -209,12 +210,12 @@ class _Told:
 
     def context(self) -> Context:
         """What it tells so far."""
-        layers = recognition.layers(self._frameworks | (self._versions.keys() & recognition.FINGERPRINTS.keys()))
+        seen = layers(self._frameworks | (self._versions.keys() & hallmarks().keys()))
         hardware = dict(self._hardware)
         if self._cards:
             hardware.setdefault("gpu_count", max(self._cards) + 1)
         return Context(
-            frameworks={name: self._versions.get(name) for name in [*layers, *self._versions]},
+            frameworks={name: self._versions.get(name) for name in [*seen, *self._versions]},
             settings=dict(self._settings),
             models=tuple(islice(self._models or self._model_words, MOST_MODELS)),
             hardware=hardware,
@@ -298,7 +299,7 @@ class _Told:
 
     def _writer(self, mark: Mark) -> None:
         name = mark.name or ""
-        self._frameworks.update(recognition.written_by(name))
+        self._frameworks.update(written_by(name))
         if mark.pid is not None:
             self._process(name, mark.pid)
 
@@ -341,8 +342,8 @@ class _Told:
 
 
 @lru_cache(256)  # asked of each file for each other one
-def _trainers(frameworks: frozenset[str]) -> frozenset[str]:
-    return frozenset(recognition.layers(frameworks)) & recognition.OUTER
+def _trainers(seen: frozenset[str]) -> frozenset[str]:
+    return frozenset(layers(seen)) & programs()
 
 
 def _unit_of_free(total: float) -> str:
@@ -367,7 +368,7 @@ def _by_shape(here: Here, continued: bool) -> dumps.Reader | str | None:
         return dumps.continuation if continued else dumps.command
     if start.startswith(("{", "config", "json")) or start.endswith("{"):
         return dumps.printed_dict
-    if start.lstrip("|-*` ").startswith(recognition.PACKAGES):
+    if start.lstrip("|-*` ").startswith(packages()):
         return "version?"
     return None
 
@@ -378,7 +379,6 @@ _ONE_LINERS: Final[frozenset[dumps.Reader]] = frozenset(
 )
 
 _WORDS: Final = (
-    ("version?", recognition.VERSION_WORDS),
     ("python?", ("/python3.",)),
     ("model?", recognition.MODEL_WORDS),
     ("card?", recognition.CARD_WORDS),
@@ -393,7 +393,7 @@ _WORDS: Final = (
 @cache
 def _triggers() -> tuple[ahocorasick_rs.AhoCorasick, tuple[str | dumps.Reader, ...]]:
     pairs: list[tuple[str, str | dumps.Reader]] = []
-    for what, words in (*recognition.FINGERPRINTS.items(), *_WORDS):
+    for what, words in (*hallmarks().items(), ("version?", recognition.version_words()), *_WORDS):
         pairs += [(word, what) for word in words]
     for words, reader in dumps.READERS:
         pairs += [(word, reader) for word in words]

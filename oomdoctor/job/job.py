@@ -7,29 +7,24 @@ from typing import Final, Literal
 
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
+from oomdoctor.job.frameworks import (
+    among,
+    engine_printing,
+    engines,
+    files_of_engines,
+    files_of_training,
+    learners,
+    names_of_engines,
+    some,
+    trainers,
+)
 from oomdoctor.job.model import Context
-from oomdoctor.job.recognition import ENGINES, FRAMEWORKS, LEARNERS, TRAINERS
+from oomdoctor.job.roles import role_of
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
 Placement = Literal["none", "unknown", "own cards", "shared cards"]
 
-# Families of messages that only one engine prints, and the name of that engine
-_PRINTED_BY: Final = {
-    "sglang": "sglang",
-    "lmdeploy": "lmdeploy",
-    "tensorrt_llm": "tensorrt-llm",
-    "tgi": "text-generation-inference",
-    "llama_cpp": "llama.cpp",
-    "ollama": "ollama",
-    "mlc": "mlc",
-    "vllm_error": "vllm",
-    "vllm_cut": "vllm",
-    "vllm_figures": "vllm",
-    "vllm_pressure": "vllm",
-    "vllm_cascade": "vllm",
-}
-_TAKES_WHAT_IT_NEEDS: Final = frozenset({"llama.cpp", "ollama", "mlc"})  # and no share
 _TURNS_COLOCATION: Final = ("colocate_all_models", "colocate_all")
 _OFF: Final = (None, False, 0, "", "none", "None", "false")
 # A share of the card, under every framework's name for it
@@ -39,17 +34,8 @@ SHARES: Final = (
 )  # fmt: skip
 _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
 
-_ENGINE_FILE: Final = late(
-    r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server|exllama\w*|nano_?vllm)/"
-)
-_TRAINER_FILE: Final = late(
-    r"(?:^|/)(?:openrlhf|verl|trl|deepspeed|accelerate|peft|megatron|unsloth\w*|orz|swift|llamafactory|axolotl)/"
-    r"|transformers/trainer|torch/(?:optim|autograd|distributed/fsdp)/"
-)
-_ENGINE_PROCESS: Final = late(
-    r"EngineCore|llm_engine|VllmWorker|VLLM::|Worker(?:_(?:DP|PP|TP|EP|PCP|DCP)\d|$)|RayWorkerWrapper|LLMRayActor|LLMActor"
-    r"|RolloutRayActor|vLLM|SGLang|sglang|Vllm|VLLM"
-)
+_ENGINE_FILE: Final = late(rf"(?:^|/)(?:{files_of_engines()})/")
+_TRAINER_FILE: Final = late(rf"(?:^|/)(?:{files_of_training()})")
 _ENGINE_WORDS: Final = late(
     r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
     r"|\bgpu_worker\.py|\bmultiproc_executor\.py|\[TM\]\["
@@ -84,10 +70,10 @@ def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -
         engine=engine,
         runs_engine=runs,
         in_engine=at_engine,
-        reserves=runs and engine not in _TAKES_WHAT_IT_NEEDS,
+        reserves=runs and not some([engine or ""], "takes what it needs"),
         placement=_placement(context, names, runs=runs),
-        learns=bool(LEARNERS & set(names)),
-        trains=bool(TRAINERS & set(names)),
+        learns=bool(learners() & set(names)),
+        trains=bool(trainers() & set(names)),
         cards=_cards(context),
     )
 
@@ -101,15 +87,13 @@ def remote_call(root: Event) -> str | None:
 
 def _engine(root: Event, events: Iterable[Event], names: Collection[str]) -> str | None:
     """The engine whose messages these are, vLLM where its own stand there too; else the one that the log names."""
-    printed = dict.fromkeys(_PRINTED_BY[event.family] for event in (root, *events) if event.family in _PRINTED_BY)
-    if printed:
-        return "vllm" if "vllm" in printed else next(iter(printed))
-    return next((name for name in names if name in ENGINES), None)
+    printed = among({name for event in (root, *events) if (name := engine_printing(event.family))})
+    return printed[0].name if printed else next((name for name in names if name in engines()), None)
 
 
 def _in_engine(root: Event, events: Iterable[Event], names: Collection[str], stage: str) -> bool:
     """Whether it was an engine that asked. What its own process says comes before what the whole log speaks of."""
-    if root.family in _PRINTED_BY:
+    if engine_printing(root.family) is not None:
         return True
     role = root.process.role
     if isinstance(root, DeviceRefusal) and root.layer == "cumem":
@@ -119,17 +103,17 @@ def _in_engine(root: Event, events: Iterable[Event], names: Collection[str], sta
         return True
     if _is_an_engine(root):
         return True
-    trainers = TRAINERS & set(names)
-    if role is not None or any(_TRAINER_FILE.search(frame.file) for frame in trace) or (trainers and trace):
+    training = trainers() & set(names)
+    if role is not None or any(_TRAINER_FILE.search(frame.file) for frame in trace) or (training and trace):
         return False
     if stage in _ENGINE_STEPS:
         return True
-    named = not trainers and (
-        any(name in ENGINES for name in names) or any(event.family == "vllm_figures" for event in events)
+    named = not training and (
+        any(name in engines() for name in names) or any(event.family == "vllm_figures" for event in events)
     )
     if any(not _LIBRARY_FILE.search(frame.file) for frame in trace):
         return False  # somebody's own script, beside an engine or not
-    return named or (not trainers and _nearby(root))
+    return named or (not training and _nearby(root))
 
 
 def _is_an_engine(root: Event) -> bool:
@@ -137,7 +121,13 @@ def _is_an_engine(root: Event) -> bool:
     call, name = remote_call(root), root.process.name
     if root.process.role == "engine":
         return True
-    return any(_ENGINE_PROCESS.search(each) is not None for each in (call, name) if each)
+    return any(_names_engine(each) for each in (call, name) if each)
+
+
+def _names_engine(process: str) -> bool:
+    if any(word in process for word in names_of_engines()) or role_of(process.partition(".")[0]) == "engine":
+        return True
+    return process.endswith("Worker")  # beside vLLM's bare "Worker" many a trainer's, whose cards an engine shares
 
 
 def _nearby(root: Event) -> bool:
@@ -149,18 +139,18 @@ def _has_an_engine(root: Event, context: Context) -> bool:
     """A setting shares the card with one, a frame is one's, or the framework always brings one along."""
     if context.setting(*SHARES) is not None or any(_ENGINE_FILE.search(f.file) for f in root.around.trace):
         return True
-    return any(each.engine in ("beside", "colocated") for each in FRAMEWORKS if each.name in context.frameworks)
+    return any(each.engine in ("own cards", "shared cards") for each in among(context.frameworks))
 
 
 def _placement(context: Context, names: Collection[str], *, runs: bool) -> Placement:
     """Where the engine is, beside a trainer: the log says so, or it is how the framework does it."""
-    trainers = [each for each in FRAMEWORKS if each.name in names and each.engine != "none"]
-    if not runs or not trainers:
+    with_one = [each for each in among(names) if each.engine != "never"]
+    if not runs or not with_one:
         return "none"
     told = context.setting(*_TURNS_COLOCATION)
     if told is not None:
         return "own cards" if told.value in _OFF else "shared cards"
-    return "shared cards" if any(each.engine == "colocated" for each in trainers) else "unknown"
+    return "shared cards" if any(each.engine == "shared cards" for each in with_one) else "unknown"
 
 
 def _cards(context: Context) -> int | None:

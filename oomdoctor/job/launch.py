@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from oomdoctor.job.frameworks import commands, roots
 from oomdoctor.job.literals import TEXT_CAP, entries, typed
 from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
@@ -20,12 +21,10 @@ _ASSIGNMENT = late(r"\+{0,2}~?([A-Za-z_][\w.]{0,150})=(.*)\Z", re.DOTALL)
 _FLAG = late(r"--?([A-Za-z][\w.\-]{0,100})(?:=(.*))?\Z", re.DOTALL)
 _NEGATIVE = late(r"-\d")
 
-# The programs whose flags are settings of a job, by the last part of their path.
+# The programs whose flags are settings of a job, by the last part of their path; frameworks have more.
 _HEADS = frozenset({
-    "python", "python2", "python3", "torchrun", "deepspeed", "accelerate", "vllm", "sglang", "ray", "docker", "podman",
-    "sbatch", "srun", "salloc", "swift", "megatron", "trl", "llamafactory-cli", "axolotl", "mpirun", "mpiexec",
-    "horovodrun", "lmdeploy", "trtllm-serve", "text-generation-launcher", "uv", "nohup", "singularity", "apptainer",
-    "bash", "sh", "env", "export", "set", "#SBATCH", "FORCE_TORCHRUN=1", "llama-server", "llama-cli",
+    "python", "python2", "python3", "mpirun", "mpiexec", "horovodrun", "uv", "nohup", "singularity", "apptainer",
+    "bash", "sh", "env", "export", "set",
 })  # fmt: skip
 _PYTHON = late(r"python\d?(?:\.\d+)?\Z")
 
@@ -37,14 +36,6 @@ _ECHO = frozenset({"bash", "sudo", "time", "cmd", "command", "command:", "runnin
 _SHORT = {"-m": "memory", "-tp": "tensor_parallel_size", "-pp": "pipeline_parallel_size", "-e": "env"}
 
 _SERVERS = frozenset({"api_server", "gradio"})  # lmdeploy serve api_server MODEL
-
-# The roots of hydra overrides; other `a.b=c` in a log may be anything.
-_ROOTS = frozenset({
-    "actor_rollout_ref", "actor", "ref", "rollout", "critic", "reward_model", "reward", "reward_manager", "data",
-    "algorithm", "trainer", "ray_init", "ray_kwargs", "global_profiler", "exp", "policy", "generator", "cluster",
-    "grpo", "actor_train", "actor_infer", "reference", "worker", "model", "optim", "training_args", "sglang", "vllm",
-    "gconfig", "train_dataset", "scheduler", "transfer_queue", "environment", "rllm", "hydra", "engine", "checkpoint",
-})  # fmt: skip
 
 
 def words(text: str) -> list[str]:
@@ -79,9 +70,9 @@ def _starts_with_option(line: list[str]) -> bool:
 
 
 def is_override(word: str) -> bool:
-    """A hydra override like `actor_rollout_ref.rollout.n=8`."""
+    """A hydra override like `actor_rollout_ref.rollout.n=8`; any other `a.b=c` in a log may be anything."""
     match = _ASSIGNMENT.match(word)
-    return bool(match and "." in match[1] and match[1].split(".", 1)[0] in _ROOTS)
+    return bool(match and "." in match[1] and match[1].split(".", 1)[0] in roots())
 
 
 def _after_head(line: list[str]) -> int | None:
@@ -102,7 +93,7 @@ def _after_head(line: list[str]) -> int | None:
 
 def _is_head(word: str) -> bool:
     name = word.rsplit("/", 1)[-1]
-    return name in _HEADS or bool(_PYTHON.match(name))
+    return name in _HEADS or name in commands() or bool(_PYTHON.match(name))
 
 
 def read_words(line: Iterable[str], before: Iterable[str] = ()) -> Iterator[Found]:

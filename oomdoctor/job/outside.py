@@ -16,6 +16,7 @@ from typing import Final, Literal
 from oomdoctor.families.event import Event
 from oomdoctor.job import plain_yaml, recognition, script
 from oomdoctor.job.context import is_secret
+from oomdoctor.job.frameworks import hallmarks, has_versions, launched_by, layers, programs
 from oomdoctor.job.literals import entries, typed
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import listed, mark, say, translated
@@ -71,7 +72,7 @@ def read(launch: Sequence[FilePath] = (), config: Sequence[FilePath] = (), assum
     for path in launch:
         text, name = _text("launch", os.fspath(path))
         launched += _launched(text, name)
-        for framework in recognition.layers(_started(text)):
+        for framework in layers(launched_by("\n".join(script.commands(text)))):
             frameworks.setdefault(framework, name)
     settings, versions = _assumed(assume)
     found = [*configured, *_agreed(launched, notes), *settings]
@@ -115,12 +116,6 @@ def _reason(error: OSError | UnreadableError | ValueError) -> str:
 def _launched(text: str, name: str) -> Iterator[Setting]:
     for flag in script.flags(text):
         yield from _setting(flag.name, flag.value, name, flag.line, flag.written)
-
-
-def _started(text: str) -> set[str]:
-    """The frameworks that the script starts."""
-    lines = "\n".join(script.commands(text))
-    return {each.name for each in recognition.FRAMEWORKS if any(words in lines for words in each.launches)}
 
 
 def _configured(path: str) -> Iterator[Setting]:
@@ -171,7 +166,7 @@ def _assumed(assume: Sequence[str]) -> tuple[list[Setting], list[tuple[str, str]
     for one in assume:
         name, value = parted(one, "assume", translated(_FORMS))
         package = name.lower().replace("_", "-")
-        if package in recognition.NAMED or package in recognition.PACKAGES:
+        if has_versions(package):
             if version_of(value) is None:
                 told = say(
                     "{value} is no version of {package}; {forms}",
@@ -310,11 +305,11 @@ def _frameworks(
 ) -> tuple[Mapping[str, str | None], dict[str, str]]:
     versions = dict(context.frameworks)
     sources: dict[str, str] = {}
-    mine = recognition.OUTER & versions.keys()
+    mine = programs() & versions.keys()
     for name, file in outside.frameworks:
         if name in versions:
             continue
-        if mine and name in recognition.OUTER:
+        if mine and name in programs():
             notes.append(
                 say(
                     "{file} starts {name}, and the log is of {others}: is it the right script?",
@@ -341,8 +336,8 @@ def _frameworks(
                     source=ASSUMED,
                 )
             )
-    layers = recognition.layers(versions.keys() & recognition.NAMED.keys()) if sources else []
-    return {name: versions.get(name) for name in [*layers, *versions]}, sources
+    known = layers(versions.keys() & hallmarks().keys()) if sources else []
+    return {name: versions.get(name) for name in [*known, *versions]}, sources
 
 
 def _same(one: Value, other: Value) -> bool:

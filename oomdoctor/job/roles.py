@@ -7,102 +7,27 @@ it was doing.
 
 from __future__ import annotations
 
+import re
 import shlex
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
 from typing import Final
 
+from oomdoctor.job.frameworks import BY_METHOD, frameworks
 from oomdoctor.patterns import late
 
 CHARACTERS: Final = 400  # of a title or command line that are looked at
 SHORT: Final = 48
+CUT: Final = 15  # characters after which the kernel cuts a name
 
-# Workers of verl hold several models in one process; the method tells which one is at work.
-_FUSED = late(r"\b(?:WorkerDict|FusedWorker|ActorRolloutRefWorker|AsyncActorRolloutRefWorker)\b")
-_FUSED_METHODS: Final = (
-    (r"(?:\w{1,40}_)?(?:generate_sequences|generate|rollout_mode|wake_up|sleep)$", "engine"),
-    (r"(?:actor_rollout_ref_|ref_)?(?:compute_ref_log_prob)$|ref_", "ref"),
-    (r"critic_|compute_values$|update_critic$", "critic"),
-    (r"rm_|reward_|compute_rm_score$", "reward"),
-    (r"actor_|actor_rollout_|update_actor$|compute_log_prob$|init_model$", "policy"),
+# Class names and command lines that any job may have. The first role counts whose command it is.
+_TITLES: Final = (("reward_fn", "reward"), ("RewardWorker", "reward"))
+_COMMANDS: Final = (
+    ("reward", r"\brm_server\b|(?:[/\s]|^)(?:[a-z0-9]{1,40}_){0,3}reward(?:_[a-z0-9]{1,40}){0,4}(?:\.py\b|\s|$)"),
+    ("driver", r"\btrain\w{0,40}(?:\.py)?\b|\bfinetune\w{0,20}\b"),
 )
-
-# Class names of actors and engine processes; one pattern matches the whole name.
-_CLASSES: Final = {
-    "policy": (
-        r"ActorModelRayActor|PolicyModelActor",  # OpenRLHF before and since 0.8.3
-        r"PolicyRayActor(?:Base)?",  # Open-Reasoner-Zero
-        r"(?:FSDP|Megatron|DeepSpeed)PolicyWorker(?:Base)?",  # SkyRL
-        r"DTensorPolicyWorker(?:V2)?|MegatronPolicyWorker|FSDP1PolicyWorker",  # NeMo-RL
-        r"(?:FSDP|Megatron|Archon)PPOActor",  # AReaL
-        r"MegatronTrainRayActor|FSDPTrainRayActor",  # slime
-        r"ActorWorker|actor_train-\d{1,4}|TrainingWorker|RayTrainWorker",  # ROLL, verl since 0.7, Ray Train
-    ),
-    "ref": (
-        r"ReferenceModel(?:Ray)?Actor|RefRayActor(?:Base)?",
-        r"(?:FSDP|Megatron|DeepSpeed)RefWorker(?:Base)?|reference-\d{1,4}",
-    ),
-    "reward": (
-        r"RewardModel(?:Ray)?Actor|RewardRayActor(?:Base)?|RewardModelWorker|RewardLoopWorker|RewardManager\w{0,20}",
-        r"RemoteRewardModel|RewardModelProxy|remote_rm_fn(?:_ray)?|reward_func|reward_fn|RewardWorker",
-    ),
-    "critic": (
-        r"CriticModel(?:Ray)?Actor|CriticRayActor(?:Base)?|CriticWorker",
-        r"(?:FSDP|Megatron|DeepSpeed)CriticWorker(?:Base)?|critic-\d{1,4}",
-    ),
-    "engine": (
-        r"LLMRayActor(?:Async)?|RolloutRayActor|LLMActor|RayWorkerWrapper|VLLMServerActor|AsyncVLLMInferenceEngine",
-        r"[Vv]LLMHttpServer\w{0,10}|SGLangHttpServer|SGLangEngine|Vllm(?:Async)?GenerationWorker(?:Impl)?",
-        r"Remote(?:SGLang|vLLM)Engine|InferWorker|actor_infer-\d{1,4}|VLLMWorker|VLLMEngine\w{0,20}|ServeReplica\S{0,80}",
-        # vLLM's own processes, whose parts stand only where that parallel size is above one; SGLang's
-        r"(?:VLLM::)?(?:EngineCore(?:_DP)?(?:_?\d+)?|Worker(?:_[A-Z]{2,4}\d+)*)|VllmWorker(?:Process)?|APIServer(?:_\d+)?",
-        r"(?:DP|TP|PP)\d+(?: \w{2,6}\d+)*|sglang::\S{1,60}|sglang",
-    ),
-    "driver": (
-        r"main_task|TaskRunner(?:V1)?|PPOTrainer(?:Async)?|TrainingActor|GenerateSamplesActor",
-        r"RolloutManager|RolloutController|SignalActor|JobSupervisor",
-    ),
-    "environment": (r"AgentLoopWorker\w{0,10}|AgentInstance|RolloutWorker|(?:Single|Multi)AgentEnvRunner",),
-    "data_loader": (r"pt_data_worker|_?MapWorker\S{0,60}|SplitCoordinator",),
-    "object_store": (r"(?:IDLE_|SPILL_)?SpillWorker|(?:IDLE_|RESTORE_)?RestoreWorker|plasma_store(?:_server)?",),
-    "ray": (r"IDLE|raylet|gcs_server|dashboard(?:_agent)?|log_monitor|autoscaler|runtime_env_agent",),
-}
-
-# Command lines; the first that is found wins.
-_COMMANDS: Final = {
-    "ray": (
-        r"/raylet/raylet\b|\braylet(?:\.exe)? --|\bgcs_server\b|/ray/dashboard/|/redis-server\b|\bray start\b",
-        r"^ray-dashboard-|^dashboard agent\b",
-        r"/ray/_private/(?:log_monitor|runtime_env|workers)|/ray/autoscaler/|/ray/workers/default_worker",
-    ),
-    "object_store": (r"\bplasma_store(?:_server)?\b",),
-    "engine": (
-        r"(?i)\bvllm::|\bsglang::|\bvllm serve\b|\bvllm\.entrypoints\b|\bsglang\.launch_server\b|\btrl vllm-serve\b",
-        r"\bapi_server(?:\.py)?\b|\btext-generation-(?:server|launcher)\b|\bllama-server\b|\btritonserver\b",
-    ),
-    "data_loader": (r"\bpt_data_worker\b",),
-    "reward": (
-        r"\bserve_rm\b|\bremote_rm(?:_|\b)|\brm_server\b",
-        r"(?:[/\s]|^)(?:[a-z0-9]{1,40}_){0,3}reward(?:_[a-z0-9]{1,40}){0,4}(?:\.py\b|\s|$)",
-    ),
-    "driver": (
-        r"\btrain\w{0,40}(?:\.py)?\b|\bmain_ppo\b|\bplayground\.orz|\bstart_\w{1,20}_pipeline\b|\bmain_base\b|\brun_grpo\b|\bfinetune\w{0,20}\b",
-    ),
-}
-
-# The kernel cuts names after 15 characters: what is left of a worker's class behind "ray::".
-_CUT_LENGTH: Final = 15
-_CUT: Final = {
-    "reward": r"Reward|RemoteRew",
-    "engine": r"LLMRayActo|RolloutRay|RayWorkerW|[vV]LLM|SGLang|ServeRepli",
-    "policy": r"ActorModel|Policy(?:Mode|RayA)|TrainingWo|RayTrainWo",
-    "critic": r"Critic(?:Mode|RayA|Work)",
-    "ref": r"ReferenceM|RefRayActo",
-}
-
-_CUT_ROLES = [(late(pattern), role) for role, pattern in _CUT.items()]
-_CLASS_ROLES = [(late(rf"(?:{pattern})$"), role) for role, rows in _CLASSES.items() for pattern in rows]
-_COMMAND_ROLES = [(late(pattern), role) for role, rows in _COMMANDS.items() for pattern in rows]
-_METHOD_ROLES = [(late(pattern), role) for pattern, role in _FUSED_METHODS]
+_ORDER: Final = ("ray", "object_store", "engine", "data_loader", "reward", "driver")
+_ANY_METHOD: Final = "policy"  # a worker that holds several models at least trains one
 
 # "ray::Class.method", the creation task "name:Class.__init__", and the "ray_Class:method()" of 2018
 _TITLE = late(r"(?:ray::|ray_(?=[A-Z]))(?P<name>[^\s()]{1,200})")
@@ -121,15 +46,86 @@ def role_of(process_name: str) -> str | None:
     """What the process is to the job; None where its name does not tell."""
     title = process_name.strip()[:CHARACTERS]
     name, method = class_and_method(title)
-    if _FUSED.search(name):
-        return next((role for pattern, role in _METHOD_ROLES if pattern.match(method)), "policy")
-    for pattern, role in _CLASS_ROLES:
-        if pattern.match(name):
-            return role
+    if several := _with_methods().search(name):
+        return next((role for pattern, role in _methods()[several[0]] if pattern.match(method)), _ANY_METHOD)
+    if role := _names().get(name):
+        return role
+    if whole := _expressions().match(name):
+        return whole.lastgroup
     if _TITLE.match(title):
-        cut = _CUT_ROLES if len(title) == _CUT_LENGTH else []
-        return next((role for pattern, role in cut if pattern.match(name)), None)
-    return next((role for pattern, role in _COMMAND_ROLES if pattern.search(title)), None)
+        return _cut().get(name) if len(title) == CUT else None
+    return next((role for role, pattern in _commands() if pattern.search(title)), None)
+
+
+# what the frameworks' files say
+
+
+def _titles() -> Iterator[tuple[str, str]]:
+    yield from _TITLES
+    for each in frameworks():
+        yield from ((name, role) for name, role, *_ in (*each.actors, *each.writers, *each.titles))
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """The roles of names that are written out."""
+    return {name: role for name, role in _titles() if role != BY_METHOD and _is_plain(name)}
+
+
+@cache
+def _expressions() -> re.Pattern[str]:
+    """The others, each role's in a group of its name."""
+    by_role: dict[str, list[str]] = {}
+    for name, role in _titles():
+        if not _is_plain(name):
+            by_role.setdefault(role, []).append(name)
+    groups = (f"(?P<{role}>{'|'.join(names)})" for role, names in by_role.items())
+    return late(f"(?:{'|'.join(groups)})$")
+
+
+def _is_plain(name: str) -> bool:
+    return name.replace("_", "").replace("-", "").isalnum()
+
+
+@cache
+def _cut() -> Mapping[str, str]:
+    """What the kernel leaves of a name behind "ray::", where it can be of one role only."""
+    roles: dict[str, set[str]] = {}
+    for name, role in _titles():
+        whole = re.match(r"\w*", name)
+        if whole is not None and len(whole[0]) > CUT - len("ray::"):
+            roles.setdefault(whole[0][: CUT - len("ray::")], set()).add(role)
+    return {name: role for name, (role, *others) in roles.items() if role != BY_METHOD and not others}
+
+
+@cache
+def _methods() -> Mapping[str, tuple[tuple[re.Pattern[str], str], ...]]:
+    """Workers that hold several models in one process: the method tells which one is at work."""
+    return {
+        name: tuple((late(expression), role) for expression, role in each.methods)
+        for each in frameworks()
+        for name, role, *_ in (*each.actors, *each.titles)
+        if role == BY_METHOD
+    }
+
+
+@cache
+def _with_methods() -> re.Pattern[str]:
+    return late(rf"\b(?:{'|'.join(_methods())})\b")
+
+
+@cache
+def _commands() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    by_role: dict[str, list[str]] = {role: [] for role in _ORDER}
+    for each in frameworks():
+        for expression, role in each.commands:
+            by_role[role].append(expression)
+    for role, expression in _COMMANDS:
+        by_role[role].append(expression)
+    return tuple((role, late("|".join(expressions))) for role, expressions in by_role.items())
+
+
+# titles
 
 
 def class_and_method(title: str) -> tuple[str, str]:

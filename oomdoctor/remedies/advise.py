@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from oomdoctor.arithmetic import vllm
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some, trainers
 from oomdoctor.job.model import Setting, Value
-from oomdoctor.job.recognition import TRAINERS
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import (
     A_SWITCH,
@@ -108,8 +109,8 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
 def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """The engine's spelling where a message is its own and no framework is named."""
     engine = fractions.engine_of(crash)
-    if engine is None and (cause.startswith("vllm") or crash.in_trace(r"\bvllm\b")):
-        engine = "vllm"
+    if engine is None and (cause.startswith(vllm.NAME) or crash.in_trace(rf"\b{vllm.NAME}\b")):
+        engine = vllm.NAME
     return spelling(knob.id, crash.context, engine) if engine is not None else None
 
 
@@ -185,7 +186,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     snippet = answer.snippet
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
-    inner = row is not None and row.framework in engine.BY_TRAINERS and engine.colocated(case.crash)
+    inner = row is not None and some([row.framework], "runs inside trainers") and engine.colocated(case.crash)
     if inner and snippet is not None and answer.snippet is None:
         snippet = None  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
@@ -235,7 +236,7 @@ def _assumed(row: Spelling | None, inner: bool, crash: Crash) -> tuple[str, ...]
 def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
     """What is often advised for such a crash and would not help."""
     if crash.pool in _RAM:
-        trains = not TRAINERS.isdisjoint(crash.context.frameworks)
+        trains = not trainers().isdisjoint(crash.context.frameworks)
         for name in _MEANT_FOR_THE_CARD if trains else ():
             why = _wrong_sign(KNOBS[name], crash)
             if why is not None:

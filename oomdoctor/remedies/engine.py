@@ -27,12 +27,12 @@ from oomdoctor.families.vllm_figures import (
 )
 from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.recognition import FRAMEWORKS, Framework
+from oomdoctor.job.frameworks import Framework, among, some
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
+from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
@@ -52,11 +52,10 @@ _CAPTURED: Final = (
     "cuda_graph_sizes",
 )
 PRINTED: Final = "printed"
-BY_TRAINERS: Final = ("vllm", "sglang")  # the engines that trainers start inside themselves
 
 
 def engine_version(crash: Crash) -> Version | None:
-    return version_of(crash.context.frameworks.get("vllm"))
+    return version_of(crash.context.frameworks.get(vllm.NAME))
 
 
 def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
@@ -73,14 +72,14 @@ def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
 
 def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
     for trainer in _with_engine(crash):
-        default, source = trainer.share, translated(trainer.share_source)
+        default, source = trainer.share, translated(trainer.share_by)
         told = say("{share} is {source}: the log does not say", share=default, source=source)
         return (default, (told,)) if default else None
     version = engine_version(crash)
     default = vllm.default_share(version)
     if default is None:
         return None
-    number = crash.context.frameworks["vllm"]
+    number = crash.context.frameworks[vllm.NAME]
     told = say("{share} is the default of vLLM {version}: the log does not say", share=default, version=number)
     return default, (told,)
 
@@ -139,7 +138,7 @@ def colocated(crash: Crash) -> bool:
 
 
 def _with_engine(crash: Crash) -> list[Framework]:
-    return [each for each in FRAMEWORKS if each.name in crash.context.frameworks and each.engine != "none"]
+    return [each for each in among(crash.context.frameworks) if each.engine != "never"]
 
 
 # lower
@@ -154,7 +153,7 @@ def lower(case: Case) -> Answer:
     if fixed is not None:
         return fixed
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
-    if fractions.engine_of(crash) not in (None, "vllm"):
+    if fractions.reckons_otherwise(crash):
         return fractions.lowered(crash, oom)
     known = share(crash)
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
@@ -345,8 +344,12 @@ def _by_so_much(total: int, tried: int, free: int) -> Answer:
 def sleep(case: Case) -> Answer:
     """Only where a trainer shares the cards has an engine somebody to sleep for."""
     crash = case.crash
-    if "open-reasoner-zero" in crash.context.frameworks:
-        return Refusal(say("Open-Reasoner-Zero's engines give their memory back by themselves where all is colocated"))
+    own = next((each for each in among(crash.context.frameworks) if "sleeps by itself" in each.traits), None)
+    if own is not None:
+        told = say(
+            "{framework}'s engines give their memory back by themselves where all is colocated", framework=own.title
+        )
+        return Refusal(told)
     if sleeps(crash):
         return Refusal(say("the engine sleeps already"))
     if not colocated(crash):
@@ -389,7 +392,7 @@ def raise_share(case: Case) -> Answer:
     fixed = _fixed_cache(crash)
     if fixed is not None:
         return fixed
-    if fractions.engine_of(crash) not in (None, "vllm"):
+    if fractions.reckons_otherwise(crash):
         return fractions.raised(crash)
     held = next((e for e in crash.every(NotEnoughFree) if e.external_bytes and e.requested_bytes), None)
     if held is not None:
@@ -506,7 +509,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     name = spelled.setting if spelled is not None else "max_model_len"
     lines = [row.snippet(value) for row, value in ((case.row, then), (spelled, tokens)) if row is not None]
     copied = [line for line in lines if line is not None]
-    inner = case.row is not None and case.row.framework in BY_TRAINERS and colocated(crash)
+    inner = case.row is not None and some([case.row.framework], "runs inside trainers") and colocated(crash)
     return Proposal(
         action=say(
             "Raise the share of the card from {now} to {then}, and lower the longest context from {length} to {tokens} "
@@ -533,7 +536,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
 
 
 def _as_the_engine_spells(knob: str, crash: Crash) -> Spelling | None:
-    return spelling(knob, crash.context) or spelling(knob, crash.context, "vllm")
+    return spelling(knob, crash.context) or spelling(knob, crash.context, vllm.NAME)
 
 
 def _missing_cache(crash: Crash) -> tuple[int, str] | None:
@@ -776,9 +779,8 @@ def split(case: Case) -> Answer:
 
 def keep_cache(case: Case) -> Answer:
     """Only the first generation of verl, with vLLM 0.6.3, builds its caches again at every rollout."""
-    version = engine_version(case.crash)
-    fork = "simplerl-reason" in case.crash.context.frameworks
-    if not fork and (version is None or version >= (0, 7)):
+    version = engine_version(case.crash) or version_of(pin_of(vllm.NAME, case.crash.context))
+    if version is None or version >= (0, 7):
         return Refusal(
             say("free_cache_engine is sleep mode in this verl: off, the engine keeps its memory on the card for good")
         )

@@ -13,22 +13,12 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import NoPool
 from oomdoctor.incident.engine_facts import Loading, loading, static_fraction
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import among, engine_printing, some
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Proposal, Refusal
 from oomdoctor.units import show
 
 FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that is worth a start
-
-# Families of messages, and the id under which the engine that prints them has its settings.
-ENGINES: Final = {
-    "sglang": "sglang",
-    "lmdeploy": "lmdeploy",
-    "tensorrt_llm": "tensorrt-llm",
-    "tgi": "text-generation-inference",
-    "llama_cpp": "llama.cpp",
-    "ollama": "ollama",
-}
-_OF_THE_REST: Final = ("lmdeploy", "tensorrt-llm")
 
 
 def spare_assumed() -> str:
@@ -46,16 +36,20 @@ def first_step(formula: str) -> str:
 
 def engine_of(crash: Crash) -> str | None:
     """The engine whose message it is; vLLM where its own messages stand there too."""
-    families = dict.fromkeys(event.family for event in (crash.root, *crash.events))
-    if any(family.startswith("vllm_") for family in families):
-        return "vllm"
-    told = next((engine for family, engine in ENGINES.items() if family in families), None)
-    return told or next((engine for engine in ("vllm", *ENGINES.values()) if engine in crash.context.frameworks), None)
+    printed = {name for event in (crash.root, *crash.events) if (name := engine_printing(event.family))}
+    named = (each for each in among(crash.context.frameworks) if each.families)
+    return next((each.name for each in (*among(printed), *named)), None)
+
+
+def reckons_otherwise(crash: Crash) -> bool:
+    """Whether the engine whose message it is takes no share of the whole card, as vLLM does."""
+    engine = engine_of(crash)
+    return engine is not None and not some([engine], "takes a share of the card")
 
 
 def raised(crash: Crash) -> Answer:
     """A larger share, for an engine that is not vLLM."""
-    if engine_of(crash) != "sglang":
+    if not some([engine_of(crash) or ""], "takes a share of what is free"):
         return None
     now, loaded = _now(crash), loading(crash)
     if loaded is not None:
@@ -128,7 +122,7 @@ def _if_larger(now: float | None, then: float, derivation: str) -> Answer:
 def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
     """A smaller share, for an engine that is not vLLM."""
     now = _now(crash)
-    if refused is None or refused.tried_bytes is None or engine_of(crash) in _OF_THE_REST:
+    if refused is None or refused.tried_bytes is None or some([engine_of(crash) or ""], "takes a share of the rest"):
         return _step_down(now)
     loaded = loading(crash)
     base = loaded.free_before_bytes if loaded is not None else refused.total_bytes

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Context, Setting
 from oomdoctor.language import say
 from oomdoctor.remedies import Remedy, engine, models
@@ -39,7 +40,7 @@ def _sources(remedy: Remedy, case: Case, context: Context) -> Iterator[tuple[str
     for name, source in context.outside.items():
         version = context.frameworks.get(name)
         spelled = case.row is not None and case.row.framework == name
-        computed = name in engine.BY_TRAINERS and remedy.knob in engine.FUNCTIONS
+        computed = some([name], "runs inside trainers") and remedy.knob in engine.FUNCTIONS
         if spelled or computed or remedy.setting == name:
             yield f"{name} {version}" if version else name, source
         elif (model := models.known([name])) is not None and model.name in words:

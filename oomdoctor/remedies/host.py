@@ -16,6 +16,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import joined, listed, say, semicolons
 from oomdoctor.patterns import late
@@ -267,8 +268,8 @@ def _adam_states(crash: Crash) -> tuple[int, str, str] | None:
 
 def nodes(crash: Crash) -> int:
     """Over how many machines the trained model is spread; one, where nothing says otherwise."""
-    if "open-reasoner-zero" in crash.context.frameworks:
-        return 1  # what it calls nodes are bundles of one card
+    if some(crash.context.frameworks, "counts cards as nodes"):
+        return 1
     stated = crash.setting("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
     return stated.value if stated is not None and isinstance(stated.value, int) and stated.value > 0 else 1
 
@@ -356,7 +357,7 @@ def _default_swap(case: Case) -> Answer:
 
 
 def smaller_store(case: Case) -> Answer:
-    if "ray" not in case.crash.context.frameworks and case.crash.first(StoreTooLarge) is None:
+    if not some(case.crash.context.frameworks, "keeps an object store") and case.crash.first(StoreTooLarge) is None:
         return Skip()
     total = total_bytes(case.crash)
     if total is None:

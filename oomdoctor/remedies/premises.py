@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from oomdoctor.arithmetic import vllm
 from oomdoctor.causes.gpu import in_engine, named_engine
 from oomdoctor.causes.host import node_memory
 from oomdoctor.families.cuda import DeviceOutOfMemory
@@ -16,16 +17,16 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.recognition import FRAMEWORKS, LEARNERS
-from oomdoctor.remedies import engine, fractions
+from oomdoctor.job.frameworks import among, engine_printing, framework, learners, some
+from oomdoctor.remedies import engine
 from oomdoctor.remedies.knobs import KNOBS
 
-_WITH_AN_ENGINE: Final = ("beside", "colocated")  # without being told so
+_WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
+_WITH_AN_ENGINE: Final = ("own cards", "shared cards")  # without being told so
 _RL_SETTINGS: Final = ("max_completion_length", "max_response_length", "generate_max_len", "num_generations")
 _RL_STAGES: Final = frozenset({"rollout", "reward", "weight_sync"})
 _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
-_ENGINE_FAMILIES: Final = ("vllm_", "mlc", *fractions.ENGINES)
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
@@ -42,12 +43,12 @@ def holds(knob: str, cause: str, crash: Crash) -> bool:
 
 def runs_engine(cause: str, crash: Crash) -> bool:
     """An inference engine with a share of the card."""
-    outer = [each for each in FRAMEWORKS if each.name in crash.context.frameworks and each.engine in _WITH_AN_ENGINE]
+    outer = [each for each in among(crash.context.frameworks) if each.engine in _WITH_AN_ENGINE]
     at_it = in_engine(crash) and (crash.stage != "serving" or crash.root.process.role == "engine")
     stated = crash.setting(*KNOBS["lower-engine-reservation"].settings)
-    told = any(event.family.startswith(_ENGINE_FAMILIES) for event in crash.events)
+    told = any(engine_printing(event.family) for event in crash.events)
     sleeps = any(event.layer == "cumem" for event in crash.every(DeviceRefusal))  # the allocator of an engine's sleep
-    by_name = named_engine(crash) or cause.startswith("vllm")
+    by_name = named_engine(crash) or cause.startswith(vllm.NAME)
     return bool(outer) or at_it or told or sleeps or by_name or stated is not None
 
 
@@ -58,15 +59,18 @@ def many_cards(crash: Crash) -> bool:
     if any(isinstance(count, int) and count > 1 for count in counts):
         return True
     processes = [event.process for event in crash.events]
-    return any(process.rank is not None or process.gpu for process in processes) or bool(
-        crash.context.frameworks.keys() & (LEARNERS | {"ray"})
+    of_one = crash.context.frameworks.keys()
+    return (
+        any(process.rank is not None or process.gpu for process in processes)
+        or bool(of_one & learners())
+        or some(of_one, "spreads over cards")
     )
 
 
 def generates(crash: Crash) -> bool:
     """Reinforcement learning: the sequences are prompts and the model's own answers."""
     return (
-        bool(crash.context.frameworks.keys() & LEARNERS)
+        bool(crash.context.frameworks.keys() & learners())
         or crash.setting(*_RL_SETTINGS) is not None
         or crash.stage in _RL_STAGES
     )
@@ -107,7 +111,10 @@ def _trains(_cause: str, crash: Crash) -> bool:
     """Something with batches: a script that builds an array in host memory has none."""
     if not isinstance(crash.root, HostAllocation):
         return True
-    return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(crash.context.frameworks)
+    others = [
+        one for one in map(framework, crash.context.frameworks) if one is None or one.task not in _WITHOUT_BATCHES
+    ]
+    return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
 
 
 def _loads(_cause: str, crash: Crash) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import framework
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -15,7 +16,6 @@ from oomdoctor.remedies.settings import Spelling
 
 _NAME: Final = late(r"[\w.\-]{1,120}")
 _NO_OPTIONS: Final = frozenset({"max_seq_len"})  # names that only vLLM's dump of its configuration has
-_HYDRA: Final = frozenset({"verl", "simplerl-reason", "open-reasoner-zero", "nemo-rl", "skyrl", "areal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,9 @@ class Case:
             return launched
         if self.now is None or self.row is None:
             return None
-        hydra = "." in self.now.name or self.row.framework in _HYDRA
-        return f"{self.now.name}={value}" if hydra else f"--{self.now.name} {value}"
+        own = framework(self.row.framework)
+        overrides = "." in self.now.name or (own is not None and own.style == "overrides")
+        return f"{self.now.name}={value}" if overrides else f"--{self.now.name} {value}"
 
     def snippet(self, value: Value) -> str | None:
         """What to copy: as the framework spells it, else as the launch line does."""

@@ -8,6 +8,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.engine_facts import loading
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import among
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
@@ -16,8 +17,6 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.units import show
 
 ZERO_STAGE: Final = ("zero_stage", "zero_optimization_stage", "zero_optimization.stage")
-# ZeRO's stage where nobody says: the default of those that start DeepSpeed themselves, and of its users the most usual.
-_USUAL_STAGE: Final = {"open-reasoner-zero": 3, "openrlhf": 2, "deepspeed": 3}
 _ADAPTERS: Final = (
     *KNOBS["lora"].settings, "lora.rank", "use_lora", "lora_cfg.enabled", "finetuning_type", "adapter", "tuner_type",
     "train_type", "sft_type", "peft_scheme",
@@ -77,7 +76,7 @@ def zero_stage(crash: Crash) -> tuple[int, tuple[str, ...]] | None:
     stated = crash.setting(*ZERO_STAGE)
     if stated is not None and isinstance(stated.value, int) and not isinstance(stated.value, bool):
         return stated.value, ()
-    usual = next((stage for name, stage in _USUAL_STAGE.items() if name in crash.context.frameworks), None)
+    usual = next((each.zero_stage for each in among(crash.context.frameworks) if each.zero_stage is not None), None)
     return None if usual is None else (usual, (say("it trains under ZeRO-{level}: the log does not say", level=usual),))
 
 

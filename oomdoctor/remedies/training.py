@@ -11,6 +11,7 @@ from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import engine, models, premises
 from oomdoctor.remedies.knobs import KNOBS
@@ -26,12 +27,6 @@ SMALLER_BATCHES: Final = mark(
     "the engine is starting, its reservation is a share of the card: smaller batches of training do not shrink it"
 )
 ACCUMULATION: Final = "gradient_accumulation_steps"
-# Their global batch is an option of its own: they accumulate as often as it takes.
-_KEEPS_GLOBAL_BATCH: Final = frozenset({
-    "openrlhf", "open-reasoner-zero", "verl", "simplerl-reason", "easyr1", "rllm", "roll", "slime", "areal", "skyrl",
-    "nemo-rl", "nemo-aligner", "megatron",
-})  # fmt: skip
-_ACCUMULATES_BY_OPTION: Final = frozenset({"transformers", "trl", "ms-swift", "llamafactory", "axolotl"})
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
 _WITHOUT_GRADIENTS: Final = ("rollout", "logprob", "reward")
 _FORWARD_BATCHES: Final = (
@@ -60,7 +55,7 @@ def smaller_microbatch(case: Case) -> Answer:
     """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
     case = _of_the_stage(case)
     answer = halved(case)
-    if case.crash.context.frameworks.keys() & _KEEPS_GLOBAL_BATCH or isinstance(answer, Refusal):
+    if some(case.crash.context.frameworks, "keeps its global batch") or isinstance(answer, Refusal):
         return answer
     proposal = (
         answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch that is computed at once"))
@@ -104,7 +99,7 @@ def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
     if stated is not None:
         now = stated.value
         return (now, ()) if isinstance(now, int) and now > 0 and not isinstance(now, bool) else None
-    if case.row is None or case.row.framework not in _ACCUMULATES_BY_OPTION:
+    if case.row is None or not some([case.row.framework], "accumulates by option"):
         return None
     return 1, (say("{option} is 1, its default: the log does not say", option=ACCUMULATION),)
 

@@ -26,7 +26,7 @@ from oomdoctor.incident.engine_facts import (
     static_fraction,
 )
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.recognition import FRAMEWORKS, TRAINERS
+from oomdoctor.job.frameworks import among, trainers
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import GIB, show
@@ -66,7 +66,7 @@ _STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
 @sign
 def beside_a_trainer(crash: Crash) -> Seen | None:
     """A trainer runs in the same job: what the engine does with its requests changes nothing for it."""
-    return Seen(words="") if crash.context.frameworks.keys() & TRAINERS else None
+    return Seen(words="") if crash.context.frameworks.keys() & trainers() else None
 
 
 @sign
@@ -434,7 +434,7 @@ def _shares_cards(crash: Crash) -> bool:
     setting = crash.setting("colocate_all", "colocate_all_models", "colocate", "vllm_mode")
     if setting is not None:
         return setting.value in (True, "colocate")
-    return any(each.engine == "colocated" for each in FRAMEWORKS if each.name in crash.context.frameworks)
+    return any(each.engine == "shared cards" for each in among(crash.context.frameworks))
 
 
 def _on_one_card(crash: Crash, held: str) -> Seen:

@@ -30,7 +30,6 @@ from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.building import places_a_model
-from oomdoctor.job.recognition import TRAINERS
 from oomdoctor.job.stage import OF_A_TRACEBACK
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
@@ -261,7 +260,7 @@ def beyond_loading(crash: Crash) -> Seen | None:
 def nothing_is_trained(crash: Crash) -> Seen | None:
     """Neither a trainer nor what it lays out is in the log: there are no states to shard."""
     frames = crash.in_trace(STATES) or crash.in_trace(_TRAINER)
-    return None if crash.context.frameworks.keys() & TRAINERS or frames else Seen(words="")
+    return None if crash.job.trains or frames else Seen(words="")
 
 
 def _refused(crash: Crash) -> DeviceOutOfMemory | None:

@@ -6,7 +6,7 @@ import pytest
 from engine_logs import NO_BLOCKS, RUNNER, WARMUP, crash_of, refusal, started, traceback, v0_account
 
 from oomdoctor.incident.engine_facts import beside_engine, facts, in_engine, phase
-from oomdoctor.job import recognition
+from oomdoctor.job.frameworks import hallmarks, packages
 from oomdoctor.signs import library
 from oomdoctor.units import GIB
 
@@ -110,6 +110,6 @@ def test_which_engine(log: str, engine: str | None) -> None:
 
 
 def test_frameworks_are_asked_for_by_the_names_they_are_known_under() -> None:
-    known = {*recognition.FINGERPRINTS, *(name.replace("_", "-") for name in recognition.PACKAGES)}
+    known = {*hallmarks(), *(name.replace("_", "-") for name in packages())}
     asked_for = set(library.TAKERS)
     assert asked_for <= known

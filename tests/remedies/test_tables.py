@@ -4,12 +4,13 @@ import re
 
 import pytest
 
+from oomdoctor.job.frameworks import text_of
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.settings import DATES, Spelling, assumptions, current, rows, spelling, typed
 from oomdoctor.report.vocabulary import POOLS
-from oomdoctor.spellings import COLUMNS, FOLDER, PACKED, frameworks
+from oomdoctor.spellings import COLUMNS, frameworks, title
 
 ROWS = [row for framework in frameworks() for row in rows(framework) if row.knob != DATES]
 
@@ -57,13 +58,11 @@ TYPES = {"float", "int", "bool", "str", "size", "switch"}
 RANGE = r"(?:(?:>=|<=|<|>|==)\d+(?:\.\d+){0,3} ?)+"
 
 
-@pytest.mark.skipif(PACKED.is_file(), reason="the files as they are written are not in a wheel")
 @pytest.mark.parametrize("framework", frameworks())
-def test_a_frameworks_file_is_well_formed(framework: str) -> None:
-    lines = (FOLDER / f"{framework}.txt").read_text(encoding="utf-8").splitlines()
-    assert re.fullmatch(r"# \S.{1,60}: https://\S+", lines[0]), "the first line is its name and its address"
-    assert lines[1].startswith("# read: "), "the second line says what was read, and when"
-    head = next(n for n, line in enumerate(lines) if not line.startswith("#"))
+def test_a_table_is_well_formed(framework: str) -> None:
+    lines = text_of(framework).splitlines()
+    head = next(n for n, line in enumerate(lines) if line.startswith("knob "))
+    assert not lines[head - 1], "a blank line before the table"
     assert [cell.strip() for cell in lines[head].split("|")] == list(COLUMNS)
     edges = [n for n, sign in enumerate(lines[head]) if sign == "|"]
     for line in lines[head + 1 :]:
@@ -112,6 +111,18 @@ def test_the_worked_examples_of_settings() -> None:
     assert named["export PYTORCH_CUDA_ALLOC_CONF={}"] == "PYTORCH_CUDA_ALLOC_CONF"
     assert named["ray start --head --object-store-memory={}"] == "--object-store-memory"
     assert named['"offload_optimizer": {"device": "cpu"}'] == "offload_optimizer"
+
+
+@pytest.mark.parametrize("name", ["no-framework", "", "..", "../frameworks/verl", "frameworks", "mlc-llm"])
+def test_a_framework_without_a_table_has_no_rows(name: str) -> None:
+    assert rows(name) == ()
+    assert name not in frameworks()
+
+
+def test_what_has_no_file_is_called_as_it_is() -> None:
+    assert title("no-framework") == "no-framework"
+    assert title("verl") == "verl"
+    assert title("open-reasoner-zero") == "Open-Reasoner-Zero"
 
 
 # which spelling

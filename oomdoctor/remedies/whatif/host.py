@@ -11,6 +11,7 @@ from oomdoctor.families.data_loader import ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -167,7 +168,9 @@ def store(pair: Pair) -> Iterator[Effect]:
 
 def _has_store(crash: Crash) -> bool:
     """Ray is in the log: only then does its default hold."""
-    return "ray" in crash.context.frameworks or any(event.family.startswith("ray_") for event in crash.events)
+    return some(crash.context.frameworks, "keeps an object store") or any(
+        event.family.startswith("ray_") for event in crash.events
+    )
 
 
 def _room_of_the_store(crash: Crash, then: int, capacity: int | None) -> Iterator[Effect]:

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Final, Literal
 
 from oomdoctor.incident.model import Basis, Crash, Ledger
-from oomdoctor.job import recognition
+from oomdoctor.job.frameworks import has_versions
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
@@ -24,7 +24,7 @@ A_VERSION: Final = "(a version)"  # stands for the name of whichever package
 def is_version(name: str, value: Value) -> bool:
     """Whether a release of a package is meant, not a setting."""
     package = name.lower().replace("_", "-")
-    return (package in recognition.NAMED or package in recognition.PACKAGES) and version_of(str(value)) is not None
+    return has_versions(package) and version_of(str(value)) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.recognition import FRAMEWORKS
+from oomdoctor.job.frameworks import among
 from oomdoctor.language import say, semicolons
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import engine
@@ -74,7 +74,7 @@ def together(crash: Crash) -> bool:
     told = crash.setting(*COLOCATION)
     if told is not None:
         return is_on(crash, *COLOCATION)
-    return any(each.engine == "colocated" for each in FRAMEWORKS if each.name in crash.context.frameworks)
+    return any(each.engine == "shared cards" for each in among(crash.context.frameworks))
 
 
 def still_to_come(crash: Crash) -> tuple[int, str] | None:

@@ -14,7 +14,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.engine_facts import in_engine
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.recognition import TRAINERS
+from oomdoctor.job.frameworks import some, trainers
 from oomdoctor.language import mark, say, semicolons, translated
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.host import nodes
@@ -60,8 +60,6 @@ NEAREST: Final = 3  # frames that tell what was asked for
 _UPDATES: Final = frozenset({"forward", "backward", "optimizer_step", "unknown"})
 _WITHOUT_GRADIENTS: Final = frozenset({"forward", "logprob", "rollout", "reward", "eval", "unknown"})
 _IN_UPDATE: Final = frozenset({"forward", "backward", "optimizer_step"})
-# Frameworks that bring offloaded states back to the card for the update.
-_BRINGS_BACK: Final = frozenset({"verl", "simplerl-reason", "easyr1", "rllm"})
 _GATHERS: Final = r"all_?gather|_all_gather_dtype|partition_parameters|reduce_scatter"
 _LENGTHS_TOGETHER: Final = (
     ("prompt_max_len", "generate_max_len"), ("max_prompt_length", "max_response_length"),
@@ -93,7 +91,7 @@ def sharding(pair: Pair) -> Iterator[Effect]:
 
 def _beside_a_trainer(crash: Crash) -> Iterator[Effect]:
     """An engine asked, and nothing says that a trainer has its cards as well."""
-    if TRAINERS & crash.context.frameworks.keys():
+    if trainers() & crash.context.frameworks.keys():
         why = say("nothing says whether the trainer is on the engine's cards")
         yield Unknown(pool="gpu", what=say("model states"), why=why, spends=True)
     else:
@@ -104,7 +102,7 @@ def _beside_a_trainer(crash: Crash) -> Iterator[Effect]:
 def _states_on_the_card(pair: Pair, change: int, words: str, source: str) -> Effect:
     crash = pair.now
     offload = pair.touches(*OPTIMIZER, *PARAMETERS)
-    if offload and crash.stage in _IN_UPDATE and _BRINGS_BACK & crash.context.frameworks.keys():
+    if offload and crash.stage in _IN_UPDATE and some(crash.context.frameworks, "brings states back"):
         why = say("this framework brings offloaded states back to the card for the update")
         return Unknown(pool="gpu", what=say("model states"), why=why, relieves=False)
     low, high = change, change

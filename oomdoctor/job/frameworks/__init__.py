@@ -1,0 +1,360 @@
+"""What is known of each framework: one file per framework, of its name, with a head and a table.
+
+The table is how the knobs are spelled for it (`remedies/settings.py` says what its columns mean). The head says what it
+is and how a log shows it, in lines of `key: value, value`; where a key has nothing behind it, its values follow, one on
+each indented line. Behind two blanks and a `#` stands where upstream a value was looked up, or since when it holds; a
+value that begins or ends with a blank stands in quotation marks.
+
+    world       what its numbers live in: torch, jax, tensorflow, ggml, an engine's own pools, none
+    task        what one runs it for; unknown where that may be anything
+    layer       program (one job has one, and what it is built on), states (holds a trainer's), engine (serves from a
+                share of the card), local (serves or draws with what fits), base (others stand on it), host (around all)
+    builds_on   what is there wherever it is: forks print the same names as what they come from
+    before      stands before these where both are there: advice is spelled for the first that has the knob
+    borrows     whose class names it uses, which are then no sign of their first owner
+    replaces    whose spellings it has left behind: a fork with keys of its own
+    pins        the releases that it runs with and that its logs do not print
+    engine      whether a trainer has an inference engine: never, optional, always on its own cards, or on shared cards
+    share       of the card for that engine where nobody says; `share_by`, in words, who says so then
+    zero_stage  of DeepSpeed where nobody says
+    style       how options are written: overrides (name=value), flags, yaml, json, code, environment
+    roots       what its dotted overrides begin with
+    traits      see `Trait`
+    packages    whose version decides something, as pip writes them
+    programs    whose flags are settings of the job
+    families    of messages that it alone prints
+    loggers     the packages that its log lines name
+    files       where its code lies, as a path in a traceback begins or goes on
+    trains_in   those of its files that only training runs
+    processes   what the names of an engine's processes hold
+    banners     `word | expression` for what states its version, in lines that hold the word; in any where there is none
+    prints      what only it prints, or a path, class or module that only it has; case counts
+    launches    the modules, scripts and commands it is started with
+    actors      `name | role | engine`: its classes and processes, wherever a line names them; the engine in them
+    writers     the same, a sign of it only where the name says who wrote the line: anybody's may be like it
+    titles      the same, no sign of it; an expression for the whole name
+    methods     `expression | role` for an actor whose role is `by method`, which runs there
+    commands    `expression | role` for what a command line holds
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+from oomdoctor.records import dataclass
+
+World = Literal["torch", "jax", "tensorflow", "ggml", "engine", "none"]
+Task = Literal["training", "rl", "serving", "inference", "data", "system", "unknown"]
+Layer = Literal["program", "states", "engine", "local", "base", "host"]
+Engine = Literal["never", "optional", "own cards", "shared cards"]
+Style = Literal["overrides", "flags", "yaml", "json", "code", "environment", ""]
+Trait = Literal[
+    "keeps its global batch",  # which is an option of its own: it accumulates as often as it takes
+    "accumulates by option",  # gradient_accumulation_steps, 1 where nobody says
+    "brings states back",  # that are offloaded, to the card for the update
+    "sleeps by itself",  # its engine, where both are on the same cards
+    "counts cards as nodes",
+    "runs inside trainers",  # an engine that they start themselves
+    "takes what it needs",  # an engine, and no share
+    "takes a share of the card",
+    "takes a share of what is free",  # when it starts
+    "takes a share of the rest",  # of what is free after the weights
+    "spreads over cards",
+    "keeps an object store",
+]
+Row = tuple[str, ...]
+
+FOLDER: Final = Path(__file__).parent
+TABLE: Final = "\nknob "  # how the table of a file begins
+BY_METHOD: Final = "by method"
+_INDENT: Final = "\n  "
+_PART: Final = "\0"
+_LARGEST_FILE: Final = 1 << 20
+_LAYERS: Final = ("program", "states", "engine", "local", "base", "host")  # outermost first
+
+
+@dataclass(frozen=True)
+class Framework:
+    """One framework, as the head of its file has it."""
+
+    name: str
+    title: str  # what it calls itself
+    world: World
+    task: Task
+    layer: Layer
+    builds_on: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    borrows: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+    engine: Engine = "never"
+    share: float | None = None
+    share_by: str = ""
+    zero_stage: int | None = None
+    style: Style = ""
+    traits: tuple[Trait, ...] = ()
+    packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    loggers: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    trains_in: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
+    banners: tuple[Row, ...] = ()
+    prints: tuple[str, ...] = ()
+    launches: tuple[str, ...] = ()
+    actors: tuple[Row, ...] = ()
+    writers: tuple[Row, ...] = ()
+    titles: tuple[Row, ...] = ()
+    methods: tuple[Row, ...] = ()
+    commands: tuple[Row, ...] = ()
+
+    def __init__(self, facts: Mapping[str, object]) -> None:
+        unknown = facts.keys() - _KEYS
+        if unknown:
+            raise TypeError(f"{facts['name']}.txt: there is no {', '.join(sorted(unknown))}")
+        self.__dict__.update(facts)  # most files say few things, and every run reads them all
+
+    @property
+    def trains(self) -> bool:
+        """With one of these in the log, a bare refusal may be the trainer's."""
+        return self.task in ("rl", "training")
+
+    @property
+    def serves(self) -> bool:
+        """Serves from a share of the card."""
+        return self.layer == "engine"
+
+
+# asking
+
+
+@cache
+def frameworks() -> tuple[Framework, ...]:
+    """All frameworks, outermost first."""
+    return tuple(_outermost_first({each.name: each for each in _read()}))
+
+
+@cache
+def _by_name() -> Mapping[str, Framework]:
+    return {each.name: each for each in frameworks()}
+
+
+def framework(name: str) -> Framework | None:
+    """The framework of this name."""
+    return _by_name().get(name)
+
+
+def among(names: Container[str]) -> list[Framework]:
+    """The frameworks with one of these names, outermost first."""
+    return [each for each in frameworks() if each.name in names]
+
+
+def some(names: Iterable[str], trait: Trait) -> bool:
+    """Whether one of the frameworks with these names has the trait."""
+    return any(one is not None and trait in one.traits for one in map(framework, names))
+
+
+@cache
+def programs() -> frozenset[str]:
+    """One job has one of them, and what it is built on."""
+    return frozenset(each.name for each in frameworks() if each.layer == "program")
+
+
+@cache
+def trainers() -> frozenset[str]:
+    """What learns, tunes, or holds the states of what does."""
+    return frozenset(each.name for each in frameworks() if each.trains)
+
+
+@cache
+def learners() -> frozenset[str]:
+    """What learns by reinforcement."""
+    return frozenset(each.name for each in frameworks() if each.task == "rl")
+
+
+@cache
+def engines() -> frozenset[str]:
+    """What serves from a share of the card."""
+    return frozenset(each.name for each in frameworks() if each.serves)
+
+
+@cache
+def files_of_engines() -> str:
+    """Where their code lies, as alternatives of an expression."""
+    return "|".join(path for each in frameworks() if each.task == "serving" for path in each.files)
+
+
+@cache
+def files_of_training() -> str:
+    """Where the code lies that only training runs, as alternatives of an expression."""
+    own = (f"{path}/" for each in frameworks() if each.trains for path in each.files)
+    return "|".join((*own, *(path for each in frameworks() for path in each.trains_in)))
+
+
+@cache
+def names_of_engines() -> tuple[str, ...]:
+    """What the names of their processes hold."""
+    return tuple(word for each in frameworks() for word in each.processes)
+
+
+@cache
+def _printing() -> Mapping[str, str]:
+    return {family: each.name for each in frameworks() if each.task == "serving" for family in each.families}
+
+
+def engine_printing(family: str) -> str | None:
+    """The engine that alone prints messages of this family."""
+    return _printing().get(family)
+
+
+@cache
+def packages() -> tuple[str, ...]:
+    """The packages whose version decides something, as pip, collect_env, banners and bug forms write them."""
+    return tuple(dict.fromkeys(name for each in frameworks() for name in each.packages))
+
+
+@cache
+def commands() -> frozenset[str]:
+    """The programs of theirs whose flags are settings of the job."""
+    return frozenset(name for each in frameworks() for name in each.programs)
+
+
+@cache
+def roots() -> frozenset[str]:
+    """What their dotted overrides begin with."""
+    return frozenset(root for each in frameworks() for root in each.roots)
+
+
+@cache
+def hallmarks() -> Mapping[str, tuple[str, ...]]:
+    """What in a line shows each framework: what it prints and is launched with, its actors and those it works in."""
+    inside: dict[str, list[str]] = {}
+    for each in frameworks():
+        for name, *_, engine in (row for row in (*each.actors, *each.writers) if len(row) > 2):
+            inside.setdefault(engine, []).append(name)
+    return {
+        each.name: (*each.prints, *each.launches, *(row[0] for row in each.actors), *inside.get(each.name, ()))
+        for each in frameworks()
+        if each.layer != "host"
+    }
+
+
+def has_versions(name: str) -> bool:
+    """Whether it is a framework or a package whose version may be asked for."""
+    return name in hallmarks() or name in packages()
+
+
+@cache
+def _writers() -> Mapping[str, Sequence[str]]:
+    owners: dict[str, dict[str, None]] = {}
+    for each in frameworks():
+        for name, *roles in (*each.actors, *each.writers):
+            owners.setdefault(name, {}).update(dict.fromkeys((each.name, *roles[1:])))
+    return {name: tuple(of_name) for name, of_name in owners.items()}
+
+
+def written_by(name: str) -> Sequence[str]:
+    """The frameworks whose process has this name: "EngineCore_DP0" is an "EngineCore"."""
+    return _writers().get(name) or _writers().get(name.split("_", maxsplit=1)[0], ())
+
+
+@cache
+def _loggers() -> Mapping[str, str]:
+    return {logger: each.name for each in frameworks() for logger in each.loggers}
+
+
+def logged_by(source: str) -> str | None:
+    """The framework whose logger has this name: "llamafactory.hparams.parser:401"."""
+    return _loggers().get(source.partition(":")[0].partition(".")[0])
+
+
+def launched_by(commands: str) -> set[str]:
+    """The frameworks that these commands start."""
+    return {each.name for each in frameworks() if any(words in commands for words in each.launches)}
+
+
+def layers(seen: Iterable[str]) -> list[str]:
+    """The frameworks whose signs were seen, what they build on added, outermost first."""
+    names = set(seen)
+    shown = among(names)
+    names.difference_update(*(each.borrows for each in shown))
+    names.update(*(each.builds_on for each in shown if each.name in names))
+    return [each.name for each in among(names)] + sorted(names - _by_name().keys())
+
+
+# reading
+
+
+def text_of(name: str) -> str:
+    """The framework's file."""
+    opened = os.open(f"{FOLDER}/{name}.txt", os.O_RDONLY)  # a fifth of Path.read_text: every run reads them all
+    try:
+        return os.read(opened, _LARGEST_FILE).decode()
+    finally:
+        os.close(opened)
+
+
+def _read() -> Iterator[Framework]:
+    for name, _, kind in (entry.name.rpartition(".") for entry in os.scandir(FOLDER)):
+        if kind == "txt":
+            yield _framework(name, text_of(name).partition(TABLE)[0])
+
+
+def _framework(name: str, head: str) -> Framework:
+    remarks, _, lines = head.partition("\n\n")
+    facts: dict[str, object] = {"name": name, "title": remarks[2 : remarks.index(":")]}
+    for line in lines.rstrip().replace(_INDENT, _PART).split("\n"):
+        key, _, behind = line.partition(":")
+        values = behind.split(_PART)[1:] if _PART in behind else behind[1:].split(", ")
+        if "#" in behind or '"' in behind:
+            values = list(map(_bare, values))
+        facts[key] = _READERS[key](values) if key in _READERS else tuple(values)
+    return Framework(facts)
+
+
+def _bare(value: str) -> str:
+    """Without the remark behind it and the quotation marks that keep its blanks."""
+    value = value.partition("  # ")[0]
+    return value[1:-1] if value[:1] == value[-1:] == '"' else value
+
+
+def _row(value: str) -> Row:
+    cells = value.split(" | ")
+    return tuple(map(_bare, cells) if '"' in value else cells)
+
+
+def _outermost_first(by_name: Mapping[str, Framework]) -> Iterator[Framework]:
+    """By layer, those that learn before those that tune, each behind what stands before it, else by name."""
+    ahead: dict[str, list[str]] = {}
+    for each in by_name.values():
+        for name in (*each.before, *each.builds_on):
+            ahead.setdefault(name, []).append(each.name)
+    left = dict(by_name)
+
+    def place(name: str) -> Iterator[Framework]:
+        own = left.pop(name, None)
+        if own is not None:
+            for other in sorted(ahead.get(name, ())):
+                yield from place(other)
+            yield own
+
+    for each in sorted(by_name.values(), key=lambda one: (_LAYERS.index(one.layer), one.task != "rl", one.name)):
+        yield from place(each.name)
+
+
+_KEYS: Final = Framework.__annotations__.keys()
+# What the values behind a key are: rows, or one, else any number of them.
+_READERS: Final[Mapping[str, Callable[[list[str]], object]]] = {
+    **dict.fromkeys(
+        ("banners", "actors", "writers", "titles", "methods", "commands"), lambda values: tuple(map(_row, values))
+    ),
+    **dict.fromkeys(("world", "task", "layer", "engine", "share_by", "style"), lambda values: values[0]),
+    "share": lambda values: float(values[0]),
+    "zero_stage": lambda values: int(values[0]),
+}

@@ -1,0 +1,323 @@
+"""How a knob is spelled for a framework: the table in its file (`job/frameworks/`), one row per line.
+
+The columns of a row, separated by `|`; what is left empty says nothing:
+
+    knob      an id of knobs.txt, or `dates`: what stands under `write` is no knob, but a name that dates the log
+    write     the line to copy, `{}` where the value goes: a flag, a key, `export X={}`, a line of YAML or JSON
+    type      of the value: float, int, bool, str, size; `switch` for a flag that is there or is not
+    set       what to set, where the knob has one right value
+    default   what holds where nobody says: `0.9`, or by version `0.9 <0.20; 0.92 >=0.20`
+    versions  which releases know it: `>=0.5.8 <0.10.2`
+    needs     what has to be there beside it: another framework (`deepspeed`), or a setting (`enforce_eager=True`)
+    excludes  a setting that it does not go together with
+    spends    the pools that it spends here, where they are not the knob's; `none`
+    source    where upstream it was looked up: a file of its repository, a page, a release
+
+The rows stand with the newest spelling first. Only what was looked up upstream goes in: a missing row is better than
+a guessed one. The first lines of the file say what was read, and when.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+from oomdoctor import spellings
+from oomdoctor.job.frameworks import among
+from oomdoctor.job.model import Context, Setting, Value
+from oomdoctor.language import say
+from oomdoctor.records import dataclass
+from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.spellings import COLUMNS, frameworks, title
+from oomdoctor.versions import ALL, Version, Versions, version_of, versions
+
+DATES: Final = "dates"
+_OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
+# The same option serves both directions.
+_SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelling:
+    """One row of a framework's file."""
+
+    knob: str
+    framework: str
+    write: str
+    type: str = "str"
+    set: str = ""
+    defaults: tuple[tuple[str, Versions], ...] = ()
+    versions: Versions = ALL
+    needs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    spends: tuple[str, ...] | None = None  # None: what the knob spends
+
+    @property
+    def setting(self) -> str:
+        """The option's name as it is written: "--zero_stage", "trainer.nnodes"."""
+        before = self.write.split("{")[0].split()
+        flags = [word for word in before if word.startswith("-")]
+        name = (flags[-1] if self.takes_value else flags[0]) if flags else before[-1 if self.is_export else 0]
+        return name.split("=")[0].strip("+:'\"")
+
+    @property
+    def key(self) -> str:
+        """The name under which the log's settings hold it."""
+        return self.setting.lstrip("-+").replace("-", "_")
+
+    @property
+    def is_export(self) -> bool:
+        return self.write.startswith("export ")
+
+    @property
+    def is_switch(self) -> bool:
+        """A flag that is there or is not."""
+        return self.type == "switch"
+
+    @property
+    def is_code(self) -> bool:
+        """A line of a program, for which a launch line has no place."""
+        return "(" in self.write or self.write[0].isupper()
+
+    @property
+    def takes_value(self) -> bool:
+        return "{}" in self.write
+
+    @property
+    def shown(self) -> str:
+        """The line for a table: with what to set, or what kind of value it takes."""
+        return self.write.replace("{}", self.set or self.type.upper())
+
+    @property
+    def value(self) -> Value:
+        """What to set, as the setting would be read."""
+        return typed(self.set, self.type)
+
+    @property
+    def goal(self) -> Value:
+        """What the option holds once it is set; None where a number or an address is only a value to begin with."""
+        value = None if self.is_code else True if self.is_switch else self.value
+        return value if isinstance(value, bool | str) else None
+
+    def default(self, version: Version | None) -> Value:
+        """What holds where nobody says; None where that is not known, or hangs on a version that is not."""
+        fitting = [text for text, where in self.defaults if version is not None and where.holds(version)]
+        only = [self.defaults[0][0]] if len(self.defaults) == 1 and self.defaults[0][1] == ALL else []
+        return typed((fitting or only or [""])[0], self.type)
+
+    def snippet(self, value: Value) -> str | None:
+        """What to copy; None where there is no value to put in."""
+        if not self.takes_value:
+            return self.write
+        if value is None:
+            return None
+        written = self.set if self.set and value == self.value else _written(value)
+        if written.startswith("'") and "'" in self.write:
+            return None  # one quotation inside another would end it
+        return self.write.replace("{}", written)
+
+
+def _written(value: Value) -> str:
+    return shlex.quote(value) if isinstance(value, str) else str(value)
+
+
+def typed(text: str, kind: str) -> Value:
+    """The value as the log's settings would hold it."""
+    if not text or text == "null":
+        return None
+    if kind in ("bool", "switch"):
+        return text.lower() == "true"
+    if kind in ("int", "size") and re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if kind == "float" and re.fullmatch(r"-?[\d.]+", text):
+        return float(text)
+    return text[1:-1] if text[0] == text[-1] and text[0] in "'\"" else text
+
+
+# reading the files
+
+
+@cache
+def rows(framework: str) -> tuple[Spelling, ...]:
+    """The rows of one framework's file; none where it has no file."""
+    return tuple(_row(framework, line) for line in spellings.lines(framework))
+
+
+def _row(framework: str, line: str) -> Spelling:
+    cells = dict(zip(COLUMNS, [cell.strip() for cell in line.split("|")], strict=False))
+    spends = cells.get("spends", "")
+    return Spelling(
+        knob=cells["knob"],
+        framework=framework,
+        write=cells["write"],
+        type=cells.get("type") or "str",
+        set=cells.get("set", ""),
+        defaults=tuple(_defaults(cells.get("default", ""))),
+        versions=versions(cells.get("versions", "")),
+        needs=_words(cells.get("needs", "")),
+        excludes=_words(cells.get("excludes", "")),
+        spends=None if not spends else () if spends == "none" else tuple(spends.split()),
+    )
+
+
+def _defaults(text: str) -> Iterator[tuple[str, Versions]]:
+    for era in filter(None, (part.strip() for part in text.split(";"))):
+        value, _, where = era.partition(" ")
+        yield value, versions(where)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+# choosing
+
+
+def spelling(knob: str, context: Context, layer: str | None = None) -> Spelling | None:
+    """How the outermost framework of the log that owns the knob spells it; an option before a line of code."""
+    chosen = [row for framework in ([layer] if layer else _layers(context)) if (row := _best(knob, framework, context))]
+    return next((row for row in chosen if not row.is_code), chosen[0] if chosen else None)
+
+
+def _layers(context: Context) -> Iterator[str]:
+    """The frameworks of the log, outermost first, without what a fork has left behind."""
+    left = {name for each in among(context.frameworks) for name in each.replaces}
+    return (name for name in context.frameworks if name not in left)
+
+
+def _best(knob: str, framework: str, context: Context) -> Spelling | None:
+    """The first row of a framework's file that fits the log; one that the log itself spells out before others."""
+    known = known_versions(framework, context)
+    fitting = [row for row in of_knob(knob, framework) if _is_there(row, context) and row.versions.overlaps(known)]
+    return next((row for row in fitting if row.key in context.settings), fitting[0] if fitting else None)
+
+
+def of_knob(knob: str, framework: str) -> Iterator[Spelling]:
+    """The framework's rows of a knob, whichever way it is turned."""
+    wanted = _SAME_AS.get(knob, knob)
+    return (row for row in rows(framework) if row.knob == wanted)
+
+
+def _is_there(row: Spelling, context: Context) -> bool:
+    """Whether the frameworks are there that the row stands on, and no setting speaks against it."""
+    for need in row.needs:
+        name, stated, _ = need.partition("=")
+        if not stated and name not in context.frameworks:
+            return False
+        if stated and context.setting(name) is not None and _stated(need, context) is None:
+            return False
+    return True
+
+
+def known_versions(framework: str, context: Context) -> Versions:
+    """The version that is printed, else those that know every name of the framework that the log shows."""
+    exact = Versions.exactly(context.frameworks.get(framework) or pin_of(framework, context))
+    if exact is not None:
+        return exact
+    narrowed = ALL
+    for name, when in _dated(framework).items():
+        if name in context.settings or name in context.processes:
+            narrowed = narrowed.both(when) or narrowed
+    return narrowed
+
+
+def pin_of(framework: str, context: Context) -> str | None:
+    """The release of it that another framework of the job runs with, which the log does not print: "0.2"."""
+    pins = (pin.partition(" ") for each in among(context.frameworks) for pin in each.pins)
+    return next((release for name, _, release in pins if name == framework), None)
+
+
+@cache
+def _dated(framework: str) -> Mapping[str, Versions]:
+    """The names that not every version of the framework knows, with all of those that do."""
+    when: dict[str, Versions] = {}
+    for row in rows(framework):
+        name = row.write if row.knob == DATES else row.key
+        when[name] = when[name].either(row.versions) if name in when else row.versions
+    return {name: versions for name, versions in when.items() if versions != ALL}
+
+
+def assumptions(row: Spelling, context: Context) -> tuple[str, ...]:
+    """What was taken for granted about the version when the row was picked."""
+    if row.versions.covers(known_versions(row.framework, context)):
+        return ()
+    releases = f"{title(row.framework)} {row.versions}"
+    return (say("{releases} (the log does not say which version it is)", releases=releases),)
+
+
+def excluded_by(row: Spelling, context: Context) -> Setting | None:
+    """The setting of the log that the row does not go together with."""
+    return next((found for one in row.excludes if (found := _stated(one, context)) is not None), None)
+
+
+def missing(row: Spelling, context: Context) -> tuple[str, ...]:
+    """The settings that have to be there beside it, are not in the log, and do not hold by default."""
+    version = version_of(context.frameworks.get(row.framework))
+    needed = [need for need in row.needs if "=" in need and _stated(need, context) is None]
+    return tuple(need for need in needed if not _holds_by_default(need, row.framework, version))
+
+
+def _holds_by_default(need: str, framework: str, version: Version | None) -> bool:
+    name, _, wanted = need.partition("=")
+    named = (row for key, row in _keyed(framework) if key == name or key.endswith(f".{name}"))
+    return any(str(row.default(version)).lower() == wanted.lower() for row in named)
+
+
+@cache
+def _keyed(framework: str) -> tuple[tuple[str, Spelling], ...]:
+    return tuple((row.key, row) for row in rows(framework))
+
+
+def _stated(condition: str, context: Context) -> Setting | None:
+    name, _, wanted = condition.partition("=")
+    found = context.setting(name)
+    return found if found is not None and wanted.lower() in str(found.value).lower() else None
+
+
+def current(knob: str, row: Spelling | None, context: Context) -> Setting | None:
+    """What the log says the knob is set to now."""
+    if row is not None:
+        exact = context.settings.get(row.key)
+        if exact is not None:
+            return exact
+    names = (*([row.key] if row is not None else []), *KNOBS[knob].settings)
+    stated = (context.setting(name) for name in names)
+    return next((one for one in stated if one is not None and KNOBS[knob].is_meant(one.value)), None)
+
+
+def done(knob: str, context: Context) -> Setting | None:
+    """The setting by which the log has done already what the knob would: as its own frameworks spell it, or as any
+    framework does where the log names none that knows the knob."""
+    if not context.settings:
+        return None
+    unheard = replace(context, heard=None)
+    own = [row for framework in _layers(context) for row in of_knob(knob, framework)]
+    known = own or [row for framework in frameworks() for row in of_knob(knob, framework)]
+    stated = ((unheard.setting(name), row.goal, name) for row in known for name in _names(row))
+    generic = KNOBS[knob].settings
+    return next((one for one, goal, name in stated if one and _reached(one.value, goal, is_own=name in generic)), None)
+
+
+def _names(row: Spelling) -> tuple[str, ...]:
+    """The option's whole name, and its last part where that alone says what it is."""
+    last = row.key.rsplit(".", 1)[-1]
+    return (row.key, last) if last in KNOBS[row.knob].settings else (row.key,)
+
+
+def _reached(now: Value, goal: Value, *, is_own: bool) -> bool:
+    """A switch is on by other words too ("gradient_checkpointing: unsloth"), and an option that is about nothing but
+    this knob where it is simply on."""
+    if goal is True and isinstance(now, str):
+        return now.lower() not in _OFF
+    return same(now, goal) or (is_own and now is True and isinstance(goal, str))
+
+
+def same(now: Value, then: Value) -> bool:
+    """Whether both say the same, however they are written."""
+    if then is None or now is None:
+        return False
+    return now == then or str(now).lower() == str(then).lower()
