@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.job.frameworks import (
+    Task,
+    World,
     among,
     engine_printing,
     engines,
     files_of_engines,
     files_of_training,
+    framework,
     learners,
     names_of_engines,
     some,
@@ -32,6 +37,19 @@ SHARES: Final = (
     "gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util",
     "mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction",
 )  # fmt: skip
+_WORLDS: Final[Mapping[str, World]] = {"jax": "jax", "jaxlib": "jax", "tensorflow": "tensorflow", "keras": "tensorflow"}
+_WORLD_FILE: Final = late(r"(?:^|/)(torch|jax|jaxlib|flax|tensorflow|keras)/")
+CHARACTERS: Final = 400  # of a line that are looked at
+_LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
+_SERVER: Final = late(r"\b[Uu]vicorn running on\b|\bGunicorn\b|\bRunning on (?:local )?(?:URL|http)|POST /\w")
+_RL_SETTINGS: Final = ("max_completion_length", "max_response_length", "generate_max_len", "num_generations")
+_RL_STAGES: Final = frozenset({"rollout", "reward", "weight_sync"})
+_TRAINING_STAGES: Final = frozenset({"backward", "optimizer_step"})
+_SERVING_STAGES: Final = frozenset({"serving"})
+_TRAINING_SETTINGS: Final = (
+    "learning_rate", "lr", "per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs",
+    "micro_train_batch_size", "weight_decay", "max_steps",
+)  # fmt: skip
 _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
 
 _ENGINE_FILE: Final = late(rf"(?:^|/)(?:{files_of_engines()})/")
@@ -49,6 +67,8 @@ _ENGINE_OR_OTHERS: Final = frozenset({"engine_init", "serving"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
+    world: World = "none"  # what its arrays are
+    task: Task = "unknown"  # what it is run for
     frameworks: tuple[str, ...] = ()  # outermost first
     engine: str | None = None  # the inference engine that runs in the job, where its name is known
     runs_engine: bool = False  # an inference engine has a share of a card of this job
@@ -66,6 +86,8 @@ def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -
     engine = _engine(root, events, names)
     runs = at_engine or engine is not None or _has_an_engine(root, context)
     return Job(
+        world=_world(root, names, engine),
+        task=_task(root, context, names, stage, at_engine=at_engine),
         frameworks=names,
         engine=engine,
         runs_engine=runs,
@@ -76,6 +98,42 @@ def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -
         trains=bool(trainers() & set(names)),
         cards=_cards(context),
     )
+
+
+def _world(root: Event, names: Collection[str], engine: str | None) -> World:
+    """By whose refusal it is, by the innermost frame of such a library, else by what the log names."""
+    if isinstance(root, DeviceOutOfMemory):
+        return "torch"  # no other allocator has this sentence
+    if isinstance(root, ArrayOutOfMemory):
+        return _WORLDS.get(root.framework, "none")
+    printing = framework(engine_printing(root.family) or "")
+    if printing is not None:
+        return printing.world
+    for frame in reversed(root.around.trace):
+        if (match := _WORLD_FILE.search(frame.file)) is not None:
+            return _WORLDS.get(match[1], "torch")
+    served = framework(engine or "")
+    layers = [*among(names), *([served] if served is not None else [])]
+    return next((each.world for each in layers if each.world != "none"), "none")
+
+
+def _task(root: Event, context: Context, names: Collection[str], stage: str, *, at_engine: bool) -> Task:
+    """What its frameworks are for, unless what failed or what it prints says more."""
+    if learners() & set(names) or stage in _RL_STAGES or context.setting(*_RL_SETTINGS) is not None:
+        return "rl"
+    if trainers() & set(names) or stage in _TRAINING_STAGES or context.setting(*_TRAINING_SETTINGS) is not None:
+        return "training"
+    if at_engine:
+        return "serving"
+    lines = (root.at.text, *root.around.before)
+    if any(_LOSS.search(line[:CHARACTERS]) for line in lines):
+        return "training"
+    tasks = [each.task for each in among(names) if each.task != "unknown"]
+    if tasks:
+        return tasks[0]
+    if stage in _SERVING_STAGES or any(_SERVER.search(line[:CHARACTERS]) for line in lines):
+        return "serving" if stage == "serving" or root.pool == "kv_cache" else "inference"
+    return "data" if stage == "data_load" else "unknown"
 
 
 def remote_call(root: Event) -> str | None:
