@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
-from oomdoctor.causes.host import TRAINER_KNOBS
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, kills, node, ray_kills
 from oomdoctor.signs.host_refusals import large_piece_refused, one_piece_of_the_machine_refused
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
 
+OF_A_TRAINER = ("less-offload", "more-host-memory", "restart-periodically", "add-nodes", "shard-states",
+                "smaller-microbatch", "more-gpus")  # fmt: skip
 OF_A_PIECE = ("smaller-microbatch", "stream-data", "more-host-memory", "smaller-buffers")
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading")
 OF_A_CLUSTER = (
@@ -43,9 +44,9 @@ CAUSE = Cause(
     missing=(ray_kills.rays_table_is_missing,),
     knobs=OF_A_CLUSTER,
     knobs_where=(
-        (node.a_rank_is_the_largest, TRAINER_KNOBS),
+        (node.a_rank_is_the_largest, OF_A_TRAINER),
         (ray_kills.ray_killed_for_memory, OF_A_CLUSTER),
-        (states_are_sharded, TRAINER_KNOBS),
+        (states_are_sharded, OF_A_TRAINER),
         (no_cluster_in_sight, OF_ONE_MACHINE),
     ),
     before=("address-space-limit", "object-store-full", "too-many-workers"),

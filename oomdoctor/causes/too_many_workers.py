@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
-from oomdoctor.causes.host import TRAINER_KNOBS
+from oomdoctor.causes.process_ram_hog import OF_A_TRAINER
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
 from oomdoctor.signs.kills import one_of_many_workers_was_killed
@@ -30,7 +30,7 @@ CAUSE = Cause(
         Row(several_alike_have_it, Grade.PROVES),
         Row(two_alike_have_it, Grade.NAMES),
         Row(workers_of_all_names_have_it, Grade.POINTS),
-        Row(a_rank_was_killed, Grade.HINTS, TRAINER_KNOBS),
+        Row(a_rank_was_killed, Grade.HINTS, OF_A_TRAINER),
         Row(one_of_many_workers_was_killed, Grade.HINTS),
         Row(ray_killed_several, Grade.LEFT),
     ),
@@ -41,6 +41,6 @@ CAUSE = Cause(
         Row(first_rows_are_missing, Grade.POINTS),
     ),
     knobs=("fewer-workers", "stream-data", "smaller-microbatch", "add-nodes", "more-host-memory"),
-    knobs_where=((there_is_one_for_each_gpu, TRAINER_KNOBS),),
+    knobs_where=((there_is_one_for_each_gpu, OF_A_TRAINER),),
     before=("host-memory-exhausted", "killed-without-evidence"),
 )

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from oomdoctor.causes.host import of_low_limit
 from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_shown, judgements
 from oomdoctor.decision.ranking import Ranked, closing, ranked
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
 from oomdoctor.records import dataclass

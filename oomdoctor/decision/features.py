@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Final
 
 from oomdoctor.causes.gpu import card, phase
-from oomdoctor.causes.host import node_memory
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import node_memory
 from oomdoctor.patterns import late
 
 # A share below the first step is "none of it", above the last "nearly all".

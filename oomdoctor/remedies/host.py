@@ -8,7 +8,6 @@ from typing import Final
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
-from oomdoctor.causes.host import Holder, node_memory, of_low_limit, store_bytes, total_bytes, used_bytes
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.kernel import KernelKill
@@ -16,6 +15,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import Holder, node_memory, of_low_limit, store_bytes, total_bytes, used_bytes
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import joined, listed, say, semicolons

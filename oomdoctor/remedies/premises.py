@@ -10,13 +10,13 @@ from typing import Final
 
 from oomdoctor.arithmetic import vllm
 from oomdoctor.causes.gpu import in_engine, named_engine
-from oomdoctor.causes.host import node_memory
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import node_memory
 from oomdoctor.job.frameworks import among, engine_printing, framework, learners, some
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.knobs import KNOBS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor
 
-from oomdoctor.causes.host import total_bytes
 from oomdoctor.incident.model import Crash, Ledger
+from oomdoctor.incident.node import total_bytes
 from oomdoctor.job.model import Trajectory
 from oomdoctor.job.names import ON_THE_NODE
 from oomdoctor.language import say

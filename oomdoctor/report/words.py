@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from oomdoctor.causes.host import low_limit
+from oomdoctor.incident.node import low_limit
 from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, mark, one_of, say, semicolons, translated
 from oomdoctor.records import dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import asked_for
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import asked_for
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 

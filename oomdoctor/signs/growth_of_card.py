@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.causes.gpu import refusal
-from oomdoctor.causes.growth import no_growth
-from oomdoctor.causes.host import per
 from oomdoctor.incident.model import Crash
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.series import no_growth, per
 from oomdoctor.units import MIB, show
 
 POINTS: Final = 4  # fewer prints may be a warm-up
@@ -48,7 +47,7 @@ def card_does_not_grow(crash: Crash) -> Seen | None:
     """A figure of the card is printed often enough, and does not grow."""
     figure = _figure(crash)
     still = no_growth(figure) if figure is not None and not figure.growth_bytes else None
-    return Seen(words=still.why) if still is not None else None
+    return Seen(words=still) if still is not None else None
 
 
 def _figure(crash: Crash) -> Trajectory | None:

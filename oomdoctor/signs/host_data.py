@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import LARGE, asked_for
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import LARGE, asked_for
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign

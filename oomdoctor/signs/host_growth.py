@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.growth import no_growth
-from oomdoctor.causes.host import per, total_bytes, used_bytes
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import total_bytes, used_bytes
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.series import no_growth, per
 from oomdoctor.units import MIB, percent, show
 
 # Growth that explains the kill: this share of what was in use came during the log.
@@ -72,7 +72,7 @@ def host_memory_stays(crash: Crash) -> Seen | None:
     """The figure of host memory that is printed again and again stands still, falls, or goes up and down."""
     figure = _figure(crash)
     still = no_growth(figure) if figure is not None and not figure.growth_bytes else None
-    return Seen(words=still.why) if still is not None else None
+    return Seen(words=still) if still is not None else None
 
 
 @sign

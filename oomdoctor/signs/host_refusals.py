@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import HOG, LARGE, total_bytes
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import HOG, LARGE, total_bytes
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.kills import OF_THE_MACHINE, WHO_HOLDS_IT_NOW

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import HOG, LARGE, raylet_log, total_bytes
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
@@ -14,6 +13,7 @@ from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import HOG, LARGE, raylet_log, total_bytes
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import (
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import (
     EXPLAINED,
     HOG_OF_FEW,
     TOGETHER,
@@ -16,9 +19,6 @@ from oomdoctor.causes.host import (
     raylet_log,
     victim,
 )
-from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.ray_kill import NodeOutOfMemory
-from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import percent, show

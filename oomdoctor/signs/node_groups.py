@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import (
-    EXPLAINED,
-    TOGETHER,
-    Holder,
-    NodeMemory,
-    is_rank,
-)
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import EXPLAINED, TOGETHER, Holder, NodeMemory, is_rank
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.node import table

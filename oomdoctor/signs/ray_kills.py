@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import HOG, raylet_log, used_bytes, victim
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import HOG, raylet_log, used_bytes, victim
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign

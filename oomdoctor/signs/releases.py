@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from oomdoctor.causes.gpu import card, innermost
-from oomdoctor.causes.host import per
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, say, translated
 from oomdoctor.records import dataclass
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
 from oomdoctor.signs import Grade, Seen, sign
+from oomdoctor.signs.series import per
 from oomdoctor.versions import Versions, version_of, versions
 
 _ZERO_STAGE: Final = ("zero_stage", "zero_optimization.stage", "deepspeed_stage", "actor.zero_stage", "ds_zero_stage")

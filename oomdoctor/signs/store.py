@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.host import NodeMemory, node_memory, store_bytes
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, Spilled, StoreFull, StoreUsage
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import NodeMemory, node_memory, store_bytes
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import percent, show

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from oomdoctor.causes.host import Holder, node_memory, store_bytes, total_bytes
 from oomdoctor.families.data_loader import ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import Holder, node_memory, store_bytes, total_bytes
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import say

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.causes.host import used_bytes
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
@@ -20,6 +19,7 @@ from oomdoctor.families.vllm_error import (
 )
 from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import used_bytes
 from oomdoctor.language import say, semicolons
 from oomdoctor.remedies.engine import card_total, one_request, share, token_bytes
 from oomdoctor.remedies.host import threshold_of

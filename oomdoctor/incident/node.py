@@ -1,4 +1,4 @@
-"""What the causes of the host's memory share: who held it, by what they run.
+"""Who held the node's memory, by what they run.
 
 The process that was killed is the newest or the one that asked last, rarely the one that held the memory: the table of
 memory users decides. Processes of one name count together, and what is in no row is the object store, shared memory or
@@ -16,9 +16,8 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.model import Trajectory
 from oomdoctor.job.roles import is_outside_ray, role_of, short_name
-from oomdoctor.language import mark, say, translated
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, show
@@ -224,15 +223,6 @@ def of_low_limit(crash: Crash) -> str:
 _RANK = late(
     r"WorkerDict|_\d{1,4}:\d{1,4}\b|Actor(?:RolloutRef)?Worker|Model(?:Ray)?Actor|RayActorBase|PolicyWorker|TrainRayActor"
 )
-TRAINER_KNOBS: Final = (
-    "less-offload",
-    "more-host-memory",
-    "restart-periodically",
-    "add-nodes",
-    "shard-states",
-    "smaller-microbatch",
-    "more-gpus",
-)
 
 
 def is_rank(name: str) -> bool:
@@ -250,11 +240,3 @@ def asked_for(crash: Crash) -> str:
     """The refused request in brackets, to stand behind any sentence, where it is printed."""
     tried = crash.root.figures("usage").get("tried_bytes")
     return say(" ({tried} asked for)", tried=show(tried)) if isinstance(tried, int) else ""
-
-
-_PER: Final = {"step": mark("step"), "print": mark("print")}
-
-
-def per(figure: Trajectory) -> str:
-    """What its growth is for, in words."""
-    return translated(_PER[figure.per])

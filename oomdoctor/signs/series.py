@@ -1,0 +1,47 @@
+"""Figures that are printed again and again: whether they grow, and per what."""
+
+from __future__ import annotations
+
+from oomdoctor.job import names
+from oomdoctor.job.model import Trajectory
+from oomdoctor.language import mark, say, translated
+from oomdoctor.units import show
+
+
+def no_growth(figure: Trajectory) -> str | None:
+    """None where its prints leave open whether it grows."""
+    first, last = figure.points[0].bytes, figure.points[-1].bytes
+    sizes = [point.bytes for point in figure.points]
+    figures = {
+        "figure": names.figure(figure.what),
+        "count": max(figure.prints, len(sizes)),
+        "first": show(first),
+        "last": show(last),
+    }
+    if figure.shape == "plateau":
+        return say("{figure} is printed {count} times, rises from {first} to {last} and then stays there", **figures)
+    if figure.shape == "sawtooth":
+        return say(
+            "{figure} is printed {count} times and goes up and down between {low} and {high}: "
+            "what is left each time does not grow",
+            figure=figures["figure"],
+            count=figures["count"],
+            low=show(min(sizes)),
+            high=show(max(sizes)),
+        )
+    if figure.shape in ("level", "falling"):
+        return say(
+            "{figure} is printed {count} times and does not grow: {first} at first, {last} at the end", **figures
+        )
+    return None
+
+
+_PER = {"step": mark("step"), "print": mark("print")}
+
+
+def per(figure: Trajectory) -> str:
+    """What its growth is for, in words."""
+    return translated(_PER[figure.per])
+
+
+__all__ = ["no_growth", "per"]
