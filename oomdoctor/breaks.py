@@ -25,6 +25,7 @@ _PART = late(
 )
 _HEAD = late(_FRAME)
 _LISTED = late(r"[\"'],? ?b?[\"']|\[b?[\"']")  # between the strings of a list
+_CLOSED = "\"'])}, "  # what closes a list or a record
 _TRIMMED = " ;,\t"  # what may stand instead of a break
 _INDENT = "    "
 
@@ -38,7 +39,8 @@ def records(text: str) -> list[str]:
     """The lines of such a line, as far as breaks are written out or its writer's name stands before each."""
     if "\\n" in text:
         pieces = _WRITTEN.split(text.replace('\\"', '"'))
-        return [piece[match.end() :] if (match := _LISTED.match(piece)) else piece for piece in pieces]
+        pieces = [piece[match.end() :] if (match := _LISTED.match(piece)) else piece for piece in pieces]
+        return [piece for piece in pieces if piece.strip(_CLOSED)]
     starts = [match.start() for match in _RECORD.finditer(text)]
     return _cut(text, starts) if starts else [text]
 

@@ -271,6 +271,14 @@ def test_numbers_of_srun_come_off_where_every_line_has_one() -> None:
     ]
 
 
+def test_numbers_that_count_the_lines_are_no_ranks() -> None:
+    text = "".join(f"{number}: {line}\n" for number, line in enumerate(["loading", "up", OOM, "  indented", "end"], 97))
+    assert [(line.text, line.writer, line.mark.rank) for line in lines(text)][2:4] == [
+        (OOM, "", None),
+        ("  indented", "", None),
+    ]
+
+
 def test_hosts_of_pdsh_come_off_where_every_line_has_one() -> None:
     found = lines(f"worker-0: [2026-03-01 08:15:30,305] [INFO] [launch.py:1:main] up\nworker-1: {OOM}\n10.0.0.3: x\n")
     assert [(line.text, line.writer, line.mark.host) for line in found] == [

@@ -47,7 +47,7 @@ _NOTEBOOK_FRAME = late(
 _ARROW = late(r"\s{0,8}(?:❱|-{1,10}>|>(?= {1,8}\d{1,7} {2})) {0,8}\d{1,7} ?│?(.{0,400})")
 # "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Policy.fit() (pid=7, ip=10.0.0.7, ...)"
 _REMOTE = late(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
-_EXCEPTION = late(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
+EXCEPTION = late(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
 _RAISED = late(r"\W{0,4}(?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b(?:: |\s{0,4}$)")
 _NAMED = late(r"(?<![\w.])(?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception): ")
 _OF_MEMORY = late(r"(?i)out of memory|OutOfMemory|MemoryError|RESOURCE_EXHAUSTED|alloc")
@@ -110,7 +110,7 @@ def waits(trace: Sequence[Frame]) -> bool:
 def frames_behind(message: str, after: Sequence[Line]) -> tuple[Frame, ...]:
     """The frames where the message comes first: loggers that print the exception before its traceback, faulthandler,
     and people who quote the error before they paste the rest, often without its title."""
-    if _EXCEPTION.search(message) is None:
+    if EXCEPTION.search(message) is None:
         return ()
     title = next((n for n, line in enumerate(after[:3]) if TITLE in line.text or TITLE_REVERSED in line.text), None)
     titled = message if TITLE in message or TITLE_REVERSED in message else ""

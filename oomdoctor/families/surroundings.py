@@ -8,8 +8,16 @@ from itertools import pairwise
 from typing import TypeVar
 
 from oomdoctor.families.event import Event, Frame, Surroundings
-from oomdoctor.families.frames import EXCERPT, TITLE, frames, frames_behind, is_exception, of_traceback, waits
-from oomdoctor.patterns import late
+from oomdoctor.families.frames import (
+    EXCEPTION,
+    EXCERPT,
+    frames,
+    frames_behind,
+    is_exception,
+    of_traceback,
+    unfinished,
+    waits,
+)
 from oomdoctor.streams import Page
 
 _Event = TypeVar("_Event", bound=Event)
@@ -24,8 +32,6 @@ FIRST = 3
 # Stamps of one form that have to go back in time, and lines that are searched for them
 STAMPS = 3
 STAMPED_LINES = 400
-
-_EXCEPTION = late(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
 
 
 class Neighbourhood:
@@ -73,17 +79,13 @@ class Neighbourhood:
 
     def _cut_below(self, index: int) -> tuple[Frame, ...]:
         """The traceback at the end of a log whose title is its message: it is cut before the message itself."""
-        page = self._page
-        is_title = page.ends and page.lines[0].number == 1 and index < FIRST
-        if not is_title or not _EXCEPTION.search(page.lines[index].text):
+        lines, end = self._page.lines, self._page.once(unfinished)
+        if end is None or lines[0].number > 1 or index >= FIRST or not EXCEPTION.search(lines[index].text):
             return ()
-        below = page.lines[index + 1 : index + 1 + TRACEBACK + BEFORE]
-        head = next((n for n, line in enumerate(below) if TITLE in line.text), None)
-        if head is None or index + 1 + len(below) < len(page.lines):
+        between = lines[index + 1 : end.first]
+        if len(between) > TRACEBACK or any(is_exception(line.text) for line in between):
             return ()
-        if any(is_exception(line.text) for line in below):
-            return ()
-        return frames(below)
+        return frames(lines[end.first : end.last + 1])
 
     def _shows_traceback(self, index: int) -> bool:
         """Whether any of the lines that can be looked at before the index does."""

@@ -24,10 +24,10 @@ SHOWN: Final = 400  # characters of each
 
 _QUIET = ("DEBUG", "WARN", "WARNING")
 _LOUD = ("ERROR", "CRITICAL", "FATAL")
-# Raised where nobody catches it, or on the way to another try
-_HARMLESS = late(r"Exception ignored in|Logging error|\^C|Call stack:|[Rr]etry")
+# Raised where nobody catches it, on the way to another try, or when all was done
+_HARMLESS = late(r"\bexit(?:ed)?(?: with)?(?: code)? 0\b|Exception ignored in|Logging error|\^C|Call stack:|[Rr]etry")
 _CHECK = late(
-    r"assert\b|import\b|from \S{1,200} import\b|(?:sys\.|os\._)?exit\(-?\d{0,3}\)"
+    r"assert\b|import\b|(?:with |\w{1,40} = )?open\(|from \S{1,200} import\b|(?:sys\.|os\._)?exit\(-?\d{0,3}\)"
     r"|raise (?P<own>(?:\w{1,60}\.){0,6}[A-Z]\w{0,80})"
     r"|(?:[\w.]{1,80} = |return )[\w.]{1,80}(?:\[[\"'][^\[\]]{1,80}[\"']\]){1,6}$"  # a key that is not there
 )
