@@ -69,7 +69,10 @@ def by(actor: str, *lines: str) -> str:
     return "".join(f"({actor} pid=1054, ip=10.0.0.52) {line}\n" for line in lines)
 
 
-@pytest.mark.parametrize("actor", ["RayWorkerWrapper", "LLMRayActor", "SGLangHttpServer", "vLLMHttpServer"])
+@pytest.mark.parametrize(
+    "actor",
+    ["RayWorkerWrapper", "LLMRayActor", "SGLangHttpServer", "vLLMHttpServer", "ServeReplica:app:LLM", "actor_infer-3"],
+)
 def test_an_engines_process_keeps_nothing_for_a_backward_pass(actor: str, tmp_path: Path) -> None:
     """Its name alone says that it is one."""
     found = causes(by(actor, SORTED, refused(78.0, 76.0).rstrip()), tmp_path)

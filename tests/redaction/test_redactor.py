@@ -8,6 +8,7 @@ import re
 import string
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from healthy_logs import LOGS
 from planted_secrets import ALL, PEM, PEM_BODY
 from reports import LOGS as FIXTURES
 from reports import of_each
+from sample_reports import OOM as SAMPLE
 from test_kinds import RAY, left
 
 from oomdoctor import diagnose
 from oomdoctor.redaction import Redactor, find
 from oomdoctor.report.contract import Report
+from oomdoctor.streams import LONGEST_QUOTE
 
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of 23.60 GiB "
@@ -60,6 +63,13 @@ def test_the_second_half_of_a_split_secret_is_known_where_it_stands_alone() -> N
 def test_the_beginning_of_a_secret_where_a_text_was_cut_is_one() -> None:
     assert Redactor().text("with hf_aB3dEfGh…") == "with <SECRET>…"
     assert Redactor().text("with hf_transfer…") == "with hf_transfer…"
+
+
+def test_of_a_cut_line_in_a_longer_text_the_last_word_goes() -> None:
+    cut = "step 1 ".ljust(LONGEST_QUOTE - 12, ".") + " S3cretHalfX"
+    whole = replace(SAMPLE, notes=(f"first\n{cut}\n{cut[1:]}",))
+    (note,) = Redactor().report(whole).notes
+    assert [line.split()[-1] for line in note.split("\n")] == ["first", "…", "S3cretHalfX"]
 
 
 def test_a_secret_setting_of_a_report_is_known_by_its_name(tmp_path: Path) -> None:

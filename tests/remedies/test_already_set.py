@@ -19,6 +19,11 @@ REFUSED = (
     "of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.00 GiB memory in use. Of the "
     "allocated memory 76.00 GiB is allocated by PyTorch, and 1.20 GiB is reserved by PyTorch but unallocated.\n"
 )
+OWN = (
+    "Traceback (most recent call last):\n"
+    '  File "/w/mine.py", line 9, in step\n    loss.backward()\n'
+    '  File "/w/site-packages/torch/_tensor.py", line 300, in backward\n    torch.autograd.backward(self)\n'
+)
 JOBS = {
     "openrlhf": "python3 -m openrlhf.cli.train_ppo_ray --micro_train_batch_size 8 --zero_stage 2 --vllm_num_engines 4",
     "verl": "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 "
@@ -86,6 +91,21 @@ def test_a_switch_that_is_on_is_said_to_be_on(name: str, switch: str, tmp_path: 
     found = incident(log.replace("\n", f" {switch}\n", 1), tmp_path)
     why = {one["knob"]: one["why"] for one in found["remedies_rejected"]}
     assert "already" in why["gradient-checkpointing"]
+
+
+@pytest.mark.parametrize(
+    ("switch", "is_on"),
+    [
+        ("--gradient_checkpointing", True),
+        ("--enable_gradient_checkpointing true", True),
+        ("--activation_checkpointing full", True),
+        ("--gradient_checkpointing false", False),
+        ("--batch_size 8", False),
+    ],
+)
+def test_a_script_of_ones_own_may_spell_it_as_any_framework_does(switch: str, is_on: bool, tmp_path: Path) -> None:
+    found = advice(f"python mine.py {switch}\n{OWN}{REFUSED}", tmp_path)
+    assert ("gradient-checkpointing" not in [one["knob"] for one in found]) == is_on
 
 
 @pytest.mark.parametrize(

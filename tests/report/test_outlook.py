@@ -22,9 +22,9 @@ def grows(growth: float | None, low: float, high: float, last: int = 40, reached
 
 
 def test_how_long_the_rest_lasts() -> None:
-    found = outlook(grows(1.8, 1.5, 2.0), 84 * GIB)
+    found = outlook(grows(1.8, 1.5, 2.1), 84 * GIB)
     assert found is not None
-    assert (found.count, found.count_low, found.count_high) == (24, 22, 30)
+    assert (found.count, found.count_low, found.count_high) == (24, 20, 30)
     assert found.derivation == "(84.00 GiB - 40.00 GiB) / 1.80 GiB = 24"
 
 

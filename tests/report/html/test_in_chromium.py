@@ -20,7 +20,7 @@ from oomdoctor.report.html import document
 from oomdoctor.text import disarm
 
 BROWSER = found()
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=MISSING)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=MISSING)]
 
 PHONE, DESK = 320, 1280
 SAMPLES = {"oom": OOM, "inconclusive": INCONCLUSIVE, "healthy": HEALTHY, "unreadable": UNREADABLE}
