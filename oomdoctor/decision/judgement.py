@@ -129,6 +129,7 @@ def _cut_off(finding: Finding, grade: Grade, *, begun: bool = False) -> Finding:
     return replace(
         finding,
         grade=grade if begun else grade.lowered(UNSEEN),
+        shows_memory=False,
         against=(*finding.against, where),
         next_evidence=(*finding.next_evidence, WHOLE_LOG),
     )

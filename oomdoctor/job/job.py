@@ -62,7 +62,6 @@ _LIBRARY_FILE: Final = late(r"(?:site|dist)-packages/|/lib/python3|^<|\A\Z|multi
 _REMOTE: Final = late(r"\bray::([\w.]{1,120})\(\)")
 # Steps that only an engine takes, whoever names it
 _ENGINE_STEPS: Final = frozenset({"memory_profiling", "kv_cache_init", "cuda_graph_capture"})
-_ENGINE_OR_OTHERS: Final = frozenset({"engine_init", "serving"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
