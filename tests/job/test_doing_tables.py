@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_stage import event
-
-from oomdoctor.job.stage import stage_of
+from test_doing import event, stage_of
 
 MEMORY = ", memory allocated (GB): 12.3, memory reserved (GB): 14.0, device memory used/total (GB): 60.1/79.3"
 # fmt: off

@@ -8,7 +8,8 @@ import pytest
 
 from oomdoctor.families.event import Event, Frame, Place, Process, Surroundings
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
-from oomdoctor.job.stage import stage_of
+from oomdoctor.job import doing, verbs
+from oomdoctor.job.doing import doing_of
 from oomdoctor.report.vocabulary import STAGES
 
 SITE = "/env/lib/python3.11/site-packages"
@@ -25,6 +26,10 @@ def event(
 ) -> Event:
     around = Surroundings(before=before, after=below, below=below, trace=tuple(frame(place) for place in frames))
     return Event(at=Place("a.log", 1, 1, text), around=around, process=Process(name=name or None))
+
+
+def stage_of(event: Event) -> str:
+    return doing_of(event).stage
 
 
 TRAIN = "transformers/trainer.py training_step"
@@ -340,14 +345,10 @@ def test_the_drivers_own_frames_outweigh_the_titles() -> None:
     assert stage_of(table((9.0, "ray::WorkerDict.actor_rollout_generate_sequences"), trace=saving)) == "checkpoint_save"
 
 
-def test_every_stage_of_the_tables_is_one_of_the_contract() -> None:
-    from oomdoctor.job import stage as module
-
-    tables = (*module._FUNCTIONS, *module._CODE)
-    named = {stage for _, stage, _ in tables} | {stage for _, stage, _, _ in module._FILES}
-    named |= {stage for stage, _ in (*module._PROGRESS, *module._AFTERMATH)}
-    assert named - {module.GENERATION, ""} <= set(STAGES)
-    assert set(module._BY_KIND.values()) <= set(STAGES)
+def test_every_stage_of_the_table_is_one_of_the_contract_and_has_a_verb() -> None:
+    rows = verbs._every_row()
+    assert {row.stage for row in rows} - {doing.GENERATION, ""} <= set(STAGES)
+    assert set(STAGES) - {doing.UNKNOWN} <= set(doing.STEPS)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,237 @@
+"""What the job was doing when an event happened.
+
+The innermost frame that tells most wins: an optimizer's first state inside DeepSpeed's `backward` is the optimizer
+step, a forward that checkpointing runs again inside `backward` is backward. Then come the titles of Ray's workers,
+then the last progress line, then what this kind of message can only come from. Names stand in doing.txt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from oomdoctor.families.event import Event, Frame
+from oomdoctor.job import verbs
+from oomdoctor.job.building import places_a_model
+from oomdoctor.job.roles import class_and_method, role_of
+from oomdoctor.job.verbs import SILENCE, Row
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+
+UNKNOWN: Final = "unknown"
+# An engine's work is the rollout of a trainer or somebody's service: decided by what else the log shows.
+GENERATION: Final = "generation"
+# The verb of each stage, where its row has no finer one
+STEPS: Final = {
+    "launch": "launch",
+    "cluster_start": "launch",
+    "model_load": "load",
+    "engine_init": "launch",
+    "memory_profiling": "profile",
+    "kv_cache_init": "allocate",
+    "cuda_graph_capture": "capture",
+    "data_load": "read",
+    "rollout": "generate",
+    "reward": "score",
+    "logprob": "score",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer_step": "optimize",
+    "weight_sync": "sync",
+    "checkpoint_save": "save",
+    "checkpoint_load": "restore",
+    "eval": "evaluate",
+    "serving": "generate",
+    "shutdown": "stop",
+    GENERATION: "generate",
+}
+
+_LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
+OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
+_METHOD_FAILED: Final = late(r"(?:while processing method|occurred while running \w{1,80}'s function) '?(\w{1,80})")
+# How far below an event its aftermath is looked for
+_NEAR: Final = 25
+_LEARNING: Final = late(
+    r"(?i)openrlhf|\bverl\b|/verl/|/trl/|grpo|\bppo\b|_ppo|skyrl|nemo_rl|/orz/|\bslime/|/roll/|areal|WorkerDict|LLMRayActor"
+    r"|RolloutRayActor|generate_sequences|RayActor\b|rlhf|reinforce"
+)
+_TELLING: Final = 2  # the weight from which a frame needs no other witness
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a job was doing."""
+
+    stage: str = UNKNOWN
+    step: str | None = None  # a verb, often finer than the stage
+    because: Frame | str | None = None  # the frame or the line that says so
+
+
+NOTHING: Final = Doing()
+
+
+def doing_of(event: Event) -> Doing:
+    """What the job was doing at this event. What the message itself says of the stage counts before all else."""
+    row, because = _of_surroundings(event)
+    stage = row.stage
+    if stage == GENERATION:
+        stage = "rollout" if _is_learning(event) else "serving"
+    if event.stage not in (UNKNOWN, stage):
+        return Doing(event.stage, STEPS.get(event.stage), event.at.text)
+    return Doing(stage, row.step or STEPS[stage], because) if stage else NOTHING
+
+
+_Because = Frame | str | None
+_Said = tuple[Row, _Because]
+_MUTE: Final[_Said] = (SILENCE, None)
+
+
+def _of_surroundings(event: Event) -> _Said:
+    row, frame = _of_frames(event.around.trace)
+    if row.weight < _TELLING:
+        return _first_of(event, (_of_titles, lambda _: (row, frame), _of_aftermath, _of_building, _of_progress,
+                                 _of_loss, _of_start, _of_kind))  # fmt: skip
+    if event.around.cut:  # its innermost frames, which would tell more, are missing
+        return _first_of(event, (_of_aftermath, lambda _: (row, frame)))
+    return row, frame
+
+
+def _first_of(event: Event, witnesses: Sequence[Callable[[Event], _Said]]) -> _Said:
+    return next((said for said in (witness(event) for witness in witnesses) if said[0].stage), _MUTE)
+
+
+def _of_frames(trace: Sequence[Frame]) -> _Said:
+    """The most telling frame; the innermost of equals."""
+    best = _MUTE
+    for frame in trace:
+        row = _of_frame(frame)
+        if row.stage and row.weight >= best[0].weight:
+            best = (row, frame)
+    return best
+
+
+@lru_cache(maxsize=4096)  # the ranks of a job fail at the same frames
+def _of_frame(frame: Frame) -> Row:
+    if frame.file == "ray":
+        return _of_remote_call(frame.function)
+    function = frame.function.rpartition(".")[2]
+    file = "/" + frame.file.replace("\\", "/")
+    told = (verbs.of_function(function), SILENCE, *verbs.of_place(file, function), *verbs.of_code(frame.code))
+    return max(told, key=lambda row: row.weight)
+
+
+def _of_titles(event: Event) -> _Said:
+    """What most of the memory's holders were running, by the titles in Ray's table."""
+    shares: Counter[str] = Counter()
+    first: dict[str, _Said] = {}
+    for title, size in _titles(event):
+        row = _of_title(title)
+        if row.stage:
+            shares[row.stage] += max(size, 1)
+            first.setdefault(row.stage, (row, title))
+    return first[shares.most_common(1)[0][0]] if shares else _MUTE
+
+
+@lru_cache(maxsize=1024)  # workers have few names
+def _of_title(title: str) -> Row:
+    return _of_call(*class_and_method(title))
+
+
+def _titles(event: Event) -> Iterator[tuple[str, int]]:
+    rows: Iterable[Any] = getattr(event, "rows", ())
+    for row in rows:
+        yield row.command, row.bytes or 0
+    if event.process.name:
+        yield event.process.name, 0
+
+
+def _of_remote_call(call: str) -> Row:
+    """Ray's line about the call that failed: here `__init__` is what it says, other than in a kill's line."""
+    name, _, method = call.rpartition(".")
+    if method == "__init__" and role_of(name) == "engine":
+        return SILENCE._replace(weight=1.5, stage="engine_init")
+    return _of_call(name, method)._replace(weight=_TELLING)
+
+
+def _of_call(name: str, method: str) -> Row:
+    return verbs.of_worker(name, role_of(name) or "", method) or _of_method(method)
+
+
+def _of_method(method: str) -> Row:
+    # verl puts the model's role before the method of a worker that holds several
+    bare = re.sub(r"^(?:actor_rollout_ref_|actor_rollout_|actor_|critic_|ref_|rm_)", "", method)
+    told = max(verbs.of_function(bare), verbs.of_function(method), key=lambda row: row.weight)
+    return told if told.weight >= _TELLING else SILENCE
+
+
+def _of_progress(event: Event) -> _Said:
+    for line in (event.at.text, *reversed(event.around.before)):
+        if (row := _progress(line)) is not None:
+            return row, line
+    return _MUTE
+
+
+@lru_cache(maxsize=4096)  # events stand near one another
+def _progress(line: str) -> Row | None:
+    return verbs.of_line("progress", line)
+
+
+def _of_aftermath(event: Event) -> _Said:
+    for line in (event.at.text, *event.around.below[:_NEAR]):
+        row = _aftermath(line)
+        if row.stage:
+            return row, line
+    return _MUTE
+
+
+@lru_cache(maxsize=4096)
+def _aftermath(line: str) -> Row:
+    method = _METHOD_FAILED.search(line)
+    told = _of_method(method[1]) if method else SILENCE
+    return told if told.stage else verbs.of_line("aftermath", line) or SILENCE
+
+
+def _of_building(event: Event) -> _Said:
+    """A traceback in which nothing tells and that ends in a constructor: it put a model on the card."""
+    trace = event.around.trace
+    if event.pool != "gpu" or not places_a_model(trace):
+        return _MUTE
+    return SILENCE._replace(stage="model_load", step="move"), trace[-1]
+
+
+def _of_loss(event: Event) -> _Said:
+    """A traceback right under a training loop's line, in which nothing tells of another part of the step."""
+    if event.pool != "gpu" or not event.around.trace:
+        return _MUTE
+    above = (line for line in reversed(event.around.before) if line.strip() and not OF_A_TRACEBACK.match(line))
+    nearest = next(above, "")
+    return (SILENCE._replace(stage="forward"), nearest) if _LOSS.search(nearest[: verbs.CHARACTERS]) else _MUTE
+
+
+def _of_start(event: Event) -> _Said:
+    """What only says that something did not start, and not at which of its steps."""
+    for line in event.around.below[:_NEAR]:
+        row = _failed_start(line)
+        if row is not None:
+            return row, line
+    return _MUTE
+
+
+@lru_cache(maxsize=4096)
+def _failed_start(line: str) -> Row | None:
+    return verbs.of_line("start", line)
+
+
+def _of_kind(event: Event) -> _Said:
+    """What a kind of message can only come from, where nothing around it tells more."""
+    kind = f"{event.family} {event.kind}"
+    return next((row for row in verbs.rows("kind") if row.pattern == kind), SILENCE), event.at.text
+
+
+def _is_learning(event: Event) -> bool:
+    around = event.around
+    frames = (f"{frame.file} {frame.function}" for frame in around.trace)
+    return any(_LEARNING.search(text) for text in (event.process.name or "", *frames, *around.before, *around.after))
