@@ -58,8 +58,15 @@ ENGINE_STAGES: Final = frozenset({"engine_init", "memory_profiling", "kv_cache_i
 TRAINING_STAGES: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward"})
 LATER_THAN_LOADING: Final = TRAINING_STAGES | {"rollout", "eval", "checkpoint_save", "serving", "weight_sync"}
 
-_PHASES = tuple((n, late(p)) for n, p in (("optimizer", OPTIMIZER), ("backward", BACKWARD), ("load", LOAD)))
-_FORWARD = late(FORWARD)
+# Of what a job may be doing, what a pass over the model is made of
+_PHASES: Final = {
+    "optimize": "optimizer",
+    "backward": "backward",
+    "load": "load",
+    "forward": "forward",
+    "score": "forward",
+    "restore": "load",
+}
 SOURCE_LINES: Final = 3
 
 # Of the card, in live tensors of an engine: a cache that is cut to a share leaves more free than that.
@@ -126,21 +133,8 @@ def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:
 
 
 def phase(crash: Crash) -> str | None:
-    """What the traceback was busy with: "optimizer", "backward", "load" or "forward".
-
-    The innermost of them counts (accelerate steps the optimizer inside `backward`), but a forward pass inside a
-    backward pass is a recomputation.
-    """
-    forward = False
-    for frame in crash.frames():
-        text = f"{frame.file} {frame.function} {frame.code}"
-        for name, pattern in _PHASES:
-            if pattern.search(text):
-                return name
-        forward = forward or _FORWARD.search(text) is not None
-    if forward or innermost(crash, LOGITS):
-        return "forward"
-    return None
+    """What the job was busy with: "optimizer", "backward", "load" or "forward"."""
+    return _PHASES.get(crash.doing.step or "")
 
 
 def stepped(crash: Crash) -> bool:

@@ -49,6 +49,10 @@ STEPS: Final = {
     GENERATION: "generate",
 }
 
+# What evaluates, measures or receives weights runs something in which it fails: the innermost of these, or a forward pass
+_RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward"})
+_ENDS: Final = frozenset({"optimize", "backward", "load"})
+
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
 OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
 _METHOD_FAILED: Final = late(r"(?:while processing method|occurred while running \w{1,80}'s function) '?(\w{1,80})")
@@ -58,6 +62,7 @@ _LEARNING: Final = late(
     r"(?i)openrlhf|\bverl\b|/verl/|/trl/|grpo|\bppo\b|_ppo|skyrl|nemo_rl|/orz/|\bslime/|/roll/|areal|WorkerDict|LLMRayActor"
     r"|RolloutRayActor|generate_sequences|RayActor\b|rlhf|reinforce"
 )
+_DECISIVE: Final = 4  # the weight of a kind of message that says what was done, whatever stands around it
 _TELLING: Final = 2  # the weight from which a frame needs no other witness
 
 
@@ -84,16 +89,25 @@ def doing_of(event: Event) -> Doing:
     return Doing(stage, row.step or STEPS[stage], because) if stage else NOTHING
 
 
+def doing_of_crash(events: Iterable[Event], stage: str) -> Doing:
+    """What these events of one crash, the root first, say of this stage; a message that leaves no doubt comes first."""
+    told = [(_of_kind(event, _DECISIVE)[0].weight, doing_of(event)) for event in events]
+    decisive = next((doing for weight, doing in told if weight), None)
+    return decisive or next((doing for _, doing in told if doing.stage == stage), NOTHING)
+
+
 _Because = Frame | str | None
 _Said = tuple[Row, _Because]
 _MUTE: Final[_Said] = (SILENCE, None)
 
 
 def _of_surroundings(event: Event) -> _Said:
+    if (said := _of_kind(event, _DECISIVE))[0].stage:
+        return said
     row, frame = _of_frames(event.around.trace)
     if row.weight < _TELLING:
-        return _first_of(event, (_of_titles, lambda _: (row, frame), _of_aftermath, _of_building, _of_progress,
-                                 _of_loss, _of_start, _of_kind))  # fmt: skip
+        return _first_of(event, (_of_titles, _of_operation, lambda _: (row, frame), _of_aftermath, _of_building, _of_progress,
+                                 _of_loss, _of_start, lambda event: _of_kind(event, 0)))  # fmt: skip
     if event.around.cut:  # its innermost frames, which would tell more, are missing
         return _first_of(event, (_of_aftermath, lambda _: (row, frame)))
     return row, frame
@@ -104,13 +118,21 @@ def _first_of(event: Event, witnesses: Sequence[Callable[[Event], _Said]]) -> _S
 
 
 def _of_frames(trace: Sequence[Frame]) -> _Said:
-    """The most telling frame; the innermost of equals."""
-    best = _MUTE
-    for frame in trace:
-        row = _of_frame(frame)
-        if row.stage and row.weight >= best[0].weight:
-            best = (row, frame)
-    return best
+    """The most telling frame, the innermost of equals; what it ran in the end is the finer verb."""
+    told = [(_of_frame(frame), frame) for frame in trace]
+    best, frame, inside = SILENCE, None, 0
+    for position, (row, at) in enumerate(told):
+        if row.stage and row.weight >= best.weight:
+            best, frame, inside = row, at, position + 1
+    step = _step_of(best)
+    if step in _RUNS_A_PASS:
+        inner = [_step_of(row) for row, _ in told[inside:]]
+        step = next((one for one in reversed(inner) if one in _ENDS), "forward" if "forward" in inner else step)
+    return best._replace(step=step), frame
+
+
+def _step_of(row: Row) -> str:
+    return row.step or STEPS.get(row.stage, "")
 
 
 @lru_cache(maxsize=4096)  # the ranks of a job fail at the same frames
@@ -120,7 +142,14 @@ def _of_frame(frame: Frame) -> Row:
     function = frame.function.rpartition(".")[2]
     file = "/" + frame.file.replace("\\", "/")
     told = (verbs.of_function(function), SILENCE, *verbs.of_place(file, function), *verbs.of_code(frame.code))
-    return max(told, key=lambda row: row.weight)
+    listed = max(told, key=lambda row: row.weight)
+    return listed if listed.stage else verbs.of_identifier(function, _context(frame))
+
+
+def _context(frame: Frame) -> str:
+    """The class of a function where Python prints it, its file and its folder."""
+    parts = frame.file.replace("\\", "/").removesuffix(".py").rsplit("/", 2)
+    return f"{frame.function.rpartition('.')[0]} {' '.join(parts[-2:])}"
 
 
 def _of_titles(event: Event) -> _Said:
@@ -167,6 +196,14 @@ def _of_method(method: str) -> Row:
     return told if told.weight >= _TELLING else SILENCE
 
 
+def _of_operation(event: Event) -> _Said:
+    for line in (event.at.text, *event.around.below[:_NEAR]):
+        row = verbs.of_operation(line)
+        if row.stage:
+            return row, line
+    return _MUTE
+
+
 def _of_progress(event: Event) -> _Said:
     for line in (event.at.text, *reversed(event.around.before)):
         if (row := _progress(line)) is not None:
@@ -176,7 +213,8 @@ def _of_progress(event: Event) -> _Said:
 
 @lru_cache(maxsize=4096)  # events stand near one another
 def _progress(line: str) -> Row | None:
-    return verbs.of_line("progress", line)
+    listed = verbs.of_line("progress", line)
+    return listed if listed and listed.stage else verbs.of_sentence(line) or listed
 
 
 def _of_aftermath(event: Event) -> _Said:
@@ -225,10 +263,18 @@ def _failed_start(line: str) -> Row | None:
     return verbs.of_line("start", line)
 
 
-def _of_kind(event: Event) -> _Said:
-    """What a kind of message can only come from, where nothing around it tells more."""
-    kind = f"{event.family} {event.kind}"
-    return next((row for row in verbs.rows("kind") if row.pattern == kind), SILENCE), event.at.text
+def _of_kind(event: Event, weight: float) -> _Said:
+    """What a kind of message can only come from: at once, or where nothing around it tells more."""
+    rows = (row for row in verbs.rows("kind") if row.weight >= weight and _is_of(event, row.pattern))
+    return next(rows, SILENCE), event.at.text
+
+
+def _is_of(event: Event, kind: str) -> bool:
+    """Whether it is of this family and kind, and has the values that stand behind them."""
+    family, name, *values = kind.split()
+    return (family, name) == (event.family, event.kind) and all(
+        str(getattr(event, field, None)) == value for field, _, value in (each.partition("=") for each in values)
+    )
 
 
 def _is_learning(event: Event) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import ahocorasick_rs
+
+from oomdoctor.patterns import late
 
 TABLE: Final = Path(__file__).with_name("doing.txt")
 CHARACTERS: Final = 400  # of a line that are looked at
@@ -102,7 +104,7 @@ class _Texts:
         self._automaton = ahocorasick_rs.AhoCorasick([max(pieces, key=len) for _, pieces in self._rows])
 
     def first(self, line: str) -> Row | None:
-        text = line[:CHARACTERS].lower()
+        text = line.lower()
         hits = self._automaton.find_matches_as_indexes(text, overlapping=True)
         held = sorted({hit[0] for hit in hits})
         return next((row for row, pieces in (self._rows[number] for number in held) if _holds(text, pieces)), None)
@@ -126,7 +128,7 @@ def _texts(where: str) -> _Texts:
 
 def of_line(where: str, line: str) -> Row | None:
     """The first row about this kind of line that it holds."""
-    return _texts(where).first(line)
+    return _texts(where).first(line[:CHARACTERS])
 
 
 @cache
@@ -145,3 +147,131 @@ def of_worker(name: str, role: str, method: str) -> Row | None:
         ),
         None,
     )
+
+
+# Words of an identifier: "KVCacheManager_2" has four
+_WORDS: Final = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+# What a sentence's first word may stand behind: a date, a level, a logger's name, a bar of stars
+_HEADS: Final = late(r"(?:\A|[\]:|>)=#*-] ?|\b(?:INFO|DEBUG|WARNING|WARN|ERROR|NOTICE) )[\W_]{0,8}([A-Za-z]{3,20})\b")
+_BAR: Final = late(r"\d{1,3}%\||\d(?:it|s)/(?:s|it)\b")
+_DONE: Final = late(r"\b100%\|")
+_JOINS: Final = frozenset({"and", "then"})
+_NEAR: Final = 6  # words behind the first in which a sentence names its object
+# The file of a source in C++ or CUDA, a node of TensorFlow's graph, an operation of XLA
+_SOURCE: Final = late(r"\b([A-Za-z]\w{2,80})\.(?:cpp|cc|cxx|cu|cuh|hpp|h|rs)\b")
+_OPERATION: Final = late(r"\[\[ ?(?:Node: ?|\{\{node |node )([^\s}=]{1,300})|\bop_name=\"([^\"]{1,300})")
+
+
+class Verb(NamedTuple):
+    """One verb row: any of these words, and what they are done to."""
+
+    row: Row
+    verbs: frozenset[str]
+    objects: frozenset[str]
+    alone: bool  # nothing but fillers stands beside it
+
+
+@cache
+def _nouns() -> dict[str, frozenset[str]]:
+    """The classes of words, each word also in its plural."""
+    classes = (row.pattern.partition(" : ") for row in rows("noun"))
+    return {name: frozenset(form for word in words.split() for form in (word, f"{word}s")) for name, _, words in classes}
+
+
+def _forms(verb: str) -> Iterator[str]:
+    """The forms of a verb in which something is under way: what ends in -ed is done."""
+    yield from (verb, f"{verb}s", f"{verb}es", f"{verb}ing", f"{verb}{verb[-1]}ing")
+    if verb.endswith("e"):
+        yield f"{verb[:-1]}ing"
+
+
+def _agents(verb: str) -> Iterator[str]:
+    """What does it: files of C++ are named after that."""
+    yield from (f"{verb}er", f"{verb}r", f"{verb}or", f"{verb.removesuffix('e')}or")
+
+
+@cache
+def _verbs() -> dict[str, list[Verb]]:
+    """The verb rows by their words, the most telling first."""
+    index: dict[str, list[Verb]] = {}
+    for row in sorted(rows("verb"), key=lambda row: -row.weight):
+        names, _, things = row.pattern.partition(":")
+        objects = frozenset(form for thing in things.split() for form in _nouns().get(thing, (thing, f"{thing}s")))
+        words = frozenset(form for name in names.split() for form in _forms(name))
+        verb = Verb(row, words, objects - {".", ".s"}, "." in objects)
+        for word in words:
+            index.setdefault(word, []).append(verb)
+    return index
+
+
+@cache
+def _agent_verbs() -> dict[str, str]:
+    """ "loader" -> "load" """
+    return {agent: verb for verb in _verbs() for agent in _agents(verb)}
+
+
+def words_of(identifier: str) -> list[str]:
+    return [word.lower() for word in _WORDS.findall(identifier)]
+
+
+@lru_cache(maxsize=8192)
+def of_identifier(identifier: str, context: str = "", agents: bool = False) -> Row:
+    """What the verb in an identifier says; what it is done to may stand in its class or file, where it names nothing
+    itself."""
+    words = words_of(identifier)
+    if agents:
+        words = [_agent_verbs().get(word, word) for word in words]
+    if not _nouns()["OTHER"].isdisjoint(words):
+        return SILENCE
+    told = [row for position, word in enumerate(words) if (row := _of_word(word, words, position, context)).stage]
+    if len({row.stage for row in told}) > 1 and not _JOINS.isdisjoint(words):
+        return SILENCE
+    return max(told, key=lambda row: row.weight, default=SILENCE)
+
+
+def _of_word(word: str, words: Sequence[str], position: int, context: str) -> Row:
+    others = {*words[:position], *words[position + 1 :]}
+    alone = others <= _nouns()["FILLER"]
+    around = others | set(words_of(context)) if alone else others
+    return next((verb.row for verb in _verbs().get(word, ()) if _fits(verb, around, alone)), SILENCE)
+
+
+def _fits(verb: Verb, around: set[str], alone: bool) -> bool:
+    if verb.alone:
+        return alone
+    return not verb.objects or not verb.objects.isdisjoint(around)
+
+
+@lru_cache(maxsize=4096)
+def of_sentence(line: str) -> Row | None:
+    """What a sentence says that begins with what is under way: "Loading the weights", "Tokenizing:  41%|"."""
+    line = line[:CHARACTERS]
+    for match in _HEADS.finditer(line):
+        word = match[1].lower()
+        if word not in _verbs() or not (word.endswith("ing") or word.endswith("ion")):
+            continue
+        near = words_of(line[match.end() : match.end() + 80])[:_NEAR]
+        bar = _BAR.search(line) is not None
+        row = next((verb.row for verb in _verbs()[word] if _is_said(verb, set(near), bar)), SILENCE)
+        if row.stage and _nouns()["OTHER"].isdisjoint(near):
+            return SILENCE if _DONE.search(line) else row
+    return None
+
+
+def _is_said(verb: Verb, near: set[str], bar: bool) -> bool:
+    if verb.objects:
+        return not verb.objects.isdisjoint(near)
+    return bar
+
+
+@lru_cache(maxsize=4096)
+def of_operation(line: str) -> Row:
+    """What a node of a graph, an operation of XLA or a source file of C++ says, wherever the line names one."""
+    text = line[:4096]
+    if listed := of_line("operation", text):
+        return listed
+    named = [match[1] or match[2] for match in _OPERATION.finditer(text)]
+    said = [of_identifier(name, agents=False) for name in named]
+    said += [of_identifier(match[1], agents=True) for match in _SOURCE.finditer(text)]
+    best = max(said, key=lambda row: row.weight, default=SILENCE)
+    return best if best.stage else of_line("other operation", text) or SILENCE
