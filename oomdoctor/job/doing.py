@@ -24,6 +24,8 @@ from oomdoctor.records import dataclass
 UNKNOWN: Final = "unknown"
 # An engine's work is the rollout of a trainer or somebody's service: decided by what else the log shows.
 GENERATION: Final = "generation"
+# A step of training: where the card is short, mostly its forward pass, and elsewhere anything
+TRAINING: Final = "training"
 # The verb of each stage, where its row has no finer one
 STEPS: Final = {
     "launch": "launch",
@@ -47,15 +49,18 @@ STEPS: Final = {
     "serving": "generate",
     "shutdown": "stop",
     GENERATION: "generate",
+    TRAINING: "forward",
 }
 
 # What evaluates, measures or receives weights runs something in which it fails: the innermost of these, or a forward pass
 _RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward"})
 _ENDS: Final = frozenset({"optimize", "backward", "load"})
 
-_LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
+_LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']?(?: ?[:=] ?| )-?\d(?!\d{0,3}%)")
+_PLACED: Final = late(r"(?:\A|[\s=.(])[A-Z]\w{1,80}\([^()]{0,120}\)\.(?:to|cuda|half)\(")
 OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
 _METHOD_FAILED: Final = late(r"(?:while processing method|occurred while running \w{1,80}'s function) '?(\w{1,80})")
+_OVER: Final = late(r"\b100%\|")
 # How far below an event its aftermath is looked for
 _NEAR: Final = 25
 _LEARNING: Final = late(
@@ -81,12 +86,19 @@ NOTHING: Final = Doing()
 def doing_of(event: Event) -> Doing:
     """What the job was doing at this event. What the message itself says of the stage counts before all else."""
     row, because = _of_surroundings(event)
-    stage = row.stage
-    if stage == GENERATION:
-        stage = "rollout" if _is_learning(event) else "serving"
+    stage = _settled(row.stage, event)
     if event.stage not in (UNKNOWN, stage):
         return Doing(event.stage, STEPS.get(event.stage), event.at.text)
     return Doing(stage, row.step or STEPS[stage], because) if stage else NOTHING
+
+
+def _settled(stage: str, event: Event) -> str:
+    """The stage of the contract."""
+    if stage == GENERATION:
+        return "rollout" if _is_learning(event) else "serving"
+    if stage == TRAINING:
+        return "forward" if event.pool == "gpu" else ""
+    return stage
 
 
 def doing_of_crash(events: Iterable[Event], stage: str) -> Doing:
@@ -96,6 +108,7 @@ def doing_of_crash(events: Iterable[Event], stage: str) -> Doing:
     return decisive or next((doing for _, doing in told if doing.stage == stage), NOTHING)
 
 
+_STEP_OF_TRAINING: Final = SILENCE._replace(stage=TRAINING)
 _Because = Frame | str | None
 _Said = tuple[Row, _Because]
 _MUTE: Final[_Said] = (SILENCE, None)
@@ -107,7 +120,7 @@ def _of_surroundings(event: Event) -> _Said:
     row, frame = _of_frames(event.around.trace)
     if row.weight < _TELLING:
         return _first_of(event, (_of_titles, _of_operation, lambda _: (row, frame), _of_aftermath, _of_building, _of_progress,
-                                 _of_loss, _of_start, lambda event: _of_kind(event, 0)))  # fmt: skip
+                                 _of_start, lambda event: _of_kind(event, 0), _of_training))  # fmt: skip
     if event.around.cut:  # its innermost frames, which would tell more, are missing
         return _first_of(event, (_of_aftermath, lambda _: (row, frame)))
     return row, frame
@@ -120,6 +133,8 @@ def _first_of(event: Event, witnesses: Sequence[Callable[[Event], _Said]]) -> _S
 def _of_frames(trace: Sequence[Frame]) -> _Said:
     """The most telling frame, the innermost of equals; what it ran in the end is the finer verb."""
     told = [(_of_frame(frame), frame) for frame in trace]
+    if trace and told[-1][0].weight < _TELLING and (call := verbs.of_call(trace[-1].code)).weight > told[-1][0].weight:
+        told[-1] = (call, trace[-1])  # the others' calls are the next frames
     best, frame, inside = SILENCE, None, 0
     for position, (row, at) in enumerate(told):
         if row.stage and row.weight >= best.weight:
@@ -205,16 +220,35 @@ def _of_operation(event: Event) -> _Said:
 
 
 def _of_progress(event: Event) -> _Said:
+    row, line = _last_progress(event)
+    return (row, line) if row.stage != TRAINING else _MUTE
+
+
+def _of_training(event: Event) -> _Said:
+    """A training loop's line is the last that tells: the weakest witness."""
+    row, line = _last_progress(event)
+    return (row, line) if row.stage == TRAINING else _MUTE
+
+
+def _last_progress(event: Event) -> tuple[Row, str]:
     for line in (event.at.text, *reversed(event.around.before)):
         if (row := _progress(line)) is not None:
             return row, line
-    return _MUTE
+    return SILENCE, ""
 
 
 @lru_cache(maxsize=4096)  # events stand near one another
 def _progress(line: str) -> Row | None:
     listed = verbs.of_line("progress", line)
-    return listed if listed and listed.stage else verbs.of_sentence(line) or listed
+    if listed and listed.stage not in ("", TRAINING):
+        return listed
+    if said := verbs.of_sentence(line) or verbs.of_graph(line):
+        return said
+    if listed is not None and not listed.stage:
+        return SILENCE
+    if (listed is None and not _LOSS.search(line[: verbs.CHARACTERS])) or OF_A_TRACEBACK.match(line):
+        return None  # no loop's print; or source that only looks like one
+    return SILENCE if _OVER.search(line) else _STEP_OF_TRAINING
 
 
 def _of_aftermath(event: Event) -> _Said:
@@ -235,18 +269,9 @@ def _aftermath(line: str) -> Row:
 def _of_building(event: Event) -> _Said:
     """A traceback in which nothing tells and that ends in a constructor: it put a model on the card."""
     trace = event.around.trace
-    if event.pool != "gpu" or not places_a_model(trace):
+    if event.pool != "gpu" or not (places_a_model(trace) or (trace and _PLACED.search(trace[-1].code))):
         return _MUTE
     return SILENCE._replace(stage="model_load", step="move"), trace[-1]
-
-
-def _of_loss(event: Event) -> _Said:
-    """A traceback right under a training loop's line, in which nothing tells of another part of the step."""
-    if event.pool != "gpu" or not event.around.trace:
-        return _MUTE
-    above = (line for line in reversed(event.around.before) if line.strip() and not OF_A_TRACEBACK.match(line))
-    nearest = next(above, "")
-    return (SILENCE._replace(stage="forward"), nearest) if _LOSS.search(nearest[: verbs.CHARACTERS]) else _MUTE
 
 
 def _of_start(event: Event) -> _Said:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import ahocorasick_rs
 
-from oomdoctor.patterns import late
+from oomdoctor.patterns import LONG, late
 
 TABLE: Final = Path(__file__).with_name("doing.txt")
 CHARACTERS: Final = 400  # of a line that are looked at
@@ -152,14 +154,19 @@ def of_worker(name: str, role: str, method: str) -> Row | None:
 # Words of an identifier: "KVCacheManager_2" has four
 _WORDS: Final = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # What a sentence's first word may stand behind: a date, a level, a logger's name, a bar of stars
-_HEADS: Final = late(r"(?:\A|[\]:|>)=#*-] ?|\b(?:INFO|DEBUG|WARNING|WARN|ERROR|NOTICE) )[\W_]{0,8}([A-Za-z]{3,20})\b")
+_HEADS: Final = late(
+    r"(?:\A|[\]:|>)=#*-] ?|\b(?:INFO|DEBUG|WARNING|WARN|ERROR|NOTICE) )[\W_]{0,8}(?=([A-Za-z]{3,20})\b)"
+)
 _BAR: Final = late(r"\d{1,3}%\||\d(?:it|s)/(?:s|it)\b")
 _DONE: Final = late(r"\b100%\|")
 _JOINS: Final = frozenset({"and", "then"})
 _NEAR: Final = 6  # words behind the first in which a sentence names its object
-# The file of a source in C++ or CUDA, a node of TensorFlow's graph, an operation of XLA
-_SOURCE: Final = late(r"\b([A-Za-z]\w{2,80})\.(?:cpp|cc|cxx|cu|cuh|hpp|h|rs)\b")
-_OPERATION: Final = late(r"\[\[ ?(?:Node: ?|\{\{node |node )([^\s}=]{1,300})|\bop_name=\"([^\"]{1,300})")
+# A node of TensorFlow's graph, an operation of XLA, the file of a source in C++ or CUDA
+_OPERATION: Final = late(
+    r"\[\[ ?(?:Node: ?|\{\{node |node )([^\s}=]{1,300})|\bop_name=\"([^\"]{1,300})"
+    r"|\b([A-Za-z]\w{2,80})\.(?:cpp|cc|cxx|cu|cuh|hpp|h|rs)\b"
+)
+_CALL: Final = late(r"(?:(\w{1,80})\.)?([A-Za-z_]\w{1,80})\(")
 
 
 class Verb(NamedTuple):
@@ -169,13 +176,18 @@ class Verb(NamedTuple):
     verbs: frozenset[str]
     objects: frozenset[str]
     alone: bool  # nothing but fillers stands beside it
+    by_file: bool  # what it is done to may stand in the name of its class or file
 
 
 @cache
 def _nouns() -> dict[str, frozenset[str]]:
     """The classes of words, each word also in its plural."""
     classes = (row.pattern.partition(" : ") for row in rows("noun"))
-    return {name: frozenset(form for word in words.split() for form in (word, f"{word}s")) for name, _, words in classes}
+    return {name: _plurals(words.split()) for name, _, words in classes}
+
+
+def _plurals(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(form for word in words for form in (word, f"{word}s", f"{word.removesuffix('y')}ies"))
 
 
 def _forms(verb: str) -> Iterator[str]:
@@ -191,14 +203,14 @@ def _agents(verb: str) -> Iterator[str]:
 
 
 @cache
-def _verbs() -> dict[str, list[Verb]]:
+def _verbs(*where: str) -> dict[str, list[Verb]]:
     """The verb rows by their words, the most telling first."""
     index: dict[str, list[Verb]] = {}
-    for row in sorted(rows("verb"), key=lambda row: -row.weight):
-        names, _, things = row.pattern.partition(":")
-        objects = frozenset(form for thing in things.split() for form in _nouns().get(thing, (thing, f"{thing}s")))
+    for row in sorted((row for kind in where for row in rows(kind)), key=lambda row: -row.weight):
+        names, colons, things = re.split(r" (::?) ?", f"{row.pattern} ", maxsplit=1)
+        objects = frozenset(form for thing in things.split() for form in _nouns().get(thing, _plurals((thing,))))
         words = frozenset(form for name in names.split() for form in _forms(name))
-        verb = Verb(row, words, objects - {".", ".s"}, "." in objects)
+        verb = Verb(row, words, objects, "." in objects, colons == "::")
         for word in words:
             index.setdefault(word, []).append(verb)
     return index
@@ -207,33 +219,48 @@ def _verbs() -> dict[str, list[Verb]]:
 @cache
 def _agent_verbs() -> dict[str, str]:
     """ "loader" -> "load" """
-    return {agent: verb for verb in _verbs() for agent in _agents(verb)}
+    return {agent: verb for verb in _verbs("verb", "kernel") for agent in _agents(verb)}
 
 
 def words_of(identifier: str) -> list[str]:
     return [word.lower() for word in _WORDS.findall(identifier)]
 
 
+def _joined(words: Sequence[str]) -> Iterator[str]:
+    """The words, and each with the next: "MatMul" is "matmul", "warm_up" "warmup"."""
+    yield from words
+    yield from (one + other for one, other in pairwise(words))
+
+
 @lru_cache(maxsize=8192)
-def of_identifier(identifier: str, context: str = "", agents: bool = False) -> Row:
+def of_identifier(identifier: str, context: str = "") -> Row:
     """What the verb in an identifier says; what it is done to may stand in its class or file, where it names nothing
     itself."""
-    words = words_of(identifier)
-    if agents:
-        words = [_agent_verbs().get(word, word) for word in words]
-    if not _nouns()["OTHER"].isdisjoint(words):
+    return _of_words(words_of(identifier), frozenset(_joined(words_of(context))), _verbs("verb"))
+
+
+@lru_cache(maxsize=1024)
+def _of_kernel(name: str) -> Row:
+    """What the name of a kernel, of a node of a graph or of a source file of C++ says."""
+    words = [_agent_verbs().get(word, word) for word in words_of(name)]
+    return _of_words(words, frozenset(), _verbs("kernel", "verb"))
+
+
+def _of_words(words: Sequence[str], context: frozenset[str], index: dict[str, list[Verb]]) -> Row:
+    every = list(_joined(words))
+    if not _nouns()["OTHER"].isdisjoint(every):
         return SILENCE
-    told = [row for position, word in enumerate(words) if (row := _of_word(word, words, position, context)).stage]
+    told = [row for word in every if word in index and (row := _of_word(word, words, context, index[word])).stage]
     if len({row.stage for row in told}) > 1 and not _JOINS.isdisjoint(words):
         return SILENCE
     return max(told, key=lambda row: row.weight, default=SILENCE)
 
 
-def _of_word(word: str, words: Sequence[str], position: int, context: str) -> Row:
-    others = {*words[:position], *words[position + 1 :]}
-    alone = others <= _nouns()["FILLER"]
-    around = others | set(words_of(context)) if alone else others
-    return next((verb.row for verb in _verbs().get(word, ()) if _fits(verb, around, alone)), SILENCE)
+def _of_word(word: str, words: Sequence[str], context: frozenset[str], verbs: Iterable[Verb]) -> Row:
+    others = {other for other in _joined(words) if other != word}
+    alone = {other for other in words if other not in word} <= _nouns()["FILLER"]
+    near = others | context if alone else others
+    return next((verb.row for verb in verbs if _fits(verb, near if verb.by_file else others, alone)), SILENCE)
 
 
 def _fits(verb: Verb, around: set[str], alone: bool) -> bool:
@@ -243,35 +270,45 @@ def _fits(verb: Verb, around: set[str], alone: bool) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def of_call(code: str) -> Row:
+    """What the calls in a source line say, the most telling of them."""
+    said = (of_identifier(match[2], match[1] or "") for match in _CALL.finditer(code[:CHARACTERS]))
+    return max(said, key=lambda row: row.weight, default=SILENCE)
+
+
+@lru_cache(maxsize=4096)
 def of_sentence(line: str) -> Row | None:
     """What a sentence says that begins with what is under way: "Loading the weights", "Tokenizing:  41%|"."""
     line = line[:CHARACTERS]
+    index = _verbs("verb")
     for match in _HEADS.finditer(line):
         word = match[1].lower()
-        if word not in _verbs() or not (word.endswith("ing") or word.endswith("ion")):
-            continue
-        near = words_of(line[match.end() : match.end() + 80])[:_NEAR]
-        bar = _BAR.search(line) is not None
-        row = next((verb.row for verb in _verbs()[word] if _is_said(verb, set(near), bar)), SILENCE)
-        if row.stage and _nouns()["OTHER"].isdisjoint(near):
-            return SILENCE if _DONE.search(line) else row
+        if word in index and word.endswith(("ing", "ion")):
+            near = words_of(line[match.end(1) : match.end(1) + 80])[:_NEAR]
+            row = next((verb.row for verb in index[word] if _is_said(verb, near, line)), SILENCE)
+            if row.stage and _nouns()["OTHER"].isdisjoint(near):
+                return SILENCE if _DONE.search(line) else row
     return None
 
 
-def _is_said(verb: Verb, near: set[str], bar: bool) -> bool:
-    if verb.objects:
-        return not verb.objects.isdisjoint(near)
-    return bar
+def _is_said(verb: Verb, near: Sequence[str], line: str) -> bool:
+    if verb.objects and not verb.objects.isdisjoint(_joined(near)):
+        return True
+    return (not verb.objects or verb.alone or "BAR" in verb.objects) and _BAR.search(line) is not None
+
+
+def of_graph(line: str) -> Row | None:
+    """What a line says that names a node of a graph or an operation of XLA."""
+    named = 'op_name="' in line or "[[" in line
+    return row if named and (row := of_operation(line)).stage else None
 
 
 @lru_cache(maxsize=4096)
 def of_operation(line: str) -> Row:
     """What a node of a graph, an operation of XLA or a source file of C++ says, wherever the line names one."""
-    text = line[:4096]
-    if listed := of_line("operation", text):
+    text = line[:LONG]
+    if listed := _texts("operation").first(text):
         return listed
-    named = [match[1] or match[2] for match in _OPERATION.finditer(text)]
-    said = [of_identifier(name, agents=False) for name in named]
-    said += [of_identifier(match[1], agents=True) for match in _SOURCE.finditer(text)]
-    best = max(said, key=lambda row: row.weight, default=SILENCE)
-    return best if best.stage else of_line("other operation", text) or SILENCE
+    named = (match[1] or match[2] or match[3] for match in _OPERATION.finditer(text))
+    best = max((_of_kernel(name) for name in named), key=lambda row: row.weight, default=SILENCE)
+    return best if best.stage else _texts("other operation").first(text) or SILENCE
