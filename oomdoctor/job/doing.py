@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any, Final
 
 from oomdoctor.families.event import Event, Frame
@@ -59,7 +60,20 @@ _ENDS: Final = frozenset({"optimize", "backward", "load"})
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']?(?: ?[:=] ?| )-?\d(?!\d{0,3}%)")
 _PLACED: Final = late(r"(?:\A|[\s=.(])[A-Z]\w{1,80}\([^()]{0,120}\)\.(?:to|cuda|half)\(")
 OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
-_METHOD_FAILED: Final = late(r"(?:while processing method|occurred while running \w{1,80}'s function) '?(\w{1,80})")
+# Source that lost the head of its frame: how many lines are looked at, and what begins a statement
+_SOURCE: Final = 3
+_STATEMENT: Final = late(r"(?:return|await|self\.|with|raise|for|if) ?\S|[\w.]{1,80}(?:, [\w.]{1,80}){0,3} [-+*/]?= |[\w.]{1,80}\(")
+_CARETS: Final = late(r"[\s~^]{1,400}\Z")
+# "1000/6060 [6:41:34<", "global_step: 200"; how often the job saves, and how seldom that has to be to tell
+_COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
+_SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
+_FEW: Final = 10
+# What stands between a call and the function that is called
+_WRAPPER: Final = late(r"(?:\A|_)(?:wrap\w{0,20}|inner|func|fn|decorate\w{0,20}|call|dispatch|remote)(?:_|\Z)|lambda")
+_METHOD_FAILED: Final = late(
+    r"(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError (?:in|executing method)) "
+    r"'?(\w{1,80})"
+)
 _OVER: Final = late(r"\b100%\|")
 # How far below an event its aftermath is looked for
 _NEAR: Final = 25
@@ -98,6 +112,8 @@ def _settled(stage: str, event: Event) -> str:
         return "rollout" if _is_learning(event) else "serving"
     if stage == TRAINING:
         return "forward" if event.pool == "gpu" else ""
+    if stage == "forward" and _in_engine(event):
+        return _settled(GENERATION, event)
     return stage
 
 
@@ -108,6 +124,7 @@ def doing_of_crash(events: Iterable[Event], stage: str) -> Doing:
     return decisive or next((doing for _, doing in told if doing.stage == stage), NOTHING)
 
 
+_SAVING: Final = SILENCE._replace(stage="checkpoint_save")
 _STEP_OF_TRAINING: Final = SILENCE._replace(stage=TRAINING)
 _Because = Frame | str | None
 _Said = tuple[Row, _Because]
@@ -119,8 +136,8 @@ def _of_surroundings(event: Event) -> _Said:
         return said
     row, frame = _of_frames(event.around.trace)
     if row.weight < _TELLING:
-        return _first_of(event, (_of_titles, _of_operation, lambda _: (row, frame), _of_aftermath, _of_building, _of_progress,
-                                 _of_start, lambda event: _of_kind(event, 0), _of_training))  # fmt: skip
+        return _first_of(event, (_of_titles, _of_operation, lambda _: (row, frame), _of_source, _of_aftermath, _of_building, _of_progress,
+                                 _of_start, lambda event: _of_kind(event, 0), _of_saving, _of_training, _of_role))  # fmt: skip
     if event.around.cut:  # its innermost frames, which would tell more, are missing
         return _first_of(event, (_of_aftermath, lambda _: (row, frame)))
     return row, frame
@@ -132,9 +149,7 @@ def _first_of(event: Event, witnesses: Sequence[Callable[[Event], _Said]]) -> _S
 
 def _of_frames(trace: Sequence[Frame]) -> _Said:
     """The most telling frame, the innermost of equals; what it ran in the end is the finer verb."""
-    told = [(_of_frame(frame), frame) for frame in trace]
-    if trace and told[-1][0].weight < _TELLING and (call := verbs.of_call(trace[-1].code)).weight > told[-1][0].weight:
-        told[-1] = (call, trace[-1])  # the others' calls are the next frames
+    told = [(_row_of(frame, after), frame) for frame, after in zip_longest(trace, trace[1:])]
     best, frame, inside = SILENCE, None, 0
     for position, (row, at) in enumerate(told):
         if row.stage and row.weight >= best.weight:
@@ -144,6 +159,14 @@ def _of_frames(trace: Sequence[Frame]) -> _Said:
         inner = [_step_of(row) for row, _ in told[inside:]]
         step = next((one for one in reversed(inner) if one in _ENDS), "forward" if "forward" in inner else step)
     return best._replace(step=step), frame
+
+
+def _row_of(frame: Frame, after: Frame | None) -> Row:
+    """What a frame says; the innermost, and what calls through a wrapper, also by the calls of its line."""
+    row = _of_frame(frame)
+    if row.weight < _TELLING and (after is None or _WRAPPER.search(after.function)):
+        return max(row, verbs.of_call(frame.code), key=lambda one: one.weight)
+    return row
 
 
 def _step_of(row: Row) -> str:
@@ -230,6 +253,34 @@ def _of_training(event: Event) -> _Said:
     return (row, line) if row.stage == TRAINING else _MUTE
 
 
+def _of_saving(event: Event) -> _Said:
+    """The loop's last count is one of those at which the job saves, which are few."""
+    every = next((int(match[1]) for line in _near(event) if (match := _SAVES.search(line))), 0)
+    if every < _FEW:
+        return _MUTE
+    line, count = next(((line, match) for line in _near(event) if (match := _COUNT.search(line))), ("", None))
+    done = int(count[1] or count[2]) if count else 0
+    return (_SAVING, line) if done and done % every == 0 else _MUTE
+
+
+def _near(event: Event) -> Iterator[str]:
+    yield event.at.text
+    yield from reversed(event.around.before)
+    yield from event.around.below
+
+
+def _of_source(event: Event) -> _Said:
+    """The source right before a message that has lost its frames."""
+    if event.around.trace:
+        return _MUTE
+    above = (line.strip() for line in reversed(event.around.before[-_SOURCE:]))
+    nearest = next((line for line in above if line and not _CARETS.match(line)), "")
+    if not _STATEMENT.match(nearest):
+        return _MUTE
+    row = max(*verbs.of_code(nearest), verbs.of_call(nearest), SILENCE, key=lambda one: one.weight)
+    return row, nearest
+
+
 def _last_progress(event: Event) -> tuple[Row, str]:
     for line in (event.at.text, *reversed(event.around.before)):
         if (row := _progress(line)) is not None:
@@ -300,6 +351,18 @@ def _is_of(event: Event, kind: str) -> bool:
     return (family, name) == (event.family, event.kind) and all(
         str(getattr(event, field, None)) == value for field, _, value in (each.partition("=") for each in values)
     )
+
+
+def _in_engine(event: Event) -> bool:
+    """Whether it is an engine's process: what is forward there is a request's."""
+    name = event.process.name
+    return event.process.role == "engine" or (name is not None and role_of(name) == "engine")
+
+
+def _of_role(event: Event) -> _Said:
+    """What an engine is there for, where nothing tells more."""
+    served = event.pool in ("gpu", "kv_cache") and _in_engine(event)
+    return (SILENCE._replace(stage="engine_init"), event.process.name or "") if served else _MUTE
 
 
 def _is_learning(event: Event) -> bool:

@@ -286,7 +286,7 @@ def of_sentence(line: str) -> Row | None:
         if word in index and word.endswith(("ing", "ion")):
             near = words_of(line[match.end(1) : match.end(1) + 80])[:_NEAR]
             row = next((verb.row for verb in index[word] if _is_said(verb, near, line)), SILENCE)
-            if row.stage and _nouns()["OTHER"].isdisjoint(near):
+            if row.stage and (_BAR.search(line) or _nouns()["OTHER"].isdisjoint(near)):
                 return SILENCE if _DONE.search(line) else row
     return None
 
