@@ -69,7 +69,7 @@ _COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
 _FEW: Final = 10
 # What stands between a call and the function that is called
-_WRAPPER: Final = late(r"(?:\A|_)(?:wrap\w{0,20}|inner|func|fn|decorate\w{0,20}|call|dispatch|remote)(?:_|\Z)|lambda")
+_WRAPPER: Final = late(r"(?:\A|_)(?:wrap\w{0,20}|inner|func|fn|decorate\w{0,20}|reraise\w{0,40}|call|dispatch|remote)(?:_|\Z)|lambda")
 _METHOD_FAILED: Final = late(
     r"(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError (?:in|executing method)) "
     r"'?(\w{1,80})"
@@ -165,7 +165,7 @@ def _row_of(frame: Frame, after: Frame | None) -> Row:
     """What a frame says; the innermost, and what calls through a wrapper, also by the calls of its line."""
     row = _of_frame(frame)
     if row.weight < _TELLING and (after is None or _WRAPPER.search(after.function)):
-        return max(row, verbs.of_call(frame.code), key=lambda one: one.weight)
+        return max(verbs.of_call(frame.code), row, key=lambda one: one.weight)  # of equals what is called
     return row
 
 

@@ -157,7 +157,7 @@ _WORDS: Final = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HEADS: Final = late(
     r"(?:\A|[\]:|>)=#*-] ?|\b(?:INFO|DEBUG|WARNING|WARN|ERROR|NOTICE) )[\W_]{0,8}(?=([A-Za-z]{3,20})\b)"
 )
-_BAR: Final = late(r"\d{1,3}%\||\d(?:it|s)/(?:s|it)\b")
+_BAR: Final = late(r"\d{1,3}%\||\d(?:it|s)/(?:s|it)\b|\[ ?\d{1,9}/\d{1,9}\]|\b\d{1,9}/\d{1,9} \[|:\s{0,4}\Z")
 _DONE: Final = late(r"\b100%\|")
 _JOINS: Final = frozenset({"and", "then"})
 _NEAR: Final = 6  # words behind the first in which a sentence names its object
@@ -222,6 +222,12 @@ def _agent_verbs() -> dict[str, str]:
     return {agent: verb for verb in _verbs("verb", "kernel") for agent in _agents(verb)}
 
 
+@cache
+def _lies() -> frozenset[str]:
+    """Names whose verb is not what they do."""
+    return frozenset(name for row in rows("lie") for name in row.pattern.split())
+
+
 def words_of(identifier: str) -> list[str]:
     return [word.lower() for word in _WORDS.findall(identifier)]
 
@@ -236,6 +242,8 @@ def _joined(words: Sequence[str]) -> Iterator[str]:
 def of_identifier(identifier: str, context: str = "") -> Row:
     """What the verb in an identifier says; what it is done to may stand in its class or file, where it names nothing
     itself."""
+    if identifier in _lies():
+        return SILENCE
     return _of_words(words_of(identifier), frozenset(_joined(words_of(context))), _verbs("verb"))
 
 
