@@ -68,6 +68,8 @@ _CARETS: Final = late(r"[\s~^]{1,400}\Z")
 _COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
 _FEW: Final = 10
+# An optimizer's step may run the passes themselves: what stands around them does not tell
+_CLOSURE: Final = late(r"closure")
 # What stands between a call and the function that is called
 _WRAPPER: Final = late(r"(?:\A|_)(?:wrap\w{0,20}|inner|func|fn|decorate\w{0,20}|reraise\w{0,40}|call|dispatch|remote)(?:_|\Z)|lambda")
 _METHOD_FAILED: Final = late(
@@ -149,13 +151,16 @@ def _first_of(event: Event, witnesses: Sequence[Callable[[Event], _Said]]) -> _S
 
 def _of_frames(trace: Sequence[Frame]) -> _Said:
     """The most telling frame, the innermost of equals; what it ran in the end is the finer verb."""
-    told = [(_row_of(frame, after), frame) for frame, after in zip_longest(trace, trace[1:])]
+    begin = next((at for at in range(len(trace), 0, -1) if _CLOSURE.search(trace[at - 1].function)), 1) - 1
+    told = [(_row_of(frame, after), frame) for frame, after in zip_longest(trace[begin:], trace[begin + 1 :])]
     best, frame, inside = SILENCE, None, 0
     for position, (row, at) in enumerate(told):
         if row.stage and row.weight >= best.weight:
             best, frame, inside = row, at, position + 1
     step = _step_of(best)
-    if step in _RUNS_A_PASS:
+    if any(row.step == "wake" for row, _ in told):
+        step = "wake"  # what it allocates then it gave away before
+    elif step in _RUNS_A_PASS:
         inner = [_step_of(row) for row, _ in told[inside:]]
         step = next((one for one in reversed(inner) if one in _ENDS), "forward" if "forward" in inner else step)
     return best._replace(step=step), frame

@@ -244,7 +244,8 @@ def of_identifier(identifier: str, context: str = "") -> Row:
     itself."""
     if identifier in _lies():
         return SILENCE
-    return _of_words(words_of(identifier), frozenset(_joined(words_of(context))), _verbs("verb"))
+    around = frozenset(_joined(words_of(context)))
+    return _of_words(words_of(identifier), around if _nouns()["OTHER"].isdisjoint(around) else frozenset(), _verbs("verb"))
 
 
 @lru_cache(maxsize=1024)
