@@ -169,7 +169,7 @@ def _of_frames(trace: Sequence[Frame]) -> _Said:
 def _row_of(frame: Frame, after: Frame | None) -> Row:
     """What a frame says; the innermost, and what calls through a wrapper, also by the calls of its line."""
     row = _of_frame(frame)
-    if row.weight < _TELLING and (after is None or _WRAPPER.search(after.function)):
+    if after is None or _WRAPPER.search(after.function):
         return max(verbs.of_call(frame.code), row, key=lambda one: one.weight)  # of equals what is called
     return row
 
