@@ -235,7 +235,7 @@ def _of_call(name: str, method: str) -> Row:
 def _of_method(method: str) -> Row:
     # verl puts the model's role before the method of a worker that holds several
     bare = re.sub(r"^(?:actor_rollout_ref_|actor_rollout_|actor_|critic_|ref_|rm_)", "", method)
-    told = max(verbs.of_function(bare), verbs.of_function(method), key=lambda row: row.weight)
+    told = max(verbs.of_name(bare), verbs.of_name(method), key=lambda row: row.weight)
     return told if told.weight >= _TELLING else SILENCE
 
 

@@ -87,6 +87,12 @@ def of_function(function: str) -> Row:
     return next((row for row, names in _functions() if names.hold(function)), SILENCE)
 
 
+def of_name(function: str, context: str = "") -> Row:
+    """What a function's name says: the listed ones first, others by their verb."""
+    listed = of_function(function)
+    return listed if listed.stage else of_identifier(function, context)
+
+
 def of_place(file: str, function: str) -> Iterable[Row]:
     """What a function says together with the file that it stands in."""
     return (row for row, places, names in _files() if any(map(file.__contains__, places)) and names.hold(function))
