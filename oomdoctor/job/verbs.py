@@ -17,14 +17,47 @@ TABLE: Final = Path(__file__).with_name("doing.txt")
 CHARACTERS: Final = 400  # of a line that are looked at
 
 
+GENERATION: Final = "generation"  # an engine's work: the rollout of a trainer, or somebody's service
+TRAINING: Final = "training"  # a loop's step: where the card is short mostly its forward pass, and elsewhere anything
+# What is done in each stage, where its row has no finer verb
+STEPS: Final = {
+    "launch": "launch",
+    "cluster_start": "launch",
+    "model_load": "load",
+    "engine_init": "launch",
+    "memory_profiling": "profile",
+    "kv_cache_init": "allocate",
+    "cuda_graph_capture": "capture",
+    "data_load": "read",
+    "rollout": "generate",
+    "reward": "score",
+    "logprob": "score",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer_step": "optimize",
+    "weight_sync": "sync",
+    "checkpoint_save": "save",
+    "checkpoint_load": "restore",
+    "eval": "evaluate",
+    "serving": "generate",
+    "shutdown": "stop",
+    GENERATION: "generate",
+    TRAINING: "forward",
+}
+
+
 class Row(NamedTuple):
-    """One fact of the table: how much it tells, of which stage, and the verb that is finer than the stage's own."""
+    """One fact of the table: how much it tells, and of which stage."""
 
     weight: float
     stage: str  # empty where the row says that nothing is told
-    step: str
+    step: str  # the verb that is finer than the stage's own
     where: str
     pattern: str
+
+    @property
+    def verb(self) -> str:
+        return self.step or STEPS.get(self.stage, "")
 
 
 SILENCE: Final = Row(0, "", "", "", "")
