@@ -3,21 +3,18 @@ and what it was doing when memory ran out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoctor.arithmetic import sglang, vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
-from oomdoctor.families.sglang import CaptureFailed, EngineStep
+from oomdoctor.families.sglang import EngineStep
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.families.vllm_error import (
     Complaint,
     ContextDoesNotFit,
     NotEnoughFree,
-    WarmupOutOfMemory,
-    WeightsDoNotFit,
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident.model import Crash

@@ -81,7 +81,11 @@ class Crash:
     @cached_property
     def doing(self) -> Doing:
         """What the job was doing: of its events that show it, the root's word first."""
-        own = [event for event in self.events if event.role in ("root", "confirmation", "cascade") and event is not self.root]
+        own = [
+            event
+            for event in self.events
+            if event.role in ("root", "confirmation", "cascade") and event is not self.root
+        ]
         return doing_of_crash((self.root, *own), self.stage)
 
     def ledger(self, pool: str) -> Ledger | None:

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from oomdoctor.families.event import Event, Frame
-from oomdoctor.job import frames, verbs
+from oomdoctor.job import frames, rows, verbs
 from oomdoctor.job.roles import class_and_method, role_of
-from oomdoctor.job.verbs import CHARACTERS, GENERATION, SILENCE, STEPS, TRAINING, Row
+from oomdoctor.job.rows import CHARACTERS, GENERATION, SILENCE, STEPS, TRAINING, Row
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
@@ -25,7 +25,7 @@ _DECISIVE: Final = 4  # the weight of a kind of message that says what was done,
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
 
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']?(?: ?[:=] ?| )-?\d(?!\d{0,3}%)")
-_OVER: Final = late(r"\b100%\|")
+_ENDED: Final = late(r"(?i)\b(?:epoch|iteration|training)\b.{0,60}\b(?:done|finished|completed?|ended)\b")
 # "1000/6060 [6:41:34<", "global_step: 200"; how often the job saves, and how seldom that has to be to tell
 _COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
@@ -35,8 +35,8 @@ _SOURCE: Final = 3
 _STATEMENT: Final = late(r"(?:return |await |self\.)\S|[\w.]{1,80}(?:, [\w.]{1,80}){0,3} [-+*/]?= |[\w.]{1,80}\(")
 _CARETS: Final = late(r"[\s~^]{1,400}\Z")
 _METHOD_FAILED: Final = late(
-    r"(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError (?:in|executing method))"
-    r" '?(\w{1,80})"
+    r"(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError in"
+    r"|\bError executing method) '?(\w{1,80})"
 )
 _LEARNING: Final = late(
     r"(?i)openrlhf|\bverl\b|/verl/|/trl/|grpo|\bppo\b|_ppo|skyrl|nemo_rl|/orz/|\bslime/|/roll/|areal|WorkerDict|LLMRayActor"
@@ -120,8 +120,8 @@ def _of_title(title: str) -> Row:
 
 
 def _titles(event: Event) -> Iterator[tuple[str, int]]:
-    rows: Iterable[Any] = getattr(event, "rows", ())
-    for row in rows:
+    table: Iterable[Any] = getattr(event, "rows", ())
+    for row in table:
         yield row.command, row.bytes or 0
     if event.process.name:
         yield event.process.name, 0
@@ -138,7 +138,7 @@ def _of_source(event: Event) -> _Said:
     nearest = next((line for line in bare if line and not _CARETS.match(line)), "")
     if not _STATEMENT.match(nearest):
         return _MUTE
-    return max((*verbs.of_code(nearest), verbs.of_call(nearest)), key=lambda row: row.weight), nearest
+    return max((*rows.of_code(nearest), verbs.of_call(nearest)), key=lambda row: row.weight), nearest
 
 
 def _aftermath(event: Event) -> Sequence[str]:
@@ -153,7 +153,7 @@ def _of_aftermath(event: Event) -> _Said:
 def _set_off(line: str) -> Row | None:
     method = _METHOD_FAILED.search(line)
     told = frames.of_method(method[1]) if method else SILENCE
-    return told if told.stage else verbs.of_line("aftermath", line)
+    return told if told.stage else rows.of_line("aftermath", line)
 
 
 def _of_building(event: Event) -> _Said:
@@ -183,15 +183,18 @@ def _last_progress(event: Event) -> _Said:
 @lru_cache(maxsize=4096)  # events stand near one another
 def _progress(line: str) -> Row | None:
     """What a line says of the progress; silence where the job is past what stands above, and it does not say where."""
-    listed = verbs.of_line("progress", line)
+    listed = rows.of_line("progress", line)
     if listed and listed.stage not in ("", TRAINING):
         return listed
     said = verbs.of_sentence(line) or verbs.of_graph(line)
     if said or (listed and not listed.stage):
         return said or SILENCE
-    if OF_A_TRACEBACK.match(line) or not (listed or _LOSS.search(line[:CHARACTERS])):
+    short = line[:CHARACTERS]
+    if _ENDED.search(short):
+        return SILENCE
+    if OF_A_TRACEBACK.match(line) or not (listed or _LOSS.search(short)):
         return None  # source only looks like a loop's print
-    return SILENCE if _OVER.search(line) else SILENCE._replace(stage=TRAINING)
+    return SILENCE if "100%|" in short else SILENCE._replace(stage=TRAINING)
 
 
 def _of_saving(event: Event) -> _Said:
@@ -211,13 +214,13 @@ def _of_start(event: Event) -> _Said:
 
 @lru_cache(maxsize=4096)
 def _failed_start(line: str) -> Row | None:
-    return verbs.of_line("start", line)
+    return rows.of_line("start", line)
 
 
 def _of_kind(event: Event, weight: float = 0) -> _Said:
     """What a kind of message can only come from: at once, or where nothing around it tells more."""
-    rows = (row for row in verbs.rows("kind") if row.weight >= weight and _is_of(event, row.pattern))
-    return next(rows, SILENCE), event.at.text
+    told = (row for row in rows.about("kind") if row.weight >= weight and _is_of(event, row.pattern))
+    return next(told, SILENCE), event.at.text
 
 
 def _is_of(event: Event, kind: str) -> bool:

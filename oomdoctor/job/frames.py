@@ -16,11 +16,12 @@ from itertools import zip_longest
 from typing import Final
 
 from oomdoctor.families.event import Frame
-from oomdoctor.job import verbs
+from oomdoctor.job import rows, verbs
 from oomdoctor.job.roles import role_of
-from oomdoctor.job.verbs import SILENCE, Row
+from oomdoctor.job.rows import SILENCE, Row
 from oomdoctor.patterns import late
 
+RAY: Final = "ray"  # the file of a frame that is Ray's line about a call
 TELLING: Final = 2  # the weight from which a frame needs no other witness
 
 # What these run is finer than they are: the innermost of the others, or a forward pass
@@ -58,39 +59,39 @@ _MADE_AND_MOVED: Final = late(r"(?:\A|[\s=.(])[A-Z]\w{1,80}\([^()]{0,120}\)\.(?:
 def of_frames(trace: Sequence[Frame]) -> tuple[Row, Frame | None]:
     """The most telling frame and what it says; what it ran in the end is the finer verb."""
     begin = next((at for at in range(len(trace), 0, -1) if _CLOSURE.search(trace[at - 1].function)), 1) - 1
-    rows = [_of_frame(frame, after) for frame, after in zip_longest(trace[begin:], trace[begin + 1 :])]
-    best = max((at for at, row in enumerate(rows) if row.stage), key=lambda at: (rows[at].weight, at), default=None)
+    told = [_of_frame(frame, after) for frame, after in zip_longest(trace[begin:], trace[begin + 1 :])]
+    best = max((at for at, row in enumerate(told) if row.stage), key=lambda at: (told[at].weight, at), default=None)
     if best is None:
         return SILENCE, None
-    return rows[best]._replace(step=_step(rows, best)), trace[begin + best]
+    return told[best]._replace(step=_step(told, best)), trace[begin + best]
 
 
-def _step(rows: Sequence[Row], best: int) -> str:
-    if any(row.step == "wake" for row in rows):
+def _step(told: Sequence[Row], best: int) -> str:
+    if any(row.step == "wake" for row in told):
         return "wake"  # what an engine allocates then it gave away before
-    step = rows[best].verb
+    step = told[best].verb
     if step not in _RUNS_A_PASS:
         return step
-    inner = [row.verb for row in rows[best + 1 :]]
+    inner = [row.verb for row in told[best + 1 :]]
     return next((one for one in reversed(inner) if one in _IS_RUN), "forward" if "forward" in inner else step)
 
 
 def _of_frame(frame: Frame, after: Frame | None) -> Row:
     """What a frame says; the innermost, and what calls through a wrapper, also by the calls of its line."""
     row = _by_name(frame)
-    if after is None or _WRAPPER.search(after.function):
+    if frame.file != RAY and (after is None or _WRAPPER.search(after.function)):
         return max(verbs.of_call(frame.code), row, key=lambda one: one.weight)  # of equals what is called
     return row
 
 
 @lru_cache(maxsize=4096)  # the ranks of a job fail at the same frames
 def _by_name(frame: Frame) -> Row:
-    if frame.file == "ray":
+    if frame.file == RAY:
         return of_remote_call(frame.function)
     function = _name(frame)
     file = "/" + frame.file.replace("\\", "/")
     listed = max(
-        (verbs.of_function(function), SILENCE, *verbs.of_place(file, function), *verbs.of_code(frame.code)),
+        (rows.of_function(function), SILENCE, *rows.of_place(file, function), *rows.of_code(frame.code)),
         key=lambda row: row.weight,
     )
     return listed if listed.stage else verbs.of_identifier(function, _place_of(frame))
@@ -113,7 +114,7 @@ def of_remote_call(call: str) -> Row:
 
 def of_call(name: str, method: str) -> Row:
     """What a method of a worker of this name says."""
-    return verbs.of_worker(name, role_of(name) or "", method) or of_method(method)
+    return rows.of_worker(name, role_of(name) or "", method) or of_method(method)
 
 
 def of_method(method: str) -> Row:

@@ -1,4 +1,5 @@
-"""What doing.txt says of a name or of a line; the file says how at its head."""
+"""What a verb says that nobody listed: in a function's name or call, at the head of a sentence, in the node of a graph,
+the name of a kernel or a source file of C++. The verbs and what they are done to stand in doing.txt."""
 
 from __future__ import annotations
 
@@ -6,189 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
-import ahocorasick_rs
-
+from oomdoctor.job.rows import CHARACTERS, SILENCE, Row, about, of_function, of_line
 from oomdoctor.patterns import LONG, late
-
-TABLE: Final = Path(__file__).with_name("doing.txt")
-CHARACTERS: Final = 400  # of a line that are looked at
-
-
-GENERATION: Final = "generation"  # an engine's work: the rollout of a trainer, or somebody's service
-TRAINING: Final = "training"  # a loop's step: where the card is short mostly its forward pass, and elsewhere anything
-# What is done in each stage, where its row has no finer verb
-STEPS: Final = {
-    "launch": "launch",
-    "cluster_start": "launch",
-    "model_load": "load",
-    "engine_init": "launch",
-    "memory_profiling": "profile",
-    "kv_cache_init": "allocate",
-    "cuda_graph_capture": "capture",
-    "data_load": "read",
-    "rollout": "generate",
-    "reward": "score",
-    "logprob": "score",
-    "forward": "forward",
-    "backward": "backward",
-    "optimizer_step": "optimize",
-    "weight_sync": "sync",
-    "checkpoint_save": "save",
-    "checkpoint_load": "restore",
-    "eval": "evaluate",
-    "serving": "generate",
-    "shutdown": "stop",
-    GENERATION: "generate",
-    TRAINING: "forward",
-}
-
-
-class Row(NamedTuple):
-    """One fact of the table: how much it tells, and of which stage."""
-
-    weight: float
-    stage: str  # empty where the row says that nothing is told
-    step: str  # the verb that is finer than the stage's own
-    where: str
-    pattern: str
-
-    @property
-    def verb(self) -> str:
-        return self.step or STEPS.get(self.stage, "")
-
-
-SILENCE: Final = Row(0, "", "", "", "")
-
-
-@cache
-def rows(where: str) -> tuple[Row, ...]:
-    """The rows about one kind of text, in their order."""
-    return tuple(row for row in _every_row() if row.where == where)
-
-
-@cache
-def _every_row() -> tuple[Row, ...]:
-    lines = TABLE.read_text(encoding="utf-8").splitlines()
-    facts = (line for line in lines if line.strip() and not line.startswith("#"))
-    next(facts)  # the columns' names
-    return tuple(map(_row, facts))
-
-
-def _row(line: str) -> Row:
-    weight, doing, where, rest = (part.strip() for part in line.split("|", 3))
-    pattern = rest.rsplit("|", 2)[0].strip()
-    stage, _, step = doing.partition(" ")
-    return Row(float(weight), stage.strip("-"), step, where, pattern)
-
-
-class Names:
-    """Names of functions, "*" at a name's end or beginning standing for anything; underscores in front are nothing."""
-
-    def __init__(self, names: str) -> None:
-        words = [word if word.startswith("__") else word.lstrip("_") for word in names.split()]
-        self.whole = frozenset(word for word in words if "*" not in word)
-        self.beginnings = tuple(word[:-1] for word in words if word.endswith("*"))
-        self.endings = tuple(word[1:] for word in words if word.startswith("*") and len(word) > 1)
-
-    def hold(self, function: str) -> bool:
-        bare = function.lstrip("_")
-        return (
-            function in self.whole
-            or bare in self.whole
-            or bare.startswith(self.beginnings)
-            or bare.endswith(self.endings)
-        )
-
-
-@cache
-def _functions() -> tuple[tuple[Row, Names], ...]:
-    """By how much they tell, most first."""
-    return tuple((row, Names(row.pattern)) for row in sorted(rows("function"), key=lambda row: -row.weight))
-
-
-@cache
-def _files() -> tuple[tuple[Row, list[str], Names], ...]:
-    split = ((row, row.pattern.partition(" : ")) for row in rows("file"))
-    return tuple((row, places.split(), Names(names)) for row, (places, _, names) in split)
-
-
-def of_function(function: str) -> Row:
-    """What a function's name says by itself."""
-    return next((row for row, names in _functions() if names.hold(function)), SILENCE)
-
-
-def of_name(function: str, context: str = "") -> Row:
-    """What a function's name says: the listed ones first, others by their verb."""
-    listed = of_function(function)
-    return listed if listed.stage else of_identifier(function, context)
-
-
-def of_place(file: str, function: str) -> Iterable[Row]:
-    """What a function says together with the file that it stands in."""
-    return (row for row, places, names in _files() if any(map(file.__contains__, places)) and names.hold(function))
-
-
-def of_code(code: str) -> Iterable[Row]:
-    """What a source line says."""
-    return (row for row in rows("code") if row.pattern in code) if code else ()
-
-
-class _Texts:
-    """Rows whose patterns are texts in small letters, cut at the stars; all of them are looked for at once."""
-
-    def __init__(self, chosen: Sequence[Row]) -> None:
-        self._rows = [(row, row.pattern.split("*")) for row in chosen]
-        # Each text by its longest piece
-        self._automaton = ahocorasick_rs.AhoCorasick([max(pieces, key=len) for _, pieces in self._rows])
-
-    def first(self, line: str) -> Row | None:
-        text = line.lower()
-        hits = self._automaton.find_matches_as_indexes(text, overlapping=True)
-        held = sorted({hit[0] for hit in hits})
-        return next((row for row, pieces in (self._rows[number] for number in held) if _holds(text, pieces)), None)
-
-
-def _holds(text: str, pieces: Sequence[str]) -> bool:
-    """Whether the text holds the pieces, one behind the other."""
-    position = 0
-    for piece in pieces:
-        position = text.find(piece, position)
-        if position < 0:
-            return False
-        position += len(piece)
-    return True
-
-
-@cache
-def _texts(where: str) -> _Texts:
-    return _Texts(rows(where))
-
-
-def of_line(where: str, line: str) -> Row | None:
-    """The first row about this kind of line that it holds."""
-    return _texts(where).first(line[:CHARACTERS])
-
-
-@cache
-def _workers() -> tuple[tuple[Row, Names, Names], ...]:
-    split = ((row, row.pattern.partition(" : ")) for row in rows("worker"))
-    return tuple((row, Names(workers), Names(methods)) for row, (workers, _, methods) in split)
-
-
-def of_worker(name: str, role: str, method: str) -> Row | None:
-    """What a worker's method does there and nowhere else, by the worker's class or its "@role"."""
-    return next(
-        (
-            row
-            for row, workers, methods in _workers()
-            if (workers.hold(name) or workers.hold(f"@{role}")) and methods.hold(method)
-        ),
-        None,
-    )
-
 
 # Words of an identifier: "KVCacheManager_2" has four
 _WORDS: Final = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -209,10 +31,9 @@ _CALL: Final = late(r"(?:(\w{1,80})\.)?([A-Za-z_]\w{1,80})\(")
 
 
 class Verb(NamedTuple):
-    """One verb row: any of these words, and what they are done to."""
+    """A row of verbs: what they are done to."""
 
     row: Row
-    verbs: frozenset[str]
     objects: frozenset[str]
     alone: bool  # nothing but fillers stands beside it
     by_file: bool  # what it is done to may stand in the name of its class or file
@@ -221,7 +42,7 @@ class Verb(NamedTuple):
 @cache
 def _nouns() -> dict[str, frozenset[str]]:
     """The classes of words, each word also in its plural."""
-    classes = (row.pattern.partition(" : ") for row in rows("noun"))
+    classes = (row.pattern.partition(" : ") for row in about("noun"))
     return {name: _plurals(words.split()) for name, _, words in classes}
 
 
@@ -245,11 +66,11 @@ def _agents(verb: str) -> Iterator[str]:
 def _verbs(*where: str) -> dict[str, list[Verb]]:
     """The verb rows by their words, the most telling first."""
     index: dict[str, list[Verb]] = {}
-    for row in sorted((row for kind in where for row in rows(kind)), key=lambda row: -row.weight):
+    for row in sorted((row for kind in where for row in about(kind)), key=lambda row: -row.weight):
         names, colons, things = re.split(r" (::?) ?", f"{row.pattern} ", maxsplit=1)
         objects = frozenset(form for thing in things.split() for form in _nouns().get(thing, _plurals((thing,))))
         words = frozenset(form for name in names.split() for form in _forms(name))
-        verb = Verb(row, words, objects, "." in objects, colons == "::")
+        verb = Verb(row, objects, "." in objects, colons == "::")
         for word in words:
             index.setdefault(word, []).append(verb)
     return index
@@ -264,7 +85,7 @@ def _agent_verbs() -> dict[str, str]:
 @cache
 def _lies() -> frozenset[str]:
     """Names whose verb is not what they do."""
-    return frozenset(name for row in rows("lie") for name in row.pattern.split())
+    return frozenset(name for row in about("lie") for name in row.pattern.split())
 
 
 def words_of(identifier: str) -> list[str]:
@@ -277,14 +98,23 @@ def _joined(words: Sequence[str]) -> Iterator[str]:
     yield from (one + other for one, other in pairwise(words))
 
 
+def of_name(function: str) -> Row:
+    """What a function's name says: the listed ones first, others by their verb."""
+    listed = of_function(function)
+    return listed if listed.stage else of_identifier(function)
+
+
 @lru_cache(maxsize=8192)
 def of_identifier(identifier: str, context: str = "") -> Row:
     """What the verb in an identifier says; what it is done to may stand in its class or file, where it names nothing
     itself."""
-    if identifier in _lies():
+    words = words_of(identifier)
+    if identifier in _lies() or not _nouns()["OTHER"].isdisjoint(words):
         return SILENCE
     around = frozenset(_joined(words_of(context)))
-    return _of_words(words_of(identifier), around if _nouns()["OTHER"].isdisjoint(around) else frozenset(), _verbs("verb"))
+    if not _nouns()["OTHER"].isdisjoint(around):
+        around = frozenset()
+    return _of_words(words, around, _verbs("verb"))
 
 
 @lru_cache(maxsize=1024)
@@ -296,8 +126,6 @@ def _of_kernel(name: str) -> Row:
 
 def _of_words(words: Sequence[str], context: frozenset[str], index: dict[str, list[Verb]]) -> Row:
     every = list(_joined(words))
-    if not _nouns()["OTHER"].isdisjoint(every):
-        return SILENCE
     told = [row for word in every if word in index and (row := _of_word(word, words, context, index[word])).stage]
     if len({row.stage for row in told}) > 1 and not _JOINS.isdisjoint(words):
         return SILENCE
@@ -355,8 +183,8 @@ def of_graph(line: str) -> Row | None:
 def of_operation(line: str) -> Row:
     """What a node of a graph, an operation of XLA or a source file of C++ says, wherever the line names one."""
     text = line[:LONG]
-    if listed := _texts("operation").first(text):
+    if listed := of_line("operation", text, LONG):
         return listed
     named = (match[1] or match[2] or match[3] for match in _OPERATION.finditer(text))
     best = max((_of_kernel(name) for name in named), key=lambda row: row.weight, default=SILENCE)
-    return best if best.stage else _texts("other operation").first(text) or SILENCE
+    return best if best.stage else of_line("other operation", text, LONG) or SILENCE

@@ -234,7 +234,7 @@ def test_a_line_that_ends_a_stage_hides_what_stands_above(line: str) -> None:
     "function",
     [
         # the same names in other people's files
-        "app/tool.py setup", "app/tool.py initialize", "app/tool.py init", "app/tool.py log_probs",
+        "app/tool.py setup", "app/tool.py initialize", "app/tool.py init",
         "app/tool.py checkpointing", "app/tool.py offload_to_cpu", "app/tool.py partition_all_parameters",
     ],
 )  # fmt: skip
