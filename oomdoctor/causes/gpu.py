@@ -20,21 +20,6 @@ ENGINE: Final = (
     r"\bvllm/|\bsglang/|\blmdeploy/|\btensorrt_llm/|\btext_generation_server/|\bexllama|\bnano_?vllm/"
     r"|EngineCore|llm_engine"
 )
-OPTIMIZER: Final = (
-    r"torch/optim/(?!lr_)|\b_init_group\b|exp_avg|\boptimi[sz]er\.step\(|_optimizer_step|\binitialize_optimizer_states\b"
-    r"|bitsandbytes/optim/|apex/optimizers/|\b_(?:single|multi)_tensor_\w*adam|\bget_state_buffer\b|fused_adam"
-)
-BACKWARD: Final = r"\bbackward\b|torch/autograd/|_engine_run_backward|run_backward"
-FORWARD: Final = (
-    r"\b_?forward\b|_call_impl|compute_loss|\btraining_step\b|modeling_\w+\.py (?!__init__)|nn/functional\.py"
-    r"|\b(?:execute_model|_dummy_run|run_step|train_step|forward_step|generate)\b"
-)
-LOAD: Final = (
-    r"\bfrom_pretrained\b|load_state_dict|\bload_model\w*\b|\bload_weights?\b|create_weights|initialize_model"
-    r"|_load_pretrained_model|set_module_tensor_to_device|dispatch_model|load_checkpoint_and_dispatch|model_loader"
-    r"|weight_loader|load_torch_file|load_checkpoint_guess"
-    r"|(?:models?(?!_executor|_runner)|layers|modeling)\S{0,80}\.py __init__ |Parameter\(\s?torch\.(?:empty|zeros)"
-)
 STATES: Final = (
     r"DeepSpeedEngine|_configure_distributed_model|_configure_zero_optimizer|flatten_dense_tensors|flat_param"
 )

@@ -29,7 +29,6 @@ SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization"
 # SGLang's is a share of what was free at start.
 FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
 _REMOTE = late(r"\bray::([\w.]{1,120})\(\)")
-_WORD = late(r"\w{1,80}")
 _ENGINE_FILE = late(r"(?:^|/)(?:vllm|vllm_ascend|sglang|lmdeploy|tensorrt_llm|text_generation_server)/")
 _TRAINER_FILE = late(
     r"(?:^|/)(?:openrlhf|verl|trl|deepspeed|accelerate|peft|megatron|unsloth\w*|orz|swift|llamafactory|axolotl)/"
