@@ -17,21 +17,6 @@ from oomdoctor.units import MIB, show
 
 # Frames by what they do. A pattern is searched in "file function code" of each frame, the innermost first.
 ENGINE: Final = rf"\b(?:{files_of_engines()})/|EngineCore|llm_engine"
-OPTIMIZER: Final = (
-    r"torch/optim/(?!lr_)|\b_init_group\b|exp_avg|\boptimi[sz]er\.step\(|_optimizer_step|\binitialize_optimizer_states\b"
-    r"|bitsandbytes/optim/|apex/optimizers/|\b_(?:single|multi)_tensor_\w*adam|\bget_state_buffer\b|fused_adam"
-)
-BACKWARD: Final = r"\bbackward\b|torch/autograd/|_engine_run_backward|run_backward"
-FORWARD: Final = (
-    r"\b_?forward\b|_call_impl|compute_loss|\btraining_step\b|modeling_\w+\.py (?!__init__)|nn/functional\.py"
-    r"|\b(?:execute_model|_dummy_run|run_step|train_step|forward_step|generate)\b"
-)
-LOAD: Final = (
-    r"\bfrom_pretrained\b|load_state_dict|\bload_model\w*\b|\bload_weights?\b|create_weights|initialize_model"
-    r"|_load_pretrained_model|set_module_tensor_to_device|dispatch_model|load_checkpoint_and_dispatch|model_loader"
-    r"|weight_loader|load_torch_file|load_checkpoint_guess"
-    r"|(?:models?(?!_executor|_runner)|layers|modeling)\S{0,80}\.py __init__ |Parameter\(\s?torch\.(?:empty|zeros)"
-)
 STATES: Final = (
     r"DeepSpeedEngine|_configure_distributed_model|_configure_zero_optimizer|flatten_dense_tensors|flat_param"
 )
@@ -55,8 +40,15 @@ ENGINE_STAGES: Final = frozenset({"engine_init", "memory_profiling", "kv_cache_i
 TRAINING_STAGES: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward"})
 LATER_THAN_LOADING: Final = TRAINING_STAGES | {"rollout", "eval", "checkpoint_save", "serving", "weight_sync"}
 
-_PHASES = tuple((n, late(p)) for n, p in (("optimizer", OPTIMIZER), ("backward", BACKWARD), ("load", LOAD)))
-_FORWARD = late(FORWARD)
+# Of what a job may be doing, what a pass over the model is made of
+_PHASES: Final = {
+    "optimize": "optimizer",
+    "backward": "backward",
+    "load": "load",
+    "forward": "forward",
+    "score": "forward",
+    "restore": "load",
+}
 SOURCE_LINES: Final = 3
 
 # Of the card, in live tensors of an engine: a cache that is cut to a share leaves more free than that.
@@ -115,21 +107,8 @@ def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:
 
 
 def phase(crash: Crash) -> str | None:
-    """What the traceback was busy with: "optimizer", "backward", "load" or "forward".
-
-    The innermost of them counts (accelerate steps the optimizer inside `backward`), but a forward pass inside a
-    backward pass is a recomputation.
-    """
-    forward = False
-    for frame in crash.frames():
-        text = f"{frame.file} {frame.function} {frame.code}"
-        for name, pattern in _PHASES:
-            if pattern.search(text):
-                return name
-        forward = forward or _FORWARD.search(text) is not None
-    if forward or innermost(crash, LOGITS):
-        return "forward"
-    return None
+    """What the job was busy with: "optimizer", "backward", "load" or "forward"."""
+    return _PHASES.get(crash.doing.step or "")
 
 
 def stepped(crash: Crash) -> bool:

@@ -15,11 +15,11 @@ from oomdoctor.incident.joins import explains, long_apart, seconds_apart, set_ap
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import earliest
+from oomdoctor.job.doing import doing_of
 from oomdoctor.job.job import job_of
 from oomdoctor.job.model import Context, Trajectory
 from oomdoctor.job.origins import writer_of
 from oomdoctor.job.roles import role_of
-from oomdoctor.job.stage import stage_of
 from oomdoctor.streams import Page
 
 # Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.
@@ -144,7 +144,7 @@ def _familiar(events: Collection[Event]) -> Iterable[Event]:
 
 def _placed(event: Event) -> Event:
     """The event with the stage and the role that its surroundings and its process's name tell."""
-    stage = event.stage if event.stage != "unknown" else stage_of(event)
+    stage = event.stage if event.stage != "unknown" else doing_of(event).stage
     process = _writer(event) if event.family in OF_THE_WRITER else event.process
     if process.name and process.role is None:
         process = replace(process, role=role_of(process.name))

@@ -3,20 +3,15 @@ and what it was doing when memory ran out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoctor.arithmetic import sglang, vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
-from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
-from oomdoctor.families.sglang import CaptureFailed, EngineStep
-from oomdoctor.families.vllm_cut import CutTraceback
+from oomdoctor.families.sglang import EngineStep
 from oomdoctor.families.vllm_error import (
     ContextDoesNotFit,
     NotEnoughFree,
-    WarmupOutOfMemory,
-    WeightsDoNotFit,
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident.model import Crash
@@ -31,50 +26,13 @@ SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization"
 # SGLang's is a share of what was free at start.
 FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
 _REMOTE = late(r"\bray::([\w.]{1,120})\(\)")
-_WORD = late(r"\w{1,80}")
 _ENGINE_WORDS = (
     r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
     r"|\bgpu_worker\.py|\bmultiproc_executor\.py|\[TM\]\["
 )
 
-# What the engine was doing, told from the functions in its traceback; the special before the general: capturing
-# runs the dummy batches that profiling runs, and everything happens while the caches are initialized.
-_PHASES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
-    ("waking", frozenset({"wake_up", "create_and_map", "backload_to_gpu", "resume_memory_occupation"})),
-    ("syncing", frozenset({
-        "update_weight", "update_weights", "update_weight_cuda_ipc", "update_weights_from_tensor",
-        "update_weights_from_distributed", "update_weights_from_disk", "sync_weights", "_move_model_to_vllm",
-    })),
-    ("warming", frozenset({"_dummy_sampler_run", "_dummy_pooler_run"})),
-    ("capturing", frozenset({
-        "capture_model", "capture", "_capture_cudagraphs", "_capture_graph", "capture_one_batch_size", "capture_end",
-        "init_cuda_graphs", "init_device_graphs", "_warmup_and_capture", "profile_cudagraph_memory",
-        "compile_or_warm_up_model",
-    })),
-    ("profiling", frozenset({
-        "profile_run", "determine_num_available_blocks", "determine_available_memory", "profile_num_available_blocks",
-    })),
-    ("loading", frozenset({"load_model", "initialize_model", "_initialize_model", "get_model", "create_weights"})),
-    ("allocating", frozenset({
-        "_allocate_kv_cache", "_allocate_kv_cache_tensors", "initialize_kv_cache", "initialize_kv_cache_tensors",
-        "initialize_kv_caches", "_initialize_kv_caches", "initialize_cache", "_init_cache_engine", "init_memory_pool",
-        "initialize_from_config", "_create_buffers",
-    })),
-    ("serving", frozenset({
-        "execute_model", "execute_dummy_batch", "forward_batch_generation", "run_batch", "run_busy_loop",
-        "run_engine_loop", "engine_step", "generate", "sample",
-    })),
-)  # fmt: skip
-
-# A log that is cut inside a traceback
-_PHASE_OF_STEP: Final = {
-    "_dummy_sampler_run": "warming",
-    "capture_model": "capturing",
-    "_allocate_kv_cache_tensors": "allocating",
-    "python_create_and_map": "waking",
-}
-
-# Where no frame tells, the stage of the crash does.
+# What the engine was doing: by its verb, else by its stage
+_PHASE_OF_STEP: Final = {"wake": "waking", "warm": "warming"}
 _PHASE_OF_STAGE: Final = {
     "cuda_graph_capture": "capturing",
     "memory_profiling": "profiling",
@@ -231,31 +189,8 @@ def _engine(crash: Crash) -> str | None:
 def phase(crash: Crash) -> str | None:
     """What the engine was doing: "waking", "syncing", "warming", "capturing", "profiling", "allocating", "loading",
     "serving"; None where neither frames nor the stage tell."""
-    if isinstance(crash.root, CutTraceback):
-        return _PHASE_OF_STEP.get(crash.root.step, "profiling")
-    if any(isinstance(event, WarmupOutOfMemory) for event in _of_the_crash(crash)):
-        return "warming"
-    if any(isinstance(event, CaptureFailed) for event in _of_the_crash(crash)):
-        return "capturing"
-    if isinstance(crash.root, DeviceRefusal) and _wakes(crash.root):
-        return "waking"
-    if any(isinstance(event, WeightsDoNotFit) for event in _of_the_crash(crash)):
-        return "loading"
-    if any(
-        frame.function == "__init__" and "model_executor/models/" in frame.file for frame in crash.root.around.trace
-    ):
-        return "loading"
-    called = {word for frame in crash.root.around.trace for word in _WORD.findall(frame.function)}
-    called.update(_WORD.findall(_remote_call(crash) or ""))
-    for name, functions in _PHASES:
-        if called & functions:
-            return name
-    return _PHASE_OF_STAGE.get(crash.stage) or _of_last_figures(crash)
-
-
-def _wakes(refusal: DeviceRefusal) -> bool:
-    """A sleep allocator takes memory back; torch_memory_saver asks with the same function when it starts."""
-    return refusal.layer == "cumem" and refusal.function in (None, "resume")
+    doing = crash.doing
+    return _PHASE_OF_STEP.get(doing.step or "") or _PHASE_OF_STAGE.get(doing.stage) or _of_last_figures(crash)
 
 
 def _of_last_figures(crash: Crash) -> str | None:
@@ -263,10 +198,6 @@ def _of_last_figures(crash: Crash) -> str | None:
     root = crash.root.at
     told = [e for e in crash.events if e.family == "vllm_figures" and e.at.file == root.file and e.at.line < root.line]
     return "profiling" if told and isinstance(told[-1], EncoderProfile) else None
-
-
-def _of_the_crash(crash: Crash) -> Iterator[Event]:
-    return (event for event in crash.events if event.role in ("root", "confirmation", "cascade"))
 
 
 def _remote_call(crash: Crash) -> str | None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from oomdoctor.families.event import Event, Frame, Lookalike
+from oomdoctor.job.doing import Doing, doing_of_crash
 from oomdoctor.job.job import Job
 from oomdoctor.job.model import Context, Setting, Trajectory
 from oomdoctor.records import dataclass
@@ -83,6 +84,16 @@ class Crash:
     def seen(self) -> dict[Any, Any]:
         """What the signs that were asked for have answered."""
         return {}
+
+    @cached_property
+    def doing(self) -> Doing:
+        """What the job was doing: of its events that show it, the root's word first."""
+        own = [
+            event
+            for event in self.events
+            if event.role in ("root", "confirmation", "cascade") and event is not self.root
+        ]
+        return doing_of_crash((self.root, *own), self.stage)
 
     def ledger(self, pool: str) -> Ledger | None:
         return next((ledger for ledger in self.ledgers if ledger.pool == pool), None)

@@ -51,5 +51,5 @@ def test_a_later_step_is_not_called_the_first() -> None:
 
 def test_a_step_of_the_jobs_own() -> None:
     step = ("app/trainer.py", "optimizer_step", "scaler.step(self.opt)")
-    assert "It failed in the optimizer's step: 512 MiB were refused" in finding(CAUSE, *trace(step), refused()).why
+    assert "while the optimizer took its step: 512 MiB were refused" in finding(CAUSE, *trace(step), refused()).why
     assert says(CAUSE, *trace(("app/trainer.py", "take_step", "self.pipe.step(batch)")), refused()) is None

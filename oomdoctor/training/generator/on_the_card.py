@@ -442,7 +442,8 @@ def larger_than_any_machine(draw: Draw) -> Scene:
 
 
 def full_and_nothing_else(draw: Draw) -> Scene:
-    return Scene((bare(draw) if draw.often(0.6) else refused(draw, _small(draw)),))
+    """Below a training loop's lines, which stand around some, the batch is a fair guess."""
+    return Scene((bare(draw) if draw.often(0.6) else refused(draw, _small(draw)),), also=("activations",))
 
 
 def regression(draw: Draw) -> Scene:

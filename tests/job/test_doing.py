@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event, Frame, Place, Process, Surroundings
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
-from oomdoctor.job.stage import stage_of
-from oomdoctor.report.vocabulary import STAGES
+from oomdoctor.families.vllm_error import WeightsDoNotFit
+from oomdoctor.job.doing import Doing, doing_of, doing_of_crash
 
 SITE = "/env/lib/python3.11/site-packages"
 
@@ -25,6 +26,10 @@ def event(
 ) -> Event:
     around = Surroundings(before=before, after=below, below=below, trace=tuple(frame(place) for place in frames))
     return Event(at=Place("a.log", 1, 1, text), around=around, process=Process(name=name or None))
+
+
+def stage_of(event: Event) -> str:
+    return doing_of(event).stage
 
 
 TRAIN = "transformers/trainer.py training_step"
@@ -194,7 +199,7 @@ def test_the_frame_that_tells_most_decides(frames: tuple[str, ...], stage: str) 
         ("app/eval_config.py parse",),
         ("app/model.py eval_mode model.eval()",),
         ("app/step.py stepper",),
-        ("app/text.py load_text",),
+        ("app/text.py load_average",),
         ("app/rollouts.py count",),
     ],
 )
@@ -340,16 +345,6 @@ def test_the_drivers_own_frames_outweigh_the_titles() -> None:
     assert stage_of(table((9.0, "ray::WorkerDict.actor_rollout_generate_sequences"), trace=saving)) == "checkpoint_save"
 
 
-def test_every_stage_of_the_tables_is_one_of_the_contract() -> None:
-    from oomdoctor.job import stage as module
-
-    tables = (*module._FUNCTIONS, *module._CODE)
-    named = {stage for _, stage, _ in tables} | {stage for _, stage, _, _ in module._FILES}
-    named |= {stage for stage, _ in (*module._PROGRESS, *module._AFTERMATH)}
-    assert named - {module.GENERATION, ""} <= set(STAGES)
-    assert set(module._BY_KIND.values()) <= set(STAGES)
-
-
 @pytest.mark.parametrize(
     ("said", "stage"),
     [
@@ -377,7 +372,7 @@ def test_a_traceback_under_a_line_of_a_training_loop_is_its_forward_pass() -> No
     on_card = replace(event(ASSIGN, before=shown), pool="gpu")
     assert stage_of(on_card) == "forward"
     assert stage_of(replace(on_card, pool="host_ram")) == "unknown"
-    assert stage_of(replace(event(before=(LOSS,)), pool="gpu")) == "unknown"
+    assert stage_of(replace(event(before=(LOSS,)), pool="gpu")) == "forward"
     assert stage_of(replace(event(ASSIGN, before=(LOSS, "epoch 3 done")), pool="gpu")) == "unknown"
     assert stage_of(replace(event("app/train.py main torch.save(", before=(LOSS,)), pool="gpu")) == "checkpoint_save"
 
@@ -414,7 +409,8 @@ def test_a_traceback_that_ends_in_what_builds_places_a_model(frames: tuple[str, 
         ((RUN, BUILT, CALL, FORWARD), "forward"),
         ((RUN, "app/trainers.py __init__ self.warm_up(sample)"), "unknown"),
         ((RUN, BUILT, "app/trainers.py warm_up return left @ right"), "unknown"),
-        (("app/run.py run rows = PairDataset(files)", "app/rows.py __init__ super().__init__(files)"), "unknown"),
+        (("app/run.py run rows = PairDataset(files)", "app/rows.py __init__ super().__init__(files)"), "data_load"),
+        (("app/run.py run self.rows = Feeder(n)", "app/data_loader.py __init__ self.x = Store(n)"), "data_load"),
         (("app/run.py run self.buffer = Replay(n)", "app/replay.py __init__ self.x = Store(n)"), "unknown"),
         (("app/run.py train_epoch graph = Graph(edges)", "app/graph.py __init__ self.e = e.to(device)"), "unknown"),
         ((TRAIN, "copy.py deepcopy y = copier(memo)"), "forward"),
@@ -432,3 +428,205 @@ def test_what_is_built_in_host_memory_may_be_anything() -> None:
 def test_a_constructor_tells_more_than_the_last_progress_line() -> None:
     before = ("Map (num_proc=8): 100%|##########| 512/512 [00:02<00:00, 230.00 examples/s]",)
     assert stage_of(replace(event(RUN, BUILT, before=before), pool="gpu")) == "model_load"
+
+
+def doing(*frames: str, pool: str = "gpu", **around: object) -> Doing:
+    return doing_of(replace(event(*frames, **around), pool=pool))  # type: ignore[arg-type]
+
+
+EVALUATE = "app/run.py evaluate"
+WAKE = "vllm/device_allocator/cumem.py wake_up"
+
+
+@pytest.mark.parametrize(
+    ("frames", "stage", "step"),
+    [
+        ((TRAIN, CALL, FORWARD), "forward", "forward"),
+        ((EVALUATE,), "eval", "evaluate"),
+        ((EVALUATE, CALL, FORWARD), "eval", "forward"),
+        ((EVALUATE, CALL, "transformers/modeling_utils.py from_pretrained", CALL, FORWARD), "eval", "load"),
+        ((CALL, FORWARD, EVALUATE), "eval", "evaluate"),  # what stands around it does not tell what it ran
+        (("vllm/v1/worker/gpu_model_runner.py profile_run", CALL, FORWARD), "memory_profiling", "forward"),
+        (("openrlhf/x.py update_weight", "vllm/x.py load_weights"), "weight_sync", "load"),
+        (("openrlhf/x.py update_weight",), "weight_sync", "sync"),
+        ((WAKE,), "weight_sync", "wake"),
+        ((WAKE, "vllm/v1/worker/gpu_worker.py initialize_cache"), "kv_cache_init", "wake"),
+        (("vllm/v1/worker/gpu_model_runner.py _dummy_sampler_run", CALL, FORWARD), "engine_init", "warm"),
+        (("app/prep.py tokenize_rows",), "data_load", "tokenize"),
+        (("app/run.py main model.to(device)",), "model_load", "move"),
+        (("app/run.py main torch.load(p)",), "checkpoint_load", "restore"),
+        ((), "unknown", None),
+    ],
+)
+def test_the_step_says_what_was_run_in_the_end(frames: tuple[str, ...], stage: str, step: str | None) -> None:
+    told = doing(*frames)
+    assert (told.stage, told.step) == (stage, step)
+
+
+def test_the_frame_or_the_line_that_says_so_is_told() -> None:
+    assert doing(TRAIN, CALL, EVALUATE, CALL, FORWARD).because == frame(EVALUATE)
+    assert doing("app/run.py main", RUN, BUILT).because == frame(BUILT)
+    line = "Tokenizing:  41%|████"
+    assert doing(before=(line, "nothing")).because == line
+    assert doing(below=("", "AsyncLLM output_handler failed.")).because == "AsyncLLM output_handler failed."
+    assert doing(before=("nothing", LOSS)).because == LOSS
+    assert doing(name="ray::WorkerDict.actor_rollout_save_checkpoint").because is not None
+    assert doing(text="failed at kv_cache_manager.cc:1").because == "failed at kv_cache_manager.cc:1"
+    assert doing().because is None
+
+
+def test_what_is_told_stays_when_the_event_has_its_stage() -> None:
+    once = replace(event(TRAIN, EVALUATE, CALL, FORWARD), pool="gpu")
+    assert doing_of(replace(once, stage="eval")) == doing_of(once)
+    of_its_own = doing_of(replace(once, stage="kv_cache_init", at=Place("a.log", 1, 1, "no room")))
+    assert of_its_own == Doing("kv_cache_init", "allocate", "no room")
+
+
+def test_of_several_events_the_first_that_tells_this_stage_and_before_it_one_that_leaves_no_doubt() -> None:
+    silent, told = event(), replace(event(TRAIN, CALL, FORWARD), pool="gpu")
+    assert doing_of_crash((silent, told), "forward") == doing_of(told)
+    assert doing_of_crash((silent, told), "eval") == Doing()
+    at = Place("a.log", 1, 1, "Tried to allocate memory for the weights")
+    assert doing_of_crash((told, WeightsDoNotFit(at=at)), "forward") == Doing("model_load", "load", at.text)
+
+
+CLOSURE = "torch/optim/adamw.py step loss = closure()"
+
+
+@pytest.mark.parametrize(
+    ("frames", "stage"),
+    [
+        ((CLOSURE, "lightning/loops/closure.py _wrap_closure", CALL, FORWARD), "forward"),
+        ((CLOSURE, "lightning/x.py closure", EVALUATE, "lightning/x.py closure", CALL, FORWARD), "forward"),
+        ((CLOSURE, CALL, FORWARD), "optimizer_step"),
+        # what is called through a wrapper, and what the innermost line calls
+        (("app/run.py main self.manager.generate_rollouts(batch)", "app/ray_tools.py wrapper run(coro)"), "rollout"),
+        (("app/run.py main self.manager.generate_rollouts(batch)", "app/tools.py other run(coro)"), "unknown"),
+        (("app/run.py main self.manager.generate_rollouts(batch)",), "rollout"),
+        (("app/run.py train_batch self.manual_backward(loss)",), "backward"),
+        # a function's own list says more than what it calls
+        (("app/run.py save_checkpoint self.manual_backward(loss)",), "checkpoint_save"),
+    ],
+)
+def test_closures_and_wrappers_are_seen_through(frames: tuple[str, ...], stage: str) -> None:
+    assert doing(*frames).stage == stage
+
+
+@pytest.mark.parametrize(
+    ("above", "stage"),
+    [
+        (("return self._execution_engine.run_backward(  # calls into C++",), "backward"),
+        (("    loss.backward()", "    ^^^^^^^^^^^^^^^"), "backward"),
+        (("x = model.load_weights(path)", "", ""), "model_load"),
+        (("x = model.load_weights(path)", "", "", ""), "unknown"),  # too far off
+        (("please call model.load_weights(path)",), "unknown"),  # no source
+        (("return x",), "unknown"),
+    ],
+)
+def test_source_that_lost_its_frame_tells(above: tuple[str, ...], stage: str) -> None:
+    assert doing(before=above).stage == stage
+    assert doing("app/run.py main", before=above).stage == "unknown"
+
+
+BAR_OF_STEPS = " 17%|█▋        | 1000/6060 [6:41:34<34:01:44, 24.21s/it]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "stage"),
+    [
+        (("--save_steps 500 --x", BAR_OF_STEPS), "checkpoint_save"),
+        (("['--save_steps', '250']", BAR_OF_STEPS), "checkpoint_save"),
+        (("trainer.save_freq=20", "global_step: 200"), "checkpoint_save"),
+        (("--save_steps 300", BAR_OF_STEPS), "unknown"),  # between two
+        (("--save_steps 5", BAR_OF_STEPS), "unknown"),  # so often that it tells nothing
+        (("--save_steps 500", " 0%|  | 0/6060 [00:00<?, ?it/s]"), "unknown"),  # nothing done yet
+        (("--save_total_limit 500", BAR_OF_STEPS), "unknown"),
+        (("--save_steps 500", BAR_OF_STEPS, " 17%|█▋  | 1001/6060 [6:41:58<34:01:44, 24.21s/it]"), "unknown"),
+        (("--save_steps 500", "Tokenizing: 17%|█▋  | 1000/6060 [00:10<00:20]"), "data_load"),
+    ],
+)
+def test_a_count_at_which_the_job_saves_tells_that_it_saved(lines: tuple[str, ...], stage: str) -> None:
+    assert doing(before=lines, pool="host_ram").stage == stage
+    assert doing(before=lines[1:], below=lines[:1], pool="host_ram").stage == stage
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("Epoch 3:  41%|████      | 41/100 [00:10<00:15, loss=0.41]", "forward"),
+        ("iter 120: loss 2.3412, time 512ms", "forward"),
+        ("{'loss': 1.234, 'epoch': 0.5}", "forward"),
+        ("***** Running training *****", "forward"),
+        ("train_loss_cls: 0.91", "forward"),
+        ("Epoch 3: 100%|██████████| 100/100 [00:10<00:15, loss=0.41]", "unknown"),  # between two epochs
+        ("epoch 3 done, loss 0.41", "unknown"),
+        ("Training completed", "unknown"),
+        ("    loss = model(batch)", "unknown"),  # source
+        ("0% packet loss 5%", "unknown"),
+        ("loss of 3 workers", "unknown"),
+        ("lossless: 3", "unknown"),
+    ],
+)
+def test_a_training_loops_line_means_its_forward_pass_where_the_card_is_short(line: str, stage: str) -> None:
+    assert doing(before=(line, "something else")).stage == stage
+    assert doing(before=(line,), pool="host_ram").stage == "unknown"
+
+
+LAUNCH = "python -m openrlhf.cli.train_ppo_ray"
+
+
+def test_an_engines_forward_pass_is_a_request_and_an_engine_that_says_nothing_is_not_up_yet() -> None:
+    assert doing(CALL, FORWARD, name="EngineCore_0").stage == "serving"
+    assert (
+        doing(CALL, FORWARD, name="EngineCore_0", before=("python -m openrlhf.cli.train_ppo_ray",)).stage == "rollout"
+    )
+    assert doing(CALL, FORWARD, name="main_task").stage == "forward"
+    assert doing(name="EngineCore_0").stage == "engine_init"
+    assert doing(name="EngineCore_0", pool="host_ram").stage == "unknown"
+    assert doing(name="EngineCore_0", before=(LAUNCH,)).stage == "unknown"
+    assert doing(name="EngineCore_0", before=("Added request 7",)).stage == "serving"
+
+
+def test_what_a_graph_was_at_comes_before_a_frame_that_tells_little_and_behind_one_that_tells_much() -> None:
+    node = "OOM when allocating tensor [[{{node gradients/AddN}}]]"
+    assert doing(CALL, FORWARD, text=node).stage == "backward"
+    assert doing(EVALUATE, CALL, FORWARD, text=node).stage == "eval"
+    assert doing(below=("", node)).stage == "backward"
+    assert doing(before=(node,)).stage == "backward"
+    assert doing(below=("",) * 25 + (node,)).stage == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("Async request to resume_memory_occupation timed out", "weight_sync"),
+        ("Error in save_checkpoint: no memory", "checkpoint_save"),
+        ("Error executing method 'load_model'.", "model_load"),
+        ("Error in forward", "unknown"),  # of whatever it was part of
+        ("request to the server", "unknown"),
+    ],
+)
+def test_a_line_that_names_the_method_that_failed_tells(line: str, stage: str) -> None:
+    assert doing(below=("", line)).stage == stage
+
+
+def test_a_kind_of_message_tells_where_nothing_else_does_or_before_all_else() -> None:
+    def refused(layer: str, function: str | None, *frames: str) -> Doing:
+        around = event(*frames).around
+        at = Place("a.log", 1, 1, "x")
+        return doing_of(DeviceRefusal(at=at, layer=layer, function=function, device=None, around=around))
+
+    assert refused("cumem", None) == Doing("weight_sync", "wake", "x")
+    assert refused("cumem", "resume").step == "wake"
+    assert refused("cumem", "pause") == refused("driver", None) == Doing()
+    assert refused("cumem", None, TRAIN, CALL, FORWARD).stage == "forward"
+    around = event(TRAIN, CALL, FORWARD).around
+    assert doing_of(WeightsDoNotFit(at=Place("a.log", 1, 1, "x"), around=around)).stage == "model_load"
+
+
+def test_a_constructors_result_that_is_moved_is_a_model() -> None:
+    assert doing("app/run.py main net = PairNet(3, 4).to(device)") == Doing(
+        "model_load", "move", frame("app/run.py main net = PairNet(3, 4).to(device)")
+    )
+    assert doing("app/run.py main net = PairNet(3, 4).to(device)", pool="host_ram").stage == "unknown"
+    assert doing("app/run.py main x = rows.repeat(3).to(device)").stage == "unknown"

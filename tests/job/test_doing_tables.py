@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_stage import event
-
-from oomdoctor.job.stage import stage_of
+from test_doing import event, stage_of
 
 MEMORY = ", memory allocated (GB): 12.3, memory reserved (GB): 14.0, device memory used/total (GB): 60.1/79.3"
 # fmt: off
@@ -236,7 +234,7 @@ def test_a_line_that_ends_a_stage_hides_what_stands_above(line: str) -> None:
     "function",
     [
         # the same names in other people's files
-        "app/tool.py setup", "app/tool.py initialize", "app/tool.py init", "app/tool.py log_probs",
+        "app/tool.py setup", "app/tool.py initialize", "app/tool.py init",
         "app/tool.py checkpointing", "app/tool.py offload_to_cpu", "app/tool.py partition_all_parameters",
     ],
 )  # fmt: skip

@@ -1,0 +1,254 @@
+"""What the job was doing when an event happened.
+
+Its witnesses are asked in turn: frames that tell much, the titles of Ray's workers, what a graph was at, other frames,
+what the failure set off, the last progress line, what this kind of message can only come from, and last what the loop
+or the engine is there for. Names and verbs stand in doing.txt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from oomdoctor.families.event import Event, Frame
+from oomdoctor.job import frames, rows, verbs
+from oomdoctor.job.roles import class_and_method, role_of
+from oomdoctor.job.rows import CHARACTERS, GENERATION, SILENCE, STEPS, TRAINING, Row
+from oomdoctor.patterns import late
+from oomdoctor.records import dataclass
+
+UNKNOWN: Final = "unknown"
+OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
+_DECISIVE: Final = 4  # the weight of a kind of message that says what was done, whatever stands around it
+_NEAR: Final = 25  # lines below an event in which its aftermath is looked for
+
+_LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']?(?: ?[:=] ?| )-?\d(?!\d{0,3}%)")
+_ENDED: Final = late(r"(?i)\b(?:epoch|iteration|training)\b.{0,60}\b(?:done|finished|completed?|ended)\b")
+# "1000/6060 [6:41:34<", "global_step: 200"; how often the job saves, and how seldom that has to be to tell
+_COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
+_SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
+_SELDOM: Final = 10
+# Source that lost the head of its frame: how far above the message it stands, and what begins a statement
+_SOURCE: Final = 3
+_STATEMENT: Final = late(r"(?:return |await |self\.)\S|[\w.]{1,80}(?:, [\w.]{1,80}){0,3} [-+*/]?= |[\w.]{1,80}\(")
+_CARETS: Final = late(r"[\s~^]{1,400}\Z")
+_METHOD_FAILED: Final = late(
+    r"(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError in"
+    r"|\bError executing method) '?(\w{1,80})"
+)
+_LEARNING: Final = late(
+    r"(?i)openrlhf|\bverl\b|/verl/|/trl/|grpo|\bppo\b|_ppo|skyrl|nemo_rl|/orz/|\bslime/|/roll/|areal|WorkerDict|LLMRayActor"
+    r"|RolloutRayActor|generate_sequences|RayActor\b|rlhf|reinforce"
+)
+
+_Said = tuple[Row, Frame | str | None]
+_MUTE: Final[_Said] = (SILENCE, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a job was doing."""
+
+    stage: str = UNKNOWN
+    step: str | None = None  # a verb, often finer than the stage
+    because: Frame | str | None = None  # the frame or the line that says so
+
+
+NOTHING: Final = Doing()
+
+
+def doing_of(event: Event) -> Doing:
+    """What the job was doing at this event. What the message itself says of the stage counts before all else."""
+    row, because = _of_surroundings(event)
+    stage = _settled(row.stage, event)
+    if event.stage not in (UNKNOWN, stage):
+        return Doing(event.stage, STEPS.get(event.stage), event.at.text)
+    return Doing(stage, row.verb, because) if stage else NOTHING
+
+
+def doing_of_crash(events: Iterable[Event], stage: str) -> Doing:
+    """What these events of one crash, the root first, say of this stage; a message that leaves no doubt comes first."""
+    told = [(bool(_of_kind(event, _DECISIVE)[0].stage), doing_of(event)) for event in events]
+    decisive = next((doing for is_decisive, doing in told if is_decisive), None)
+    return decisive or next((doing for _, doing in told if doing.stage == stage), NOTHING)
+
+
+def _settled(stage: str, event: Event) -> str:
+    """The stage of the contract."""
+    if stage == TRAINING:
+        return "forward" if event.pool == "gpu" else ""
+    if stage == GENERATION or (stage == "forward" and _in_engine(event)):
+        return "rollout" if _is_learning(event) else "serving"
+    return stage
+
+
+def _of_surroundings(event: Event) -> _Said:
+    if (said := _of_kind(event, _DECISIVE))[0].stage:
+        return said
+    traced = frames.of_frames(event.around.trace)
+    if traced[0].weight >= frames.TELLING:  # cut: the innermost frames, which would tell more, are missing
+        return _first(event, _of_aftermath if event.around.cut else lambda _: traced, lambda _: traced)
+    return _first(event, _of_titles, _of_operation, lambda _: traced, *_WITHOUT_FRAMES)
+
+
+def _first(event: Event, *witnesses: Callable[[Event], _Said]) -> _Said:
+    return next((said for said in (witness(event) for witness in witnesses) if said[0].stage), _MUTE)
+
+
+def _by_lines(lines: Iterable[str], look: Callable[[str], Row | None]) -> _Said:
+    """The first of the lines that tells."""
+    return next(((row, line) for line in lines if (row := look(line)) is not None and row.stage), _MUTE)
+
+
+def _of_titles(event: Event) -> _Said:
+    """What most of the memory's holders were running, by the titles in Ray's table."""
+    shares: Counter[str] = Counter()
+    first: dict[str, _Said] = {}
+    for title, size in _titles(event):
+        row = _of_title(title)
+        if row.stage:
+            shares[row.stage] += max(size, 1)
+            first.setdefault(row.stage, (row, title))
+    return first[shares.most_common(1)[0][0]] if shares else _MUTE
+
+
+@lru_cache(maxsize=1024)  # workers have few names
+def _of_title(title: str) -> Row:
+    return frames.of_call(*class_and_method(title))
+
+
+def _titles(event: Event) -> Iterator[tuple[str, int]]:
+    table: Iterable[Any] = getattr(event, "rows", ())
+    for row in table:
+        yield row.command, row.bytes or 0
+    if event.process.name:
+        yield event.process.name, 0
+
+
+def _of_operation(event: Event) -> _Said:
+    return _by_lines(_aftermath(event), verbs.of_operation)
+
+
+def _of_source(event: Event) -> _Said:
+    """The source right before a message that has lost its frames."""
+    above = () if event.around.trace else reversed(event.around.before[-_SOURCE:])
+    bare = (line.strip() for line in above)
+    nearest = next((line for line in bare if line and not _CARETS.match(line)), "")
+    if not _STATEMENT.match(nearest):
+        return _MUTE
+    return max((*rows.of_code(nearest), verbs.of_call(nearest)), key=lambda row: row.weight), nearest
+
+
+def _aftermath(event: Event) -> Sequence[str]:
+    return (event.at.text, *event.around.below[:_NEAR])
+
+
+def _of_aftermath(event: Event) -> _Said:
+    return _by_lines(_aftermath(event), _set_off)
+
+
+@lru_cache(maxsize=4096)
+def _set_off(line: str) -> Row | None:
+    method = _METHOD_FAILED.search(line)
+    told = frames.of_method(method[1]) if method else SILENCE
+    return told if told.stage else rows.of_line("aftermath", line)
+
+
+def _of_building(event: Event) -> _Said:
+    """A traceback in which nothing tells and that ends in a constructor: it put a model on the card."""
+    trace = event.around.trace
+    if event.pool != "gpu" or not frames.places_a_model(trace):
+        return _MUTE
+    return SILENCE._replace(stage="model_load", step="move"), trace[-1]
+
+
+def _of_progress(event: Event) -> _Said:
+    said = _last_progress(event)
+    return said if said[0].stage != TRAINING else _MUTE
+
+
+def _of_training(event: Event) -> _Said:
+    """A training loop's line is the last that tells."""
+    said = _last_progress(event)
+    return said if said[0].stage == TRAINING else _MUTE
+
+
+def _last_progress(event: Event) -> _Said:
+    lines = (event.at.text, *reversed(event.around.before))
+    return next(((row, line) for line in lines if (row := _progress(line)) is not None), _MUTE)
+
+
+@lru_cache(maxsize=4096)  # events stand near one another
+def _progress(line: str) -> Row | None:
+    """What a line says of the progress; silence where the job is past what stands above, and it does not say where."""
+    listed = rows.of_line("progress", line)
+    if listed and listed.stage not in ("", TRAINING):
+        return listed
+    said = verbs.of_sentence(line) or verbs.of_graph(line)
+    if said or (listed and not listed.stage):
+        return said or SILENCE
+    short = line[:CHARACTERS]
+    if _ENDED.search(short):
+        return SILENCE
+    if OF_A_TRACEBACK.match(line) or not (listed or _LOSS.search(short)):
+        return None  # source only looks like a loop's print
+    return SILENCE if "100%|" in short else SILENCE._replace(stage=TRAINING)
+
+
+def _of_saving(event: Event) -> _Said:
+    """The loop's last count is one of those at which the job saves, which are few."""
+    near = (event.at.text, *reversed(event.around.before), *event.around.below)
+    every = next((int(match[1]) for line in near if (match := _SAVES.search(line))), 0)
+    line, count = next(((line, match) for line in near if (match := _COUNT.search(line))), ("", None))
+    done = int(count[1] or count[2]) if count else 0
+    saves = every >= _SELDOM and done > 0 and done % every == 0
+    return (SILENCE._replace(stage="checkpoint_save"), line) if saves else _MUTE
+
+
+def _of_start(event: Event) -> _Said:
+    """What only says that something did not start, and not at which of its steps."""
+    return _by_lines(event.around.below[:_NEAR], _failed_start)
+
+
+@lru_cache(maxsize=4096)
+def _failed_start(line: str) -> Row | None:
+    return rows.of_line("start", line)
+
+
+def _of_kind(event: Event, weight: float = 0) -> _Said:
+    """What a kind of message can only come from: at once, or where nothing around it tells more."""
+    told = (row for row in rows.about("kind") if row.weight >= weight and _is_of(event, row.pattern))
+    return next(told, SILENCE), event.at.text
+
+
+def _is_of(event: Event, kind: str) -> bool:
+    """Whether it is of this family and kind, and has the values that stand behind them."""
+    family, name, *values = kind.split()
+    pairs = (value.partition("=") for value in values)
+    return (family, name) == (event.family, event.kind) and all(
+        str(getattr(event, field, None)) == value for field, _, value in pairs
+    )
+
+
+def _of_engine(event: Event) -> _Said:
+    """An engine's process of which no line says more: those that serve print their requests."""
+    starts = event.pool in ("gpu", "kv_cache") and _in_engine(event) and not _is_learning(event)
+    return (SILENCE._replace(stage="engine_init"), event.process.name) if starts else _MUTE
+
+
+_WITHOUT_FRAMES: Final = (
+    _of_source, _of_aftermath, _of_building, _of_progress, _of_start, _of_kind, _of_saving, _of_training, _of_engine,
+)  # fmt: skip
+
+
+def _in_engine(event: Event) -> bool:
+    name = event.process.name
+    return event.process.role == "engine" or (name is not None and role_of(name) == "engine")
+
+
+def _is_learning(event: Event) -> bool:
+    around = event.around
+    traced = (f"{frame.file} {frame.function}" for frame in around.trace)
+    return any(_LEARNING.search(text) for text in (event.process.name or "", *traced, *around.before, *around.after))
