@@ -31,5 +31,5 @@ CAUSE = Cause(
         Row(vanished_while_reading_data, Grade.LEFT),
     ),
     knobs=("stream-data", "fewer-workers", "smaller-buffers", "smaller-microbatch", "more-host-memory"),
-    before=("killed-without-evidence", "process-ram-hog", "shm-too-small"),
+    before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small"),
 )

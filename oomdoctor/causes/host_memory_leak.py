@@ -38,7 +38,7 @@ CAUSE = Cause(
     excluded=(host_memory_stays,),
     signs=(
         Row(host_memory_grew, Grade.PROVES),
-        Row(log_speaks_of_a_leak, Grade.HINTS),
+        Row(log_speaks_of_a_leak, Grade.LEFT),
     ),
     against=(
         Row(few_prints_show_growth, Grade.NAMES),

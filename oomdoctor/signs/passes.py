@@ -23,7 +23,7 @@ from oomdoctor.causes.gpu import (
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.building import ends_in_building
+from oomdoctor.job.frames import ends_in_building
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.ggml import compute_buffer_refused

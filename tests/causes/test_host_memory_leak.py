@@ -79,7 +79,7 @@ def test_the_logs_own_word_for_a_leak_is_a_suspicion() -> None:
     word = "WARNING memory leak suspected in worker 3"
     for lines in ((word, *kill()), (*steps(210.0, 211.0, 210.5, 210.8), word, *kill())):
         found = finding(CAUSE, *lines)
-        assert found.grade is Grade.HINTS
+        assert found.grade is Grade.LEFT
         assert "no figure in it shows the growth" in found.why
         assert ranking(*lines)[0] != "host-memory-leak"
     assert says(CAUSE, "INFO memory leak check passed", *kill()) is None

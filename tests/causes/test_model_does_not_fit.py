@@ -148,7 +148,7 @@ def test_not_live_tensors_to_the_brim_in_a_running_job() -> None:
 def test_not_where_the_other_ranks_wait_in_a_late_collective() -> None:
     late = (*STARTED, "[rank1]: " + BRIMFUL, watchdog(21907))
     assert says(CAUSE, *late) is None
-    assert ranking(*late)[:2] == ["gpu-memory-exhausted", "activations"]
+    assert ranking(*late)[:2] == ["activations", "gpu-memory-exhausted"]
 
 
 @pytest.mark.parametrize(("sequence", "operation"), [(3, "ALLREDUCE"), (640, "ALLREDUCE"), (1450, "BROADCAST")])

@@ -8,8 +8,8 @@ import pytest
 from engine_logs import RUNNER, crash_of, traceback
 from gpu_logs import crash, refused
 
-from oomdoctor.causes import Cause, Finding, NotEnough, Row, RuledOut
-from oomdoctor.decision.judgement import is_shown, judgement_of
+from oomdoctor.causes import Cause, Row
+from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_shown, judgement_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.signs import Grade, Seen, Sign
 

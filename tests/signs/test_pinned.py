@@ -19,7 +19,7 @@ def plan(free: str) -> str:
 
 @pytest.mark.parametrize(("free", "room"), [("7699.00", False), ("7701.00", True)])
 def test_what_went_to_the_card_had_room_there(free: str, room: bool) -> None:
-    log = crash(plan(free), "w.pin_memory()", BARE)
+    log = crash(plan(free), "[Memory Management] pinned host buffers on", BARE)
     assert (pinned.refused_with_room_on_the_card(log) is not None) == room
     assert pinned.refused_beside_a_line_on_pinning(log) is not None
 
