@@ -172,7 +172,7 @@ def test_a_head_is_read() -> None:
     assert one.actors == (("Worker", "policy", "vllm"),)
     assert (one.layer, one.engine, one.titles, one.share_by) == ("base", "never", (), "")
     with pytest.raises((AttributeError, TypeError)):
-        one.world = "torch"  # type: ignore[misc]
+        one.world = "torch"
 
 
 # asking
