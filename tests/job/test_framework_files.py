@@ -232,15 +232,15 @@ def test_lookups() -> None:
 # What is left in each room. A family reads its program's own messages, and says whose they are.
 REMAINING = {
     "arithmetic": {"vllm"},  # whose arithmetic it is
-    "causes": {"deepspeed", "fsdp", "megatron", "ray", "torch"},
     "cli": {"ray"},  # the package to import
     "helpers": {"torch"},  # what forms call PyTorch
     "incident": {"ray"},  # what stands for the file of a remote call
-    "job": {"ray", "sglang", "trl", "vllm"},  # the same, a role, and sections of configurations
+    "job": {"ray", "sglang", "torch", "trl", "vllm"},  # the same, a role, a world, and sections of configurations
     "remedies": {"deepspeed", "ray", "torch"},
     "report": {"cupy", "jax", "numba", "pandas", "pyarrow", "ray", "tensorflow", "torch"},  # folders of libraries
     "signs": {
-        "deepspeed", "jax", "lmdeploy", "ray", "tensorflow", "tensorrt-llm", "text-generation-inference", "torch",
+        "deepspeed", "fsdp", "jax", "lmdeploy", "megatron", "ray", "tensorflow", "tensorrt-llm",
+        "text-generation-inference", "torch",
     },
 }  # fmt: skip
 PACKAGE = Path(oomdoctor.__file__).parent

@@ -210,6 +210,16 @@ def files_of_training() -> str:
 
 
 @cache
+def files_by_world() -> Mapping[World, str]:
+    """Where the code lies whose arrays are of a world, as alternatives of an expression."""
+    found: dict[World, list[str]] = {}
+    for each in frameworks():
+        if each.files and each.world in ("torch", "jax", "tensorflow"):
+            found.setdefault(each.world, []).extend(each.files)
+    return {world: "|".join(files) for world, files in found.items()}
+
+
+@cache
 def names_of_engines() -> tuple[str, ...]:
     """What the names of their processes hold."""
     return tuple(word for each in frameworks() for word in each.processes)
