@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
@@ -15,6 +15,7 @@ from oomdoctor.job.frameworks import (
     among,
     engine_printing,
     engines,
+    files_by_world,
     files_of_engines,
     files_of_training,
     framework,
@@ -37,8 +38,6 @@ SHARES: Final = (
     "gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util",
     "mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction",
 )  # fmt: skip
-_WORLDS: Final[Mapping[str, World]] = {"jax": "jax", "jaxlib": "jax", "tensorflow": "tensorflow", "keras": "tensorflow"}
-_WORLD_FILE: Final = late(r"(?:^|/)(torch|jax|jaxlib|flax|tensorflow|keras)/")
 CHARACTERS: Final = 400  # of a line that are looked at
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']? ?[:=] ?-?\d")
 _SERVER: Final = late(r"\b[Uu]vicorn running on\b|\bGunicorn\b|\bRunning on (?:local )?(?:URL|http)|POST /\w")
@@ -52,6 +51,7 @@ _TRAINING_SETTINGS: Final = (
 )  # fmt: skip
 _CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
 
+_WORLD_FILES: Final = tuple((world, late(rf"(?:^|/)(?:{files})/")) for world, files in files_by_world().items())
 _ENGINE_FILE: Final = late(rf"(?:^|/)(?:{files_of_engines()})/")
 _TRAINER_FILE: Final = late(rf"(?:^|/)(?:{files_of_training()})")
 _ENGINE_WORDS: Final = late(
@@ -104,13 +104,14 @@ def _world(root: Event, names: Collection[str], engine: str | None) -> World:
     if isinstance(root, DeviceOutOfMemory):
         return "torch"  # no other allocator has this sentence
     if isinstance(root, ArrayOutOfMemory):
-        return _WORLDS.get(root.framework, "none")
+        own = framework(root.framework)
+        return own.world if own is not None else "none"
     printing = framework(engine_printing(root.family) or "")
     if printing is not None:
         return printing.world
     for frame in reversed(root.around.trace):
-        if (match := _WORLD_FILE.search(frame.file)) is not None:
-            return _WORLDS.get(match[1], "torch")
+        if (world := next((world for world, file in _WORLD_FILES if file.search(frame.file)), None)) is not None:
+            return world
     served = framework(engine or "")
     layers = [*among(names), *([served] if served is not None else [])]
     return next((each.world for each in layers if each.world != "none"), "none")

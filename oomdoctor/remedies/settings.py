@@ -24,37 +24,36 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from oomdoctor import spellings
 from oomdoctor.job.frameworks import among
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.spellings import COLUMNS, frameworks, title
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 
 DATES: Final = "dates"
+_EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spelling:
-    """One row of a framework's file."""
+class Spelling(NamedTuple):
+    """One row of a framework's table; many are read to print a few."""
 
     knob: str
     framework: str
     write: str
-    type: str = "str"
-    set: str = ""
-    defaults: tuple[tuple[str, Versions], ...] = ()
-    versions: Versions = ALL
-    needs: tuple[str, ...] = ()
-    excludes: tuple[str, ...] = ()
-    spends: tuple[str, ...] | None = None  # None: what the knob spends
+    type: str
+    set: str
+    defaults: tuple[tuple[str, Versions], ...]
+    versions: Versions
+    needs: tuple[str, ...]
+    excludes: tuple[str, ...]
+    spends: tuple[str, ...] | None  # None: what the knob spends
 
     @property
     def setting(self) -> str:
@@ -148,18 +147,17 @@ def rows(framework: str) -> tuple[Spelling, ...]:
 
 
 def _row(framework: str, line: str) -> Spelling:
-    cells = dict(zip(COLUMNS, [cell.strip() for cell in line.split("|")], strict=False))
-    spends = cells.get("spends", "")
+    knob, write, kind, value, defaults, where, needs, excludes, spends, *_ = map(str.strip, (line + _EMPTY).split("|"))
     return Spelling(
-        knob=cells["knob"],
+        knob=knob,
         framework=framework,
-        write=cells["write"],
-        type=cells.get("type") or "str",
-        set=cells.get("set", ""),
-        defaults=tuple(_defaults(cells.get("default", ""))),
-        versions=versions(cells.get("versions", "")),
-        needs=_words(cells.get("needs", "")),
-        excludes=_words(cells.get("excludes", "")),
+        write=write,
+        type=kind or "str",
+        set=value,
+        defaults=tuple(_defaults(defaults)) if defaults else (),
+        versions=_range(where),
+        needs=_words(needs) if needs else (),
+        excludes=_words(excludes) if excludes else (),
         spends=None if not spends else () if spends == "none" else tuple(spends.split()),
     )
 
@@ -167,7 +165,10 @@ def _row(framework: str, line: str) -> Spelling:
 def _defaults(text: str) -> Iterator[tuple[str, Versions]]:
     for era in filter(None, (part.strip() for part in text.split(";"))):
         value, _, where = era.partition(" ")
-        yield value, versions(where)
+        yield value, _range(where)
+
+
+_range = cache(versions)  # the same few in many rows
 
 
 def _words(text: str) -> tuple[str, ...]:

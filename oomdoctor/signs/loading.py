@@ -29,8 +29,8 @@ from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.engine_facts import in_engine as serves
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frames import places_a_model
 from oomdoctor.job.doing import OF_A_TRACEBACK
+from oomdoctor.job.frames import places_a_model
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.warm_up import warm_up_short

@@ -172,7 +172,7 @@ def test_a_head_is_read() -> None:
     assert one.actors == (("Worker", "policy", "vllm"),)
     assert (one.layer, one.engine, one.titles, one.share_by) == ("base", "never", (), "")
     with pytest.raises((AttributeError, TypeError)):
-        one.world = "torch"  # type: ignore[misc]
+        one.world = "torch"
 
 
 # asking
@@ -232,11 +232,10 @@ def test_lookups() -> None:
 # What is left in each room. A family reads its program's own messages, and says whose they are.
 REMAINING = {
     "arithmetic": {"vllm"},  # whose arithmetic it is
-    "causes": {"ray", "torch"},
     "cli": {"ray"},  # the package to import
     "helpers": {"torch"},  # what forms call PyTorch
     "incident": {"ray"},  # what stands for the file of a remote call
-    "job": {"ray", "sglang", "trl", "vllm"},  # the same, a role, and sections of configurations
+    "job": {"ray", "sglang", "torch", "trl", "vllm"},  # the same, a role, a world, and sections of configurations
     "remedies": {"deepspeed", "ray", "torch"},
     "report": {"cupy", "jax", "numba", "pandas", "pyarrow", "ray", "tensorflow", "torch"},  # folders of libraries
     "signs": {

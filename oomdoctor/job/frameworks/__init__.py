@@ -40,12 +40,11 @@ value that begins or ends with a blank stands in quotation marks.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal
-
-from oomdoctor.records import dataclass
 
 World = Literal["torch", "jax", "tensorflow", "ggml", "engine", "none"]
 Task = Literal["training", "rl", "serving", "inference", "data", "system", "unknown"]
@@ -73,13 +72,20 @@ TABLE: Final = "\nknob "  # how the table of a file begins
 BY_METHOD: Final = "by method"
 _INDENT: Final = "\n  "
 _PART: Final = "\0"
+_ROWS: Final = frozenset({"banners", "actors", "writers", "titles", "methods", "commands"})
+_SINGLE: Final[Mapping[str, Callable[[str], object]]] = {
+    **dict.fromkeys(("world", "task", "layer", "engine", "share_by", "style"), str),
+    "share": float,
+    "zero_stage": int,
+}
 _LARGEST_FILE: Final = 1 << 20
+_NOBODY: Final = (0, None)
+_place = itemgetter(0)
 _LAYERS: Final = ("program", "states", "engine", "local", "base", "host")  # outermost first
 
 
-@dataclass(frozen=True)
 class Framework:
-    """One framework, as the head of its file has it."""
+    """One framework, as the head of its file has it: frozen, and no dataclass, since every run makes all of them."""
 
     name: str
     title: str  # what it calls itself
@@ -115,10 +121,15 @@ class Framework:
     commands: tuple[Row, ...] = ()
 
     def __init__(self, facts: Mapping[str, object]) -> None:
-        unknown = facts.keys() - _KEYS
-        if unknown:
-            raise TypeError(f"{facts['name']}.txt: there is no {', '.join(sorted(unknown))}")
-        self.__dict__.update(facts)  # most files say few things, and every run reads them all
+        if not _KEYS.issuperset(facts):
+            raise TypeError(f"{facts['name']}.txt: there is no {', '.join(sorted(facts.keys() - _KEYS))}")
+        object.__setattr__(self, "__dict__", facts)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{self.name}.{name} is what the file says")
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.world}, {self.task}>"
 
     @property
     def trains(self) -> bool:
@@ -141,18 +152,19 @@ def frameworks() -> tuple[Framework, ...]:
 
 
 @cache
-def _by_name() -> Mapping[str, Framework]:
-    return {each.name: each for each in frameworks()}
+def _by_name() -> Mapping[str, tuple[int, Framework]]:
+    return {each.name: (place, each) for place, each in enumerate(frameworks())}
 
 
 def framework(name: str) -> Framework | None:
     """The framework of this name."""
-    return _by_name().get(name)
+    return _by_name().get(name, _NOBODY)[1]
 
 
-def among(names: Container[str]) -> list[Framework]:
-    """The frameworks with one of these names, outermost first."""
-    return [each for each in frameworks() if each.name in names]
+def among(names: Iterable[str]) -> list[Framework]:
+    """The frameworks with these names, outermost first."""
+    known = _by_name()
+    return [one for _, one in sorted((known[name] for name in names if name in known), key=_place)]
 
 
 def some(names: Iterable[str], trait: Trait) -> bool:
@@ -195,6 +207,16 @@ def files_of_training() -> str:
     """Where the code lies that only training runs, as alternatives of an expression."""
     own = (f"{path}/" for each in frameworks() if each.trains for path in each.files)
     return "|".join((*own, *(path for each in frameworks() for path in each.trains_in)))
+
+
+@cache
+def files_by_world() -> Mapping[World, str]:
+    """Where the code lies whose arrays are of a world, as alternatives of an expression."""
+    found: dict[World, list[str]] = {}
+    for each in frameworks():
+        if each.files and each.world in ("torch", "jax", "tensorflow"):
+            found.setdefault(each.world, []).extend(each.files)
+    return {world: "|".join(files) for world, files in found.items()}
 
 
 @cache
@@ -310,11 +332,14 @@ def _framework(name: str, head: str) -> Framework:
     remarks, _, lines = head.partition("\n\n")
     facts: dict[str, object] = {"name": name, "title": remarks[2 : remarks.index(":")]}
     for line in lines.rstrip().replace(_INDENT, _PART).split("\n"):
-        key, _, behind = line.partition(":")
-        values = behind.split(_PART)[1:] if _PART in behind else behind[1:].split(", ")
-        if "#" in behind or '"' in behind:
-            values = list(map(_bare, values))
-        facts[key] = _READERS[key](values) if key in _READERS else tuple(values)
+        if _PART in line:
+            key, *values = line.split(_PART)
+            key = key[: key.index(":")]
+            own = map(_bare, values) if "#" in line or '"' in line else values
+            facts[key] = tuple([_row(value) for value in own]) if key in _ROWS else tuple(own)
+        else:
+            key, _, value = line.partition("  # ")[0].partition(": ")
+            facts[key] = _SINGLE[key](value) if key in _SINGLE else tuple(value.split(", "))
     return Framework(facts)
 
 
@@ -329,32 +354,25 @@ def _row(value: str) -> Row:
     return tuple(map(_bare, cells) if '"' in value else cells)
 
 
-def _outermost_first(by_name: Mapping[str, Framework]) -> Iterator[Framework]:
+def _outermost_first(left: dict[str, Framework]) -> Iterator[Framework]:
     """By layer, those that learn before those that tune, each behind what stands before it, else by name."""
     ahead: dict[str, list[str]] = {}
-    for each in by_name.values():
-        for name in (*each.before, *each.builds_on):
+    for each in left.values():
+        for name in each.before + each.builds_on:
             ahead.setdefault(name, []).append(each.name)
-    left = dict(by_name)
 
-    def place(name: str) -> Iterator[Framework]:
+    def placed(name: str) -> Iterator[Framework]:
         own = left.pop(name, None)
+        for other in sorted(ahead.get(name, ())):
+            yield from placed(other)
         if own is not None:
-            for other in sorted(ahead.get(name, ())):
-                yield from place(other)
             yield own
 
-    for each in sorted(by_name.values(), key=lambda one: (_LAYERS.index(one.layer), one.task != "rl", one.name)):
-        yield from place(each.name)
+    for _, _, name in sorted((_LAYERS.index(each.layer), each.task != "rl", each.name) for each in left.values()):
+        if name in ahead:
+            yield from placed(name)
+        elif name in left:
+            yield left.pop(name)
 
 
-_KEYS: Final = Framework.__annotations__.keys()
-# What the values behind a key are: rows, or one, else any number of them.
-_READERS: Final[Mapping[str, Callable[[list[str]], object]]] = {
-    **dict.fromkeys(
-        ("banners", "actors", "writers", "titles", "methods", "commands"), lambda values: tuple(map(_row, values))
-    ),
-    **dict.fromkeys(("world", "task", "layer", "engine", "share_by", "style"), lambda values: values[0]),
-    "share": lambda values: float(values[0]),
-    "zero_stage": lambda values: int(values[0]),
-}
+_KEYS: Final = frozenset(Framework.__annotations__)
