@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from oomdoctor.causes.gpu import card, phase
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import node_memory
 from oomdoctor.patterns import late
+from oomdoctor.signs.trace import card, phase
 
 # A share below the first step is "none of it", above the last "nearly all".
 STEPS: Final = (0.02, 0.1, 0.25, 0.5, 0.75, 0.95)

@@ -209,7 +209,7 @@ def _remote_call(crash: Crash) -> str | None:
 
 
 def in_engine(crash: Crash) -> bool:
-    return crash.job.in_engine and crash.job.reserves
+    return crash.job.in_reserving_engine
 
 
 def beside_engine(crash: Crash) -> bool:

@@ -78,6 +78,11 @@ class Job:
     trains: bool = False  # a trainer is in the log
     cards: int | None = None  # how many there are or ranks take part, where a number says so
 
+    @property
+    def in_reserving_engine(self) -> bool:
+        """The engine's process failed, and its share of the card may be at fault."""
+        return self.in_engine and self.reserves
+
 
 def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -> Job:
     names = tuple(name for name in context.frameworks)

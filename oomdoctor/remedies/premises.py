@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.arithmetic import vllm
-from oomdoctor.causes.gpu import in_engine, named_engine
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.host_alloc import HostAllocation
@@ -44,11 +43,11 @@ def holds(knob: str, cause: str, crash: Crash) -> bool:
 def runs_engine(cause: str, crash: Crash) -> bool:
     """An inference engine with a share of the card."""
     outer = [each for each in among(crash.context.frameworks) if each.engine in _WITH_AN_ENGINE]
-    at_it = in_engine(crash) and (crash.stage != "serving" or crash.root.process.role == "engine")
+    at_it = crash.job.in_engine and (crash.stage != "serving" or crash.root.process.role == "engine")
     stated = crash.setting(*KNOBS["lower-engine-reservation"].settings)
     told = any(engine_printing(event.family) for event in crash.events)
     sleeps = any(event.layer == "cumem" for event in crash.every(DeviceRefusal))  # the allocator of an engine's sleep
-    by_name = named_engine(crash) or cause.startswith(vllm.NAME)
+    by_name = crash.job.engine is not None or cause.startswith(vllm.NAME)
     return bool(outer) or at_it or told or sleeps or by_name or stated is not None
 
 

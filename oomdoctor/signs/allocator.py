@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import card, refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.card import Card
@@ -13,6 +12,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import card, refusal
 from oomdoctor.units import GIB, MIB, show
 
 # Sizes are printed with two decimals: a sum of GiB may be off by this much.

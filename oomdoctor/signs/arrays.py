@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import CREATED, STRAW
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import CREATED, STRAW
 from oomdoctor.units import show
 
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays

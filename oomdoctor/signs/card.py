@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import asked, card, refusal
 from oomdoctor.decision.judgement import WHOLE_LOG
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
@@ -14,6 +13,7 @@ from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import asked, card, refusal
 from oomdoctor.units import percent, show
 
 WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"

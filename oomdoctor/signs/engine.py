@@ -6,7 +6,6 @@ import math
 from typing import Final
 
 from oomdoctor.arithmetic import shares
-from oomdoctor.causes.gpu import beyond_share
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
@@ -15,20 +14,12 @@ from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident.card import Card, card_of
-from oomdoctor.incident.engine_facts import (
-    EngineFacts,
-    beside_engine,
-    facts,
-    in_engine,
-    loading,
-    phase,
-    ready_bytes,
-    static_fraction,
-)
+from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, phase, ready_bytes, static_fraction
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, trainers
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import beyond_share
 from oomdoctor.units import GIB, show
 
 # What a desktop, a driver or a forgotten notebook takes: a share that ignores it is simply too large.
@@ -286,7 +277,7 @@ def graphs_on_a_full_card(crash: Crash) -> Seen | None:
         return None
     if (card_of(root).own_bytes or 0) < FULL * (root.total_bytes or math.inf) or beside_a_trainer(crash):
         return None
-    if in_engine(crash) or beside_engine(crash):
+    if crash.job.in_reserving_engine or crash.job.runs_engine:
         return None
     words = say(
         "{private_pools} lie in private pools, those of CUDA graphs. Programs that serve a "
@@ -327,7 +318,7 @@ def _more_than_is_free(start: NotEnoughFree) -> Seen:
 def _step(crash: Crash) -> str | None:
     """What the engine that was refused was doing; empty where nothing tells. None where no engine was refused, or it
     says itself what its share met."""
-    if crash.first(NotEnoughFree) or crash.first(CreationFailed) or not in_engine(crash):
+    if crash.first(NotEnoughFree) or crash.first(CreationFailed) or not crash.job.in_reserving_engine:
         return None
     return phase(crash) or ""
 
@@ -416,7 +407,7 @@ def _trainers_card(crash: Crash) -> Card | None:
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory) or not root.total_bytes:
         return None
-    if crash.first(NotEnoughFree) or in_engine(crash) or not beside_engine(crash):
+    if crash.first(NotEnoughFree) or crash.job.in_reserving_engine or not crash.job.runs_engine:
         return None
     return card_of(root)
 

@@ -9,7 +9,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ProfilingDisturbed, WarmupOutOfMemory
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, WeightsLoaded
-from oomdoctor.incident.engine_facts import beside_engine, facts, in_engine, phase
+from oomdoctor.incident.engine_facts import facts, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
@@ -58,7 +58,7 @@ def profiling_beside_words_of_an_encoder(crash: Crash) -> Seen | None:
 @sign
 def encoder_profiled_before(crash: Crash) -> Seen | None:
     """The engine said for what its encoder is profiled, and was refused behind that."""
-    if not in_engine(crash) or phase(crash) in (None, "profiling") or _announcement(crash) is None:
+    if not crash.job.in_reserving_engine or phase(crash) in (None, "profiling") or _announcement(crash) is None:
         return None
     if serving_an_encoder(crash) is not None:
         return None
@@ -68,7 +68,7 @@ def encoder_profiled_before(crash: Crash) -> Seen | None:
 @sign
 def serving_an_encoder(crash: Crash) -> Seen | None:
     """The traceback of a serving engine goes through a vision or audio encoder."""
-    if not in_engine(crash) or phase(crash) != "serving" or crash.in_trace(_ENCODER) is None:
+    if not crash.job.in_reserving_engine or phase(crash) != "serving" or crash.in_trace(_ENCODER) is None:
         return None
     words = say("The vision or audio encoder ran out of device memory while it served a request.")
     return Seen(words=words, evidence=(crash.root,), stage="serving")
@@ -112,7 +112,7 @@ def eager_mode(crash: Crash) -> Seen | None:
 def warming_the_sampler(crash: Crash) -> Seen | None:
     """vLLM says that the warm-up of its sampler failed, or the traceback is that of the sampler's dummy run."""
     warmup = crash.first(WarmupOutOfMemory)
-    dummies = phase(crash) == "warming" or (in_engine(crash) and crash.mentions(_DUMMIES) is not None)
+    dummies = phase(crash) == "warming" or (crash.job.in_reserving_engine and crash.mentions(_DUMMIES) is not None)
     if warmup is None and not dummies:
         return None
     rows = say("Each needs its row of logits over the whole vocabulary, several times over, beside that share.")
@@ -163,13 +163,13 @@ def handing_weights_over(crash: Crash) -> Seen | None:
 @sign
 def handing_weights_over_by_its_stage(crash: Crash) -> Seen | None:
     """The log says that weights are sent: the job runs an engine, or a worker names the function that failed."""
-    if crash.stage != "weight_sync" or not (beside_engine(crash) or crash.mentions(_CALLED)):
+    if crash.stage != "weight_sync" or not (crash.job.runs_engine or crash.mentions(_CALLED)):
         return None
     return _on_their_way(crash)
 
 
 def _profiles(crash: Crash) -> bool:
-    return in_engine(crash) and phase(crash) == "profiling"
+    return crash.job.in_reserving_engine and phase(crash) == "profiling"
 
 
 def _announcement(crash: Crash) -> EncoderProfile | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oomdoctor.causes.gpu import asked, card, in_engine, innermost, phase, refusal
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import asked, card, innermost, phase, refusal
 
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
@@ -33,7 +33,7 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
 @sign
 def evaluation_outside_the_model(crash: Crash) -> Seen | None:
     """The traceback of an evaluation shows no frame of the model."""
-    if not crash.root.around.trace or phase(crash) or in_engine(crash) or not _evaluating(crash):
+    if not crash.root.around.trace or phase(crash) or crash.job.in_engine or not _evaluating(crash):
         return None
     words = say(
         "It failed in the evaluation's own code, not in the model: {asked}. What it works on "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import GRAPHS, STRAW, card, refusal
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import GRAPHS, STRAW, card, refusal
 from oomdoctor.units import percent, show
 
 # Less than this part of the live tensors is what every allocator keeps for the next request.

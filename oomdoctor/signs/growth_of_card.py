@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import refusal
 from oomdoctor.incident.model import Crash
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.series import no_growth, per
+from oomdoctor.signs.trace import refusal
 from oomdoctor.units import MIB, show
 
 POINTS: Final = 4  # fewer prints may be a warm-up

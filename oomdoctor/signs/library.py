@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import card, in_engine, refusal
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import AllocationProbe
@@ -13,6 +12,7 @@ from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import card, refusal
 from oomdoctor.units import GIB, percent, show
 
 LEAST: Final = 0.70  # of a card: JAX takes three quarters of it
@@ -147,13 +147,15 @@ def an_ordinary_context(crash: Crash) -> Seen | None:
 def very_much_outside_pytorch(crash: Crash) -> Seen | None:
     """This process, no engine's, holds 3 GiB and a fifth of the card outside PyTorch."""
     it = card(crash)
-    return _outside_pytorch(crash, it) if not in_engine(crash) and (it.share(it.non_torch_bytes) or 0) >= VERY else None
+    return (
+        _outside_pytorch(crash, it) if not crash.job.in_engine and (it.share(it.non_torch_bytes) or 0) >= VERY else None
+    )
 
 
 @sign
 def much_outside_pytorch(crash: Crash) -> Seen | None:
     """This process, no engine's, holds 3 GiB and a tenth of the card outside PyTorch."""
-    return _outside_pytorch(crash, card(crash)) if not in_engine(crash) else None
+    return _outside_pytorch(crash, card(crash)) if not crash.job.in_engine else None
 
 
 @sign

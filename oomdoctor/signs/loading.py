@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import (
-    ENGINE,
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.mlc import NoRoom
+from oomdoctor.families.tensorrt_llm import CreationFailed
+from oomdoctor.incident.engine_facts import facts
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.doing import OF_A_TRACEBACK
+from oomdoctor.job.frames import places_a_model
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import (
     LATER_THAN_LOADING,
     MOVE,
     STATES,
@@ -14,25 +25,11 @@ from oomdoctor.causes.gpu import (
     asked,
     beyond_share,
     card,
-    in_engine,
     innermost,
     phase,
     refusal,
     stepped,
 )
-from oomdoctor.families.cuda import DeviceOutOfMemory
-from oomdoctor.families.cuda_error import DeviceRefusal
-from oomdoctor.families.gpu_library import LibraryOutOfMemory
-from oomdoctor.families.lmdeploy import EngineShort
-from oomdoctor.families.mlc import NoRoom
-from oomdoctor.families.tensorrt_llm import CreationFailed
-from oomdoctor.incident.engine_facts import facts
-from oomdoctor.incident.engine_facts import in_engine as serves
-from oomdoctor.incident.model import Crash
-from oomdoctor.job.doing import OF_A_TRACEBACK
-from oomdoctor.job.frames import places_a_model
-from oomdoctor.language import joined, say
-from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.warm_up import warm_up_short
 from oomdoctor.units import percent, show
 
@@ -184,7 +181,7 @@ def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
     if event is None or share is None or share < beyond_share(facts(crash).share):
         return None
     starting = crash.stage in ("unknown", "engine_init") and phase(crash) is None
-    if not starting or _puts(crash) or not (in_engine(crash) or serves(crash)):
+    if not starting or _puts(crash) or not (crash.job.in_engine or crash.job.in_reserving_engine):
         return None
     words = say(
         "Live tensors of {live} fill the card to {share}: a KV cache that is cut to a share "
@@ -227,7 +224,7 @@ def live_tensors_before_any_step(crash: Crash) -> Seen | None:
     share = it.share(it.live_bytes)
     if event is None or share is None or not LIVE <= share <= 1 or (it.tried_bytes or 0) <= STRAW:
         return None
-    shown = crash.stage != "unknown" or phase(crash) is not None or stepped(crash) or in_engine(crash)
+    shown = crash.stage != "unknown" or phase(crash) is not None or stepped(crash) or crash.job.in_engine
     if shown or not _start_is_shown(crash) or _puts(crash):
         return None
     words = say(
@@ -288,7 +285,7 @@ def _put_on_the_card(crash: Crash) -> str | None:
             "The card filled up while the trainer laid out weights, gradients and optimizer states: {asked}.",
             asked=refused,
         )
-    if busy is None and innermost(crash, MOVE, 2) and not crash.in_trace(ENGINE):
+    if busy is None and innermost(crash, MOVE, 2) and not crash.job.in_engine:
         return say("The card filled up while the model was moved to it: {asked}.", asked=refused)
     return None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import ATTENTION, LOGITS, SAMPLER, asked, card, in_engine, innermost, refusal
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import ATTENTION, LOGITS, SAMPLER, asked, card, innermost, refusal
 from oomdoctor.units import GIB, MIB, show
 
 SPIKE: Final = GIB // 2  # less is a layer's
@@ -82,7 +82,7 @@ def compiled_code_over_a_vocabulary(crash: Crash) -> Seen | None:
 def large_piece_while_scoring(crash: Crash) -> Seen | None:
     """2 GiB or more in one piece while log-probabilities are computed, and not in attention."""
     event, it = refusal(crash), card(crash)
-    if event is None or crash.stage != "logprob" or (it.tried_bytes or 0) < SCORES or in_engine(crash):
+    if event is None or crash.stage != "logprob" or (it.tried_bytes or 0) < SCORES or crash.job.in_engine:
         return None
     if innermost(crash, ATTENTION) or innermost(crash, LOGITS, FRAMES):
         return None
@@ -101,19 +101,19 @@ def large_piece_while_scoring(crash: Crash) -> Seen | None:
 @sign
 def working_on_logits(crash: Crash) -> Seen | None:
     """The innermost frames of the job's own model work on the logits."""
-    return None if in_engine(crash) else _working(crash)
+    return None if crash.job.in_engine else _working(crash)
 
 
 @sign
 def engine_working_on_logits(crash: Crash) -> Seen | None:
     """The innermost frames of an inference engine work on the logits, and its sampler is not among them."""
-    return _working(crash) if in_engine(crash) and not innermost(crash, SAMPLER, FRAMES) else None
+    return _working(crash) if crash.job.in_engine and not innermost(crash, SAMPLER, FRAMES) else None
 
 
 @sign
 def sampler_working_on_logits(crash: Crash) -> Seen | None:
     """The innermost frames are an engine's sampler."""
-    return _working(crash) if in_engine(crash) and innermost(crash, SAMPLER, FRAMES) else None
+    return _working(crash) if crash.job.in_engine and innermost(crash, SAMPLER, FRAMES) else None
 
 
 def _working(crash: Crash) -> Seen | None:
@@ -126,7 +126,7 @@ def _working(crash: Crash) -> Seen | None:
         function=function,
         asked=asked(card(crash)),
     )
-    unknown = crash.stage == "unknown" and not in_engine(crash)
+    unknown = crash.stage == "unknown" and not crash.job.in_engine
     return Seen(words=words, evidence=(event,), stage="forward" if unknown else None)
 
 

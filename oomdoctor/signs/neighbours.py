@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.causes.gpu import MOVE, asked, beside_an_engine, card, innermost, refusal, stepped
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
@@ -17,6 +16,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, percent, show
 
 MUCH: Final = 0.25  # of the card, held by processes that the message lists
@@ -136,7 +136,7 @@ def others_hold_hardly_any(crash: Crash) -> Seen | None:
 @sign
 def figures_of_a_card_beside_an_engine(crash: Crash) -> Seen | None:
     """The job runs an inference engine, and the message prints the card's figures: its share can be made to fit."""
-    return Seen(words="") if card(crash).total_bytes and beside_an_engine(crash) else None
+    return Seen(words="") if card(crash).total_bytes and crash.job.runs_engine else None
 
 
 @sign

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import asked, card, phase, refusal
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import asked, card, phase, refusal
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
 OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")

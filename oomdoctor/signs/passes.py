@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import (
+from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.frames import ends_in_building
+from oomdoctor.language import joined, say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.ggml import compute_buffer_refused
+from oomdoctor.signs.trace import (
     ATTENTION,
     GRAPHS,
     LOGITS,
@@ -13,20 +20,11 @@ from oomdoctor.causes.gpu import (
     VISION,
     asked,
     card,
-    in_engine,
     innermost,
     late_collective,
-    named_engine,
     phase,
     refusal,
 )
-from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
-from oomdoctor.families.jax_tf import ArrayOutOfMemory
-from oomdoctor.incident.model import Crash
-from oomdoctor.job.frames import ends_in_building
-from oomdoctor.language import joined, say
-from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.warm_up import no_room_for_the_largest_batch, warm_up_short
 from oomdoctor.units import percent, show
 
@@ -88,7 +86,7 @@ def measuring_its_need(crash: Crash) -> Seen | None:
 def in_an_engines_pass(crash: Crash) -> Seen | None:
     """It failed in a pass of an inference engine that has taken its reservation."""
     where = _failed_pass(crash)
-    if where is None or not in_engine(crash) or crash.stage == "memory_profiling":
+    if where is None or not crash.job.in_engine or crash.stage == "memory_profiling":
         return None
     failed = say(
         "It failed in the {where} pass of an inference engine: {asked}.", where=where, asked=asked(card(crash))
@@ -107,7 +105,7 @@ def _with_what_it_computes(failed: str) -> str:
 @sign
 def in_an_engines_special_step(crash: Crash) -> Seen | None:
     """The engine was sampling, capturing graphs or encoding images, which have causes of their own."""
-    special = in_engine(crash) and _failed_pass(crash) and crash.in_trace(f"{SAMPLER}|{GRAPHS}|{VISION}")
+    special = crash.job.in_engine and _failed_pass(crash) and crash.in_trace(f"{SAMPLER}|{GRAPHS}|{VISION}")
     return Seen(words="") if special else None
 
 
@@ -148,7 +146,7 @@ def in_its_own_computation(crash: Crash) -> Seen | None:
     around = crash.root.around
     if not around.trace or around.cut or not _nothing_tells(crash):
         return None
-    if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or in_engine(crash):
+    if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or crash.job.in_engine:
         return None
     return Seen(
         words=say("It failed in the program's own computation: {asked}.", asked=asked(card(crash))),
@@ -212,7 +210,9 @@ def holds_less_than_half(crash: Crash) -> Seen | None:
 @sign
 def with_an_engines_settings(crash: Crash) -> Seen | None:
     """An inference engine failed, whose settings say how much it computes with; a program that only serves has none."""
-    return Seen(words="") if in_engine(crash) and (named_engine(crash) or crash.stage != "serving") else None
+    return (
+        Seen(words="") if crash.job.in_engine and (crash.job.engine is not None or crash.stage != "serving") else None
+    )
 
 
 @sign
@@ -230,7 +230,7 @@ def in_attention(crash: Crash) -> Seen | None:
 
 def _own_pass(crash: Crash) -> str | None:
     """The pass of the job's own model that failed, "forward" or "backward"; None in an inference engine."""
-    return None if in_engine(crash) else _failed_pass(crash)
+    return None if crash.job.in_engine else _failed_pass(crash)
 
 
 def _failed_pass(crash: Crash) -> str | None:

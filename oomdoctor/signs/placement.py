@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from oomdoctor.causes.gpu import card, innermost, refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import card, innermost, refusal
 from oomdoctor.units import GIB, show
 
 MUCH: Final = 0.25  # of the card in other hands: the other ranks' tensors are there already

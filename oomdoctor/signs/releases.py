@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from oomdoctor.causes.gpu import card, innermost
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, say, translated
@@ -15,6 +14,7 @@ from oomdoctor.records import dataclass
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
 from oomdoctor.signs import Grade, Seen, sign
 from oomdoctor.signs.series import per
+from oomdoctor.signs.trace import card, innermost
 from oomdoctor.versions import Versions, version_of, versions
 
 _ZERO_STAGE: Final = ("zero_stage", "zero_optimization.stage", "deepspeed_stage", "actor.zero_stage", "ds_zero_stage")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import refusal
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import refusal
 from oomdoctor.units import GIB, TIB, show
 
 NO_MACHINE: Final = 8 * TIB  # more than the memory of any card, and of nearly any host

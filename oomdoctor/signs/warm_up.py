@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.causes.gpu import asked, card
 from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import asked, card
 from oomdoctor.units import percent, show
 
 WEIGHTS_FILL: Final = 0.85  # of the card in live tensors while a warm-up batch runs: few of them are the batch's

@@ -9,7 +9,6 @@ from typing import Final
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
-from oomdoctor.causes.gpu import LOGITS
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.engine_facts import in_engine
@@ -33,6 +32,7 @@ from oomdoctor.remedies.whatif.states import (
     together,
 )
 from oomdoctor.signs.releases import fitting
+from oomdoctor.signs.trace import LOGITS
 from oomdoctor.units import show
 
 QUANTIZED: Final = KNOBS["quantize-weights"].settings

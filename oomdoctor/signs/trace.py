@@ -1,4 +1,4 @@
-"""What the GPU causes share: the refusal, the card's figures, and what the traceback was busy with."""
+"""What signs of a card share: the refusal, the card's figures, and what the traceback was busy with."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.peer import LostPeer
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import engines, files_of_engines
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.units import MIB, show
 
 # Frames by what they do. A pattern is searched in "file function code" of each frame, the innermost first.
-ENGINE: Final = rf"\b(?:{files_of_engines()})/|EngineCore|llm_engine"
 STATES: Final = (
     r"DeepSpeedEngine|_configure_distributed_model|_configure_zero_optimizer|flatten_dense_tensors|flat_param"
 )
@@ -36,7 +34,6 @@ VISION: Final = r"multimodal|\bvision|visual\b|image_encoder|get_multimodal|enco
 
 ATTENTION: Final = r"softmax|attention|attn|baddbmm|causal_mask|scaled_dot"
 
-ENGINE_STAGES: Final = frozenset({"engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture", "serving"})
 TRAINING_STAGES: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward"})
 LATER_THAN_LOADING: Final = TRAINING_STAGES | {"rollout", "eval", "checkpoint_save", "serving", "weight_sync"}
 
@@ -75,20 +72,6 @@ def card(crash: Crash) -> Card:
     """The card's figures, all missing where no sentence prints them."""
     event = refusal(crash)
     return card_of(event) if event else Card()
-
-
-def in_engine(crash: Crash) -> bool:
-    return crash.job.in_engine
-
-
-def named_engine(crash: Crash) -> bool:
-    """Whether the log names an engine; many programs serve without one."""
-    return crash.in_trace(ENGINE) is not None or any(name in crash.context.frameworks for name in engines())
-
-
-def beside_an_engine(crash: Crash) -> bool:
-    """Whether the job runs an inference engine at all."""
-    return in_engine(crash) or named_engine(crash)
 
 
 def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:
