@@ -9,9 +9,11 @@ from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import (
     CauseRuledOut,
     Diagnosis,
+    DoingRecord,
     EventRecord,
     Evidence,
     Incident,
+    JobRecord,
     Ledger,
     LedgerRow,
     Moment,
@@ -121,7 +123,9 @@ NODE = Ledger(
     ),
     0,
 )
+JOB = JobRecord("torch", "rl", "vllm", DoingRecord("engine_init", "profile", "profile_run"))
 CRASH = Incident(
+    job=JOB,
     id="i1",
     verdict="oom",
     cause_open=False,

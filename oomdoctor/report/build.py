@@ -8,7 +8,7 @@ from typing import Any
 
 from oomdoctor import __version__
 from oomdoctor.decision.ranking import Ranked
-from oomdoctor.families.event import Event, Lookalike
+from oomdoctor.families.event import Event, Frame, Lookalike
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import in_order
 from oomdoctor.job.model import Context, Trajectory
@@ -18,9 +18,11 @@ from oomdoctor.remedies.advice import Advice
 from oomdoctor.report.contract import (
     CauseRuledOut,
     Diagnosis,
+    DoingRecord,
     EventRecord,
     Evidence,
     Incident,
+    JobRecord,
     Ledger,
     LedgerRow,
     Moment,
@@ -86,7 +88,17 @@ def _incident(name: str, advice: Advice, ids: dict[int, str]) -> Incident:
         ledger=tuple(_ledger(crash)),
         timeline=tuple(_timeline(crash, ids)),
         trajectory=_trajectory(crash.trajectory, limit_of(crash)),
+        job=_job(crash),
     )
+
+
+def _job(crash: Crash) -> JobRecord:
+    doing = crash.doing
+    because = doing.because
+    if isinstance(because, Frame):
+        because = " ".join(part for part in (because.file, because.function, because.code) if part)
+    words = sanitize(because) if because else None
+    return JobRecord(crash.job.world, crash.job.task, crash.job.engine, DoingRecord(crash.stage, doing.step, words))
 
 
 def _diagnosis(answer: Ranked, chosen: tuple[Remedy, ...], crash: Crash, ids: dict[int, str]) -> Diagnosis:

@@ -102,6 +102,23 @@ class EventRecord:
     fields: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class DoingRecord:
+    stage: str
+    step: str | None  # the verb, often finer than the stage
+    because: str | None  # the frame or the line that says so
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What kind of job it was, and what it was doing."""
+
+    world: str  # what its arrays are
+    task: str  # what it is run for
+    engine: str | None  # the inference engine in it, where its name is known
+    doing: DoingRecord
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     id: str
@@ -117,6 +134,7 @@ class Incident:
     ledger: tuple[Ledger, ...]
     timeline: tuple[Moment, ...]
     trajectory: Mapping[str, Any] | None
+    job: JobRecord
 
 
 @dataclass(frozen=True, slots=True)

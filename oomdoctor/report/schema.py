@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from oomdoctor.causes import causes
+from oomdoctor.job.frameworks import Task, World
 from oomdoctor.job.trend import SHAPES
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import SCHEMA_VERSION, Incident, Report
@@ -59,6 +60,8 @@ def _words() -> Mapping[str, Schema]:
         "relieves": {"type": "array", "items": pools},
         "spends": {"type": "array", "items": pools},
         "stage": {"enum": list(STAGES)},
+        "world": {"enum": list(get_args(World))},
+        "task": {"enum": list(get_args(Task))},
         "role": {"enum": list(ROLES)},
         "basis": {"enum": list(BASES)},
         "grade": {"enum": [*(grade.name.lower() for grade in Grade), None]},
