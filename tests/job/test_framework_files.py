@@ -237,7 +237,7 @@ REMAINING = {
     "helpers": {"torch"},  # what forms call PyTorch
     "incident": {"ray"},  # what stands for the file of a remote call
     "job": {"ray", "sglang", "trl", "vllm"},  # the same, a role, and sections of configurations
-    "remedies": {"deepspeed", "ray", "torch"},
+    "remedies": {"deepspeed", "jax", "ray", "torch"},  # two of them worlds
     "report": {"cupy", "jax", "numba", "pandas", "pyarrow", "ray", "tensorflow", "torch"},  # folders of libraries
     "signs": {
         "deepspeed", "jax", "lmdeploy", "ray", "tensorflow", "tensorrt-llm", "text-generation-inference", "torch",
