@@ -49,7 +49,10 @@ _TRAINING_SETTINGS: Final = (
     "learning_rate", "lr", "per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs",
     "micro_train_batch_size", "weight_decay", "max_steps",
 )  # fmt: skip
-_CARDS: Final = ("world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size")
+_CARDS: Final = (
+    "world_size", "nproc_per_node", "num_processes", "num_gpus", "n_gpus_per_node", "local_world_size",
+    "actor_num_gpus_per_node", "actor.num_gpus_per_node", "actor_num_nodes", "total_num_nodes",
+)  # fmt: skip
 
 _WORLD_FILES: Final = tuple((world, late(rf"(?:^|/)(?:{files})/")) for world, files in files_by_world().items())
 _ENGINE_FILE: Final = late(rf"(?:^|/)(?:{files_of_engines()})/")
@@ -77,6 +80,12 @@ class Job:
     learns: bool = False  # by reinforcement
     trains: bool = False  # a trainer is in the log
     cards: int | None = None  # how many there are or ranks take part, where a number says so
+    spread: bool = False  # more than one card or rank is in sight
+
+    @property
+    def may_share(self) -> bool:
+        """A trainer may have put the engine on its own cards."""
+        return self.placement in ("unknown", "shared cards")
 
     @property
     def in_reserving_engine(self) -> bool:
@@ -88,7 +97,8 @@ def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -
     names = tuple(name for name in context.frameworks)
     at_engine = _in_engine(root, events, names, stage)
     engine = _engine(root, events, names)
-    runs = at_engine or engine is not None or _has_an_engine(root, context)
+    runs = at_engine or engine is not None or _has_an_engine(root, events, context)
+    cards = _cards(context)
     return Job(
         world=_world(root, names, engine),
         task=_task(root, context, names, stage, at_engine=at_engine),
@@ -100,7 +110,8 @@ def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -
         placement=_placement(context, names, runs=runs),
         learns=bool(learners() & set(names)),
         trains=bool(trainers() & set(names)),
-        cards=_cards(context),
+        cards=cards,
+        spread=(cards or 1) > 1 or _spread(events, names),
     )
 
 
@@ -198,8 +209,10 @@ def _nearby(root: Event) -> bool:
     return any(_ENGINE_WORDS.search(line) for line in (root.at.text, *around.before, *around.after))
 
 
-def _has_an_engine(root: Event, context: Context) -> bool:
+def _has_an_engine(root: Event, events: Iterable[Event], context: Context) -> bool:
     """A setting shares the card with one, a frame is one's, or the framework always brings one along."""
+    if any(isinstance(event, DeviceRefusal) and event.layer == "cumem" for event in events):
+        return True  # the allocator of an engine's sleep
     if context.setting(*SHARES) is not None or any(_ENGINE_FILE.search(f.file) for f in root.around.trace):
         return True
     return any(each.engine in ("own cards", "shared cards") for each in among(context.frameworks))
@@ -221,6 +234,13 @@ def _cards(context: Context) -> int | None:
     counts.append(context.hardware.get("gpu_count"))
     numbers = [count for count in counts if isinstance(count, int) and not isinstance(count, bool)]
     return max(numbers, default=None)
+
+
+def _spread(events: Iterable[Event], names: Collection[str]) -> bool:
+    """A rank or a further card is named, or it is how the framework works."""
+    if any(event.process.rank is not None or event.process.gpu for event in events):
+        return True
+    return bool(learners() & set(names)) or some(names, "spreads over cards")
 
 
 __all__ = ["SHARES", "Job", "Placement", "job_of", "remote_call"]

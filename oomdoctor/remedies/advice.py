@@ -6,7 +6,7 @@ from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.families.event import Event
 from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
-from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import Gap, gap, shown
 from oomdoctor.remedies.printed import rejected_advice
 
@@ -22,7 +22,7 @@ class Advice:
 
 def advise(decision: Decision) -> Advice:
     chosen = [
-        remedies(answer.cause.id, answer.finding.knobs or answer.cause.knobs, decision.crash_of(answer))
+        enough_remedies(answer.cause.id, answer.finding.knobs or answer.cause.knobs, decision.crash_of(answer))
         for answer in decision.answers
     ]
     lists = [tuple(kept) for kept, _ in chosen]

@@ -8,7 +8,7 @@ from typing import Final
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import some, trainers
+from oomdoctor.job.frameworks import framework, some, trainers
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import (
@@ -16,17 +16,18 @@ from oomdoctor.remedies import (
     A_WORD,
     Rejected,
     Remedy,
+    conditions,
     device,
     engine,
     fractions,
     from_outside,
     host,
-    premises,
     training,
 )
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, assumptions, current, done, excluded_by, missing, same, spelling
+from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import releases
 from oomdoctor.versions import version_of
 
@@ -42,6 +43,7 @@ _HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"}
 _CARD: Final = frozenset({"gpu", "kv_cache"})
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
+_ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel")
 
 # What people reach for when host memory runs out, although it is meant for the card.
@@ -66,7 +68,7 @@ def remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remed
 
 def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
     """Whatever the cause: where somebody else has a good share of the card, look who it is before much else."""
-    if crash.pool not in _CARD or len(knobs) < AMONG_THE_FIRST or not premises.crowded(crash):
+    if crash.pool not in _CARD or len(knobs) < AMONG_THE_FIRST or not conditions.crowded(crash):
         return knobs
     if "free-the-gpu" in knobs[:AMONG_THE_FIRST]:
         return knobs
@@ -75,9 +77,10 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 
 
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
-    if not premises.holds(knob.id, cause, crash):
+    row = _row(knob, cause, crash)
+    case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
+    if not conditions.holds(knob, case):
         return None
-    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
     wrong = _wrong_sign(knob, crash, row)
     if wrong is not None:
         return Rejected(knob.id, wrong)
@@ -104,6 +107,18 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     if isinstance(answer, Refusal):
         return Rejected(knob.id, answer.why)
     return from_outside.marked(_remedy(knob, case, answer), case, heard)
+
+
+def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
+    """How the knob is spelled in the job's own world."""
+    if knob.id in device.BY_WORLD:
+        return None
+    world = crash.job.world
+    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
+    own = framework(row.framework) if row is not None else None
+    if row is not None and (own is None or {own.world, world} <= {own.world, *_ANY_WORLD}):
+        return row
+    return spelling(knob.id, crash.context, world) if framework(world) is not None else None
 
 
 def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
@@ -186,7 +201,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     snippet = answer.snippet
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
-    inner = row is not None and some([row.framework], "runs inside trainers") and engine.colocated(case.crash)
+    inner = row is not None and some([row.framework], "runs inside trainers") and case.crash.job.may_share
     if inner and snippet is not None and answer.snippet is None:
         snippet = None  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
@@ -247,7 +262,7 @@ def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
         larger = _one(cause, KNOBS["raise-engine-reservation"], crash)
         if isinstance(larger, Rejected):
             yield larger
-    if cause == "vllm-utilization-too-high" and crash.stage in training.NO_ACTIVATIONS:
+    if cause == "vllm-utilization-too-high" and crash.stage in STARTING:
         yield Rejected("smaller-microbatch", translated(training.SMALLER_BATCHES))
 
 

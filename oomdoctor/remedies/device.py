@@ -20,7 +20,7 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
-from oomdoctor.remedies.settings import same
+from oomdoctor.remedies.settings import same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
@@ -31,6 +31,8 @@ from oomdoctor.versions import version_of
 _WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
+# What a library has a call for, and no option
+BY_WORLD: Final = ("collect-evidence", "fix-placement")
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
 NOT_WITH_SLEEP: Final = mark("the engine's sleep mode needs memory pools, which expandable segments do not support")
@@ -74,7 +76,7 @@ def fix_placement(case: Case) -> Answer:
         )
         if masks is not None
         else say("Give every rank its own card: set the device from LOCAL_RANK before the first CUDA call"),
-        snippet='torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))',
+        snippet=_in_its_world(case) or 'export CUDA_VISIBLE_DEVICES="$LOCAL_RANK"',
     )
 
 
@@ -84,6 +86,8 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(say("expandable_segments is set already ({place})", place=case.now.place))
     if engine.sleeps(crash):
         return Refusal(translated(NOT_WITH_SLEEP))
+    if crash.job.world == "jax":
+        return _platform_allocator(case)
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory):
         return None
@@ -102,6 +106,19 @@ def allocator_config(case: Case) -> Answer:
         else None,
         assumes=tuple(assumes),
     )
+
+
+def _platform_allocator(case: Case) -> Answer:
+    if case.row is None or (case.now is not None and same(case.now.value, case.row.value)):
+        return None
+    action = say("Let XLA give memory back to the card as soon as it is free (its platform allocator, which is slow)")
+    return Proposal(action=action, suggested=case.row.value)
+
+
+def _in_its_world(case: Case) -> str | None:
+    """What to copy, as the library spells it that the arrays live in."""
+    row = spelling(case.knob, case.crash.context, case.crash.job.world)
+    return row.write if row is not None else None
 
 
 def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
@@ -419,7 +436,7 @@ def collect(case: Case) -> Answer:
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
             action=say("Record what holds the card just before it fails"),
-            snippet="torch.cuda.memory._record_memory_history() ... torch.cuda.memory._dump_snapshot('oom.pickle')",
+            snippet=_in_its_world(case) or _WHO,
         )
     node = next((e.process.node for e in crash.every(NodeOutOfMemory) if e.process.node), None)
     if "ray" in crash.context.frameworks:

@@ -27,18 +27,17 @@ from oomdoctor.families.vllm_figures import (
 )
 from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import Framework, among, some
+from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
-_ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it.
@@ -71,7 +70,7 @@ def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
 
 
 def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
-    for trainer in _with_engine(crash):
+    for trainer in (each for each in among(crash.context.frameworks) if each.engine != "never"):
         default, source = trainer.share, translated(trainer.share_by)
         told = say("{share} is {source}: the log does not say", share=default, source=source)
         return (default, (told,)) if default else None
@@ -130,15 +129,6 @@ def sleeps(crash: Crash) -> bool:
     """Whether the engine's sleep mode is in use."""
     stated = crash.setting("vllm_enable_sleep", "vllm.enable_sleep", "enable_sleep_mode", "vllm_enable_sleep_mode")
     return bool(stated and stated.value is True) or crash.first(Sleep) is not None
-
-
-def colocated(crash: Crash) -> bool:
-    """Whether a trainer may have put the engine on its own cards."""
-    return bool(_with_engine(crash))
-
-
-def _with_engine(crash: Crash) -> list[Framework]:
-    return [each for each in among(crash.context.frameworks) if each.engine != "never"]
 
 
 # lower
@@ -238,7 +228,7 @@ def _from_refusal(
 ) -> Answer:
     """What was refused must fit, and with a colocated trainer what it has yet to allocate as well."""
     free = min(oom.free_bytes or 0, tried)
-    slack = 0 if colocated(crash) else vllm.CAPTURE_SLACK_BYTES
+    slack = 0 if crash.job.may_share else vllm.CAPTURE_SLACK_BYTES
     fits = shares.lowered(now, tried - free + slack, total)
     figures = {
         "now": f"{now:.2f}", "tried": show(tried), "free": show(free), "total": show(total), "share": f"{fits:.2f}",
@@ -283,7 +273,7 @@ def _from_refusal(
 def _trainer_states(crash: Crash) -> tuple[int, str] | None:
     """What the colocated trainer puts on each card: weights, gradients and optimizer states of what it trains."""
     size, cards = size_of_trained(crash), cards_of_trainer(crash)
-    if not colocated(crash) or is_update(crash) or size is None or cards is None:
+    if not crash.job.may_share or is_update(crash) or size is None or cards is None:
         return None
     level, assumed = zero_stage(crash) or (3, ())
     offload = crash.setting("adam_offload", "optimizer_offload")
@@ -342,7 +332,7 @@ def _by_so_much(total: int, tried: int, free: int) -> Answer:
 
 
 def sleep(case: Case) -> Answer:
-    """Only where a trainer shares the cards has an engine somebody to sleep for."""
+    """An engine that does not sleep yet."""
     crash = case.crash
     own = next((each for each in among(crash.context.frameworks) if "sleeps by itself" in each.traits), None)
     if own is not None:
@@ -352,13 +342,7 @@ def sleep(case: Case) -> Answer:
         return Refusal(told)
     if sleeps(crash):
         return Refusal(say("the engine sleeps already"))
-    if not colocated(crash):
-        return Skip()
     return None
-
-
-def separate(case: Case) -> Answer:
-    return None if colocated(case.crash) else Skip()
 
 
 def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
@@ -509,7 +493,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     name = spelled.setting if spelled is not None else "max_model_len"
     lines = [row.snippet(value) for row, value in ((case.row, then), (spelled, tokens)) if row is not None]
     copied = [line for line in lines if line is not None]
-    inner = case.row is not None and some([case.row.framework], "runs inside trainers") and colocated(crash)
+    inner = case.row is not None and some([case.row.framework], "runs inside trainers") and crash.job.may_share
     return Proposal(
         action=say(
             "Raise the share of the card from {now} to {then}, and lower the longest context from {length} to {tokens} "
@@ -705,7 +689,7 @@ def quantize_cache(case: Case) -> Answer:
 def fewer_graphs(case: Case) -> Answer:
     """Graphs that did not fit, up to a printed size: up to half of it. Without graphs altogether as the other way."""
     crash, row = case.crash, case.row
-    if case.cause != "cuda-graph-capture" or row is None or colocated(crash):
+    if case.cause != "cuda-graph-capture" or row is None or crash.job.may_share:
         return None
     stated = crash.setting(*_CAPTURED)
     now = stated.value if stated is not None else None
@@ -815,16 +799,13 @@ def smaller_weights(case: Case) -> Answer:
     return Proposal(derivation=semicolons((taken, less)), assumes=(size.source,))
 
 
-def _sees(crash: Crash) -> bool:
+def sees(crash: Crash) -> bool:
     return any(_SEEING.search(name) for name in crash.context.models)
 
 
 def limit_multimodal(case: Case) -> Answer:
-    """Only where something sees or hears."""
-    crash = case.crash
-    profiled = crash.first(EncoderProfile)
-    if profiled is None and case.now is None and crash.in_trace(_ENCODERS) is None and not _sees(crash):
-        return Skip()
+    """By the engine's own profile, where it prints one."""
+    profiled = case.crash.first(EncoderProfile)
     if profiled is not None and profiled.items and profiled.items > 1 and profiled.modality:
         return Proposal(
             action=say(
@@ -851,7 +832,6 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "keep-engine-cache": keep_cache,
     "engine-sleep": sleep,
     "limit-multimodal": limit_multimodal,
-    "separate-placement": separate,
     "quantize-weights": smaller_weights,
     "smaller-model": smaller_weights,
 }

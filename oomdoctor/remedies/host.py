@@ -15,7 +15,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import Holder, node_memory, of_low_limit, store_bytes, total_bytes, used_bytes
+from oomdoctor.incident.node import Holder, node_memory, store_bytes, total_bytes, used_bytes
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import joined, listed, say, semicolons
@@ -199,9 +199,7 @@ def less_offload(case: Case) -> Answer:
     stated = [s for s in (crash.setting(name) for name in OFFLOADS) if s is not None]
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
-        if stated:
-            return Refusal(say("{name} is off already ({place})", name=stated[0].name, place=stated[0].place))
-        return Skip()
+        return Refusal(say("{name} is off already ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
     row = case.row if case.row is not None and case.row.key == one.name else None
@@ -357,8 +355,6 @@ def _default_swap(case: Case) -> Answer:
 
 
 def smaller_store(case: Case) -> Answer:
-    if not some(case.crash.context.frameworks, "keeps an object store") and case.crash.first(StoreTooLarge) is None:
-        return Skip()
     total = total_bytes(case.crash)
     if total is None:
         return None
@@ -626,8 +622,6 @@ def more_host_memory(case: Case) -> Answer:
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:
         return _more_than_the_victim(crash)
-    if of_low_limit(crash):
-        return Skip()  # the node has memory left: Ray is not to use it
     if not used:
         return Proposal(
             action=say("Use a node with more than {total} of memory (this one has {total})", total=show(total))
@@ -661,7 +655,7 @@ def restart(case: Case) -> Answer:
     crash = case.crash
     grows = crash.trajectory
     if grows is None or not grows.growth_bytes:
-        return None if case.cause.endswith("-leak") else Skip()
+        return None
     first, by_step = grows.points[0].bytes, grows.per == "step"
     limit, at = threshold_of(crash) or _whole_node(crash)
     if limit <= first:
@@ -702,7 +696,7 @@ def tune_monitor(case: Case) -> Answer:
     crash = case.crash
     kill = crash.first(NodeOutOfMemory)
     if kill is None or kill.fraction is None:
-        return Skip()
+        return None
     return Proposal(
         action=say(
             "Raising RAY_memory_usage_threshold (it is {now} now) only delays the kill, or leaves it to the kernel, "

@@ -11,7 +11,9 @@ from typing import Final
 
 from oomdoctor.records import dataclass
 
-COLUMNS: Final = ("knob", "relieves", "spends", "least", "settings", "cost", "action")
+COLUMNS: Final = (
+    "knob", "relieves", "spends", "worlds", "tasks", "while", "least", "settings", "cost", "action",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,9 @@ class Knob:
     spends: tuple[str, ...]
     cost: str
     settings: tuple[str, ...]  # the names under which configurations of any framework state it
+    worlds: tuple[str, ...]  # of the jobs that have it; any where none is named
+    tasks: tuple[str, ...]
+    conditions: tuple[str, ...]  # what has to be so: see conditions.py
     least: int  # a smaller value is an option of another meaning: the block of a KV cache, a default of generate()
 
     def is_meant(self, value: object) -> bool:
@@ -35,16 +40,23 @@ def _table() -> Iterator[Knob]:
     for line in Path(__file__).with_name("knobs.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith(("#", "knob ")):
             continue
-        knob, relieves, spends, least, settings, cost, action = (cell.strip() for cell in line.split("|"))
+        row = dict(zip(COLUMNS, (cell.strip() for cell in line.split("|")), strict=True))
         yield Knob(
-            id=knob,
-            action=action,
-            relieves=tuple(relieves.split()),
-            spends=tuple(spends.split()),
-            cost=cost,
-            settings=tuple(name.strip() for name in settings.split(",") if name),
-            least=int(least or 0),
+            id=row["knob"],
+            action=row["action"],
+            relieves=tuple(row["relieves"].split()),
+            spends=tuple(row["spends"].split()),
+            cost=row["cost"],
+            settings=_names(row["settings"]),
+            worlds=tuple(row["worlds"].split()),
+            tasks=tuple(row["tasks"].split()),
+            conditions=_names(row["while"]),
+            least=int(row["least"] or 0),
         )
+
+
+def _names(cell: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in cell.split(",") if name)
 
 
 KNOBS: Final[Mapping[str, Knob]] = {knob.id: knob for knob in _table()}

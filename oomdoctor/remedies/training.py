@@ -13,12 +13,12 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import mark, say, translated
-from oomdoctor.remedies import engine, models, premises
+from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
-from oomdoctor.remedies.whatif.states import OPTIMIZER, is_on
+from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
 from oomdoctor.units import GIB, MIB, show
 
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
@@ -28,25 +28,18 @@ SMALLER_BATCHES: Final = mark(
 )
 ACCUMULATION: Final = "gradient_accumulation_steps"
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
+WITHOUT_TRAINING: Final = ("serving", "inference", "data")  # tasks
 _WITHOUT_GRADIENTS: Final = ("rollout", "logprob", "reward")
 _FORWARD_BATCHES: Final = (
     "micro_rollout_batch_size", "rollout.micro_batch_size", "log_prob_micro_batch_size_per_gpu",
     "log_prob_micro_batch_size", "micro_forward_batch_size", "micro_forward_batch_size_per_gpu", "logprob_batch_size",
     "forward_micro_batch_size_per_gpu", "infer_batch_size",
 )  # fmt: skip
-NO_ACTIVATIONS: Final = (
-    "launch",
-    "engine_init",
-    "memory_profiling",
-    "kv_cache_init",
-    "cuda_graph_capture",
-    "model_load",
-)
 
 
 def halved(case: Case) -> Answer:
     """Batches and lengths of training matter once it trains."""
-    if case.crash.stage in NO_ACTIVATIONS and engine.share(case.crash) is not None:
+    if case.crash.stage in STARTING and engine.share(case.crash) is not None:
         return Refusal(translated(SMALLER_BATCHES))
     return engine.half(case)
 
@@ -61,7 +54,7 @@ def smaller_microbatch(case: Case) -> Answer:
         answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch that is computed at once"))
     )
     accumulation = _accumulation(case)
-    if case.crash.stage in _WITHOUT_UPDATES or case.crash.in_trace(r"\bgenerate\b"):
+    if _updates_nothing(case.crash):
         return replace(proposal, cost=say("less throughput"))
     if accumulation is None or proposal.suggested is None:
         return replace(proposal, cost=say("a smaller global batch, unless as many more steps are accumulated"))
@@ -85,6 +78,26 @@ def smaller_microbatch(case: Case) -> Answer:
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
+
+
+def _updates_nothing(crash: Crash) -> bool:
+    passes = crash.stage in _WITHOUT_UPDATES or crash.in_trace(r"\bgenerate\b") is not None
+    return passes or crash.job.task in WITHOUT_TRAINING
+
+
+def lower_precision(case: Case) -> Answer:
+    """Where nothing is trained, the weights alone."""
+    if case.crash.job.task not in WITHOUT_TRAINING or case.row is not None:
+        return None
+    return Proposal(action=say("Load the weights in bf16 instead of fp32"))
+
+
+def clear_references(case: Case) -> Answer:
+    """What keeps arrays alive has other names outside of PyTorch and of training."""
+    job = case.crash.job
+    if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
+        return None
+    return Proposal(action=say("Drop references to arrays and results that are no longer needed, before the next ones"))
 
 
 def _of_the_stage(case: Case) -> Case:
@@ -121,20 +134,10 @@ def _accumulated(line: str | None, crash: Crash, steps: int) -> str | None:
 def shorter_sequences(case: Case) -> Answer:
     """In a loop that generates these are prompts and answers; elsewhere they are what one example is cut to."""
     answer = halved(case)
-    if premises.generates(case.crash) or isinstance(answer, Refusal):
+    if case.crash.job.task == "rl" or isinstance(answer, Refusal):
         return answer
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Shorten the sequences"))
     return replace(proposal, cost=say("what is cut off is lost"))
-
-
-def only_where_there_is_one(case: Case) -> Answer:
-    """A switch of some frameworks, once it trains."""
-    return Skip() if case.row is None else in_training(case)
-
-
-def in_training(case: Case) -> Answer:
-    """A switch of training, once it trains."""
-    return Skip() if case.crash.stage in NO_ACTIVATIONS and engine.share(case.crash) is not None else None
 
 
 def shard_states(case: Case) -> Answer:
@@ -145,8 +148,6 @@ def shard_states(case: Case) -> Answer:
             say("{name} is {value} already ({place})", name=case.name, value=f"{now:g}", place=case.now.place)
         )
     zero, model, cards = zero_stage(crash), size_of_trained(crash), engine.cards_of_trainer(crash)
-    if cards == 1:
-        return Skip()
     if zero is None or model is None or cards is None or done(case.knob, crash.context) is not None:
         return None
     stage, assumed = zero
@@ -245,8 +246,6 @@ def _stated(crash: Crash, names: tuple[str, ...]) -> list[int]:
 
 
 def split_sequences(case: Case) -> Answer:
-    if case.row is None:
-        return Skip()  # no framework that could
     now = case.number()
     then = 2 * int(now) if now else 2
     return Proposal(
@@ -260,11 +259,10 @@ def split_sequences(case: Case) -> Answer:
 FUNCTIONS: Final[Mapping[str, Compute]] = {
     "smaller-microbatch": smaller_microbatch,
     "shorter-sequences": shorter_sequences,
-    "token-budget-batching": only_where_there_is_one,
-    "gradient-checkpointing": in_training,
-    "packing": in_training,
     "shard-states": shard_states,
     "offload-optimizer": offload_optimizer,
     "chunked-logits": chunk_logits,
+    "mixed-precision": lower_precision,
+    "clear-references": clear_references,
     "sequence-parallel": split_sequences,
 }

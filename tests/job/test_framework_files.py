@@ -236,7 +236,7 @@ REMAINING = {
     "helpers": {"torch"},  # what forms call PyTorch
     "incident": {"ray"},  # what stands for the file of a remote call
     "job": {"ray", "sglang", "torch", "trl", "vllm"},  # the same, a role, a world, and sections of configurations
-    "remedies": {"deepspeed", "ray", "torch"},
+    "remedies": {"deepspeed", "jax", "ray", "torch"},  # two of them worlds
     "report": {"cupy", "jax", "numba", "pandas", "pyarrow", "ray", "tensorflow", "torch"},  # folders of libraries
     "signs": {
         "deepspeed", "fsdp", "jax", "lmdeploy", "megatron", "ray", "tensorflow", "tensorrt-llm",

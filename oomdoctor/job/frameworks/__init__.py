@@ -64,6 +64,7 @@ Trait = Literal[
     "takes a share of the rest",  # of what is free after the weights
     "spreads over cards",
     "keeps an object store",
+    "has no sequences",  # but pictures, points or worlds
 ]
 Row = tuple[str, ...]
 

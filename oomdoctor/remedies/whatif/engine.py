@@ -16,14 +16,12 @@ from oomdoctor.remedies import models
 from oomdoctor.remedies.engine import (
     PRINTED,
     card_total,
-    colocated,
     one_request,
     share,
     sleeps,
     token_bytes,
     weights_bytes,
 )
-from oomdoctor.remedies.premises import runs_engine
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.remedies.whatif import options
 from oomdoctor.remedies.whatif.host import not_stated
@@ -79,7 +77,7 @@ def reservation(pair: Pair) -> Iterator[Effect]:
     reason = _whose_card(pair.now)
     if reason is not None:
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=reason, assumes=assumes)
-    elif not in_engine(pair.now) and not colocated(pair.now) and pair.now.first(NotEnoughFree) is None:
+    elif not in_engine(pair.now) and not pair.now.job.may_share and pair.now.first(NotEnoughFree) is None:
         yield Unknown(pool="gpu", what=what, why=say("the log shows no engine on that card"), spends=change > 0)
     elif _elsewhere(pair.now):
         why = say("the engine may be on cards of its own (nothing says that it is colocated)")
@@ -493,7 +491,7 @@ def swap(pair: Pair) -> Iterator[Effect]:
         yield _of_refused_swap(refused.swap_bytes, now, then)
         return
     assumes: tuple[str, ...] = ()
-    if now is None and not runs_engine("", pair.now):
+    if now is None and not pair.now.job.runs_engine:
         why = say("the log shows no engine that would have swap space")
         yield Unknown(pool="host_ram", what=say("swap space"), why=why, relieves=False, spends=bool(then))
         return

@@ -18,7 +18,6 @@ from oomdoctor.language import mark, say, semicolons, translated
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.host import nodes
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.premises import many_cards
 from oomdoctor.remedies.sizes import ZERO_STAGE, size_of_model, size_of_trained
 from oomdoctor.remedies.whatif.model import A_VERSION, Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.options import ALLOCATOR, RECOMPUTING
@@ -272,7 +271,7 @@ def _known_by(crash: Crash, held: int) -> tuple[str, ...]:
 def _weights(crash: Crash) -> int:
     """In 16 bits and whole on the card, where nothing shows that they are quantized or spread over several."""
     size = size_of_model(crash)
-    spread = (engine.cards_of_trainer(crash) or 1) > 1 or many_cards(crash)
+    spread = (engine.cards_of_trainer(crash) or 1) > 1 or crash.job.spread
     if size is None or spread or is_on(crash, *QUANTIZED, *PARAMETERS):
         return 0
     return arithmetic.WEIGHT_BYTES * size.parameters

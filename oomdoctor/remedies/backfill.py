@@ -1,0 +1,48 @@
+"""What to add where a cause's own list gives too little: what relieves this pool in this kind of job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies.advise import remedies
+
+ENOUGH: Final = 3
+EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
+Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
+
+
+@cache
+def _table() -> tuple[Row, ...]:
+    return tuple(_rows(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")))
+
+
+def _rows(text: str) -> Iterator[Row]:
+    for line in text.splitlines():
+        if not line.startswith(("#", "pool ")):
+            pool, tasks, knobs = (cell.strip() for cell in line.split("|"))
+            yield pool, frozenset(tasks.split()), tuple(knobs.split())
+
+
+def in_general(crash: Crash) -> tuple[str, ...]:
+    """The knobs of the first row of this pool and task."""
+    fitting = (row for row in _table() if row[0] == crash.pool and (not row[1] or crash.job.task in row[1]))
+    return next((knobs for _, _, knobs in fitting), ())
+
+
+def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
+    """The cause's own remedies, the general ones behind them until there are enough, evidence last."""
+    chosen, rejected = remedies(cause, knobs, crash)
+    listed = {*knobs, *(one.knob for one in rejected)}
+    lacking = ENOUGH - len(chosen)
+    more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
+    further = remedies(cause, more, crash)[0] if more else []
+    chosen += further[:lacking] if lacking > 0 else []
+    return sorted(chosen, key=lambda remedy: remedy.knob == EVIDENCE), rejected
+
+
+__all__ = ["ENOUGH", "EVIDENCE", "enough_remedies", "in_general"]

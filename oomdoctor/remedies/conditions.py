@@ -1,0 +1,228 @@
+"""What a knob takes for granted: the worlds and tasks of the jobs that have it, and what else has to be so in this one.
+
+`knobs.txt` names the conditions in its column `while`; here each name is a question to the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oomdoctor.arithmetic import vllm
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.vllm_error import NotEnoughFree
+from oomdoctor.families.vllm_figures import EncoderProfile
+from oomdoctor.incident.card import card_of
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import node_memory, of_low_limit, total_bytes
+from oomdoctor.job.frameworks import framework, some
+from oomdoctor.remedies import engine, host
+from oomdoctor.remedies.knobs import KNOBS, Knob
+from oomdoctor.remedies.proposal import Case
+from oomdoctor.remedies.whatif.states import STARTING
+
+Question = Callable[[Case], bool]
+
+_ANY_WORLD: Final = "none"
+_ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
+_WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
+_ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
+_WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
+_LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
+_OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
+_OF_PICTURES: Final = r"(?i)\bconv[23]d\b|conv_transpose[23]d|max_pool2d|\binterpolate\b"
+_ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
+# Causes that are about somebody else's memory on the card.
+_NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
+MUCH: Final = 0.25  # of the card with somebody else
+HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
+PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
+
+
+def holds(knob: Knob, case: Case) -> bool:
+    """Whether the job may have the knob, and what the knob takes for granted is so."""
+    job = case.crash.job
+    if knob.worlds and job.world not in (*knob.worlds, _ANY_WORLD):
+        return False
+    if knob.tasks and job.task not in (*knob.tasks, *_ANY_TASK):
+        return False
+    return all(CONDITIONS[name](case) for name in knob.conditions)
+
+
+# the inference engine
+
+
+def runs_engine(case: Case) -> bool:
+    """An inference engine with a share of the card; some causes are about nothing else."""
+    return case.crash.job.runs_engine or case.cause.startswith(vllm.NAME)
+
+
+def reserves(case: Case) -> bool:
+    return case.crash.job.reserves or case.cause.startswith(vllm.NAME)
+
+
+def beside_a_trainer(case: Case) -> bool:
+    """Only there has an engine somebody to sleep for, or to be parted from."""
+    return runs_engine(case) and case.crash.job.may_share
+
+
+def several_starts(case: Case) -> bool:
+    """An engine starts beside another one, or beside what somebody else holds."""
+    crash = case.crash
+    if not runs_engine(case):
+        return False
+    engines = crash.setting(*_ENGINES)
+    several = engines is not None and isinstance(engines.value, int) and engines.value > 1
+    beside = case.cause in _NEIGHBOURS or crash.first(NotEnoughFree) is not None
+    return several or beside or neighbours_bytes(crash) > 0
+
+
+def media_in_prompts(case: Case) -> bool:
+    """Something sees or hears."""
+    crash = case.crash
+    profiled = crash.first(EncoderProfile) is not None or case.now is not None
+    return profiled or crash.in_trace(_ENCODERS) is not None or engine.sees(crash)
+
+
+# the card
+
+
+def several_cards(case: Case) -> bool:
+    return case.cause == "device-misplacement" or case.crash.job.spread
+
+
+def several_cards_train(case: Case) -> bool:
+    return several_cards(case) and engine.cards_of_trainer(case.crash) != 1
+
+
+def neighbours_bytes(crash: Crash) -> int:
+    """What processes that the message names hold of the card; in a job of several parts they are its own."""
+    if crash.job.may_share:
+        return 0
+    return max((card_of(event).others_bytes or 0 for event in crash.every(DeviceOutOfMemory)), default=0)
+
+
+def crowded(crash: Crash) -> bool:
+    """A good share of the card is somebody else's."""
+    total = engine.card_total(crash)
+    return total is not None and neighbours_bytes(crash) >= MUCH * total
+
+
+def allocator_named(case: Case) -> bool:
+    """Whose allocator it is, is in the log."""
+    return case.crash.job.world != _ANY_WORLD
+
+
+# batches and sequences
+
+
+def past_the_start(case: Case) -> bool:
+    """Nothing is trained while an engine reserves its share."""
+    return case.crash.stage not in STARTING or engine.share(case.crash) is None
+
+
+def batch_of_its_own(case: Case) -> bool:
+    """Something with batches, which an engine that serves makes itself, and a half of which could fit."""
+    crash = case.crash
+    if crash.job.task == "serving" and (crash.job.in_engine or crash.job.engine is not None):
+        return False
+    if _beyond_a_half(crash.root):
+        return False
+    if not isinstance(crash.root, HostAllocation):
+        return True
+    others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
+    return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
+
+
+def _beyond_a_half(root: object) -> bool:
+    if not isinstance(root, DeviceOutOfMemory) or not root.tried_bytes or not root.total_bytes:
+        return False
+    return root.tried_bytes > HALVES * root.total_bytes
+
+
+def sequences(case: Case) -> bool:
+    """No pictures, points or tables: neither the framework, the frames nor the array's shape says so."""
+    crash = case.crash
+    if case.now is not None:
+        return True
+    if some(crash.job.frameworks, "has no sequences") or crash.in_trace(_OF_PICTURES) is not None:
+        return False
+    root = crash.root
+    return not isinstance(root, ArrayOutOfMemory) or len((root.shape or "").split(",")) != PICTURES
+
+
+def option_for_it(case: Case) -> bool:
+    """A framework of the job has an option for it."""
+    return case.row is not None
+
+
+# the host
+
+
+def worker_processes(case: Case) -> bool:
+    """A refusal is one process's own; a kill may be of one among many."""
+    crash = case.crash
+    if not isinstance(crash.root, HostAllocation):
+        return True
+    stated = crash.setting(*KNOBS["fewer-workers"].settings)
+    several = stated is not None and isinstance(stated.value, int) and stated.value > 1
+    return several or crash.in_trace(_WORKERS) is not None or node_memory(crash) is not None
+
+
+def weights_are_loaded(case: Case) -> bool:
+    """A script that builds an array in host memory loads none."""
+    crash = case.crash
+    if not isinstance(crash.root, HostAllocation) or crash.stage in _LOADING:
+        return True
+    return crash.in_trace(_OF_WEIGHTS) is not None or bool(crash.context.models)
+
+
+def offloaded(case: Case) -> bool:
+    return any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+
+
+def object_store(case: Case) -> bool:
+    keeps = some(case.crash.context.frameworks, "keeps an object store")
+    return keeps or case.crash.first(StoreTooLarge) is not None
+
+
+def memory_grows(case: Case) -> bool:
+    grows = case.crash.trajectory
+    return case.cause.endswith("-leak") or (grows is not None and bool(grows.growth_bytes))
+
+
+def killed_by_rays_monitor(case: Case) -> bool:
+    kill = case.crash.first(NodeOutOfMemory)
+    return kill is not None and kill.fraction is not None
+
+
+def node_is_full(case: Case) -> bool:
+    """Not where memory is left that Ray is told to leave alone."""
+    return total_bytes(case.crash) is None or not of_low_limit(case.crash)
+
+
+CONDITIONS: Final[Mapping[str, Question]] = {
+    "an engine runs": runs_engine,
+    "an engine reserves": reserves,
+    "an engine beside a trainer": beside_a_trainer,
+    "several engines start": several_starts,
+    "media in the prompts": media_in_prompts,
+    "several cards": several_cards,
+    "several cards train": several_cards_train,
+    "an allocator that is named": allocator_named,
+    "past the start": past_the_start,
+    "a batch of its own": batch_of_its_own,
+    "sequences": sequences,
+    "an option for it": option_for_it,
+    "worker processes": worker_processes,
+    "weights are loaded": weights_are_loaded,
+    "something is offloaded": offloaded,
+    "an object store": object_store,
+    "memory grows": memory_grows,
+    "Ray's monitor killed": killed_by_rays_monitor,
+    "the node is full": node_is_full,
+}
