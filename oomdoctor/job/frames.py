@@ -27,9 +27,6 @@ TELLING: Final = 2  # the weight from which a frame needs no other witness
 # What these run is finer than they are: the innermost of the others, or a forward pass
 _RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward"})
 _IS_RUN: Final = frozenset({"optimize", "backward", "load"})
-# An optimizer's step may run the passes themselves: what stands around them does not tell.
-_CLOSURE: Final = late(r"closure")
-_CALLS_CLOSURE: Final = late(r"\bclosure\(\)")
 # What stands between a call and the function that is called
 _WRAPPER: Final = late(
     r"(?:\A|_)(?:wrap\w{0,20}|inner|func|fn|decorate\w{0,20}|reraise\w{0,40}|call|dispatch|remote)(?:_|\Z)|lambda"
@@ -58,8 +55,11 @@ _MADE_AND_MOVED: Final = late(r"(?:\A|[\s=.(])[A-Z]\w{1,80}\([^()]{0,120}\)\.(?:
 
 
 def of_frames(trace: Sequence[Frame]) -> tuple[Row, Frame | None]:
-    """The most telling frame and what it says; what it ran in the end is the finer verb."""
-    begin = _inside_a_closure(trace)
+    """The most telling frame and what it says; what it ran in the end is the finer verb.
+
+    An optimizer's step may run the passes themselves, as its closure: what stands around that does not tell.
+    """
+    begin = next((at for at in range(len(trace) - 1, 0, -1) if _runs_a_closure(trace[at - 1])), 0)
     told = [_of_frame(frame, after) for frame, after in zip_longest(trace[begin:], trace[begin + 1 :])]
     best = max((at for at, row in enumerate(told) if row.stage), key=lambda at: (told[at].weight, at), default=None)
     if best is None:
@@ -67,15 +67,8 @@ def of_frames(trace: Sequence[Frame]) -> tuple[Row, Frame | None]:
     return told[best]._replace(step=_step(told, best)), trace[begin + best]
 
 
-def _inside_a_closure(trace: Sequence[Frame]) -> int:
-    """Where the passes begin that an optimizer's step runs itself."""
-    begin = 0
-    for at, frame in enumerate(trace):
-        if _CLOSURE.search(frame.function):
-            begin = at
-        elif _CALLS_CLOSURE.search(frame.code) and at + 1 < len(trace):
-            begin = at + 1
-    return begin
+def _runs_a_closure(frame: Frame) -> bool:
+    return "closure" in frame.function or "closure()" in frame.code
 
 
 def _step(told: Sequence[Row], best: int) -> str:

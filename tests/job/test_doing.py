@@ -498,7 +498,9 @@ CLOSURE = "torch/optim/adamw.py step loss = closure()"
     [
         ((CLOSURE, "lightning/loops/closure.py _wrap_closure", CALL, FORWARD), "forward"),
         ((CLOSURE, "lightning/x.py closure", EVALUATE, "lightning/x.py closure", CALL, FORWARD), "forward"),
-        ((CLOSURE, CALL, FORWARD), "optimizer_step"),
+        ((CLOSURE, CALL, FORWARD), "forward"),
+        ((CLOSURE, "app/loop.py closure"), "forward"),
+        (("torch/optim/adamw.py step", CALL, FORWARD), "optimizer_step"),
         # what is called through a wrapper, and what the innermost line calls
         (("app/run.py main self.manager.generate_rollouts(batch)", "app/ray_tools.py wrapper run(coro)"), "rollout"),
         (("app/run.py main self.manager.generate_rollouts(batch)", "app/tools.py other run(coro)"), "unknown"),
@@ -614,7 +616,7 @@ def test_a_kind_of_message_tells_where_nothing_else_does_or_before_all_else() ->
     def refused(layer: str, function: str | None, *frames: str) -> Doing:
         around = event(*frames).around
         at = Place("a.log", 1, 1, "x")
-        return doing_of(DeviceRefusal(at=at, layer=layer, function=function, device=None, around=around))
+        return doing_of(DeviceRefusal(at=at, layer=layer, function=function, device="cuda", around=around))
 
     assert refused("cumem", None) == Doing("weight_sync", "wake", "x")
     assert refused("cumem", "resume").step == "wake"

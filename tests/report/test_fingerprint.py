@@ -125,7 +125,7 @@ def other_lines(text: str) -> str:
 def later_in_the_log(text: str) -> str:
     if text.startswith("!!!"):  # the message stands as the title above all else, and no longer would
         return text
-    return "".join(f"step {n} loss 1.{n}\n" for n in range(40)) + text
+    return "".join(f"heartbeat {n} of the watcher\n" for n in range(40)) + text
 
 
 def other_figures(text: str) -> str:
