@@ -32,7 +32,7 @@ MOVES = ("os.rename", "os.remove", "os.chmod", "os.truncate")
 # The libraries that write code of their own out of their own text, in these modules.
 MAKES_CODE = frozenset({
     "dataclasses", "collections", "enum", "typing", "functools", "inspect", "ast", "jinja2.environment",
-    "jinja2.nativetypes", "oomdoctor.catalogues", "importlib._bootstrap", "importlib._bootstrap_external",
+    "jinja2.nativetypes", "oomdoctor.catalogues", "gettext", "importlib._bootstrap", "importlib._bootstrap_external",
     "_frozen_importlib", "_frozen_importlib_external",
 })  # fmt: skip
 # What a copy of this process sends, beside classes of ours.

@@ -9,7 +9,7 @@ from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.settings import DATES, Spelling, assumptions, current, rows, spelling, typed
 from oomdoctor.report.vocabulary import POOLS
-from oomdoctor.spellings import COLUMNS, FOLDER, PACKED, frameworks
+from oomdoctor.spellings import COLUMNS, FOLDER, frameworks
 
 ROWS = [row for framework in frameworks() for row in rows(framework) if row.knob != DATES]
 
@@ -57,7 +57,6 @@ TYPES = {"float", "int", "bool", "str", "size", "switch"}
 RANGE = r"(?:(?:>=|<=|<|>|==)\d+(?:\.\d+){0,3} ?)+"
 
 
-@pytest.mark.skipif(PACKED.is_file(), reason="the files as they are written are not in a wheel")
 @pytest.mark.parametrize("framework", frameworks())
 def test_a_frameworks_file_is_well_formed(framework: str) -> None:
     lines = (FOLDER / f"{framework}.txt").read_text(encoding="utf-8").splitlines()
