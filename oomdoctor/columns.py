@@ -6,10 +6,11 @@ stops that belong to a neighbour.
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
+
+from oomdoctor.patterns import late
 
 NARROWEST: Final = 24  # a column that is wrapped
 _GAP: Final = "  "  # between two columns
@@ -17,8 +18,9 @@ _WIDE: Final = "\u2e80-\u9fff\uf900-\ufaff\uff01-\uff60\uffe0-\uffe6"
 _OPENING: Final = "（「《“"
 _CLOSING: Final = "，。、：；？！）」》”％…"
 # What stands on one line, with the blanks behind it.
-_PIECE: Final = re.compile(rf"[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}]+|)[{_CLOSING}]*\s*")
-_IS_WIDE: Final = re.compile(f"[{_WIDE}]")
+_PIECE: Final = late(rf"[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}]+|)[{_CLOSING}]*\s*")
+_IS_WIDE: Final = late(f"[{_WIDE}]")
+_LEAST_WIDE: Final = "\u2e80"  # these sets take some milliseconds to compile, and most text holds nothing like it
 
 
 def cells(text: str) -> int:
@@ -74,7 +76,7 @@ def _stacked(rows: Sequence[Sequence[str]], width: int, *, has_head: bool) -> It
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "", *, break_long_words: bool = True) -> list[str]:
     """The lines of a paragraph, with what stands before its first and before the others."""
-    if not _IS_WIDE.search(text):
+    if max(text, default="") < _LEAST_WIDE or not _IS_WIDE.search(text):
         return textwrap.wrap(
             text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False,
             break_long_words=break_long_words,
