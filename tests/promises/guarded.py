@@ -157,9 +157,9 @@ def main() -> None:
     told = json.load(sys.stdin)
     guard = Guard(told["readable"], told["writable"], forks=told.get("forks", False))
     if told.get("large"):
-        from oomdoctor import shares
+        from oomdoctor.reading import parallel
 
-        shares.FULL, shares.cores = 1, lambda: 2  # type: ignore[misc]
+        parallel.FULL, parallel.cores = 1, lambda: 2  # type: ignore[misc]
     ours, codes = sys.stdout, {}
     works = {" ".join(one["arguments"]): one for one in told.get("commands", ())}
     snippets = {code: _snippet(code) for code in told.get("snippets", ())}
