@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lark import Lark, Token, Tree
-from lark.exceptions import LarkError
-
-from oomdoctor import lalr
+if TYPE_CHECKING:  # most healthy logs need none of it
+    from lark import Lark, Token, Tree
 
 # In a checkout, an sdist or an editable install the grammars stand beside the package. The wheel has them inside it,
 # each with its parser's table.
@@ -17,7 +15,6 @@ INSIDE: Final = Path(__file__).parent / "_grammars"
 FOLDER: Final = INSIDE if INSIDE.is_dir() else Path(__file__).parent.parent / "grammars"
 _SHARED: Final = "common"  # what the others import
 
-Parsed = Tree[Token]
 Clause = tuple[str, tuple[str, ...]]
 
 
@@ -33,6 +30,8 @@ def _parser(name: str) -> Lark:
 
 def build(name: str) -> Lark:
     """The parser, from the grammar's text."""
+    from lark import Lark  # noqa: PLC0415
+
     # Never cache=True: Lark would unpickle a file of predictable name from the shared temp folder.
     return Lark(
         _text(name),
@@ -54,6 +53,8 @@ def _text(name: str) -> str:
 def _ready(name: str) -> Lark | None:
     """The parser from the table that the wheel brings along, which takes a tenth of the time; None without it, or where
     it is another Lark's."""
+    from oomdoctor import lalr  # noqa: PLC0415
+
     path = table(name)
     return lalr.read(path.read_bytes()) if path.is_file() else None
 
@@ -65,16 +66,28 @@ def table(name: str, folder: Path = FOLDER) -> Path:
 
 def written(name: str) -> str:
     """The parser's table, as the wheel has it."""
+    from oomdoctor import lalr  # noqa: PLC0415
+
     return lalr.written(build(name))
 
 
-def parse(name: str, text: str) -> Parsed | None:
+def parse(name: str, text: str) -> Tree[Token] | None:
     """The tree of the text under the grammar, or None where the text is not in its language."""
+    from lark.exceptions import LarkError  # noqa: PLC0415
+
     parser = _parser(name)  # outside: a grammar that is wrong itself is no text that does not fit
     try:
         return parser.parse(text)
     except LarkError:
         return None
+
+
+def _trees(name: str, text: str) -> list[Tree[Token]]:
+    """Of the clauses of the text, in order; none where it is not in the language."""
+    from lark import Tree  # noqa: PLC0415
+
+    tree = parse(name, text)
+    return [child for child in tree.children if isinstance(child, Tree)] if tree else []
 
 
 _KEPT = 1024  # messages
@@ -89,12 +102,7 @@ def clauses(name: str, text: str) -> tuple[Clause, ...]:
 
 
 def _clauses(name: str, text: str) -> tuple[Clause, ...]:
-    tree = parse(name, text)
-    return tuple(
-        (child.data, tuple(str(value) for value in child.children))
-        for child in (tree.children if tree else ())
-        if isinstance(child, Tree)
-    )
+    return tuple((tree.data, tuple(str(value) for value in tree.children)) for tree in _trees(name, text))
 
 
 _remembered = lru_cache(_KEPT)(_clauses)
@@ -113,12 +121,12 @@ def said(name: str, text: str) -> list[Clause]:
 @lru_cache(_KEPT)
 def _places(name: str, shape: str) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """The clauses of a text, and where in it their values stand."""
-    tree = parse(name, shape)
+    from lark import Token  # noqa: PLC0415
+
     return tuple(
         (
-            child.data,
-            tuple((value.start_pos or 0, value.end_pos or 0) for value in child.children if isinstance(value, Token)),
+            tree.data,
+            tuple((value.start_pos or 0, value.end_pos or 0) for value in tree.children if isinstance(value, Token)),
         )
-        for child in (tree.children if tree else ())
-        if isinstance(child, Tree)
+        for tree in _trees(name, shape)
     )

@@ -54,7 +54,7 @@ def test_the_wheel_has_the_tables_and_heads_that_its_sources_give() -> None:
 
 @in_a_checkout
 def test_the_heads_are_those_of_the_families(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = families._loaded()
+    loaded = families.whole()
     monkeypatch.setattr(families, "HEADS", built / families.HEADS.relative_to(wheel.PACKAGE))
     headed = tuple(families._headed())
     assert len(headed) > 30
@@ -64,7 +64,7 @@ def test_the_heads_are_those_of_the_families(built: Path, monkeypatch: pytest.Mo
 
 
 def test_a_family_bears_its_modules_name_by_which_a_wheel_loads_it() -> None:
-    for family in families._loaded():
+    for family in families.whole():
         assert family == importlib.import_module(f"oomdoctor.families.{family.name}").FAMILY
 
 

@@ -46,10 +46,11 @@ HEADS: Final = Path(__file__).parent / "heads.json"
 @cache
 def families() -> tuple[Family, ...]:
     """All families, in order of their names."""
-    return tuple(_headed()) if HEADS.is_file() else _loaded()
+    return tuple(_headed()) if HEADS.is_file() else whole()
 
 
-def _loaded() -> tuple[Family, ...]:
+def whole() -> tuple[Family, ...]:
+    """All families, from their modules."""
     modules = sorted(m.name for m in pkgutil.iter_modules(__path__))
     loaded = (importlib.import_module(f"{__name__}.{name}") for name in modules)
     return tuple(module.FAMILY for module in loaded if hasattr(module, "FAMILY"))
@@ -58,7 +59,7 @@ def _loaded() -> tuple[Family, ...]:
 def heads() -> str:
     """All but the readers, as a wheel has it."""
     return json.dumps(
-        [[it.name, it.anchors, it.triggers, it.last, it.otherwise] for it in _loaded()], ensure_ascii=False, indent=0
+        [[it.name, it.anchors, it.triggers, it.last, it.otherwise] for it in whole()], ensure_ascii=False, indent=0
     )
 
 
