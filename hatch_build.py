@@ -1,5 +1,4 @@
-"""What the wheel brings along and the tree does not have: the parsers' tables, which take a process half a second to
-compute from the grammars, and many small files packed as few (oomdoctor/packed.py)."""
+"""What the wheel brings along and the tree does not have (oomdoctor/wheel.py): working it out takes a second."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ class Computed(BuildHookInterface[Any]):
             return
         self._folder = tempfile.TemporaryDirectory()
         top = Path(self._folder.name)
-        subprocess.run([sys.executable, "-m", "oomdoctor.packed", str(top)], check=True, cwd=self.root)  # noqa: S603
+        subprocess.run([sys.executable, "-m", "oomdoctor.wheel", str(top)], check=True, cwd=self.root)  # noqa: S603
         for path in sorted(path for path in top.rglob("*") if path.is_file()):
             build_data["force_include"][str(path)] = f"oomdoctor/{path.relative_to(top).as_posix()}"
 

@@ -7,21 +7,21 @@ import zipfile
 from pathlib import Path
 
 TOP = Path(__file__).parent.parent
-LARGEST = 1_000_000
-# What is packed (oomdoctor/packed.py): the readable files, and what the wheel has in their place.
-READABLE = ("oomdoctor/causes/*.md", "oomdoctor/locale/*/*.po")
-PACKED = {
-    "oomdoctor/_packed/grammars.txt",
-    "oomdoctor/_packed/pages.txt",
-    "oomdoctor/locale/zh_CN/packed.txt",
+LARGEST = 1_500_000
+# What a checkout has beside the package or works out (oomdoctor/wheel.py).
+GRAMMARS = {path.stem for path in (TOP / "grammars").glob("*.lark")}
+BUILT = {
+    "oomdoctor/families/heads.json",
+    *(f"oomdoctor/_grammars/{name}.lark" for name in GRAMMARS),
+    *(f"oomdoctor/_grammars/{name}.json" for name in GRAMMARS - {"common"}),
 }
 
 
 def wanted() -> set[str]:
     """Every file of the package, as the wheel names it."""
-    package = {p.relative_to(TOP) for p in (TOP / "oomdoctor").rglob("*") if p.is_file()}
-    kept = {p.as_posix() for p in package if not any(p.match(pattern) for pattern in READABLE)}
-    return {name for name in kept if "__pycache__" not in name} | PACKED
+    package = {p.relative_to(TOP).as_posix() for p in (TOP / "oomdoctor").rglob("*") if p.is_file()}
+    compiled = {name.removesuffix(".po") + ".mo" if name.endswith(".po") else name for name in package}
+    return {name for name in compiled if "__pycache__" not in name} | BUILT
 
 
 def contents(wheel: Path) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from oomdoctor.causes import Cause, causes
 from oomdoctor.cli.app import app
 from oomdoctor.cli.diagnose import FORMATS
 from oomdoctor.decision.outline import outline
-from oomdoctor.families import families
+from oomdoctor.families import whole
 from oomdoctor.families.event import Event
 from oomdoctor.pages import page
 from oomdoctor.remedies.knobs import KNOBS, Knob
@@ -181,7 +181,7 @@ def _events() -> str:
         "What `oomdoctor events` prints: one per message, with what it prints and nothing else.\n",
     ]
     kinds = sorted(_kinds(Event), key=lambda kind: kind.kind)
-    for family in families():
+    for family in whole():
         lines = [
             (_code(kind.kind), (kind.__doc__ or "").partition("\n")[0], _codes(_figures(kind)))
             for kind in kinds

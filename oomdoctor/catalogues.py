@@ -1,49 +1,37 @@
-"""The catalogues of one language: as they are written, or packed, as a wheel has them.
+"""The catalogues of one language: as they are written, or compiled, as a wheel has them.
 
-Of what gettext can put into a `.po` file they hold one form per text and no contexts. Packed they lack the texts, which
-stand in the code: a translation is found by its text's checksum.
+Of what gettext can put into a `.po` file they hold one form per text and no contexts.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from gettext import GNUTranslations, NullTranslations
 from pathlib import Path
 from string import Formatter
-from typing import Final
-from zlib import crc32
-
-PACKED: Final = "packed.txt"
-_ENCODING: Final = "gb18030"  # a Chinese character in two bytes, and all others somehow
-_SUM: Final = 8  # letters
 
 
 def reader(folder: Path) -> Callable[[str], str]:
     """What gives a text's translation, or the text where there is none."""
-    if (folder / PACKED).is_file():
-        sums, *translations = (folder / PACKED).read_bytes().decode(_ENCODING).split("\0")
-        places = range(0, len(sums), _SUM)
-        known = dict(zip((sums[place : place + _SUM] for place in places), translations, strict=True))
-        return lambda text: known.get(_sum(text), text)
-    words = _words(folder)
+    compiled = sorted(folder.glob("*.mo"))
+    return _compiled(compiled).gettext if compiled else _written(sorted(folder.glob("*.po")))
+
+
+def _compiled(paths: list[Path]) -> NullTranslations:
+    """All of them: what one has no translation for, the next is asked for."""
+    found = NullTranslations()
+    for path in paths:
+        with path.open("rb") as file:
+            catalogue = GNUTranslations(file)
+        catalogue.add_fallback(found)
+        found = catalogue
+    return found
+
+
+def _written(paths: list[Path]) -> Callable[[str], str]:
+    words = {text: words for path in paths for text, words in _entries(path) if text and words}
     return lambda text: words.get(text, text)
-
-
-def packed(folder: Path) -> bytes:
-    """All catalogues of the folder, as the wheel has them."""
-    words = _words(folder)
-    sums = [_sum(text) for text in words]
-    if len({*sums}) < len(sums):
-        raise ValueError("two texts have the same checksum: say one of them otherwise")
-    return "\0".join(("".join(sums), *words.values())).encode(_ENCODING)
-
-
-def _sum(text: str) -> str:
-    return f"{crc32(text.encode(errors='surrogatepass')):0{_SUM}x}"
-
-
-def _words(folder: Path) -> dict[str, str]:
-    return {text: words for path in sorted(folder.glob("*.po")) for text, words in _entries(path) if text and words}
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:

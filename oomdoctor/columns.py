@@ -20,6 +20,7 @@ _CLOSING: Final = "，。、：；？！）」》”％…"
 # What stands on one line, with the blanks behind it.
 _PIECE: Final = late(rf"[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}]+|)[{_CLOSING}]*\s*")
 _IS_WIDE: Final = late(f"[{_WIDE}]")
+_LEAST_WIDE: Final = "\u2e80"  # these sets take some milliseconds to compile, and most text holds nothing like it
 
 
 def cells(text: str) -> int:
@@ -75,7 +76,7 @@ def _stacked(rows: Sequence[Sequence[str]], width: int, *, has_head: bool) -> It
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "", *, break_long_words: bool = True) -> list[str]:
     """The lines of a paragraph, with what stands before its first and before the others."""
-    if text.isascii() or not _IS_WIDE.search(text):
+    if max(text, default="") < _LEAST_WIDE or not _IS_WIDE.search(text):
         return textwrap.wrap(
             text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False,
             break_long_words=break_long_words,

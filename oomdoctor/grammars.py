@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from lark import Lark, Token, Tree
-from lark.exceptions import LarkError
+if TYPE_CHECKING:  # most healthy logs need none of it
+    from lark import Lark, Token, Tree
 
-from oomdoctor import lalr
+# In a checkout, an sdist or an editable install the grammars stand beside the package. The wheel has them inside it,
+# each with its parser's table.
+INSIDE: Final = Path(__file__).parent / "_grammars"
+FOLDER: Final = INSIDE if INSIDE.is_dir() else Path(__file__).parent.parent / "grammars"
+_SHARED: Final = "common"  # what the others import
 
-# In a checkout, an sdist or an editable install the grammars stand beside the package. In the wheel they travel inside
-# it with the parsers' tables, in one file, which compresses well: a line per grammar with its name, text and parser.
-FOLDER = Path(__file__).parent.parent / "grammars"
-PACKED = Path(__file__).parent / "_packed" / "grammars.txt"
-_SHARED = "common"  # what the others import
-
-Parsed = Tree[Token]
 Clause = tuple[str, tuple[str, ...]]
 
 
 def names() -> list[str]:
     """Of the grammars that have a parser."""
-    if PACKED.is_file():
-        found = {line.partition("\t")[0] for line in PACKED.read_text(encoding="ascii").split("\n")}
-    else:
-        found = {path.stem for path in FOLDER.glob("*.lark")}
-    return sorted(found - {_SHARED})
+    return sorted({path.stem for path in FOLDER.glob("*.lark")} - {_SHARED})
 
 
 @cache
@@ -37,6 +30,8 @@ def _parser(name: str) -> Lark:
 
 def build(name: str) -> Lark:
     """The parser, from the grammar's text."""
+    from lark import Lark  # noqa: PLC0415
+
     # Never cache=True: Lark would unpickle a file of predictable name from the shared temp folder.
     return Lark(
         _text(name),
@@ -52,45 +47,47 @@ def _imported(_: object, path: str) -> tuple[str, str]:
 
 
 def _text(name: str) -> str:
-    ready = _packed(name)
-    return json.loads(ready[0]) if ready else (FOLDER / f"{name}.lark").read_text(encoding="utf-8")
+    return (FOLDER / f"{name}.lark").read_text(encoding="utf-8")
 
 
 def _ready(name: str) -> Lark | None:
-    """The parser from the tables that the wheel brings along, which takes a sixth of the time; None without them, or
-    where they are another Lark's."""
-    ready = _packed(name)
-    return lalr.read(ready[1]) if ready else None
+    """The parser from the table that the wheel brings along, which takes a tenth of the time; None without it, or where
+    it is another Lark's."""
+    from oomdoctor import lalr  # noqa: PLC0415
+
+    path = table(name)
+    return lalr.read(path.read_bytes()) if path.is_file() else None
 
 
-def _packed(name: str) -> tuple[bytes, bytes] | None:
-    """In the wheel, a grammar's text and its parser, both as JSON."""
-    if PACKED.is_file():
-        with PACKED.open("rb") as lines:  # as text it takes twice as long
-            for line in lines:
-                found, text, parser = line.split(b"\t")
-                if found == name.encode():
-                    return text, parser
-    return None
+def table(name: str, folder: Path = FOLDER) -> Path:
+    """Where the wheel has the parser's table."""
+    return folder / f"{name}.json"
 
 
-def packed() -> str:
-    """All grammars, as the wheel has them: without comments and empty lines."""
-    lines = [(_SHARED, ""), *((name, lalr.written(build(name))) for name in names())]
-    return "\n".join("\t".join((name, json.dumps(_bare(_text(name))), parser)) for name, parser in lines)
+def written(name: str) -> str:
+    """The parser's table, as the wheel has it."""
+    from oomdoctor import lalr  # noqa: PLC0415
+
+    return lalr.written(build(name))
 
 
-def _bare(text: str) -> str:
-    return "".join(line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("//"))
-
-
-def parse(name: str, text: str) -> Parsed | None:
+def parse(name: str, text: str) -> Tree[Token] | None:
     """The tree of the text under the grammar, or None where the text is not in its language."""
+    from lark.exceptions import LarkError  # noqa: PLC0415
+
     parser = _parser(name)  # outside: a grammar that is wrong itself is no text that does not fit
     try:
         return parser.parse(text)
     except LarkError:
         return None
+
+
+def _trees(name: str, text: str) -> list[Tree[Token]]:
+    """Of the clauses of the text, in order; none where it is not in the language."""
+    from lark import Tree  # noqa: PLC0415
+
+    tree = parse(name, text)
+    return [child for child in tree.children if isinstance(child, Tree)] if tree else []
 
 
 _KEPT = 1024  # messages
@@ -105,12 +102,7 @@ def clauses(name: str, text: str) -> tuple[Clause, ...]:
 
 
 def _clauses(name: str, text: str) -> tuple[Clause, ...]:
-    tree = parse(name, text)
-    return tuple(
-        (child.data, tuple(str(value) for value in child.children))
-        for child in (tree.children if tree else ())
-        if isinstance(child, Tree)
-    )
+    return tuple((tree.data, tuple(str(value) for value in tree.children)) for tree in _trees(name, text))
 
 
 _remembered = lru_cache(_KEPT)(_clauses)
@@ -129,12 +121,12 @@ def said(name: str, text: str) -> list[Clause]:
 @lru_cache(_KEPT)
 def _places(name: str, shape: str) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """The clauses of a text, and where in it their values stand."""
-    tree = parse(name, shape)
+    from lark import Token  # noqa: PLC0415
+
     return tuple(
         (
-            child.data,
-            tuple((value.start_pos or 0, value.end_pos or 0) for value in child.children if isinstance(value, Token)),
+            tree.data,
+            tuple((value.start_pos or 0, value.end_pos or 0) for value in tree.children if isinstance(value, Token)),
         )
-        for child in (tree.children if tree else ())
-        if isinstance(child, Tree)
+        for tree in _trees(name, shape)
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oomdoctor import shares
 from oomdoctor.decision.diagnosis import decide
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.incident.assemble import Gathered, crashes
@@ -15,7 +14,7 @@ from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.job.model import Context
-from oomdoctor.reading import Reading
+from oomdoctor.reading import Reading, parallel
 from oomdoctor.records import dataclass
 from oomdoctor.remedies.advice import advise
 from oomdoctor.report.build import build
@@ -112,7 +111,7 @@ def facts_of(
             progress(sum(source.size for source in sources))
 
     return concluded(
-        shares.read(sources, tell),
+        parallel.read(sources, tell),
         errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),
         notes=[note for source in sources for note in source.notes],
         bytes_read=sum(source.size for source in sources),

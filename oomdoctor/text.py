@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from oomdoctor.patterns import late
 
 # CSI, then OSC/DCS/SOS/PM/APC up to their terminator, then the two-byte escapes. None crosses a line's end, and each
@@ -31,8 +33,8 @@ INVISIBLE = f"[\x00-\x08\x0e-\x1f{_UNSEEN}]"
 _INVISIBLE = late(INVISIBLE)
 _SURROGATE = late("[\ud800-\udfff]")
 
-# One look decides for most text that there is nothing to do.
-_UNSAFE_ASCII = late("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# One look decides for most text that there is nothing to do. A whole page of ASCII is long, and no set is slow.
+_UNSAFE_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _UNSAFE = late(f"[\x00-\x08\x0b\x0c\x0e-\x1f\u2028\u2029\ud800-\udfff{_UNSEEN}]")
 
 

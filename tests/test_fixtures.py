@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from reports import diagnosed, of_each
 
-from oomdoctor.families import Event, anchors, families, found_in
+from oomdoctor.families import Event, anchors, found_in, whole
 from oomdoctor.reading import pages
 from oomdoctor.sources import Source
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-FAMILIES = [family.name for family in families()]
+FAMILIES = [family.name for family in whole()]
 LOGS = sorted(path for name in FAMILIES for path in (FIXTURES / name).glob("*.log"))
 
 

@@ -61,7 +61,6 @@ def test_the_tables_and_the_terminals_are_those_of_the_text(name: str) -> None:
     assert differences(table(built), table(found)) == []
     assert terminals(found) == terminals(built)
     assert found.lexer_conf.ignore == built.lexer_conf.ignore
-    assert lalr.written(found) == lalr.written(built)
 
 
 def test_tables_that_differ_in_one_token_are_told_apart() -> None:
@@ -116,12 +115,12 @@ def test_another_larks_json_is_left_alone() -> None:
 
 @pytest.mark.slow
 def test_no_path_of_the_machine_that_wrote_it_is_in_it() -> None:
-    assert str(Path(lalr.__file__).parent.parent) not in grammars.packed()
+    assert str(Path(lalr.__file__).parent.parent) not in "".join(map(grammars.written, NAMES))
 
 
 @pytest.mark.slow
 def test_the_json_is_the_same_whatever_order_sets_have() -> None:
-    program = "import sys; from oomdoctor import grammars; sys.stdout.write(grammars.packed())"
+    program = "from oomdoctor import grammars\nfor name in grammars.names(): print(grammars.written(name))"
     one, other = (
         subprocess.run(
             [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True

@@ -131,17 +131,6 @@ def test_everything_is_translated_and_nothing_is_left_over(script: ModuleType) -
 
 @pytest.mark.slow
 @in_a_checkout
-def test_the_packed_catalogue_is_read_as_the_written_ones(script: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / catalogues.PACKED).write_bytes(catalogues.packed(CHINESE))
-    packed, written = catalogues.reader(tmp_path), catalogues.reader(CHINESE)
-    texts = [text for room in script.texts().values() for text in room]
-    assert len(texts) > 1000
-    assert [text for text in texts if packed(text) != written(text)] == []
-    assert packed("nobody says it") == "nobody says it"
-    assert packed("half a character: \udcff") == "half a character: \udcff"
-
-
-@in_a_checkout
 def test_other_names_in_a_translation_are_found(script: ModuleType) -> None:
     assert script.names("{a} of {b:,}") == script.names("{b:,} 中的 {a}")
     assert script.names("{a}") != script.names("{a:,}")

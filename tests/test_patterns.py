@@ -49,3 +49,15 @@ def test_the_pattern_and_what_is_rarely_used_are_there() -> None:
     assert late("a b").pattern == "a b"
     assert late(r"\s+").split("a  b") == ["a", "b"]
     assert late(r"\d").sub("#", "a1b2") == "a#b#"
+
+
+def test_a_pattern_is_compiled_when_it_is_first_used() -> None:
+    lazy = late(r"(?P<n>\d+) gib", re.IGNORECASE)
+    assert "search" not in vars(lazy)
+    found = lazy.search("12 GiB")
+    assert found is not None
+    assert found["n"] == "12"
+    assert "search" in vars(lazy)
+    assert lazy.groupindex == {"n": 1}
+    with pytest.raises(re.error):
+        late("(").search("")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-import re
 from dataclasses import field
 from typing import ClassVar
 
 import pytest
 
-from oomdoctor import patterns, records
+from oomdoctor import records
 
 
 @records.dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +109,3 @@ def test_the_original_inherits_from_ours_and_ours_from_the_original() -> None:
 def test_keyword_only_means_it() -> None:
     with pytest.raises(TypeError):
         Ours(3)  # type: ignore[call-arg]
-
-
-def test_patterns_are_compiled_late_and_work_alike() -> None:
-    lazy = patterns.late(r"(?P<n>\d+) gib", re.IGNORECASE)
-    assert "search" not in vars(lazy)
-    found = lazy.search("12 GiB")
-    assert found is not None
-    assert found["n"] == "12"
-    assert "search" in vars(lazy)
-    assert lazy.sub("x", "1 gib, 2 gib") == "x, x"
-    assert lazy.groupindex == {"n": 1}
-    assert [m["n"] for m in lazy.finditer("1 gib, 2 gib")] == ["1", "2"]
-    with pytest.raises(re.error):
-        patterns.late("(").search("")

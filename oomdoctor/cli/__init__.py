@@ -27,9 +27,9 @@ def main() -> NoReturn:
         100_000, 50, 50
     )  # a start makes many objects that stay; looking through them again and again is 5 %
     try:
-        from oomdoctor.cli.app import app  # noqa: PLC0415  (imports take a moment, in which Ctrl-C may come)
+        from oomdoctor.cli.commands import app_for  # noqa: PLC0415  (imports take a moment, in which Ctrl-C may come)
 
-        app(prog_name="oomdoctor")
+        app_for(sys.argv[1:])(prog_name="oomdoctor")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except _Ended as end:

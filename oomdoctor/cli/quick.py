@@ -1,4 +1,4 @@
-"""Typer's commands without the half of their start-up that this command line has no use for."""
+"""Typer's commands as this command line has them: light, in the language in use, no wider than the terminal."""
 
 from __future__ import annotations
 
@@ -14,29 +14,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from oomdoctor.cli.lighten import skip_pydantic
 from oomdoctor.language import ENGLISH, LANGUAGES, in_use, listed, not_spoken, say, spoken, use
 
 # Typer brings click along, or imports it, and names no more of its errors than this one's child.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 _is_asked: ContextVar[bool] = ContextVar("is_asked", default=False)  # whether the command line names a language
-
-# The versions that are known to convert values with pydantic, whose import takes longer than reading a small log.
-# Others are left as they are: a slower start is better than none.
-_HEAVY = ((0, 26), (0, 30))
-
-
-def _is_heavy(version: str) -> bool:
-    release = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-    return _HEAVY[0] <= release < _HEAVY[1]
-
-
-class AsTyped:
-    """Takes a parameter's value as it was typed; all of ours are strings, lists of strings and flags."""
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        del ctx
-        return [] if value is None and param.nargs == -1 else value
 
 
 def _named(params: list[Any]) -> list[Any]:
@@ -61,12 +45,6 @@ def _record(param: Any, record: Any, ctx: Any) -> tuple[str, str] | None:
 
 def _name(param: Any) -> str:
     return str(param.metavar or param.name.upper()).strip("[].")
-
-
-def _lighten(params: list[Any]) -> list[Any]:
-    for param in params if _is_heavy(typer.__version__) else ():
-        param._runtime_param = AsTyped()  # noqa: SLF001  (there is no public way)
-    return params
 
 
 NARROW = 80  # columns; lines that stand as they are in a page of help need so many
@@ -126,7 +104,7 @@ class Command(_Spoken, TyperCommand):
         _named(self.params)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _lighten(super().get_params(ctx))
+        return skip_pydantic(super().get_params(ctx))
 
 
 WHOLE = 200  # characters of a command's first sentence, which is then wrapped and not cut
@@ -134,7 +112,7 @@ WHOLE = 200  # characters of a command's first sentence, which is then wrapped a
 
 class Group(_Spoken, TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _lighten(super().get_params(ctx))
+        return skip_pydantic(super().get_params(ctx))
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **named: Any) -> Any:
         """In the language that the command line or the locale asks for, which holds until it ends."""

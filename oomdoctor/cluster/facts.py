@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from oomdoctor import shares, street
+from oomdoctor import street
 from oomdoctor.cluster import head
 from oomdoctor.cluster.archived import archived
-from oomdoctor.reading import Reading
+from oomdoctor.reading import Reading, parallel
 from oomdoctor.sources import read_and_left_out
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def gathered(
         left_out.update(part.left_out)
     with archived(kept) as found:
         if found.sources:
-            reading.join(shares.read(found.sources))
+            reading.join(parallel.read(found.sources))
     left_out.update(found.left_out or ())
     bytes_read = sum(part.bytes for part in whole.parts) + sum(source.size for source in found.sources)
     files = sum(part.files for part in whole.parts) + sum(source.size > 0 for source in found.sources)

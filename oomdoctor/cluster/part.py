@@ -7,10 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oomdoctor import shares
 from oomdoctor.cluster.owners import Owners
 from oomdoctor.language import use
-from oomdoctor.reading import Reading
+from oomdoctor.reading import Reading, parallel
 from oomdoctor.sources import Trouble, look
 
 
@@ -50,7 +49,7 @@ def read(task: Task) -> Part:
     for source in found.sources:
         label = owners.of(source.name) if owners is not None else task.label
         source.name = f"{label}/{source.name}"
-    reading = shares.read(found.sources)
+    reading = parallel.read(found.sources)
     met = [Trouble(f"{task.label}/{trouble.file}", trouble.why) for trouble in found.troubles]
     return Part(
         reading=reading,

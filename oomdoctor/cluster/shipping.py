@@ -13,7 +13,7 @@ from typing import Final
 # What reading takes; Ray sees to it that all nodes run one version of Python. Compressed logs want zstandard, too,
 # where they have it.
 PACKAGES: Final = ("oomdoctor", "ahocorasick_rs", "lark", "regex")
-_LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.pyi", "*.po", "*.md", "tests")
+_LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.pyi", "*.po", "*.mo", "*.md", "tests")
 
 
 @contextmanager
@@ -24,6 +24,6 @@ def packages() -> Iterator[Path]:
             package = Path(str(import_module(name).__file__)).parent
             shutil.copytree(package, Path(folder, name), ignore=_LEFT_OUT)
         grammars = Path(str(import_module("oomdoctor").__file__)).parent.parent / "grammars"
-        if grammars.is_dir():  # a checkout; a wheel brings them packed
+        if grammars.is_dir():  # a checkout; a wheel has them inside
             shutil.copytree(grammars, Path(folder, "grammars"))
         yield Path(folder)

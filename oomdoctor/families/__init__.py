@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pathlib import Path
+from typing import Final
 
 import ahocorasick_rs
 
@@ -35,12 +38,43 @@ class Family:
     otherwise: bool = False
 
 
+# What a wheel knows of the families before it loads their modules: most logs ask for a few of them.
+HEADS: Final = Path(__file__).parent / "heads.json"
+
+
 @cache
 def families() -> tuple[Family, ...]:
     """All families, in order of their names."""
+    return tuple(_headed()) if HEADS.is_file() else whole()
+
+
+def whole() -> tuple[Family, ...]:
+    """All families, from their modules."""
     modules = sorted(m.name for m in pkgutil.iter_modules(__path__))
     loaded = (importlib.import_module(f"{__name__}.{name}") for name in modules)
     return tuple(module.FAMILY for module in loaded if hasattr(module, "FAMILY"))
+
+
+def heads() -> str:
+    """All but the readers, as a wheel has it."""
+    return json.dumps(
+        [[it.name, it.anchors, it.triggers, it.last, it.otherwise] for it in whole()], ensure_ascii=False, indent=0
+    )
+
+
+def _headed() -> Iterator[Family]:
+    for name, anchors, triggers, last, otherwise in json.loads(HEADS.read_bytes()):
+        yield Family(name, tuple(anchors), tuple(triggers), _reader(name), last, otherwise)
+
+
+def _reader(name: str) -> Callable[[Page, int], Iterable[Read]]:
+    """The family's own, whose module is loaded when it is first asked."""
+
+    def read(page: Page, index: int) -> Iterable[Read]:
+        found: Iterable[Read] = importlib.import_module(f"{__name__}.{name}").FAMILY.read(page, index)
+        return found
+
+    return read
 
 
 # Ends most failures of a Python program, so that no family needs an anchor for what only an exception says.

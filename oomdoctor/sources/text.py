@@ -11,6 +11,7 @@ from oomdoctor.patterns import late
 from oomdoctor.sources.trouble import UnreadableError
 
 SAMPLE = 64 * 1024
+LONGEST_MAGIC = 512  # bytes: a tar archive's is its 258th to 262nd
 
 BINARIES: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (late(magic, re.DOTALL), what)
@@ -42,8 +43,9 @@ _BOMS = (
 
 def binary(head: bytes) -> str | None:
     """What the file is, if it is no text; `head` are its first bytes."""
+    beginning = head[:LONGEST_MAGIC]
     for magic, what in BINARIES:
-        if magic.match(head):
+        if magic.match(beginning):
             return what
     sample = head[:SAMPLE].replace(b"\0", b"")
     controls = len(sample) - len(sample.translate(None, _CONTROLS))

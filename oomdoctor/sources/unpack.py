@@ -125,7 +125,7 @@ LONGEST_MAGIC = 10
 
 def packed_as(head: bytes) -> str | None:
     """The format that a file's first bytes are of."""
-    return next((name for name, magic, _ in FORMATS if magic.match(head)), None)
+    return next((name for name, magic, _ in FORMATS if magic.match(head[:LONGEST_MAGIC])), None)
 
 
 ARCHIVES: tuple[tuple[str, re.Pattern[bytes]], ...] = (
@@ -150,12 +150,12 @@ def unpacked(stream: BinaryIO, size: int) -> Iterator[bytes]:
     What could be read comes before any UnreadableError is raised.
     """
     head = _head(stream, min(size, PACKED))
-    found = next(((name, opened) for name, magic, opened in FORMATS if magic.match(head)), None)
-    if found is None:
+    format_ = packed_as(head)
+    if format_ is None:
         yield from _gathered(_plain(head, stream, size), size)
     else:
-        name, opened = found
-        yield from _gathered(_bounded(name, head, stream, opened()), size)
+        opened = next(opened for name, _, opened in FORMATS if name == format_)
+        yield from _gathered(_bounded(format_, head, stream, opened()), size)
 
 
 def _head(stream: BinaryIO, size: int) -> bytes:

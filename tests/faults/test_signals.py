@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are l
 
 # Two logs whose every line fails keep the processes that read them busy.
 TWO_AT_ONCE = (
-    "from oomdoctor import shares\nshares.FULL = 1\nshares.cores = lambda: 2\nfrom oomdoctor.cli import main\nmain()"
+    "from oomdoctor.reading import parallel\nparallel.FULL, parallel.cores = 1, lambda: 2\n"
+    "from oomdoctor.cli import main\nmain()"
 )
 
 

@@ -32,7 +32,7 @@ MOVES = ("os.rename", "os.remove", "os.chmod", "os.truncate")
 # The libraries that write code of their own out of their own text, in these modules.
 MAKES_CODE = frozenset({
     "dataclasses", "collections", "enum", "typing", "functools", "inspect", "ast", "jinja2.environment",
-    "jinja2.nativetypes", "oomdoctor.catalogues", "importlib._bootstrap", "importlib._bootstrap_external",
+    "jinja2.nativetypes", "oomdoctor.catalogues", "gettext", "importlib._bootstrap", "importlib._bootstrap_external",
     "_frozen_importlib", "_frozen_importlib_external",
 })  # fmt: skip
 # What a copy of this process sends, beside classes of ours.
@@ -157,9 +157,9 @@ def main() -> None:
     told = json.load(sys.stdin)
     guard = Guard(told["readable"], told["writable"], forks=told.get("forks", False))
     if told.get("large"):
-        from oomdoctor import shares
+        from oomdoctor.reading import parallel
 
-        shares.FULL, shares.cores = 1, lambda: 2  # type: ignore[misc]
+        parallel.FULL, parallel.cores = 1, lambda: 2  # type: ignore[misc]
     ours, codes = sys.stdout, {}
     works = {" ".join(one["arguments"]): one for one in told.get("commands", ())}
     snippets = {code: _snippet(code) for code in told.get("snippets", ())}

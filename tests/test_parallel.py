@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from oomdoctor import diagnose, language, shares
-from oomdoctor.reading import Reading, Tell
+from oomdoctor import diagnose, language
+from oomdoctor.reading import Reading, Tell, parallel
 from oomdoctor.sources import Source, gather
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process is copied there")
@@ -25,8 +25,8 @@ FAILURE = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 G
 
 @pytest.fixture(autouse=True)
 def _full_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "FULL", 1000)
-    monkeypatch.setattr(shares, "TOLD_EVERY", 1000)
+    monkeypatch.setattr(parallel, "FULL", 1000)
+    monkeypatch.setattr(parallel, "STEP", 1000)
     monkeypatch.setattr(threading, "active_count", lambda: 1)
 
 
@@ -42,7 +42,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def diagnosed(folder: Path, cores: int, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[int]]:
-    monkeypatch.setattr(shares, "cores", lambda: cores)
+    monkeypatch.setattr(parallel, "cores", lambda: cores)
     told: list[int] = []
     return diagnose(folder, progress=told.append).as_json(), told
 
@@ -71,12 +71,12 @@ def sources_in(folder: Path, *names: str) -> list[Source]:
     return gather([str(folder)])[0]
 
 
-def test_logs_are_shared_out_by_size_and_number_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_are_divided_by_size_and_number_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, size in enumerate((400, 500, 200, 5000, 1, 1, 1, 1)):
         (tmp_path / f"{number}.log").write_bytes(b"x" * size)
-    monkeypatch.setattr(shares, "MOST_LOGS", 3)
-    found = shares.shared_out(gather([str(tmp_path)])[0])
-    assert [[source.name for source in share] for share in found] == [
+    monkeypatch.setattr(parallel, "MOST_LOGS", 3)
+    found = parallel.divide(gather([str(tmp_path)])[0])
+    assert [[source.name for source in parcel] for parcel in found] == [
         ["0.log", "1.log"], ["2.log"], ["3.log"], ["4.log", "5.log", "6.log"], ["7.log"],
     ]  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_what_a_process_that_dies_should_have_read_is_read_here(
         add(reading, source, tell)
 
     monkeypatch.setattr(Reading, "add", dies)
-    read = shares.read(sources, processes=2)
+    read = parallel.read(sources, processes=2)
     assert {event.at.file for event in read.gathered.events.values()} <= {"a.log", "b.log", "c.log"}
     assert sum(event.repeats for event in read.gathered.events.values()) == 3
     assert [source.size for source in sources] == [len(HEALTHY + FAILURE)] * 3
@@ -104,7 +104,7 @@ def test_whoever_stops_reading_leaves_no_process_behind(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        shares.read(sources_in(tmp_path, "a.log", "b.log"), stop, 2)
+        parallel.read(sources_in(tmp_path, "a.log", "b.log"), stop, 2)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
@@ -119,7 +119,7 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
         add(reading, source, tell)
 
     monkeypatch.setattr(Reading, "add", tells)
-    shares.read(gather([str(folder)])[0], processes=2)
+    parallel.read(gather([str(folder)])[0], processes=2)
     return bool(read)
 
 

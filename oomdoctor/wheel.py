@@ -1,0 +1,46 @@
+"""What a wheel brings along ready-made, and a checkout works out of its sources when it is asked: the parsers' tables,
+the heads of the families, the compiled catalogues. The build writes them: `python -m oomdoctor.wheel FOLDER`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+from oomdoctor import families, grammars
+
+PACKAGE: Final = Path(__file__).parent
+
+
+def write(folder: Path) -> None:
+    """All of it, by its places in the package."""
+    for path in grammars.FOLDER.glob("*.lark"):
+        shutil.copyfile(path, _place(folder, grammars.INSIDE / path.name))
+    for name in grammars.names():
+        _place(folder, grammars.table(name, grammars.INSIDE)).write_text(grammars.written(name), encoding="ascii")
+    _place(folder, families.HEADS).write_text(families.heads(), encoding="utf-8", newline="\n")
+    for path in (PACKAGE / "locale").glob("*/*.po"):
+        _compile(path, _place(folder, path.with_suffix(".mo")))
+
+
+def _place(folder: Path, path: Path) -> Path:
+    place = folder / path.relative_to(PACKAGE)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _compile(catalogue: Path, to: Path) -> None:
+    from babel.messages.mofile import write_mo  # noqa: PLC0415  (only who builds needs it)
+    from babel.messages.pofile import read_po  # noqa: PLC0415
+
+    with catalogue.open("rb") as file:
+        words = read_po(file)
+    words.creation_date = datetime.fromtimestamp(0, timezone.utc)  # or two builds of one tree differ
+    with to.open("wb") as file:
+        write_mo(file, words)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
