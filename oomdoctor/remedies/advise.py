@@ -113,12 +113,15 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
     if knob.id in device.BY_WORLD:
         return None
-    world = crash.job.world
     row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
-    own = framework(row.framework) if row is not None else None
-    if row is not None and (own is None or {own.world, world} <= {own.world, *_ANY_WORLD}):
+    if row is not None and not _of_another_world(row, crash):
         return row
-    return spelling(knob.id, crash.context, world) if framework(world) is not None else None
+    return spelling(knob.id, crash.context, crash.job.world)
+
+
+def _of_another_world(row: Spelling, crash: Crash) -> bool:
+    own, world = framework(row.framework), crash.job.world
+    return own is not None and world not in (own.world, *_ANY_WORLD) and own.world not in _ANY_WORLD
 
 
 def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:

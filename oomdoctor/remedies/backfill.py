@@ -17,7 +17,7 @@ Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
 
 
 @cache
-def _table() -> tuple[Row, ...]:
+def table() -> tuple[Row, ...]:
     return tuple(_rows(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")))
 
 
@@ -30,7 +30,7 @@ def _rows(text: str) -> Iterator[Row]:
 
 def in_general(crash: Crash) -> tuple[str, ...]:
     """The knobs of the first row of this pool and task."""
-    fitting = (row for row in _table() if row[0] == crash.pool and (not row[1] or crash.job.task in row[1]))
+    fitting = (row for row in table() if row[0] == crash.pool and (not row[1] or crash.job.task in row[1]))
     return next((knobs for _, _, knobs in fitting), ())
 
 
@@ -45,4 +45,4 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     return sorted(chosen, key=lambda remedy: remedy.knob == EVIDENCE), rejected
 
 
-__all__ = ["ENOUGH", "EVIDENCE", "enough_remedies", "in_general"]
+__all__ = ["ENOUGH", "EVIDENCE", "enough_remedies", "in_general", "table"]
