@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from engine_logs import RUNNER, crash_of, traceback
 from gpu_logs import crash, refused
+from reports import ROOT
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_shown, judgement_of
@@ -15,6 +16,7 @@ from oomdoctor.signs import Grade, Seen, Sign
 
 CRASH = crash(refused())
 CUT = crash_of(traceback((RUNNER, "capture_model"), end="    ^^^^^"))
+CUT_TRAINING = crash(*(ROOT / "fixtures/training_cut/backward.log").read_text().splitlines())
 KILLED = crash("bash: line 1:  4955 Killed                  python train.py")
 
 
@@ -78,6 +80,15 @@ def test_before_an_errors_own_words_a_sign_is_worth_two_grades_less() -> None:
     assert finding.grade == Grade.HINTS
     assert "cut before" in finding.against[-1]
     assert finding.next_evidence
+
+
+@pytest.mark.parametrize(
+    ("grade", "after"), [(Grade.NAMES, Grade.HINTS), (Grade.POINTS, Grade.LEFT), (Grade.HINTS, None)]
+)
+def test_of_a_training_that_is_cut_off_only_what_names_the_cause_counts(grade: Grade, after: Grade | None) -> None:
+    """An update that breaks off is no hint by itself: any error may follow."""
+    judgement = judgement_of(replace(PLAIN, signs=(Row(seen("words"), grade),)), CUT_TRAINING)
+    assert (judgement.grade if isinstance(judgement, Finding) else judgement) == after
 
 
 def test_memory_is_shown_by_the_crash_or_by_what_a_finding_rests_on() -> None:

@@ -28,11 +28,11 @@ OTHERS = {
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-@pytest.mark.parametrize("some", [slice(None, None, 12), pytest.param(slice(None), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("one_in", [12, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_report_comes_out_whatever_the_numbers_are(other: str, some: slice, tmp_path: Path) -> None:
+def test_a_report_comes_out_whatever_the_numbers_are(other: str, one_in: int, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
-    for number, fixture in enumerate(sorted(FIXTURES.glob("*/*.log"))[some]):
+    for number, fixture in enumerate(sorted(FIXTURES.glob("*/*.log"))[::one_in]):
         text = NUMBER.sub(OTHERS[other], fixture.read_text(encoding="utf-8", errors="replace"))
         log.write_text(text, encoding="utf-8")
         check(log, len(text), Rigour(forms=False, schema=number % 10 == 0))
