@@ -200,7 +200,7 @@ def _kinds(base: type[Event]) -> Iterator[type[Event]]:
 
 
 def _figures(kind: Any) -> list[str]:
-    return [name for name in kind.__dataclass_fields__ if name not in Event.__dataclass_fields__]
+    return [name for name in kind.__struct_fields__ if name not in Event.__struct_fields__]
 
 
 _FORMS: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {

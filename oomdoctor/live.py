@@ -8,8 +8,9 @@ A failure is whole when nothing more is written for a moment, when enough is wri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from oomdoctor import families, scan, streams
 from oomdoctor.incident.assemble import Gathered

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 SIGNS: Final = ("File ", "Traceback (", ".py:")
 WIDEST: Final = 160  # characters of a margin
@@ -39,16 +40,14 @@ _RETURNS = 2  # of a word to a value that it had before: then it is no time and 
 _Form = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Bare:
+class Bare(Struct, frozen=True):
     """A line without its margin, and what the margin says of its writer."""
 
     text: str
     writer: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(Struct, frozen=True):
     """Where a line shows a traceback."""
 
     index: int
@@ -57,8 +56,7 @@ class _Mark:
     frame: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
+class _Cut(Struct, frozen=True):
     """A line's margin: up to where it goes, and its words that differ from line to line."""
 
     end: int

@@ -10,15 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.language import say, translated
-from oomdoctor.records import dataclass
 from oomdoctor.versions import Version, Versions, versions
 
 TABLE: Final = Path(__file__).with_name("regressions.txt")
 
 
-@dataclass(frozen=True, slots=True)
-class Releases:
+class Releases(Struct, frozen=True):
     """Some releases of a package."""
 
     package: str
@@ -31,8 +31,7 @@ class Releases:
         return found is not None and self.versions.holds(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Carrier:
+class Carrier(Struct, frozen=True):
     """A framework that pins an affected release."""
 
     releases: Releases
@@ -40,8 +39,7 @@ class Carrier:
     pins: str  # which that is
 
 
-@dataclass(frozen=True, slots=True)
-class Symptom:
+class Symptom(Struct, frozen=True):
     weight: float
     kind: str
     words: tuple[str, ...]
@@ -52,8 +50,7 @@ class Symptom:
         return " ".join(self.words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regression:
+class Regression(Struct, frozen=True, kw_only=True):
     """One known case."""
 
     id: str

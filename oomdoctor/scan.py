@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 
 import ahocorasick_rs
+from msgspec import Struct
 
 Hit = tuple[int, int, bytes]  # where it begins and ends, from the beginning of the log, and its anchor
 
@@ -49,8 +49,7 @@ LATE = 256 * KIB
 LITERALS = 48
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """A stretch of whole lines (only a line longer than a window is cut).
 
     Where a window is too large for one slice, its slices overlap, so that no message is cut; each says which lines
@@ -71,8 +70,7 @@ class Slice:
         return self.first_line + self.data.count(b"\n") - self.data.endswith(b"\n")
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(Struct):
     """A stretch of the log to hand out, in offsets from its beginning; it may reach beyond what is read so far."""
 
     start: int

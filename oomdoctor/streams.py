@@ -11,9 +11,11 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomdoctor import breaks
 from oomdoctor.margins import SIGNS, margins
@@ -26,8 +28,7 @@ LONGEST_LINE = 65536  # characters read of one line
 LONGEST_QUOTE = 2000  # characters kept of it for quoting
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """What the decorations in front of and behind a line said."""
 
     time: str | None = None
@@ -44,8 +45,7 @@ class Mark:
 NO_MARK = Mark()
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One message line as its writer meant it; `number` and `end` are those of `grep -n`."""
 
     number: int
@@ -56,16 +56,15 @@ class Line:
     mark: Mark = NO_MARK
 
 
-@dataclass(slots=True)
-class Page:
+class Page(Struct):
     """The clean lines of one slice of one file, in file order."""
 
     file: str
     lines: list[Line]
     ends: bool = True  # nothing of the log stands behind it
-    left_out: Counter[str] = field(default_factory=Counter, compare=False)  # places with these words that nobody read
-    _by_writer: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
-    _known: dict[Callable[[Page], Any], Any] = field(default_factory=dict, repr=False, compare=False)
+    left_out: Counter[str] = field(default_factory=Counter)  # places with these words that nobody read
+    _by_writer: dict[str, list[int]] = field(default_factory=dict)
+    _known: dict[Callable[[Page], Any], Any] = field(default_factory=dict)
 
     def once(self, look: Callable[[Page], _Found]) -> _Found:
         """What the function finds in the whole page, looked for only once."""
@@ -516,7 +515,7 @@ class _Sheet:
 
 def _over(outer: Mark, inner: Mark) -> Mark:
     """What both marks say; of what they say both, the inner one."""
-    said = {name: value for name in inner.__slots__ if (value := getattr(inner, name)) is not None}
+    said = {name: value for name in inner.__struct_fields__ if (value := getattr(inner, name)) is not None}
     return replace(outer, **said) if said else outer
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.decision.diagnosis import decide
 from oomdoctor.families.event import Event, Lookalike
@@ -15,7 +17,6 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.job.model import Context
 from oomdoctor.reading import Reading, parallel
-from oomdoctor.records import dataclass
 from oomdoctor.remedies.advice import advise
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
@@ -29,8 +30,7 @@ Given = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]  # one file or
 Add = Callable[[Context], Context]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """What the logs say: what a report is built of."""
 
     crashes: tuple[Crash, ...]

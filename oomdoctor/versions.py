@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 Version = tuple[int, ...]
 _RELEASE: Final = late(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})")
@@ -19,8 +20,7 @@ def version_of(text: str | None) -> Version | None:
     return tuple(int(part) for part in match[1].split(".")) if match else None
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(Struct, frozen=True):
     """From one release (with it) to another (without it)."""
 
     since: Version = ()

@@ -24,7 +24,7 @@ def only(text: str) -> Line:
 
 
 def facts(mark: Mark) -> dict[str, Any]:
-    return {name: value for name in mark.__slots__ if (value := getattr(mark, name)) is not None}
+    return {name: value for name in mark.__struct_fields__ if (value := getattr(mark, name)) is not None}
 
 
 # What stands in front of a line, the writer it names, and the facts it states.

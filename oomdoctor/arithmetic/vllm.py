@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.arithmetic.kv_cache import BLOCK_TOKENS
-from oomdoctor.records import dataclass
 from oomdoctor.units import GIB
 from oomdoctor.versions import Version
 
@@ -13,8 +14,7 @@ NAME: Final = "vllm"  # among the frameworks
 CAPTURE_SLACK_BYTES: Final = GIB // 2  # for the graphs that come after the one that failed
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
+class Era(Struct, frozen=True):
     """How a generation of vLLM reckons the room for its KV cache: the share of the card, minus what it counts."""
 
     others_counted: bool  # other processes' memory comes off the share: lowering it leaves less, not more

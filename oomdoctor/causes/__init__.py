@@ -7,12 +7,12 @@ import importlib
 import pkgutil
 from functools import cache
 
-from oomdoctor.records import dataclass
+from msgspec import Struct
+
 from oomdoctor.signs import Grade, Sign
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A sign, and what it is worth to a cause."""
 
     sign: Sign
@@ -20,8 +20,7 @@ class Row:
     knobs: tuple[str, ...] = ()  # what to change where this sign carries the cause, best first; else the cause's own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """A table, read from top to bottom: silent, excluded, then the first sign that is seen carries the cause."""
 
     id: str

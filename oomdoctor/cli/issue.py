@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import STDIN, Assume, Config, Launch, Output, Paths, beside

@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from msgspec import Struct
+
 from oomdoctor.aside import replace
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.text import disarm, sanitize
 from oomdoctor.units import show
 
@@ -37,8 +38,7 @@ class CannotWriteError(Exception):
     """The output cannot be written; the text says where and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """How a text may look where it goes."""
 
     width: int

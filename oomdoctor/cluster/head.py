@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from oomdoctor import __version__
 from oomdoctor.cluster import part, probe
@@ -21,8 +22,7 @@ from oomdoctor.units import show
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """A folder of logs, and the living nodes that can read it."""
 
     logs: str
@@ -41,8 +41,7 @@ class Folder:
         )
 
 
-@dataclass
-class Whole:
+class Whole(Struct):
     """What all nodes read, in the order of the nodes, and what to say of those that did not."""
 
     parts: list[Part] = field(default_factory=list)

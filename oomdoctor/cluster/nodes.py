@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.sources.trouble import shown
 
 # A task that is pinned to anything else, "ff" and so on among it, ends the whole process in Ray 2.40 by a C++ check.
@@ -25,8 +26,7 @@ _REASONS: Final = {
 MOST_NAMED: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One node, alive or dead."""
 
     id: str

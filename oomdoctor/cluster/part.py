@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from oomdoctor.cluster.owners import Owners
 from oomdoctor.language import use
@@ -13,8 +14,7 @@ from oomdoctor.reading import Reading, parallel
 from oomdoctor.sources import Trouble, look
 
 
-@dataclass
-class Part:
+class Part(Struct):
     """What the logs of one folder say, and what its reading met."""
 
     reading: Reading = field(default_factory=Reading)
@@ -30,8 +30,7 @@ class Part:
         return len(self.reading.gathered.events)
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """What a node is asked to read, and how its logs are called in the report."""
 
     logs: str

@@ -12,7 +12,7 @@ from typing import Final
 
 # What reading takes; Ray sees to it that all nodes run one version of Python. Compressed logs want zstandard, too,
 # where they have it.
-PACKAGES: Final = ("oomdoctor", "ahocorasick_rs", "lark", "regex")
+PACKAGES: Final = ("oomdoctor", "ahocorasick_rs", "lark", "msgspec", "regex")
 _LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.pyi", "*.po", "*.mo", "*.md", "tests")
 
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor import __version__
 from oomdoctor.cluster.nodes import Node
 from oomdoctor.language import mark, say, translated
-from oomdoctor.records import dataclass
 
 # By the names of Ray's exceptions, which came one by one with its versions; the first that fits counts.
 _WHY: Final = {
@@ -23,8 +24,7 @@ _WHY: Final = {
 _NOT_SENT: Final = "RuntimeEnvSetupError"
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A node that did not answer, and why."""
 
     why: str

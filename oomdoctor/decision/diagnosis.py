@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_shown, judgements
 from oomdoctor.decision.ranking import Ranked, closing, ranked
@@ -14,13 +16,11 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
-from oomdoctor.records import dataclass
 
 Verdict = Literal["oom", "inconclusive", "no-oom"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     crash: Crash
     verdict: Verdict
     answers: tuple[Ranked, ...]  # best first

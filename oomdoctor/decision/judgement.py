@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.causes import Cause, Row, causes
 from oomdoctor.families.event import Event
@@ -12,15 +14,13 @@ from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Grade, Seen, Sign
 
 UNSEEN: Final = 2  # grades: memory is a usual reason at these steps, and not the only one
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """The cause fits."""
 
     grade: Grade | None  # None where the classifier alone names it
@@ -36,15 +36,13 @@ class Finding:
     signs: tuple[str, ...] = ()  # the names of the sign that carries it and of those against it
 
 
-@dataclass(frozen=True, slots=True)
-class RuledOut:
+class RuledOut(Struct, frozen=True):
     """The cause was looked at and is not it: the figures say so."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotEnough:
+class NotEnough(Struct, frozen=True):
     """The cause may be it; this is missing, and these commands would show it."""
 
     missing: str

@@ -5,7 +5,6 @@ scikit-learn fits them (oomdoctor.training); nothing of it is needed here.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -14,8 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct, structs
+
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Grade
 
 SHIPPED: Final = Path(__file__).parent / "model.json"
@@ -48,8 +48,7 @@ def grounds(
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class Trust(Struct, frozen=True, kw_only=True):
     """How likely an answer is right, as a logistic curve over its grounds: it rises with what speaks for it."""
 
     base: float
@@ -66,8 +65,7 @@ class Trust:
         return 1 / (1 + math.exp(min(-(self.base + height), 700.0)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strength:
+class Strength(Struct, frozen=True, kw_only=True):
     """What is known of a sign from labelled logs."""
 
     logs: int  # that it carried an answer in
@@ -81,8 +79,7 @@ def strength_of(grade: Grade, sign: str, strengths: Mapping[str, Strength]) -> f
     return grade / 100 + (fitted.offset or 0.0 if fitted is not None else 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Struct, frozen=True, kw_only=True):
     causes: tuple[str, ...]
     bias: tuple[float, ...]
     weights: Mapping[str, Mapping[str, float]]  # feature → cause → weight; what is not there is nought
@@ -145,7 +142,7 @@ def _sound(**parts: Any) -> Model:
     """The model of these parts, where it can be reckoned with."""
     model = Model(**parts)
     figures = [*model.bias, *(weight for row in model.weights.values() for weight in row.values())]
-    figures += [getattr(model.trust, part.name) for part in dataclasses.fields(model.trust)]
+    figures += structs.asdict(model.trust).values()
     figures += [strength.offset or 0.0 for strength in model.strengths.values()]
     named = {cause for row in model.weights.values() for cause in row}
     if not model.causes or len(model.bias) != len(model.causes) or not named <= set(model.causes):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.causes import Cause
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Grade
 
 NAMED: Final = 0.5  # the strength from which an answer rests on what names its cause
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     cause: Cause
     grade: Grade | None  # None where the classifier alone names it
     strength: float

@@ -13,9 +13,11 @@ and none to the right one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.causes import Cause, causes
 from oomdoctor.decision.features import features
@@ -25,7 +27,6 @@ from oomdoctor.decision.order import NAMED, Standing, in_order
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
@@ -47,16 +48,14 @@ UNPROVEN = 0.75
 IN_OTHER_WORDS = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     cause: Cause
     finding: Finding
     confidence: float
     ahead: str = ""  # why it stands before the next one, in words
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     answers: tuple[Ranked, ...]  # best first
     open: bool  # whether the log leaves the cause open
 

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Final
 
 import ahocorasick_rs
+from msgspec import Struct
 
 from oomdoctor.families.again import Again
 from oomdoctor.families.event import Event, Lookalike, Place, Read
 from oomdoctor.families.spoken import SPOKEN, spoken
 from oomdoctor.families.surroundings import Neighbourhood
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """How to find a family's messages and how to read them."""
 
     name: str

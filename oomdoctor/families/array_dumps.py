@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor.patterns import late, remembered
-from oomdoctor.records import dataclass
 from oomdoctor.units import BINARY, size
 
 MOST: Final = 5  # of the largest: they decide, the rest is many small ones
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramBuffer:
+class ProgramBuffer(Struct, frozen=True, kw_only=True):
     """One of the largest tensors of a compiled program."""
 
     bytes: int | None = None
@@ -22,8 +22,7 @@ class ProgramBuffer:
     source: str | None = None  # the line of the program that computes it: "linear.py:449"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunks:
+class Chunks(Struct, frozen=True, kw_only=True):
     """Pieces of one size that TensorFlow's pool holds."""
 
     count: int

@@ -9,11 +9,10 @@ from typing import Final
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
-from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, MIB, size
 
@@ -26,8 +25,7 @@ FOLDED_LINES: Final = 8
 LIMIT_LINES: Final = 8  # a container's other resources stand in front of its memory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitKill(Event):
+class LimitKill(Event, frozen=True, kw_only=True):
     """A scheduler or an engine says that the job or container went over its memory limit."""
 
     family = "container"
@@ -39,11 +37,11 @@ class LimitKill(Event):
     # "slurm", "kubernetes", "docker", "containerd", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
     # "sagemaker", "notebook"
     manager: str
-    used_bytes: int | None = usage()
-    peak_bytes: int | None = usage()
-    resident_bytes: int | None = usage()  # beside `used_bytes` where that is address space
-    limit_bytes: int | None = threshold()
-    requested_bytes: int | None = threshold()
+    used_bytes: Usage[int | None] = None
+    peak_bytes: Usage[int | None] = None
+    resident_bytes: Usage[int | None] = None  # beside `used_bytes` where that is address space
+    limit_bytes: Threshold[int | None] = None
+    requested_bytes: Threshold[int | None] = None
     job: str | None = None  # Slurm's "123_4.batch", LSF's or PBS' number
     container: str | None = None  # the pod's or container's name
     kills: int | None = None  # how many processes were killed
@@ -54,8 +52,7 @@ class LimitKill(Event):
     virtual: bool | None = None  # the limit counts address space
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePressure(Event):
+class NodePressure(Event, frozen=True, kw_only=True):
     """Kubernetes evicted a pod or saw a kill because the node, not the container, was out of memory."""
 
     family = "container"
@@ -64,16 +61,15 @@ class NodePressure(Event):
     pool: str = "host_ram"
     strength: int = 3
 
-    used_bytes: int | None = usage()
-    available_bytes: int | None = usage()
-    threshold_bytes: int | None = threshold()
+    used_bytes: Usage[int | None] = None
+    available_bytes: Usage[int | None] = None
+    threshold_bytes: Threshold[int | None] = None
     requested_bytes: int | None = None
     container: str | None = None
     reason: str | None = None  # "Evicted", "SystemOOM", "MemoryPressure"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryLimit(Event):
+class MemoryLimit(Event, frozen=True, kw_only=True):
     """A memory limit that the log states: context, no failure."""
 
     family = "container"
@@ -82,8 +78,8 @@ class MemoryLimit(Event):
     role: Role = "context"
     pool: str = "cgroup"
 
-    limit_bytes: int | None = threshold()
-    requested_bytes: int | None = threshold()
+    limit_bytes: Threshold[int | None] = None
+    requested_bytes: Threshold[int | None] = None
     stated: str | None = None  # as printed: "64Gi"
 
 

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from msgspec import Struct
+
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Place, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Place, Read, Role, Usage
 from oomdoctor.families.lines import PROGRESS, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
@@ -29,16 +30,14 @@ TITLE_LINES = 3
 TITLE_GAP = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherProcess:
+class OtherProcess(Struct, frozen=True, kw_only=True):
     """One "Process 12504 has 14.34 GiB memory in use": in containers this may be the process itself."""
 
     pid: int
     bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceOutOfMemory(Event):
+class DeviceOutOfMemory(Event, frozen=True, kw_only=True):
     """One refused allocation, with what the allocator printed about the card."""
 
     family = "cuda"
@@ -48,26 +47,25 @@ class DeviceOutOfMemory(Event):
     strength: int = 3
 
     device: str  # CUDA, HIP, XPU, DPCPP, NPU, MPS, MUSA, MLU, HPU
-    tried_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    total_bytes: int | None = usage()
-    in_use_bytes: int | None = usage()  # this process, with what is not PyTorch's
-    allocated_bytes: int | None = usage()
-    reserved_bytes: int | None = usage()
-    unallocated_bytes: int | None = usage()
-    private_pools_bytes: int | None = usage()
-    allowed_bytes: int | None = usage()
-    cached_bytes: int | None = usage()
-    active_bytes: int | None = usage()
-    other_allocations_bytes: int | None = usage()  # MPS: what the Mac holds outside PyTorch
+    tried_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    in_use_bytes: Usage[int | None] = None  # this process, with what is not PyTorch's
+    allocated_bytes: Usage[int | None] = None
+    reserved_bytes: Usage[int | None] = None
+    unallocated_bytes: Usage[int | None] = None
+    private_pools_bytes: Usage[int | None] = None
+    allowed_bytes: Usage[int | None] = None
+    cached_bytes: Usage[int | None] = None
+    active_bytes: Usage[int | None] = None
+    other_allocations_bytes: Usage[int | None] = None  # MPS: what the Mac holds outside PyTorch
     # What was hit where it is not the card: "fraction", "per-allocation", "watermark"
     limit: str | None = None
     backend: str | None = None  # "cudaMallocAsync", "workspace": where the sentence is not the caching allocator's
     others: tuple[OtherProcess, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocatorAdvice(Event):
+class AllocatorAdvice(Event, frozen=True, kw_only=True):
     """The hint at the end of the sentence. It is printed always, so it is evidence of nothing."""
 
     family = "cuda"

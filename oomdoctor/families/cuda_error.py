@@ -12,12 +12,10 @@ from oomdoctor.families.frames import frames
 from oomdoctor.families.lines import card_of_line, goes_on, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRefusal(Event):
+class DeviceRefusal(Event, frozen=True, kw_only=True):
     """The device said "out of memory" and nothing else."""
 
     family = "cuda_error"

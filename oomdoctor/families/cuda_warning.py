@@ -7,17 +7,15 @@ from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.sentences import bytes_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocatorPressure(Event):
+class AllocatorPressure(Event, frozen=True, kw_only=True):
     """The allocator got over it: context for a failure, and no failure by itself."""
 
     family = "cuda_warning"
@@ -27,9 +25,9 @@ class AllocatorPressure(Event):
     pool: str = "gpu"
     strength: int = 1
 
-    tried_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    total_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
     code: int | None = None  # the number of the error, where the driver of an embedded GPU prints it
     retries: int | None = None  # torchtitan's count
     cache_flushes: int | None = None  # DeepSpeed's count

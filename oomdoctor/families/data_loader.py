@@ -10,19 +10,17 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained
-from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
 
 CHARACTERS: Final = 1500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerDeath(Event):
+class WorkerDeath(Event, frozen=True, kw_only=True):
     """A DataLoader worker was killed or vanished; nothing printed says why."""
 
     family = "data_loader"
@@ -35,8 +33,7 @@ class WorkerDeath(Event):
     pids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedMemoryFull(Event):
+class SharedMemoryFull(Event, frozen=True, kw_only=True):
     """Shared memory ran out: an allocation was refused, or a worker touched a page that there was no room for."""
 
     family = "data_loader"
@@ -46,7 +43,7 @@ class SharedMemoryFull(Event):
     strength: int = 3
 
     user: str  # who asked for the segment: "torch", "nccl", "python"
-    tried_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
     errno: int | None = None
     pids: tuple[int, ...] = ()
 
@@ -55,8 +52,7 @@ class SharedMemoryFull(Event):
         return f"{self.family} {self.kind} {self.user}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShmUsage(Event):
+class ShmUsage(Event, frozen=True, kw_only=True):
     """A row of `df` for /dev/shm: context."""
 
     family = "data_loader"
@@ -65,9 +61,9 @@ class ShmUsage(Event):
     role: Role = "context"
     pool: str = "shm"
 
-    total_bytes: int | None = usage()
-    used_bytes: int | None = usage()
-    available_bytes: int | None = usage()
+    total_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None
+    available_bytes: Usage[int | None] = None
     stated: str | None = None  # the size as printed: "24G"
 
 

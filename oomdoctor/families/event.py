@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields
 from functools import cache
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_type_hints
 
-from oomdoctor.records import dataclass
+from msgspec import Struct
 
 PROOF: Final = 2  # the strength from which an event shows a memory failure rather than hints at a death
 Role = Literal["root", "cascade", "confirmation", "advice", "context"]
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     pid: int | None = None
     name: str | None = None
     role: str | None = None  # "engine", "policy", "reward", ...: told from the name by job.roles
@@ -25,16 +23,14 @@ class Process:
 NOBODY = Process()
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     file: str
     line: int
     end_line: int
     text: str  # the line as it stands in the log, sanitized
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One frame of a Python traceback."""
 
     file: str
@@ -43,8 +39,7 @@ class Frame:
     code: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What stands around an event; the reader of stages and the causes look here. Never printed."""
 
     before: tuple[str, ...] = ()  # clean lines of the same writer, nearest last
@@ -57,22 +52,17 @@ class Surroundings:
 NOTHING_AROUND = Surroundings()
 
 
-def usage() -> Any:
-    """A size or share that says how much was in use, free, asked for. Names of sizes end in `_bytes`."""
-    return field(default=None, metadata={"part": "usage"})
+_Figure = TypeVar("_Figure")
+Usage = Annotated[_Figure, "usage"]  # a size or share that says how much was in use, free, asked for
+Threshold = Annotated[_Figure, "threshold"]  # the limit that was held against the usage
 
 
-def threshold() -> Any:
-    """The limit that was held against the usage."""
-    return field(default=None, metadata={"part": "threshold"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Base of one dataclass per kind of message.
+class Event(Struct, frozen=True, kw_only=True):
+    """Base of one struct per kind of message.
 
     A subclass sets `family` and `kind`, gives `pool`, `role` and `strength` their usual values, and adds the
-    message's own figures with `usage()`, `threshold()` or plainly (these appear under `fields` in the report).
+    message's own figures as `Usage`, `Threshold` or plainly (these appear under `fields` in the report). Names of
+    sizes end in `_bytes`.
     """
 
     family: ClassVar[str] = ""
@@ -90,7 +80,7 @@ class Event:
     strength: int = 0
     repeats: int = 1  # how often the same message stands in the log
     read_as: str | None = None  # the known message that a line in other words was taken for
-    around: Surroundings = field(default=NOTHING_AROUND, repr=False, compare=False)
+    around: Surroundings = NOTHING_AROUND
 
     @property
     def proves(self) -> bool:
@@ -112,12 +102,12 @@ class Event:
 @cache
 def _names(kind: Any, part: str) -> tuple[str, ...]:
     """The fields that a kind of event has of its own, of this part."""
-    own = {f.name for f in fields(Event)}
-    return tuple(f.name for f in fields(kind) if f.name not in own and f.metadata.get("part", "fields") == part)
+    hints = get_type_hints(kind, include_extras=True)
+    own = [name for name in kind.__struct_fields__ if name not in Event.__struct_fields__]
+    return tuple(name for name in own if getattr(hints[name], "__metadata__", ("fields",)) == (part,))
 
 
-@dataclass(frozen=True, slots=True)
-class Lookalike:
+class Lookalike(Struct, frozen=True):
     """Memory words that are no memory failure, and why not."""
 
     at: Place

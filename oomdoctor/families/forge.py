@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Role, usage
+from oomdoctor.families.event import Event, Role, Usage
 from oomdoctor.families.sentences import Sentence, bytes_of, number_of, reader, values
-from oomdoctor.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovePlan(Event):
+class MovePlan(Event, frozen=True, kw_only=True):
     """What stays on the card, and what goes to the host's memory: page-locked where it is called shared."""
 
     family = "forge"
@@ -19,17 +17,17 @@ class MovePlan(Event):
     pool: str = "gpu"
     stage: str = "model_load"
 
-    weights_share: float | None = usage()
-    weights_bytes: int | None = usage()
-    compute_share: float | None = usage()
-    compute_bytes: int | None = usage()
-    wanted_free_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    needed_bytes: int | None = usage()
-    remaining_bytes: int | None = usage()
-    missing_bytes: int | None = usage()  # printed as a negative rest
-    swapped_bytes: int | None = usage()
-    on_card_bytes: int | None = usage()
+    weights_share: Usage[float | None] = None
+    weights_bytes: Usage[int | None] = None
+    compute_share: Usage[float | None] = None
+    compute_bytes: Usage[int | None] = None
+    wanted_free_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    needed_bytes: Usage[int | None] = None
+    remaining_bytes: Usage[int | None] = None
+    missing_bytes: Usage[int | None] = None  # printed as a negative rest
+    swapped_bytes: Usage[int | None] = None
+    on_card_bytes: Usage[int | None] = None
     swap: str | None = None  # "shared", "blocked method": page-locked or not
 
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.families.event import Frame
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 TITLE: Final = "(most recent call last)"
@@ -327,8 +328,7 @@ def _upside_down(lines: Sequence[Line]) -> bool:
 # --- At the end of a log ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
+class Unfinished(Struct, frozen=True):
     """A traceback that a log ends in, by the indexes of its lines."""
 
     first: int

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Read, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Usage
 from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryOutOfMemory(Event):
+class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     """A library could not allocate, and says so."""
 
     family = "gpu_library"
@@ -32,14 +31,13 @@ class LibraryOutOfMemory(Event):
     status: str | None = None  # CUBLAS_STATUS_ALLOC_FAILED, CANN's EL0004
     code: int | None = None  # the number of the error
     source: str | None = None  # the C++ file and line it names
-    tried_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    allocated_bytes: int | None = usage()
-    limit_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    allocated_bytes: Usage[int | None] = None
+    limit_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryTrouble(Event):
+class LibraryTrouble(Event, frozen=True, kw_only=True):
     """A library failed in a way that a full card would explain, and other things too: a hint."""
 
     family = "gpu_library"

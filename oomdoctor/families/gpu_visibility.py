@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
@@ -12,12 +13,10 @@ from oomdoctor.families.event import Event, Read
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import caller
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuVisibility(Event):
+class GpuVisibility(Event, frozen=True, kw_only=True):
     """No GPU where one was asked for, a device number that is not there, or a count that contradicts the mask."""
 
     family = "gpu_visibility"

@@ -10,19 +10,17 @@ from typing import Any, Final
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
-from oomdoctor.families.event import Event, Lookalike, Read, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, GIB, size
 
 CHARACTERS: Final = 1500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostAllocation(Event):
+class HostAllocation(Event, frozen=True, kw_only=True):
     """An allocation of host memory was refused. A full Linux machine kills instead: think of limits, overcommit and
     sizes that no machine has."""
 
@@ -33,14 +31,13 @@ class HostAllocation(Event):
     strength: int = 2  # 3 where the size is printed
 
     allocator: str  # "torch", "python", "numpy", "arrow", "c++", "rust", "os", "windows", "java", "node", "opencv"
-    tried_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
     errno: int | None = None  # 12 on Linux; on Windows 1455: the commit limit, 1450: system resources
     shape: str | None = None  # as printed: "(60000, 60000)"
     dtype: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinnedAllocation(Event):
+class PinnedAllocation(Event, frozen=True, kw_only=True):
     """Page-locked host memory was refused: by the driver, or by the limit on locked memory.
 
     Where a GPU library's own sentence tells of it, that library's family reads it, with the pool "pinned"."""
@@ -52,12 +49,11 @@ class PinnedAllocation(Event):
     strength: int = 2  # 3 where the size is printed, 1 where only the call's frame is
 
     allocator: str  # "cuda", "rdma", "mlock"
-    tried_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
     errno: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompilerKill(Event):
+class CompilerKill(Event, frozen=True, kw_only=True):
     """A compiler was killed, or found no memory, while building."""
 
     family = "host_alloc"
@@ -68,7 +64,7 @@ class CompilerKill(Event):
 
     program: str | None = None  # "cc1plus", "cicc", "ptxas"
     signal: int | None = None  # the number, where it is printed
-    tried_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
 
 
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families import Family
 from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
-from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, Usage
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import show
 
@@ -25,8 +25,7 @@ _WIDTHS: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayOutOfMemory(Event):
+class ArrayOutOfMemory(Event, frozen=True, kw_only=True):
     """JAX, TensorFlow or Paddle could not get memory for an array or a program."""
 
     family = "jax_tf"
@@ -36,32 +35,32 @@ class ArrayOutOfMemory(Event):
     strength: int = 3
 
     framework: str  # jax, tensorflow, paddle
-    tried_bytes: int | None = usage()
-    used_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    total_bytes: int | None = usage()
-    exceeded_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    exceeded_bytes: Usage[int | None] = None
     # What the allocator states below it: its limit, what is in use, its largest request
-    limit_bytes: int | None = usage()
-    in_use_bytes: int | None = usage()
-    max_in_use_bytes: int | None = usage()
-    largest_bytes: int | None = usage()
-    largest_free_bytes: int | None = usage()
+    limit_bytes: Usage[int | None] = None
+    in_use_bytes: Usage[int | None] = None
+    max_in_use_bytes: Usage[int | None] = None
+    largest_bytes: Usage[int | None] = None
+    largest_free_bytes: Usage[int | None] = None
     # What a TPU's program consists of
-    reserved_bytes: int | None = usage()
-    program_bytes: int | None = usage()
-    arguments_bytes: int | None = usage()
-    reservable_bytes: int | None = usage()
+    reserved_bytes: Usage[int | None] = None
+    program_bytes: Usage[int | None] = None
+    arguments_bytes: Usage[int | None] = None
+    reservable_bytes: Usage[int | None] = None
     # XLA's account of a program: beside its arguments, what it works with and gives back, and the sum
-    temporary_bytes: int | None = usage()
-    outputs_bytes: int | None = usage()
-    constants_bytes: int | None = usage()
-    fragmentation_bytes: int | None = usage()
-    needed_bytes: int | None = usage()
+    temporary_bytes: Usage[int | None] = None
+    outputs_bytes: Usage[int | None] = None
+    constants_bytes: Usage[int | None] = None
+    fragmentation_bytes: Usage[int | None] = None
+    needed_bytes: Usage[int | None] = None
     # TensorFlow's pool: what it has of the driver, and how much it may still take
-    region_bytes: int | None = usage()
-    available_bytes: int | None = usage()
-    rounded_bytes: int | None = usage()  # the pool hands out whole pieces
+    region_bytes: Usage[int | None] = None
+    available_bytes: Usage[int | None] = None
+    rounded_bytes: Usage[int | None] = None  # the pool hands out whole pieces
     shape: str | None = None
     dtype: str | None = None
     allocator: str | None = None
@@ -95,8 +94,7 @@ class ArrayOutOfMemory(Event):
         return [int(length) for length in (self.shape or "").strip("[]").split(",") if length]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocationProbe(Event):
+class AllocationProbe(Event, frozen=True, kw_only=True):
     """The card was fuller than expected: TensorFlow asks for less and less at its start, XLA reports the rest.
 
     A hint: TensorFlow goes on with what it gets.
@@ -108,13 +106,12 @@ class AllocationProbe(Event):
     pool: str = "gpu"
     strength: int = 1
 
-    tried_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    total_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramTooLarge(Event):
+class ProgramTooLarge(Event, frozen=True, kw_only=True):
     """XLA's compiler could not get a program down to what the device has: a warning, and a failure to expect."""
 
     family = "jax_tf"
@@ -124,9 +121,9 @@ class ProgramTooLarge(Event):
     pool: str = "gpu"
     strength: int = 1
 
-    limit_bytes: int | None = usage()
-    needed_bytes: int | None = usage()
-    original_bytes: int | None = usage()
+    limit_bytes: Usage[int | None] = None
+    needed_bytes: Usage[int | None] = None
+    original_bytes: Usage[int | None] = None
 
 
 _HBM = (

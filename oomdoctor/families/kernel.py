@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Process, Read, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Threshold, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import bytes_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import KIB
 
@@ -29,8 +30,7 @@ PAGE: Final = 4 * KIB
 PAGES: Final = (4 * KIB, 16 * KIB, 64 * KIB)  # x86, and what some ARM and POWER kernels use
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """One row of the dump's table. The kernel counts pages; these are bytes."""
 
     pid: int
@@ -39,8 +39,7 @@ class Task:
     swap_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelKill(Event):
+class KernelKill(Event, frozen=True, kw_only=True):
     """One act of the kernel's OOM killer, from the dump, the kill line or the reaper's line alone."""
 
     family = "kernel"
@@ -49,19 +48,19 @@ class KernelKill(Event):
     pool: str = "host_ram"  # "cgroup" where a limit below the machine's was hit
     strength: int = 3
 
-    total_vm_bytes: int | None = usage()  # address space, never memory in use
-    anon_rss_bytes: int | None = usage()
-    file_rss_bytes: int | None = usage()
-    shmem_rss_bytes: int | None = usage()
-    pgtables_bytes: int | None = usage()
-    used_bytes: int | None = usage()  # of the cgroup
-    group_anon_bytes: int | None = usage()  # what it is made of: of its processes,
-    group_file_bytes: int | None = usage()  # of files, with the shared memory,
-    group_shmem_bytes: int | None = usage()  # and of /dev/shm, tmpfs and Ray's object store alone
-    total_bytes: int | None = usage()  # of the machine
-    free_swap_bytes: int | None = usage()
-    total_swap_bytes: int | None = usage()
-    limit_bytes: int | None = threshold()  # of the cgroup
+    total_vm_bytes: Usage[int | None] = None  # address space, never memory in use
+    anon_rss_bytes: Usage[int | None] = None
+    file_rss_bytes: Usage[int | None] = None
+    shmem_rss_bytes: Usage[int | None] = None
+    pgtables_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None  # of the cgroup
+    group_anon_bytes: Usage[int | None] = None  # what it is made of: of its processes,
+    group_file_bytes: Usage[int | None] = None  # of files, with the shared memory,
+    group_shmem_bytes: Usage[int | None] = None  # and of /dev/shm, tmpfs and Ray's object store alone
+    total_bytes: Usage[int | None] = None  # of the machine
+    free_swap_bytes: Usage[int | None] = None
+    total_swap_bytes: Usage[int | None] = None
+    limit_bytes: Threshold[int | None] = None  # of the cgroup
     constraint: str | None = None  # "CONSTRAINT_MEMCG", "CONSTRAINT_NONE", ...
     global_oom: bool | None = None
     cgroup: str | None = None  # whose limit was hit
@@ -78,8 +77,7 @@ class KernelKill(Event):
         return f"{self.family} {self.kind} {self.process.pid} {self.process.name} {self.invoker_pid}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserspaceKill(Event):
+class UserspaceKill(Event, frozen=True, kw_only=True):
     """systemd-oomd or earlyoom killed for memory, or systemd says that the kernel did."""
 
     family = "kernel"
@@ -89,15 +87,15 @@ class UserspaceKill(Event):
     strength: int = 3
 
     killer: str  # "systemd-oomd", "earlyoom", "systemd"
-    rss_bytes: int | None = usage()
-    available_bytes: int | None = usage()
-    peak_bytes: int | None = usage()  # of the unit
-    pressure_fraction: float | None = usage()
-    used_bytes: int | None = usage()
-    total_bytes: int | None = usage()
-    swap_used_bytes: int | None = usage()
-    swap_total_bytes: int | None = usage()
-    limit_fraction: float | None = threshold()
+    rss_bytes: Usage[int | None] = None
+    available_bytes: Usage[int | None] = None
+    peak_bytes: Usage[int | None] = None  # of the unit
+    pressure_fraction: Usage[float | None] = None
+    used_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    swap_used_bytes: Usage[int | None] = None
+    swap_total_bytes: Usage[int | None] = None
+    limit_fraction: Threshold[float | None] = None
     signal: str | None = None
     unit: str | None = None  # the unit or cgroup
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
@@ -19,7 +21,6 @@ from oomdoctor.families.lines import PROGRESS, place_of, process_of
 from oomdoctor.families.peer import own_error
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 SIGBUS: Final = "SIGBUS"
@@ -28,8 +29,7 @@ TABLE_LINES: Final = 400
 CHARACTERS: Final = 1500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankEnd:
+class RankEnd(Struct, frozen=True, kw_only=True):
     """How another rank ended, by the launcher's table: mostly told to stop (SIGTERM) because of the first."""
 
     rank: int | None = None
@@ -41,8 +41,7 @@ class RankEnd:
     error_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kill(Event):
+class Kill(Event, frozen=True, kw_only=True):
     """A process was killed with SIGKILL (or vanished as if it were), and nothing printed says why."""
 
     family = "kill"
@@ -70,8 +69,7 @@ class Kill(Event):
         return f"{self.family} {self.kind} {self.process.pid} {self.signal}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankFailure(Event):
+class RankFailure(Event, frozen=True, kw_only=True):
     """A launcher names the rank that failed first; why, that rank's own lines say (or are not here)."""
 
     family = "kill"

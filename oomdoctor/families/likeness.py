@@ -15,8 +15,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 WORDINGS: Final = Path(__file__).parent / "wordings.txt"
 NO_FAILURE: Final = "-"
@@ -56,23 +57,20 @@ _TURNS: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Wording:
+class Wording(Struct, frozen=True):
     family: str
     text: str
     words: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
+class Likeness(Struct, frozen=True):
     family: str
     text: str  # the line with the known words in the place that differs
     known: str  # the message that it is like
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     agreement: float  # the part of the words that both have
     known: Wording
     place: tuple[int, int] | None = None  # the words that differ: the first, and the one behind the last

@@ -9,18 +9,16 @@ from typing import Any
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.sentences import bytes_of, count_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import MIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffer(Event):
+class Buffer(Event, frozen=True, kw_only=True):
     """One buffer of the load: what it holds, where it lies, how large it is."""
 
     family = "llama_cpp"
@@ -31,11 +29,10 @@ class Buffer(Event):
 
     device: str | None = None  # "CUDA0", "ROCm1", "CPU", "CPU_Mapped", "CUDA_Host"; None up to 2023
     what: str  # "weights", "kv", "compute", "output", "state", "required" (2023: all of it), "per-state", "vram"
-    held_bytes: int | None = usage()
+    held_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadPlan(Event):
+class LoadPlan(Event, frozen=True, kw_only=True):
     """What the loader knows before it allocates: layers, free memory, the context."""
 
     family = "llama_cpp"
@@ -45,19 +42,18 @@ class LoadPlan(Event):
     pool: str = "gpu"
 
     device: str | None = None
-    free_bytes: int | None = usage()
-    total_bytes: int | None = usage()
-    needed_bytes: int | None = usage()
-    weights_bytes: int | None = usage()
-    kv_bytes: int | None = usage()
-    compute_bytes: int | None = usage()
+    free_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    needed_bytes: Usage[int | None] = None
+    weights_bytes: Usage[int | None] = None
+    kv_bytes: Usage[int | None] = None
+    compute_bytes: Usage[int | None] = None
     layers: int | None = None
     offloaded_layers: int | None = None
     context_len: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BufferRefused(Event):
+class BufferRefused(Event, frozen=True, kw_only=True):
     """A buffer could not be allocated: of the card, or of the host."""
 
     family = "llama_cpp"
@@ -68,15 +64,14 @@ class BufferRefused(Event):
 
     what: str | None = None  # "weights", "kv", "state", "compute", "pool" (while it computes); None where nothing tells
     device: str | None = None
-    tried_bytes: int | None = usage()
-    buffer_bytes: int | None = usage()  # as the buffer's owner asked for it; the device rounds
+    tried_bytes: Usage[int | None] = None
+    buffer_bytes: Usage[int | None] = None  # as the buffer's owner asked for it; the device rounds
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.what} {self.device} {self.tried_bytes} {self.buffer_bytes}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextFull(Event):
+class ContextFull(Event, frozen=True, kw_only=True):
     """A request found no room in the KV cache, which is as long as the context."""
 
     family = "llama_cpp"

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import Sentence, count_of, number_of, reader, values
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer(Event):
+class Transfer(Event, frozen=True, kw_only=True):
     """What it brought from its store to the engine."""
 
     family = "lmcache"
@@ -25,12 +23,11 @@ class Transfer(Event):
     pool: str = "host_ram"
     stage: str = "serving"
 
-    loaded_bytes: int | None = usage()
-    tokens: int | None = usage()
+    loaded_bytes: Usage[int | None] = None
+    tokens: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BufferFull(Event):
+class BufferFull(Event, frozen=True, kw_only=True):
     """Its host buffer has no room for another block of KV cache, and something failed of it."""
 
     family = "lmcache"
@@ -40,7 +37,7 @@ class BufferFull(Event):
     stage: str = "serving"
     strength: int = 2
 
-    tried_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
     shape: str | None = None  # as printed
     dtype: str | None = None
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, reader, values
 from oomdoctor.language import mark
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineShort(Event):
+class EngineShort(Event, frozen=True, kw_only=True):
     """The PyTorch engine found that what it needs does not fit beside the weights."""
 
     family = "lmdeploy"
@@ -31,8 +29,7 @@ class EngineShort(Event):
         return f"{self.family} {self.kind} {self.what}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheFull(Event):
+class CacheFull(Event, frozen=True, kw_only=True):
     """TurboMind fails a request: the cache is full and nothing in it can be given up."""
 
     family = "lmdeploy"
@@ -46,8 +43,7 @@ class CacheFull(Event):
         return f"{self.family} {self.kind}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSettled(Event):
+class CacheSettled(Event, frozen=True, kw_only=True):
     """How large TurboMind's cache is: blocks up to 0.14, a budget since; and the session length that it allows."""
 
     family = "lmdeploy"
@@ -57,13 +53,13 @@ class CacheSettled(Event):
     pool: str = "gpu"
     stage: str = "kv_cache_init"
 
-    block_bytes: int | None = usage()
-    kv_blocks: int | None = usage()
-    kv_bytes: int | None = usage()
-    free_bytes: int | None = usage()  # once the weights are loaded
-    asked_tokens: int | None = usage()
-    session_tokens: int | None = usage()
-    fraction: float | None = threshold()
+    block_bytes: Usage[int | None] = None
+    kv_blocks: Usage[int | None] = None
+    kv_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None  # once the weights are loaded
+    asked_tokens: Usage[int | None] = None
+    session_tokens: Usage[int | None] = None
+    fraction: Threshold[float | None] = None
 
 
 def _short(head: str, what: str, pool: str, stage: str) -> Sentence:

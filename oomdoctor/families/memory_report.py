@@ -6,21 +6,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Process, Read, Role, usage
+from oomdoctor.families.event import Event, Process, Read, Role, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import bytes_of, count_of, number_of
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 CHARACTERS: Final = 1200
 ESTIMATE_LINES: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryReport(Event):
+class MemoryReport(Event, frozen=True, kw_only=True):
     """The memory of one process's GPU, and of its whole node, at a named place in the program."""
 
     family = "memory_report"
@@ -30,18 +30,17 @@ class MemoryReport(Event):
     pool: str = "gpu"
 
     reporter: str  # "deepspeed", "megatron", "torchtitan"
-    allocated_bytes: int | None = usage()
-    max_allocated_bytes: int | None = usage()  # DeepSpeed sets it back at each report
-    reserved_bytes: int | None = usage()
-    max_reserved_bytes: int | None = usage()  # DeepSpeed rounds it to whole GiB
-    device_used_bytes: int | None = usage()
-    host_used_bytes: int | None = usage()  # of the whole node
-    host_used_fraction: float | None = usage()
+    allocated_bytes: Usage[int | None] = None
+    max_allocated_bytes: Usage[int | None] = None  # DeepSpeed sets it back at each report
+    reserved_bytes: Usage[int | None] = None
+    max_reserved_bytes: Usage[int | None] = None  # DeepSpeed rounds it to whole GiB
+    device_used_bytes: Usage[int | None] = None
+    host_used_bytes: Usage[int | None] = None  # of the whole node
+    host_used_fraction: Usage[float | None] = None
     iterations: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateRow:
+class EstimateRow(Struct, frozen=True, kw_only=True):
     """What a kind of offload is said to need; the host's figure is for the whole node."""
 
     host_bytes: int | None
@@ -49,8 +48,7 @@ class EstimateRow:
     options: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryEstimate(Event):
+class MemoryEstimate(Event, frozen=True, kw_only=True):
     """What a job is expected to need, by arithmetic: evidence of nothing that happened."""
 
     family = "memory_report"
@@ -157,7 +155,7 @@ def _estimate(page: Page, index: int) -> Read:
 
 def _of(kind: type[Event], figures: dict[str, Any]) -> dict[str, Any]:
     """Those that this kind of message has: several may stand on one line."""
-    return {name: value for name, value in figures.items() if name in kind.__slots__}
+    return {name: value for name, value in figures.items() if name in kind.__struct_fields__}
 
 
 def _figures(lines: Sequence[Line]) -> dict[str, Any]:

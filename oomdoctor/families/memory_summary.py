@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Process, Read, Role, usage
+from oomdoctor.families.event import Event, Process, Read, Role, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import bytes_of
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 TABLE_LINES: Final = 120  # twice the rows there are: a narrow terminal wraps each
@@ -24,8 +23,7 @@ TITLE: Final = "PyTorch CUDA memory summary, device ID"
 FIRST_ROW: Final = "Allocated memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySummary(Event):
+class MemorySummary(Event, frozen=True, kw_only=True):
     """The caching allocator's account of one device. Figures are floored to the row's unit."""
 
     family = "memory_summary"
@@ -34,16 +32,16 @@ class MemorySummary(Event):
     role: Role = "context"
     pool: str = "gpu"
 
-    allocated_bytes: int | None = usage()
-    peak_allocated_bytes: int | None = usage()
-    active_bytes: int | None = usage()
-    peak_active_bytes: int | None = usage()
-    requested_bytes: int | None = usage()  # what tensors asked for, before rounding; from 2.0 on
-    peak_requested_bytes: int | None = usage()
-    reserved_bytes: int | None = usage()
-    peak_reserved_bytes: int | None = usage()
-    non_releasable_bytes: int | None = usage()  # parts of blocks in use: what is truly fragmented
-    peak_non_releasable_bytes: int | None = usage()
+    allocated_bytes: Usage[int | None] = None
+    peak_allocated_bytes: Usage[int | None] = None
+    active_bytes: Usage[int | None] = None
+    peak_active_bytes: Usage[int | None] = None
+    requested_bytes: Usage[int | None] = None  # what tensors asked for, before rounding; from 2.0 on
+    peak_requested_bytes: Usage[int | None] = None
+    reserved_bytes: Usage[int | None] = None
+    peak_reserved_bytes: Usage[int | None] = None
+    non_releasable_bytes: Usage[int | None] = None  # parts of blocks in use: what is truly fragmented
+    peak_non_releasable_bytes: Usage[int | None] = None
     ooms: int | None = None
     retries: int | None = None
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Role, usage
+from oomdoctor.families.event import Event, Role, Usage
 from oomdoctor.families.sentences import Sentence, bytes_of, reader, values
-from oomdoctor.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate(Event):
+class Estimate(Event, frozen=True, kw_only=True):
     """What one card has to hold."""
 
     family = "mlc"
@@ -19,14 +17,13 @@ class Estimate(Event):
     pool: str = "gpu"
     stage: str = "engine_init"
 
-    needed_bytes: int | None = usage()
-    weights_bytes: int | None = usage()
-    kv_bytes: int | None = usage()
-    buffers_bytes: int | None = usage()
+    needed_bytes: Usage[int | None] = None
+    weights_bytes: Usage[int | None] = None
+    kv_bytes: Usage[int | None] = None
+    buffers_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoRoom(Event):
+class NoRoom(Event, frozen=True, kw_only=True):
     """Nothing is left of the share for the KV cache."""
 
     family = "mlc"
@@ -36,9 +33,9 @@ class NoRoom(Event):
     stage: str = "kv_cache_init"
     strength: int = 3
 
-    available_bytes: int | None = usage()  # the share of the card that it may use
-    weights_bytes: int | None = usage()
-    buffers_bytes: int | None = usage()
+    available_bytes: Usage[int | None] = None  # the share of the card that it may use
+    weights_bytes: Usage[int | None] = None
+    buffers_bytes: Usage[int | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.available_bytes} {self.weights_bytes}"

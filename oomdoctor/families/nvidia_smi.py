@@ -6,34 +6,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role
 from oomdoctor.patterns import late, remembered
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class Card(Struct, frozen=True, kw_only=True):
     gpu: int | None
     used_bytes: int | None
     total_bytes: int | None
     mig: str | None = None  # of a slice: its instance, "1/0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardProcess:
+class CardProcess(Struct, frozen=True, kw_only=True):
     gpu: int | None
     pid: int
     name: str
     used_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuTable(Event):
+class GpuTable(Event, frozen=True, kw_only=True):
     """One print of the table, or of a list."""
 
     family = "nvidia_smi"

@@ -12,17 +12,15 @@ from typing import Any
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.sentences import bytes_of, count_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffloadPlan(Event):
+class OffloadPlan(Event, frozen=True, kw_only=True):
     """How many layers Ollama means to put on the cards, and what it reckons for each part of the model."""
 
     family = "ollama"
@@ -37,20 +35,19 @@ class OffloadPlan(Event):
     layers: int | None = None
     offloaded_layers: int | None = None
     available_bytes: tuple[int, ...] = ()  # of each card
-    overhead_bytes: int | None = usage()  # OLLAMA_GPU_OVERHEAD
-    full_bytes: int | None = usage()  # with all layers on the cards
-    partial_bytes: int | None = usage()  # with the layers of this plan
-    kv_bytes: int | None = usage()
+    overhead_bytes: Usage[int | None] = None  # OLLAMA_GPU_OVERHEAD
+    full_bytes: Usage[int | None] = None  # with all layers on the cards
+    partial_bytes: Usage[int | None] = None  # with the layers of this plan
+    kv_bytes: Usage[int | None] = None
     allocations_bytes: tuple[int, ...] = ()
-    weights_bytes: int | None = usage()
-    repeating_bytes: int | None = usage()
-    other_weights_bytes: int | None = usage()
-    graph_bytes: int | None = usage()
-    partial_graph_bytes: int | None = usage()
+    weights_bytes: Usage[int | None] = None
+    repeating_bytes: Usage[int | None] = None
+    other_weights_bytes: Usage[int | None] = None
+    graph_bytes: Usage[int | None] = None
+    partial_graph_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryThere(Event):
+class MemoryThere(Event, frozen=True, kw_only=True):
     """What memory Ollama finds, of the system or of one card."""
 
     family = "ollama"
@@ -59,16 +56,15 @@ class MemoryThere(Event):
     role: Role = "context"
 
     library: str | None = None
-    total_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    free_swap_bytes: int | None = usage()
-    available_bytes: int | None = usage()  # free, less what is kept back
-    minimum_bytes: int | None = usage()
-    overhead_bytes: int | None = usage()
+    total_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    free_swap_bytes: Usage[int | None] = None
+    available_bytes: Usage[int | None] = None  # free, less what is kept back
+    minimum_bytes: Usage[int | None] = None
+    overhead_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPart(Event):
+class MemoryPart(Event, frozen=True, kw_only=True):
     """One part of the model on one device, in Ollama's own engine."""
 
     family = "ollama"
@@ -80,11 +76,10 @@ class MemoryPart(Event):
 
     what: str  # "weights", "kv", "compute", "total"
     device: str | None = None
-    held_bytes: int | None = usage()
+    held_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Short(Event):
+class Short(Event, frozen=True, kw_only=True):
     """Ollama, or the runner it started, refuses for lack of memory."""
 
     family = "ollama"
@@ -97,11 +92,11 @@ class Short(Event):
     said: str  # "system-memory", "allocations", "layout", "runner"
     what: str | None = None  # "weights", "kv", "compute" where the list of allocations says which one failed
     device: str | None = None
-    needed_bytes: int | None = usage()
-    tried_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    total_bytes: int | None = usage()
-    swap_bytes: int | None = usage()
+    needed_bytes: Usage[int | None] = None
+    tried_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    swap_bytes: Usage[int | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.said} {self.pool}"  # the server logs it, the client prints it

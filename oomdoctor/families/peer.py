@@ -14,7 +14,6 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Process, Read, Role
 from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late, remembered
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 CHARACTERS: Final = 1200
@@ -22,8 +21,7 @@ LINES_AROUND: Final = 400  # in which the error of whoever failed first is looke
 FRAMES: Final = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostPeer(Event):
+class LostPeer(Event, frozen=True, kw_only=True):
     """A process noticed that another one of its job is gone."""
 
     family = "peer"

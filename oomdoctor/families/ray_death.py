@@ -17,12 +17,10 @@ from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.language import mark, say
 from oomdoctor.patterns import late, remembered
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerDeath(Event):
+class WorkerDeath(Event, frozen=True, kw_only=True):
     """A worker or an actor is gone; what else is known of it."""
 
     family = "ray_death"
@@ -48,8 +46,7 @@ class WorkerDeath(Event):
         return f"{self.family} death of {who} {self.cause}" if who else Event.identity(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDeath(Event):
+class NodeDeath(Event, frozen=True, kw_only=True):
     """A node, or the raylet on it, is gone."""
 
     family = "ray_death"
@@ -62,8 +59,7 @@ class NodeDeath(Event):
     node_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FatalSignal(Event):
+class FatalSignal(Event, frozen=True, kw_only=True):
     """A process printed the SIGBUS that ended it: how a full /dev/shm ends a process, among other things."""
 
     family = "ray_death"

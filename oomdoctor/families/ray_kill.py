@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import call_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
@@ -30,8 +31,7 @@ LINES_BETWEEN: Final = 3  # a line and the message that it begins, at most
 UNITS: Final = BINARY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """One row of the table of the largest memory users. Pages of the object store count for whoever touched them."""
 
     pid: int | None  # None where the rows are run together and the number in front is not the process's alone
@@ -39,8 +39,7 @@ class Row:
     command: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Victim:
+class Victim(Struct, frozen=True, kw_only=True):
     """A worker that Ray killed to free memory: the newest one, rarely the one that held the memory."""
 
     pid: int | None = None
@@ -51,8 +50,7 @@ class Victim:
     actor_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeOutOfMemory(Event):
+class NodeOutOfMemory(Event, frozen=True, kw_only=True):
     """Ray's monitor found the node over its threshold: with the workers it killed, or only the table of users."""
 
     family = "ray_kill"
@@ -61,14 +59,14 @@ class NodeOutOfMemory(Event):
     pool: str = "host_ram"
     strength: int = 3
 
-    used_bytes: int | None = usage()
-    total_bytes: int | None = usage()  # the node's memory or the container's limit, whichever is less
-    used_fraction: float | None = usage()
-    shared_bytes: int | None = usage()  # what the object store had in shared memory (0.8 to 2.0)
-    object_store_bytes: int | None = usage()
-    object_store_capacity_bytes: int | None = usage()
-    fraction: float | None = threshold()
-    bytes: int | None = threshold()
+    used_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None  # the node's memory or the container's limit, whichever is less
+    used_fraction: Usage[float | None] = None
+    shared_bytes: Usage[int | None] = None  # what the object store had in shared memory (0.8 to 2.0)
+    object_store_bytes: Usage[int | None] = None
+    object_store_capacity_bytes: Usage[int | None] = None
+    fraction: Threshold[float | None] = None
+    bytes: Threshold[int | None] = None
     generation: str | None = None  # "G0" to "G5", None where only the table stands in the log
     node_id: str | None = None
     victims: tuple[Victim, ...] = ()
@@ -87,8 +85,7 @@ class NodeOutOfMemory(Event):
         return f"{self.family} {self.node_id} {[v.pid for v in self.victims]} {self.used_bytes}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageAboveThreshold(Event):
+class UsageAboveThreshold(Event, frozen=True, kw_only=True):
     """raylet.out's line in exact bytes, just before a kill (or again and again, where nobody can be killed)."""
 
     family = "ray_kill"
@@ -98,15 +95,14 @@ class UsageAboveThreshold(Event):
     pool: str = "host_ram"
     strength: int = 2
 
-    used_bytes: int | None = usage()
-    total_bytes: int | None = usage()
-    fraction: float | None = threshold()
-    bytes: int | None = threshold()
+    used_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    fraction: Threshold[float | None] = None
+    bytes: Threshold[int | None] = None
     nobody_to_kill: bool | None = None  # "no workers are available for killing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillCount(Event):
+class KillCount(Event, frozen=True, kw_only=True):
     """The once-a-minute "N Workers (tasks / actors) killed due to memory pressure (OOM)": often all a driver sees."""
 
     family = "ray_kill"
@@ -120,8 +116,7 @@ class KillCount(Event):
     node_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonitorStarted(Event):
+class MonitorStarted(Event, frozen=True, kw_only=True):
     """raylet.out's line about the monitor: threshold and the memory Ray sees. With `disabled`, nobody watches."""
 
     family = "ray_kill"
@@ -130,9 +125,9 @@ class MonitorStarted(Event):
     role: Role = "context"
     pool: str = "host_ram"
 
-    total_bytes: int | None = usage()
-    fraction: float | None = threshold()
-    bytes: int | None = threshold()
+    total_bytes: Usage[int | None] = None
+    fraction: Threshold[float | None] = None
+    bytes: Threshold[int | None] = None
     disabled: bool | None = None
 
 

@@ -16,12 +16,10 @@ from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unschedulable(Event):
+class Unschedulable(Event, frozen=True, kw_only=True):
     """A request for resources that Ray does not place, now or ever."""
 
     family = "ray_schedule"
@@ -48,8 +46,7 @@ class Unschedulable(Event):
         return f"{self.family} {self.state} {sorted((self.requested or {}).items())} {self.count}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterStatus(Event):
+class ClusterStatus(Event, frozen=True, kw_only=True):
     """A table of `ray status`, or the same in monitor.log: used and total amounts by resource."""
 
     family = "ray_schedule"
@@ -61,8 +58,7 @@ class ClusterStatus(Event):
     total: Mapping[str, float] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterStarted(Event):
+class ClusterStarted(Event, frozen=True, kw_only=True):
     """`ray start` or `ray.init` with the resources it was told to have."""
 
     family = "ray_schedule"

@@ -10,19 +10,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Process, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Place, Process, Read, Role, Threshold, Usage
 from oomdoctor.families.frames import frames
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.remote_call import caller, callers
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFull(Event):
+class StoreFull(Event, frozen=True, kw_only=True):
     """An object did not fit into the store: ObjectStoreFullError, or the store's own refusal.
 
     Since 1.4 the store goes on in files on disk instead, so this error is rare in newer logs.
@@ -34,15 +34,14 @@ class StoreFull(Event):
     pool: str = "object_store"
     strength: int = 3
 
-    object_bytes: int | None = usage()
-    used_bytes: int | None = usage()
-    capacity_bytes: int | None = usage()
-    used_fraction: float | None = usage()  # before 1.3, in whole percent
+    object_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None
+    capacity_bytes: Usage[int | None] = None
+    used_fraction: Usage[float | None] = None  # before 1.3, in whole percent
     callers: tuple[str, ...] = ()  # the remote calls that failed for it, outermost first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFull(Event):
+class DiskFull(Event, frozen=True, kw_only=True):
     """The disk that Ray spills to (or keeps its session on) is full: OutOfDiskError, "is over 95% full"."""
 
     family = "ray_store"
@@ -51,10 +50,10 @@ class DiskFull(Event):
     pool: str = "object_store"
     strength: int = 3
 
-    object_bytes: int | None = usage()
-    available_bytes: int | None = usage()
-    total_bytes: int | None = usage()
-    fraction: float | None = threshold()
+    object_bytes: Usage[int | None] = None
+    available_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    fraction: Threshold[float | None] = None
     warning: bool | None = None  # the disk is said to be nearly full: nothing was refused yet
     spilling: bool | None = None  # the system's bare "no space", behind Ray's reports of what it spilled
     io_worker: bool | None = None  # Ray's own process that writes objects to disk says so
@@ -68,8 +67,7 @@ class DiskFull(Event):
         return f"{self.family} disk nearly full {self.total_bytes}" if self.warning else Event.identity(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreUsage(Event):
+class StoreUsage(Event, frozen=True, kw_only=True):
     """How full the store is. At capacity with nothing left to spill, requests wait: that is a failure."""
 
     family = "ray_store"
@@ -78,20 +76,19 @@ class StoreUsage(Event):
     role: Role = "context"
     pool: str = "object_store"
 
-    used_bytes: int | None = usage()
-    capacity_bytes: int | None = usage()
-    spillable_bytes: int | None = usage()
-    in_use_bytes: int | None = usage()
-    pending_bytes: int | None = usage()
-    fallback_bytes: int | None = usage()  # already in files on disk, because the store is full
+    used_bytes: Usage[int | None] = None
+    capacity_bytes: Usage[int | None] = None
+    spillable_bytes: Usage[int | None] = None
+    in_use_bytes: Usage[int | None] = None
+    pending_bytes: Usage[int | None] = None
+    fallback_bytes: Usage[int | None] = None  # already in files on disk, because the store is full
     pending_objects: int | None = None
     spillable_objects: int | None = None
     in_use_objects: int | None = None
     at_capacity: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spilled(Event):
+class Spilled(Event, frozen=True, kw_only=True):
     """Objects went to disk or came back: the store works, it is small for the work."""
 
     family = "ray_store"
@@ -100,13 +97,12 @@ class Spilled(Event):
     role: Role = "context"
     pool: str = "object_store"
 
-    spilled_bytes: int | None = usage()
-    restored_bytes: int | None = usage()
+    spilled_bytes: Usage[int | None] = None
+    restored_bytes: Usage[int | None] = None
     objects: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreTooLarge(Event):
+class StoreTooLarge(Event, frozen=True, kw_only=True):
     """The store that was asked for is larger than /dev/shm (or than memory): refused, or slow with a warning."""
 
     family = "ray_store"
@@ -115,9 +111,9 @@ class StoreTooLarge(Event):
     pool: str = "shm"
     strength: int = 3
 
-    requested_bytes: int | None = usage()
-    shm_bytes: int | None = usage()
-    advised_bytes: int | None = usage()  # what the warning would pass as --shm-size
+    requested_bytes: Usage[int | None] = None
+    shm_bytes: Usage[int | None] = None
+    advised_bytes: Usage[int | None] = None  # what the warning would pass as --shm-size
     refused: bool | None = None
 
 
@@ -206,8 +202,7 @@ def _block(page: Page, index: int) -> list[Line]:
     return lines[:kept]
 
 
-@dataclass(frozen=True, slots=True)
-class _About:
+class _About(Struct, frozen=True):
     at: Place
     time: str | None
     process: Process

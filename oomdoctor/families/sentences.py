@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, fields
 from functools import cache
 from typing import Any
+
+from msgspec import Struct, field
 
 from oomdoctor import grammars
 from oomdoctor.families.event import Event, Read
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
@@ -24,8 +24,7 @@ _OPENS_A_STRING = late(r"(?:^|[(,=]) {0,80}f?[\"']$")  # not after a colon: that
 _SIZE = late(r"(-?[\d,.]+)\s*([A-Za-z]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(Struct, frozen=True):
     """One message, known by the words it begins with."""
 
     head: str
@@ -86,7 +85,7 @@ def _figures(texts: list[str], sentence: Sentence, grammar: str, known: Mapping[
 
 @cache
 def _names(kind: Any) -> frozenset[str]:
-    return frozenset({"gpu", *(f.name for f in fields(kind))})
+    return frozenset({"gpu", *kind.__struct_fields__})
 
 
 def is_source(text: str, head: str) -> bool:

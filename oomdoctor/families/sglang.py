@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
 from oomdoctor.families.sentences import Clause, Sentence, bytes_of, count_of, number_of, reader, share_of, values
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import DECIMAL, GIB, size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineStep(Event):
+class EngineStep(Event, frozen=True, kw_only=True):
     """One step of the start with the card's free memory after it, or the KV pool's size."""
 
     family = "sglang"
@@ -29,24 +28,23 @@ class EngineStep(Event):
     # "distributed", "before-weights", "weights", "state-pool" (Mamba layers), "window-pool" (sliding windows),
     # "kv-pool", "memory-pool", "before-graphs", "graphs", "host-pool" (the host half of the cache), "ready"
     step: str
-    free_bytes: int | None = usage()
-    used_bytes: int | None = usage()  # by this step
-    tokens: int | None = usage()
-    window_tokens: int | None = usage()  # of the layers with a sliding window
-    keys_bytes: int | None = usage()
-    values_bytes: int | None = usage()
-    kv_bytes: int | None = usage()
-    states: int | None = usage()  # how many sequences the Mamba layers' state is kept for
-    convolution_bytes: int | None = usage()
-    state_bytes: int | None = usage()
-    host_bytes: int | None = usage()
+    free_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None  # by this step
+    tokens: Usage[int | None] = None
+    window_tokens: Usage[int | None] = None  # of the layers with a sliding window
+    keys_bytes: Usage[int | None] = None
+    values_bytes: Usage[int | None] = None
+    kv_bytes: Usage[int | None] = None
+    states: Usage[int | None] = None  # how many sequences the Mamba layers' state is kept for
+    convolution_bytes: Usage[int | None] = None
+    state_bytes: Usage[int | None] = None
+    host_bytes: Usage[int | None] = None
     max_running_requests: int | None = None
     chunked_prefill_size: int | None = None
     context_len: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoPool(Event):
+class NoPool(Event, frozen=True, kw_only=True):
     """The fraction of the card leaves nothing for the KV pool."""
 
     family = "sglang"
@@ -56,17 +54,16 @@ class NoPool(Event):
     stage: str = "kv_cache_init"
     strength: int = 2
 
-    tokens: int | None = usage()  # what the profile gave; negative
-    tried_tokens: int | None = usage()  # max_total_tokens
-    smallest_fraction: float | None = usage()  # the engine's own answer, from 0.5.14 on
-    fraction: float | None = threshold()
+    tokens: Usage[int | None] = None  # what the profile gave; negative
+    tried_tokens: Usage[int | None] = None  # max_total_tokens
+    smallest_fraction: Usage[float | None] = None  # the engine's own answer, from 0.5.14 on
+    fraction: Threshold[float | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureFailed(Event):
+class CaptureFailed(Event, frozen=True, kw_only=True):
     """Capturing CUDA graphs failed; what the device said follows the colon."""
 
     family = "sglang"
@@ -80,8 +77,7 @@ class CaptureFailed(Event):
         return f"{self.family} {self.kind}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolExhausted(Event):
+class PoolExhausted(Event, frozen=True, kw_only=True):
     """A batch needs more than one of the engine's pools has: of the pool, not of the card."""
 
     family = "sglang"
@@ -93,25 +89,24 @@ class PoolExhausted(Event):
 
     of: str = "tokens"  # or "requests" (places for them), "states" (of Mamba layers)
     batch: str | None = None  # "prefill", "decode"; the newest versions do not say
-    tried_tokens: int | None = usage()
-    free_tokens: int | None = usage()  # available and evictable ones together
-    available_tokens: int | None = usage()
-    evictable_tokens: int | None = usage()
-    window_free_tokens: int | None = usage()  # the same of the layers with a sliding window
-    window_available_tokens: int | None = usage()
-    window_evictable_tokens: int | None = usage()
-    free_states: int | None = usage()  # the same of the Mamba layers
-    available_states: int | None = usage()
-    evictable_states: int | None = usage()
-    tried_requests: int | None = usage()
-    free_requests: int | None = usage()
+    tried_tokens: Usage[int | None] = None
+    free_tokens: Usage[int | None] = None  # available and evictable ones together
+    available_tokens: Usage[int | None] = None
+    evictable_tokens: Usage[int | None] = None
+    window_free_tokens: Usage[int | None] = None  # the same of the layers with a sliding window
+    window_available_tokens: Usage[int | None] = None
+    window_evictable_tokens: Usage[int | None] = None
+    free_states: Usage[int | None] = None  # the same of the Mamba layers
+    available_states: Usage[int | None] = None
+    evictable_states: Usage[int | None] = None
+    tried_requests: Usage[int | None] = None
+    free_requests: Usage[int | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.of} {self.batch}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnbalancedCards(Event):
+class UnbalancedCards(Event, frozen=True, kw_only=True):
     """One card of the group has much less free than another: somebody else is on it."""
 
     family = "sglang"
@@ -121,12 +116,11 @@ class UnbalancedCards(Event):
     stage: str = "engine_init"
     strength: int = 2
 
-    least_bytes: int | None = usage()
-    own_bytes: int | None = usage()
+    least_bytes: Usage[int | None] = None
+    own_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCacheTooLarge(Event):
+class HostCacheTooLarge(Event, frozen=True, kw_only=True):
     """The host half of the KV cache is larger than the host memory that is free."""
 
     family = "sglang"
@@ -136,12 +130,11 @@ class HostCacheTooLarge(Event):
     stage: str = "engine_init"
     strength: int = 3
 
-    tried_bytes: int | None = usage()
-    free_bytes: int | None = usage()
+    tried_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retraction(Event):
+class Retraction(Event, frozen=True, kw_only=True):
     """Running requests gave their tokens back and wait: pressure, no failure."""
 
     family = "sglang"
@@ -151,11 +144,10 @@ class Retraction(Event):
     pool: str = "kv_cache"
     stage: str = "serving"
 
-    retracted: int | None = usage()
+    retracted: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics(Event):
+class Statistics(Event, frozen=True, kw_only=True):
     """The line of a batch: requests, and the share of each pool in use."""
 
     family = "sglang"
@@ -166,13 +158,13 @@ class Statistics(Event):
     stage: str = "serving"
 
     batch: str
-    running: int | None = usage()
-    waiting: int | None = usage()
-    tokens: int | None = usage()
-    new_tokens: int | None = usage()
-    kv_usage: float | None = usage()  # 0..1, as the next two
-    window_usage: float | None = usage()
-    state_usage: float | None = usage()
+    running: Usage[int | None] = None
+    waiting: Usage[int | None] = None
+    tokens: Usage[int | None] = None
+    new_tokens: Usage[int | None] = None
+    kv_usage: Usage[float | None] = None  # 0..1, as the next two
+    window_usage: Usage[float | None] = None
+    state_usage: Usage[float | None] = None
 
     @property
     def full(self) -> bool:
@@ -180,8 +172,7 @@ class Statistics(Event):
         return max(share or 0 for share in (self.kv_usage, self.window_usage, self.state_usage)) >= FULL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerFailed(Event):
+class SchedulerFailed(Event, frozen=True, kw_only=True):
     """A scheduler process failed, or another process noticed that it had."""
 
     family = "sglang"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from oomdoctor.families.event import Event, Frame, Surroundings
 from oomdoctor.families.frames import (

@@ -4,18 +4,17 @@ that is too small. Its fraction is one of the memory that is free once the engin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Read, Role, Threshold, Usage
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, reader, values
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 from oomdoctor.units import GIB, MIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineFigures(Event):
+class EngineFigures(Event, frozen=True, kw_only=True):
     """One line of the start; the last of each figure counts."""
 
     family = "tensorrt_llm"
@@ -25,27 +24,26 @@ class EngineFigures(Event):
     pool: str = "gpu"
     stage: str = "engine_init"
 
-    total_bytes: int | None = usage()
-    free_bytes: int | None = usage()
-    in_use_bytes: int | None = usage()
-    engine_bytes: int | None = usage()
-    context_bytes: int | None = usage()  # activations of a TensorRT engine
-    buffers_bytes: int | None = usage()
-    decoder_bytes: int | None = usage()
-    weights_bytes: int | None = usage()
-    outside_bytes: int | None = usage()  # of PyTorch
-    activation_bytes: int | None = usage()
-    peak_bytes: int | None = usage()
-    kv_bytes: int | None = usage()
-    temporary_kv_bytes: int | None = usage()
-    kv_tokens: int | None = usage()
-    kv_blocks: int | None = usage()
+    total_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    in_use_bytes: Usage[int | None] = None
+    engine_bytes: Usage[int | None] = None
+    context_bytes: Usage[int | None] = None  # activations of a TensorRT engine
+    buffers_bytes: Usage[int | None] = None
+    decoder_bytes: Usage[int | None] = None
+    weights_bytes: Usage[int | None] = None
+    outside_bytes: Usage[int | None] = None  # of PyTorch
+    activation_bytes: Usage[int | None] = None
+    peak_bytes: Usage[int | None] = None
+    kv_bytes: Usage[int | None] = None
+    temporary_kv_bytes: Usage[int | None] = None
+    kv_tokens: Usage[int | None] = None
+    kv_blocks: Usage[int | None] = None
     block_tokens: int | None = None
-    fraction: float | None = threshold()
+    fraction: Threshold[float | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreationFailed(Event):
+class CreationFailed(Event, frozen=True, kw_only=True):
     """The PyTorch backend says which part of the executor found no room."""
 
     family = "tensorrt_llm"
@@ -56,15 +54,14 @@ class CreationFailed(Event):
     strength: int = 2  # 3 with the card's figures
 
     component: str | None = None
-    free_bytes: int | None = usage()  # before the attempt
-    total_bytes: int | None = usage()
+    free_bytes: Usage[int | None] = None  # before the attempt
+    total_bytes: Usage[int | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.component} {self.process.rank}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheTooSmall(Event):
+class CacheTooSmall(Event, frozen=True, kw_only=True):
     """The KV cache does not hold one whole sequence, or has no block left for those that run."""
 
     family = "tensorrt_llm"

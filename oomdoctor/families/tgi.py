@@ -6,13 +6,11 @@ The server's error says to lower the prefill tokens, whatever fills the card; it
 from __future__ import annotations
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Role, usage
+from oomdoctor.families.event import Event, Role, Usage
 from oomdoctor.families.sentences import Sentence, count_of, reader, values
-from oomdoctor.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmupShort(Event):
+class WarmupShort(Event, frozen=True, kw_only=True):
     """The largest batch that the settings let in did not fit in the warm-up."""
 
     family = "tgi"
@@ -22,15 +20,14 @@ class WarmupShort(Event):
     stage: str = "memory_profiling"
     strength: int = 2
 
-    prefill_tokens: int | None = usage()
-    total_tokens: int | None = usage()
+    prefill_tokens: Usage[int | None] = None
+    total_tokens: Usage[int | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind}"  # the router prints the server's error again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSettled(Event):
+class CacheSettled(Event, frozen=True, kw_only=True):
     """What the warm-up left for the KV cache."""
 
     family = "tgi"
@@ -40,9 +37,9 @@ class CacheSettled(Event):
     pool: str = "gpu"
     stage: str = "kv_cache_init"
 
-    kv_blocks: int | None = usage()
-    total_tokens: int | None = usage()
-    prefill_tokens: int | None = usage()
+    kv_blocks: Usage[int | None] = None
+    total_tokens: Usage[int | None] = None
+    prefill_tokens: Usage[int | None] = None
     block_tokens: int | None = None
 
 

@@ -15,7 +15,6 @@ from oomdoctor.families.frames import Unfinished, frames, is_exception, unfinish
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.shortage import is_error
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 ABOVE: Final = 400  # lines that are searched for the exception
@@ -57,8 +56,7 @@ _ON_A_CARD = late(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutProgram(training_cut.CutTraining):
+class CutProgram(training_cut.CutTraining, frozen=True, kw_only=True):
     """The last lines of the log are a traceback without its exception."""
 
     family = "traceback_cut"

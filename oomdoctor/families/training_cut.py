@@ -13,7 +13,6 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Read
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 MOST_LINES = 60  # a traceback that goes on for longer after this frame is not about this step
@@ -34,8 +33,7 @@ _SHORT = late(r"Invalidate trace cache @ step|pytorch allocator cache flushes si
 _SAID = late(r"(?:[\w.]{1,80}\.)?[A-Z]\w{0,60}(?:Error|Exception)\b(?:: |$)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutTraining(Event):
+class CutTraining(Event, frozen=True, kw_only=True):
     """The last lines of the log are a trainer's traceback through this step."""
 
     family = "training_cut"

@@ -8,8 +8,9 @@ stands around it. A message that is known says more: where one tells of a failur
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from oomdoctor.families import Family, families, frames
 from oomdoctor.families.echoes import echo
@@ -18,7 +19,6 @@ from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.shortage import is_error, raised, says_so
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
 
@@ -52,8 +52,7 @@ _POOLS = tuple(
 _WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage(Event):
+class Shortage(Event, frozen=True, kw_only=True):
     """Something could not have the memory that it asked for; in whose words, we do not know."""
 
     family = "unfamiliar"

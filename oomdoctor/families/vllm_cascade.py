@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Read, Role
 from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
 from oomdoctor.families.sentences import Sentence, count_of, reader, values
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedProcess:
+class FailedProcess(Struct, frozen=True, kw_only=True):
     """A process of the engine that is said to have ended."""
 
     name: str
     exit_code: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineFailed(Event):
+class EngineFailed(Event, frozen=True, kw_only=True):
     """An engine process failed, and another one noticed."""
 
     family = "vllm_cascade"

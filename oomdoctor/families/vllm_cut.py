@@ -11,7 +11,6 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Read
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 MOST_LINES = 60  # a traceback that goes on for longer after this frame is not about this step
@@ -40,8 +39,7 @@ _STEP = late(r"\b(" + "|".join(_STEPS) + r")\b")
 _IN_A_TRACEBACK = late(r"\s|File \"|Exception in worker ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutTraceback(Event):
+class CutTraceback(Event, frozen=True, kw_only=True):
     """The last lines of the log are a traceback through this step."""
 
     family = "vllm_cut"

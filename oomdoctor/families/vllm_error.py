@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Read, threshold, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
 from oomdoctor.language import mark
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint(Event):
+class Complaint(Event, frozen=True, kw_only=True):
     """What they share: with several ranks each one prints it, and the engine's core and the server print it again."""
 
     def identity(self) -> str:
@@ -22,8 +20,7 @@ class Complaint(Event):
         return f"{self.family} {self.kind} {told}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoCacheBlocks(Complaint):
+class NoCacheBlocks(Complaint, frozen=True, kw_only=True):
     """The budget has no room for a single KV-cache block."""
 
     family = "vllm_error"
@@ -36,8 +33,7 @@ class NoCacheBlocks(Complaint):
     backend: str | None = None  # "cpu" or "openvino", which have their own environment variable for the size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextDoesNotFit(Complaint):
+class ContextDoesNotFit(Complaint, frozen=True, kw_only=True):
     """One request of the full length needs more KV cache than there is."""
 
     family = "vllm_error"
@@ -47,15 +43,14 @@ class ContextDoesNotFit(Complaint):
     stage: str = "kv_cache_init"
     strength: int = 3
 
-    needed_bytes: int | None = usage()
-    kv_bytes: int | None = usage()  # may be negative
-    kv_tokens: int | None = usage()  # V0 counts tokens instead of bytes
-    estimated_tokens: int | None = usage()  # the longest context that fits, by vLLM's own reckoning
-    max_model_len: int | None = threshold()
+    needed_bytes: Usage[int | None] = None
+    kv_bytes: Usage[int | None] = None  # may be negative
+    kv_tokens: Usage[int | None] = None  # V0 counts tokens instead of bytes
+    estimated_tokens: Usage[int | None] = None  # the longest context that fits, by vLLM's own reckoning
+    max_model_len: Threshold[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotEnoughFree(Complaint):
+class NotEnoughFree(Complaint, frozen=True, kw_only=True):
     """At start, less of the card is free than the engine's share of it."""
 
     family = "vllm_error"
@@ -65,15 +60,14 @@ class NotEnoughFree(Complaint):
     stage: str = "engine_init"
     strength: int = 3
 
-    free_bytes: int | None = usage()
-    total_bytes: int | None = usage()
-    external_bytes: int | None = usage()  # weights that another process holds for this engine (0.33)
-    utilization: float | None = threshold()
-    requested_bytes: int | None = threshold()
+    free_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    external_bytes: Usage[int | None] = None  # weights that another process holds for this engine (0.33)
+    utilization: Threshold[float | None] = None
+    requested_bytes: Threshold[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfilingDisturbed(Complaint):
+class ProfilingDisturbed(Complaint, frozen=True, kw_only=True):
     """Free memory grew while the engine measured: a neighbour gave memory back, nothing is short."""
 
     family = "vllm_error"
@@ -83,14 +77,13 @@ class ProfilingDisturbed(Complaint):
     stage: str = "memory_profiling"
     strength: int = 2
 
-    initial_free_bytes: int | None = usage()
-    current_free_bytes: int | None = usage()
-    initial_used_bytes: int | None = usage()
-    current_used_bytes: int | None = usage()
+    initial_free_bytes: Usage[int | None] = None
+    current_free_bytes: Usage[int | None] = None
+    initial_used_bytes: Usage[int | None] = None
+    current_used_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmupOutOfMemory(Complaint):
+class WarmupOutOfMemory(Complaint, frozen=True, kw_only=True):
     """The sampler (or pooler) ran out of device memory with its dummy requests."""
 
     family = "vllm_error"
@@ -101,14 +94,13 @@ class WarmupOutOfMemory(Complaint):
     strength: int = 2
 
     what: str = "sampler"  # or "pooler"
-    requests: int | None = usage()
+    requests: Usage[int | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.what}"  # the raising line does not know the number yet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsDoNotFit(Complaint):
+class WeightsDoNotFit(Complaint, frozen=True, kw_only=True):
     """Loading the model ran out of device memory; the engine has reserved nothing by then."""
 
     family = "vllm_error"
@@ -119,8 +111,7 @@ class WeightsDoNotFit(Complaint):
     strength: int = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequencesExceedState(Complaint):
+class SequencesExceedState(Complaint, frozen=True, kw_only=True):
     """More sequences are asked for than there are blocks for the Mamba layers' state."""
 
     family = "vllm_error"
@@ -130,12 +121,11 @@ class SequencesExceedState(Complaint):
     stage: str = "kv_cache_init"
     strength: int = 3
 
-    state_blocks: int | None = usage()
-    max_num_seqs: int | None = threshold()
+    state_blocks: Usage[int | None] = None
+    max_num_seqs: Threshold[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapSpaceTooLarge(Complaint):
+class SwapSpaceTooLarge(Complaint, frozen=True, kw_only=True):
     """The swap space of all GPUs together is more of the node's RAM than vLLM allows itself."""
 
     family = "vllm_error"
@@ -145,12 +135,11 @@ class SwapSpaceTooLarge(Complaint):
     stage: str = "engine_init"
     strength: int = 3
 
-    swap_bytes: int | None = usage()
-    host_total_bytes: int | None = usage()
+    swap_bytes: Usage[int | None] = None
+    host_total_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapSpaceExhausted(Complaint):
+class SwapSpaceExhausted(Complaint, frozen=True, kw_only=True):
     """V0, while serving: the KV cache is full and so is the host memory that sequences are swapped to."""
 
     family = "vllm_error"

@@ -7,18 +7,17 @@ behind such a figure, the figure stands for the error.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Read, Role, threshold, usage
+from oomdoctor.families.event import Event, Read, Role, Threshold, Usage
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsLoaded(Event):
+class WeightsLoaded(Event, frozen=True, kw_only=True):
     """What loading the weights took on one GPU (one rank's share)."""
 
     family = "vllm_figures"
@@ -28,12 +27,11 @@ class WeightsLoaded(Event):
     pool: str = "gpu"
     stage: str = "model_load"
 
-    weights_bytes: int | None = usage()
-    offloaded_bytes: int | None = usage()  # what stays in host memory of it (cpu_offload_gb)
+    weights_bytes: Usage[int | None] = None
+    offloaded_bytes: Usage[int | None] = None  # what stays in host memory of it (cpu_offload_gb)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryProfile(Event):
+class MemoryProfile(Event, frozen=True, kw_only=True):
     """The engine's account of one GPU after its profiling run: what its budget is and what goes into it."""
 
     family = "vllm_figures"
@@ -43,24 +41,23 @@ class MemoryProfile(Event):
     pool: str = "gpu"
     stage: str = "memory_profiling"
 
-    total_bytes: int | None = usage()
-    free_bytes: int | None = usage()  # when the engine started; includes nothing of its own
-    free_after_bytes: int | None = usage()  # after the profiling run
-    weights_bytes: int | None = usage()
-    non_torch_bytes: int | None = usage()
-    consumed_bytes: int | None = usage()  # weights and non-torch together, from 0.28 on
-    activation_bytes: int | None = usage()
-    torch_peak_bytes: int | None = usage()  # weights and activations together, 0.6.4 only
-    graph_bytes: int | None = usage()
-    kv_bytes: int | None = usage()  # what is left for the KV cache, or is in use by it; may be negative
-    kv_to_fit_bytes: int | None = usage()  # the engine's own --kv-cache-memory suggestion for its budget
-    kv_to_fill_bytes: int | None = usage()  # ... and for the whole card
-    utilization: float | None = threshold()
-    requested_bytes: int | None = threshold()
+    total_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None  # when the engine started; includes nothing of its own
+    free_after_bytes: Usage[int | None] = None  # after the profiling run
+    weights_bytes: Usage[int | None] = None
+    non_torch_bytes: Usage[int | None] = None
+    consumed_bytes: Usage[int | None] = None  # weights and non-torch together, from 0.28 on
+    activation_bytes: Usage[int | None] = None
+    torch_peak_bytes: Usage[int | None] = None  # weights and activations together, 0.6.4 only
+    graph_bytes: Usage[int | None] = None
+    kv_bytes: Usage[int | None] = None  # what is left for the KV cache, or is in use by it; may be negative
+    kv_to_fit_bytes: Usage[int | None] = None  # the engine's own --kv-cache-memory suggestion for its budget
+    kv_to_fill_bytes: Usage[int | None] = None  # ... and for the whole card
+    utilization: Threshold[float | None] = None
+    requested_bytes: Threshold[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KvCacheSize(Event):
+class KvCacheSize(Event, frozen=True, kw_only=True):
     """How large the KV cache became on one GPU, in bytes, blocks or tokens: what the line prints of it."""
 
     family = "vllm_figures"
@@ -70,16 +67,15 @@ class KvCacheSize(Event):
     pool: str = "kv_cache"
     stage: str = "kv_cache_init"
 
-    kv_bytes: int | None = usage()  # may be negative
-    gpu_blocks: int | None = usage()
-    cpu_blocks: int | None = usage()
-    tokens: int | None = usage()
-    concurrency: float | None = usage()  # how many requests of the full length fit at once
-    request_tokens: int | None = threshold()  # that full length: max_model_len
+    kv_bytes: Usage[int | None] = None  # may be negative
+    gpu_blocks: Usage[int | None] = None
+    cpu_blocks: Usage[int | None] = None
+    tokens: Usage[int | None] = None
+    concurrency: Usage[float | None] = None  # how many requests of the full length fit at once
+    request_tokens: Threshold[int | None] = None  # that full length: max_model_len
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphCapture(Event):
+class GraphCapture(Event, frozen=True, kw_only=True):
     """CUDA graphs: that capturing began, what it is estimated to take, what it took."""
 
     family = "vllm_figures"
@@ -90,15 +86,14 @@ class GraphCapture(Event):
     stage: str = "cuda_graph_capture"
 
     phase: str  # "begun", "estimated", "finished"
-    graph_bytes: int | None = usage()  # what it took; may be negative
-    estimated_bytes: int | None = usage()
+    graph_bytes: Usage[int | None] = None  # what it took; may be negative
+    estimated_bytes: Usage[int | None] = None
     utilization: float | None = None  # the setting, where the line prints it
     equivalent_utilization: float | None = None  # what it amounts to without the estimate
     compensating_utilization: float | None = None  # what would give the KV cache its old size back
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sleep(Event):
+class Sleep(Event, frozen=True, kw_only=True):
     """The engine gave memory back, or took it again: level 1 keeps a pinned copy of the weights in host RAM."""
 
     family = "vllm_figures"
@@ -108,14 +103,13 @@ class Sleep(Event):
     pool: str = "gpu"
 
     phase: str  # "asleep", "awake"
-    freed_bytes: int | None = usage()
-    device_in_use_bytes: int | None = usage()  # of all processes on the card
-    backed_up_bytes: int | None = usage()  # in host RAM
-    discarded_bytes: int | None = usage()
+    freed_bytes: Usage[int | None] = None
+    device_in_use_bytes: Usage[int | None] = None  # of all processes on the card
+    backed_up_bytes: Usage[int | None] = None  # in host RAM
+    discarded_bytes: Usage[int | None] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderProfile(Event):
+class EncoderProfile(Event, frozen=True, kw_only=True):
     """The vision or audio encoder is about to be profiled with items of the largest size."""
 
     family = "vllm_figures"

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Lookalike, Read, Role, usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
 from oomdoctor.families.sentences import Sentence, count_of, number_of, reader, values
 from oomdoctor.language import mark
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
 FULL = 0.99
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preemption(Event):
+class Preemption(Event, frozen=True, kw_only=True):
     """A running sequence gave its KV cache up for others; V0 prints the first and every fiftieth."""
 
     family = "vllm_pressure"
@@ -26,12 +24,11 @@ class Preemption(Event):
     stage: str = "serving"
 
     mode: str | None = None  # "RECOMPUTE", "SWAP"
-    preemptions: int | None = usage()  # since the start
+    preemptions: Usage[int | None] = None  # since the start
     sequence_group: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics(Event):
+class Statistics(Event, frozen=True, kw_only=True):
     """The periodic line: requests, and the share of the KV cache in use."""
 
     family = "vllm_pressure"
@@ -41,10 +38,10 @@ class Statistics(Event):
     pool: str = "kv_cache"
     stage: str = "serving"
 
-    running: int | None = usage()
-    waiting: int | None = usage()
-    kv_usage: float | None = usage()  # 0..1
-    preemptions: int | None = usage()
+    running: Usage[int | None] = None
+    waiting: Usage[int | None] = None
+    kv_usage: Usage[float | None] = None  # 0..1
+    preemptions: Usage[int | None] = None
 
 
 def _share(percent: str) -> float | None:

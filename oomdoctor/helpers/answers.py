@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from oomdoctor import __version__
 from oomdoctor.helpers.excerpt import Line, within
 from oomdoctor.language import joined, mark, say, semicolons, translated
-from oomdoctor.records import dataclass
 from oomdoctor.report import markup
 from oomdoctor.report.contract import Diagnosis, Incident, Report
 from oomdoctor.report.vocabulary import STAGES
@@ -28,8 +29,7 @@ _SIZES: Final = (("ram_bytes", mark("memory of the node")), ("shm_bytes", "/dev/
 _NAMES: Final = (("gpu_count", "GPUs"), ("gpu_name", "GPU"), ("nccl_version", "NCCL"))
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """How long the long answers may be."""
 
     log: int  # characters of the excerpt
@@ -40,15 +40,13 @@ class Budget:
 FULL: Final = Budget(log=16_000, settings=200, words=4_000)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     markdown: str  # safe where Markdown is read
     plain: str  # for a field that becomes a code block; safe where a fence holds it
     is_part: bool = False  # a log never has all that the question is after
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """What the report tells, by topic; what it does not tell is not there."""
 
     title: str

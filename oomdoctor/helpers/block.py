@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor import street
 from oomdoctor.aside import replace
 from oomdoctor.helpers.answers import block as diagnosis_of
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.redaction import Redactor
 from oomdoctor.report.words import root_of
 from oomdoctor.sources import InMemory, Source
@@ -31,16 +32,14 @@ class BrokenMarkersError(ValueError):
     """The markers of the block are not a pair; the text says which line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """A fenced block of a document."""
 
     text: str
     last: int  # the index of its closing line
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     lines: tuple[str, ...]  # with their ends
     fences: tuple[Fence, ...]
     block: tuple[int, int] | None  # the indices of the markers

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from oomdoctor.helpers.answers import FULL, Answer, Answers, Budget, folded
 from oomdoctor.helpers.asked import TOPICS, places, topic
 from oomdoctor.helpers.forms import Field, Form
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.report import as_markdown, markup
 from oomdoctor.text import sanitize
 from oomdoctor.versions import Version, version_of
@@ -49,8 +50,7 @@ Ask = Callable[[Budget], Answers]
 Labels = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
+class Filled(Struct, frozen=True):
     """A field and what goes into it; None where the person has to fill it in."""
 
     field: Field
@@ -58,8 +58,7 @@ class Filled:
     is_part: bool = False  # the person has to add something
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     url: str
     is_cut: bool
     left_to_fill: Labels  # the fields that the link does not fill

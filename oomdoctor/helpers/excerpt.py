@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.sources import Source
 from oomdoctor.text import disarm
@@ -22,8 +23,7 @@ _HALF: Final = late(r"[!-~]{1,400}\Z")
 _ROLES: Final = ("root", "confirmation", "cascade")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     file: str
     number: int
     text: str

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
+from msgspec import Struct
+
 from oomdoctor.language import CHINESE, ENGLISH, say
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.sources.source import opened
 from oomdoctor.sources.trouble import UnreadableError, why
 from oomdoctor.text import sanitize
@@ -36,8 +37,7 @@ class UnusableFormError(ValueError):
     """The form cannot be used; the text says which, where and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """One element of a form, or one section of a template."""
 
     kind: Kind
@@ -53,8 +53,7 @@ class Field:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(Struct, frozen=True, kw_only=True):
     """What a new issue is asked for."""
 
     file: str  # its own name, as `template=` in a link wants it

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from oomdoctor import street
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.sources import InMemory
 
@@ -30,8 +31,7 @@ class ReduceError(Exception):
     """There is nothing to reduce, or it would not say the same; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """One log as its lines, whole and as they may be shared."""
 
     name: str
@@ -39,8 +39,7 @@ class Log:
     shared: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     text: str
     kept: int
     of: int

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomdoctor.families.event import PROOF, Event, Lookalike, Process, Read, Role
 from oomdoctor.families.kill import RankFailure
@@ -46,8 +48,7 @@ MOST_OF_A_KIND: Final = 400
 OF_THE_WRITER: Final = frozenset({"cuda", "cuda_error", "gpu_library", "host_alloc", "data_loader", "jax_tf"})
 
 
-@dataclass
-class Gathered:
+class Gathered(Struct):
     """Events as the street hands them over, repeats counted instead of kept."""
 
     events: dict[str, Event] = field(default_factory=dict)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
-from oomdoctor.records import dataclass
 from oomdoctor.units import GIB
 
 # "Process 214 has 92.38 GiB" is this process itself where nothing else fits beside it (a container's own pid).
@@ -14,8 +15,7 @@ SLACK: Final = GIB
 OUTSIDE_PYTORCH: Final = 4 * GIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class Card(Struct, frozen=True, kw_only=True):
     """One card at the moment of the refusal. Printed figures, and others derived from them; None where they are
     missing or contradict each other (WSL2 counts more memory than the card has)."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor.arithmetic import sglang, vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import Event
@@ -18,7 +20,6 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import engines
 from oomdoctor.job.model import Setting
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.versions import Version, version_of
 
 # Every framework's name for vLLM's share of the card.
@@ -44,8 +45,7 @@ _PHASE_OF_STAGE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
+class EngineFacts(Struct, frozen=True):
     """Printed figures only; what the log does not say is None."""
 
     version: Version | None
@@ -96,8 +96,7 @@ def facts(crash: Crash) -> EngineFacts:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Loading:
+class Loading(Struct, frozen=True):
     """What was free on a card before and after SGLang loaded its weights, on the rank with the least room."""
 
     free_before_bytes: int

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
+
+from msgspec import Struct, field
 
 from oomdoctor.families.event import Event, Frame, Lookalike
 from oomdoctor.job.doing import Doing, doing_of_crash
 from oomdoctor.job.job import Job
 from oomdoctor.job.model import Context, Setting, Trajectory
-from oomdoctor.records import dataclass
 
 Basis = Literal["printed", "derived", "assumed", "unknown"]
 E = TypeVar("E", bound=Event)
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerRow(Struct, frozen=True):
     what: str
     bytes: int | None
     basis: Basis
@@ -27,8 +26,7 @@ class LedgerRow:
     derivation: str | None = None  # the formula with its figures, where it is not printed itself
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """Where the memory of one device or node was. Rows add up to the total, or the rest is unexplained."""
 
     pool: str
@@ -44,8 +42,7 @@ class Ledger:
         return self.total_bytes - sum(b for b in known if b is not None)
 
 
-@dataclass(frozen=True)
-class Crash:
+class Crash(Struct, frozen=True, dict=True):
     """One incident."""
 
     events: tuple[Event, ...]  # with their roles, in the order of the log

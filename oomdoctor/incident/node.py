@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
@@ -19,7 +21,6 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.roles import is_outside_ray, role_of, short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.units import GIB, show
 
 # A process holds the memory where it has this share of what was in use, or so much more than the next.
@@ -38,8 +39,7 @@ LARGE: Final = 1 * GIB
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """The processes of one name."""
 
     name: str
@@ -62,8 +62,7 @@ class Holder:
         return f"{self.name} (PID {self.pids[0]})" if self.pids[0] is not None else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMemory:
+class NodeMemory(Struct, frozen=True):
     """Who held the node's memory when somebody was killed for it."""
 
     event: Event

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.families.event import Event
 from oomdoctor.incident.joins import clock_of, clocks_ahead
 from oomdoctor.job.moments import Moment, moment, seconds_since
-from oomdoctor.records import dataclass
 
 # What another log dates further off than this stands on a clock of its own: another zone, or a wrong one.
 ANOTHER_CLOCK: Final = 3600
 FAILURES: Final = frozenset({"root", "confirmation", "cascade"})
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(Struct, frozen=True):
     event: Event
     after_seconds: float | None  # since the first failure; less than nothing before it
 

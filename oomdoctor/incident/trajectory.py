@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, NamedTuple
 
 import ahocorasick_rs
+from msgspec import Struct, field
 
 from oomdoctor.job.model import Point, Trajectory, counted
 from oomdoctor.job.names import AT_KILLS, ON_THE_CARD, ON_THE_NODE
@@ -42,8 +42,7 @@ NAMED_CHARACTERS: Final = 80
 LEAST_RISE_OF_A_ROW: Final = 512 * MIB  # rows of a process table wander while processes start
 
 
-@dataclass(slots=True)
-class _Series:
+class _Series(Struct):
     what: str
     pool: str
     file: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Final
 
 import ahocorasick_rs
+from msgspec.structs import replace
 
 from oomdoctor.job import dumps, launch, recognition
 from oomdoctor.job.dumps import Allowance, Here, Stated

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.job import frames, rows, verbs
 from oomdoctor.job.roles import class_and_method, role_of
 from oomdoctor.job.rows import CHARACTERS, GENERATION, SILENCE, STEPS, TRAINING, Row
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 UNKNOWN: Final = "unknown"
 OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
@@ -47,8 +48,7 @@ _Said = tuple[Row, Frame | str | None]
 _MUTE: Final[_Said] = (SILENCE, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Doing:
+class Doing(Struct, frozen=True):
     """What a job was doing."""
 
     stage: str = UNKNOWN

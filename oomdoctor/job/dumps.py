@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.job import launch
 from oomdoctor.job.literals import Entry, entries, strings, typed
 from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.streams import Line, Page
 
 DUMP_LINES: Final = 900
@@ -93,8 +94,7 @@ class Allowance:
         self.lines = 500_000
 
 
-@dataclass(frozen=True, slots=True)
-class Here:
+class Here(Struct, frozen=True):
     """One line of a page, to be read."""
 
     page: Page
@@ -108,8 +108,7 @@ class Here:
         return self.page.lines[self.index]
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """A setting, where it stands, and whether the line only mentions it (then a flag or a dump knows better).
 
     Without a name it only says up to which line a dump goes that was read before.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
@@ -27,7 +29,6 @@ from oomdoctor.job.frameworks import (
 from oomdoctor.job.model import Context
 from oomdoctor.job.roles import role_of
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 Placement = Literal["none", "unknown", "own cards", "shared cards"]
 
@@ -67,8 +68,7 @@ _REMOTE: Final = late(r"\bray::([\w.]{1,120})\(\)")
 _ENGINE_STEPS: Final = frozenset({"memory_profiling", "kv_cache_init", "cuda_graph_capture"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     world: World = "none"  # what its arrays are
     task: Task = "unknown"  # what it is run for
     frameworks: tuple[str, ...] = ()  # outermost first

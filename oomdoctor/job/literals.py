@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
@@ -40,8 +41,7 @@ def typed(word: str) -> Value:
     return word[:TEXT_CAP]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One name and value of a dump, with the place of the name in the text."""
 
     name: str
@@ -49,8 +49,7 @@ class Entry:
     offset: int
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     bracket: str
     path: tuple[str, ...]
     begin: int

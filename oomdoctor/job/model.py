@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from oomdoctor.job.names import AT_KILLS
 from oomdoctor.job.trend import Shape
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 
 Value = str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One option of the job as the log states it, or what was handed over beside the log."""
 
     name: str  # as in the log without dashes: "vllm_gpu_memory_utilization", "actor_rollout_ref.rollout.n"
@@ -34,8 +33,7 @@ class Setting:
         return say("{source}, not the log", source=self.outside)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What the log says about the job."""
 
     frameworks: Mapping[str, str | None] = field(default_factory=dict)  # name → version, None when not printed
@@ -76,8 +74,7 @@ class Context:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     step: int | None
     bytes: int
     line: int
@@ -90,8 +87,7 @@ def counted(points: Sequence[Point]) -> list[int] | None:
     return steps if len(steps) == len(points) and all(b > a for a, b in pairwise(steps)) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Trajectory:
+class Trajectory(Struct, frozen=True):
     """A memory figure that the log prints again and again."""
 
     what: str

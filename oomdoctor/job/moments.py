@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 # A leap year, for times that are printed without one.
 SOME_YEAR: Final = 2000
@@ -28,8 +29,7 @@ _FORMS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     at: datetime
     clock: str  # "utc", "host", "program": times of one clock compare as they stand
     dated: bool  # whether the year is printed

@@ -8,9 +8,10 @@ one that the files around it are of.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Final
+
+from msgspec import Struct, field
 
 from oomdoctor.families.event import Process
 from oomdoctor.job.moments import Moment, moment, seconds_between
@@ -50,8 +51,7 @@ def writer_of(file: str) -> Process:
     return Process(pid=int(worker[1]) if worker else None, rank=int(rank[1]) if rank else None)
 
 
-@dataclass(slots=True)
-class _Told:
+class _Told(Struct):
     """What a file tells of its origin."""
 
     jobs: dict[str, set[str]] = field(default_factory=dict)  # a kind of job, and those of that kind

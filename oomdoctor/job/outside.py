@@ -9,9 +9,11 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.families.event import Event
 from oomdoctor.job import plain_yaml, recognition, script
@@ -21,7 +23,6 @@ from oomdoctor.job.literals import entries, typed
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import listed, mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.sources.source import opened
 from oomdoctor.sources.trouble import UnreadableError, why
 from oomdoctor.text import disarm
@@ -50,8 +51,7 @@ class OutsideError(ValueError):
         self.kind = kind
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """What stands outside the log, the strongest last: configurations, launch scripts, assumptions."""
 
     settings: tuple[Setting, ...] = ()

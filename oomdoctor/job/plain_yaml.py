@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.job.literals import TEXT_CAP, entries, typed
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 DEPTH: Final = 32
 _KEY: Final = late(
@@ -40,8 +41,7 @@ class UnreadableYamlError(ValueError):
         super().__init__(say("line {line}: {why}", line=line, why=why))
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """One key with a scalar value."""
 
     name: str  # dotted

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.job import launch
 from oomdoctor.job.dumps import as_written
 from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 # Quoted text stays, a comment goes; `#SBATCH` is none to Slurm.
 _COMMENT: Final = late(r"""("(?:[^"\\]|\\.){0,4000}"|'[^']{0,4000}'|\\.)|(?:(?<=\s)|^)#(?!SBATCH\s).*""")
@@ -28,8 +29,7 @@ _ANY_ASSIGNMENT: Final = late(r"\s*(?:(?:export|local|readonly|declare(?:\s-\w)?
 _WORD: Final = late(r"[\w./:@%+,=\-]{0,400}")
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """One setting of a script."""
 
     name: str

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from math import ceil, sqrt
 from statistics import NormalDist, median
 from typing import Final, Literal
 
-from oomdoctor.records import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 Shape = Literal["few", "growing", "plateau", "sawtooth", "level", "falling", "unclear"]
 SHAPES: Final[tuple[Shape, ...]] = ("few", "growing", "plateau", "sawtooth", "level", "falling", "unclear")
@@ -39,8 +39,7 @@ DEEP: Final = 1 / 3  # of the whole range: a fall that makes a tooth
 TALL: Final = 0.1  # of the level: lower teeth are noise
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     shape: Shape
     slope: float | None = None  # per step, with its interval
     low: float | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from oomdoctor import families, scan, streams
 from oomdoctor.incident import trajectory
@@ -20,8 +21,7 @@ from oomdoctor.streams import Page
 Tell = Callable[[], None]  # called now and then, when a log's size says how much of it is read
 
 
-@dataclass
-class Reading:
+class Reading(Struct):
     """Takes logs one by one, or what another process read of others; what it keeps is bounded, and can be pickled."""
 
     gathered: Gathered = field(default_factory=Gathered)

@@ -13,7 +13,8 @@ import string
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from oomdoctor.records import dataclass
+from msgspec import Struct
+
 from oomdoctor.redaction.views import PREFIX
 
 Check = Callable[[re.Match[str]], bool]
@@ -24,8 +25,7 @@ def _always(match: re.Match[str]) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of secret."""
 
     name: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 
 from ahocorasick_rs import AhoCorasick, MatchKind
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomdoctor.redaction.kinds import matches, span
 from oomdoctor.redaction.personal import PERSONAL, is_distinct
@@ -17,8 +18,7 @@ from oomdoctor.redaction.views import View
 _RANK = 1000  # behind every secret
 
 
-@dataclass(slots=True)
-class Known:
+class Known(Struct):
     """What texts told: users, hosts, and secrets, which another text may hold without their name or in halves."""
 
     users: set[str] = field(default_factory=set)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import Struct, structs
 
 from oomdoctor.redaction.kinds import is_secret_setting
 from oomdoctor.redaction.names import Known
@@ -84,9 +85,8 @@ class Redactor:
         made: Any = value
         if isinstance(value, str):
             made = self.text(_without_half(value))
-        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {f.name: self._value(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-            made = dataclasses.replace(value, **fields)
+        elif isinstance(value, Struct):
+            made = structs.replace(value, **{name: self._value(item) for name, item in structs.asdict(value).items()})
         elif isinstance(value, Mapping):
             made = {self._value(key): self._named(key, item) for key, item in value.items()}
         elif isinstance(value, (list, tuple)):
@@ -130,8 +130,8 @@ def _is_distinct(piece: str) -> bool:
 def _strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [s for f in dataclasses.fields(value) for s in _strings(getattr(value, f.name))]
+    if isinstance(value, Struct):
+        return [s for item in structs.asdict(value).values() for s in _strings(item)]
     if isinstance(value, Mapping):
         return [s for pair in value.items() for part in pair for s in _strings(part)]
     if isinstance(value, (list, tuple)):

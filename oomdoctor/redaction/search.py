@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
-from oomdoctor.records import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from oomdoctor.redaction import names, pem, views
 from oomdoctor.redaction.kinds import KINDS, Kind, matches, span
 from oomdoctor.redaction.names import Known
@@ -15,8 +16,7 @@ from oomdoctor.redaction.stretch import Stretch
 from oomdoctor.redaction.views import LEAD, View
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A stretch to take out. What goes on behind a wrap or a prefix is a stretch of its own, with nothing to `put`."""
 
     kind: str

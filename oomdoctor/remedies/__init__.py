@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from oomdoctor.language import mark
-from oomdoctor.records import dataclass
 
 Number = int | float | str | bool | None
 
@@ -13,16 +14,14 @@ A_SWITCH = mark("a switch: nothing to compute")
 A_WORD = mark("one of its values: nothing to compute")
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """An option that has to be set together with the remedy's own."""
 
     setting: str
     value: Number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
+class Remedy(Struct, frozen=True, kw_only=True):
     """One thing to change, as the report prints it (see the contract)."""
 
     knob: str
@@ -40,8 +39,7 @@ class Remedy:
     reference: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """A remedy that would be tried and must not be: it is set already, or it spends the pool that ran out."""
 
     knob: str

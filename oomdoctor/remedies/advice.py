@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.families.event import Event
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import Gap, gap, shown
 from oomdoctor.remedies.printed import rejected_advice
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(Struct, frozen=True, kw_only=True):
     decision: Decision
     remedies: tuple[tuple[Remedy, ...], ...]  # of each answer
     rejected: tuple[Rejected, ...]  # for the first answer

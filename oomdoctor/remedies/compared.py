@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from oomdoctor.decision.diagnosis import decide
 from oomdoctor.families.event import Event
 from oomdoctor.incident.assemble import SIDES
@@ -16,7 +18,6 @@ from oomdoctor.incident.model import Crash, Ledger, LedgerRow
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.job.names import figure, row
 from oomdoctor.language import mark, say, translated
-from oomdoctor.records import dataclass
 from oomdoctor.regressions import regressions
 from oomdoctor.remedies.whatif.compare import whatif
 from oomdoctor.remedies.whatif.model import Comparison, Shift
@@ -36,8 +37,7 @@ NOTHING: Final = 0
 _HAVE: Final = {"gpu_count": "device", "ram_bytes": "host", "shm_bytes": "host", "ram_available_bytes": "host"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """What the logs of one run say."""
 
     crashes: tuple[Crash, ...]
@@ -45,8 +45,7 @@ class Run:
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One thing that is not the same in both runs; None where a log does not state it."""
 
     kind: Kind
@@ -61,8 +60,7 @@ class Difference:
     less_bytes: int = 0  # that the good run's value would take of what ran out
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """The size of one thing in both runs; None where a log does not print it."""
 
     what: str
@@ -70,8 +68,7 @@ class Figure:
     bad_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """The ledgers of one device, side by side."""
 
     pool: str
@@ -80,8 +77,7 @@ class Pool:
     rows: tuple[Figure, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(Struct, frozen=True, kw_only=True):
     """Both runs."""
 
     crash: Crash | None  # of the bad run

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Value
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST
 from oomdoctor.remedies.whatif.model import Answer, Pair, Verdict
@@ -14,8 +15,7 @@ from oomdoctor.remedies.whatif.needs import of as needs_of
 from oomdoctor.remedies.whatif.options import leaf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(Struct, frozen=True, kw_only=True):
     """What the pool that ran out lacked. A range where a part of it hangs on what the log does not show."""
 
     pool: str

@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from oomdoctor.records import dataclass
+from msgspec import Struct
 
 COLUMNS: Final = (
     "knob", "relieves", "spends", "worlds", "tasks", "while", "least", "settings", "cost", "action",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Knob:
+class Knob(Struct, frozen=True):
     """One way to change where memory goes."""
 
     id: str

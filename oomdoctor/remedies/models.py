@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.arithmetic import kv_cache
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     name: str
     parameters: int
     layers: int

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import framework
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import Beside
 from oomdoctor.remedies.settings import Spelling
 
@@ -18,8 +19,7 @@ _NAME: Final = late(r"[\w.\-]{1,120}")
 _NO_OPTIONS: Final = frozenset({"max_seq_len"})  # names that only vLLM's dump of its configuration has
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One knob for one crash: how it is spelled here and what it is set to."""
 
     knob: str
@@ -70,8 +70,7 @@ class Case:
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Proposal(Struct, frozen=True, kw_only=True):
     """None everywhere: the knob's own sentence is all there is to say."""
 
     action: str | None = None
@@ -86,8 +85,7 @@ class Proposal:
     reference: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The knob does not help here, and why."""
 
     why: str
@@ -98,8 +96,7 @@ def already(now: Setting, value: Value) -> Refusal:
     return Refusal(say("{name} is {value} already ({place})", name=now.name, value=value, place=now.place))
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     """The knob has nothing to turn here: neither a remedy nor worth a warning."""
 
 

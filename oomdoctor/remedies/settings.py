@@ -22,9 +22,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from oomdoctor import spellings
 from oomdoctor.job.frameworks import among

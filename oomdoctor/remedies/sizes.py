@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.engine_facts import loading
@@ -11,7 +13,6 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.units import show
@@ -24,8 +25,7 @@ _ADAPTERS: Final = (
 _SIZE: Final = late(r"(?<![A-Za-z0-9.])(\d{1,3}(?:[._]\d)?)[bB](?![a-zA-Z0-9])")
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     parameters: int
     source: str  # how it is known, as an assumption to print
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 from typing import Final
+
+from msgspec.structs import replace
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic

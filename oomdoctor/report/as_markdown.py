@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor.columns import cells, filled
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import joined, listed, mark, say, translated
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Quote, Report
@@ -54,8 +55,7 @@ LONGEST_NAME: Final = 300  # characters of a file's path
 _WIDEST: Final = 48  # a column of a table is not filled up beyond this
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """A section that can be shortened from its end."""
 
     title: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from oomdoctor.decision.diagnosis import Verdict
 from oomdoctor.job.model import Value
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.sources import Trouble
@@ -17,16 +16,14 @@ from oomdoctor.sources import Trouble
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     event: str
     file: str
     line: int
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True, kw_only=True):
     cause: str
     title: str
     explanation: str
@@ -41,14 +38,12 @@ class Diagnosis:
     ahead: str = ""  # why it stands before the next one; empty of the last
 
 
-@dataclass(frozen=True, slots=True)
-class CauseRuledOut:
+class CauseRuledOut(Struct, frozen=True):
     cause: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(Struct, frozen=True):
     """A line of the log and what the report has to say of it: a lookalike, or printed advice that does not apply."""
 
     file: str
@@ -57,8 +52,7 @@ class Quote:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerRow(Struct, frozen=True):
     what: str
     bytes: int | None
     basis: str
@@ -66,8 +60,7 @@ class LedgerRow:
     derivation: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     pool: str
     device: str
     total_bytes: int | None
@@ -75,16 +68,14 @@ class Ledger:
     unexplained_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     event: str
     role: str
     time: str | None
     after_seconds: float | None = None  # since the first failure, where both times are of one clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRecord:
+class EventRecord(Struct, frozen=True, kw_only=True):
     id: str
     family: str
     kind: str
@@ -102,15 +93,13 @@ class EventRecord:
     fields: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DoingRecord:
+class DoingRecord(Struct, frozen=True):
     stage: str
     step: str | None  # the verb, often finer than the stage
     because: str | None  # the frame or the line that says so
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(Struct, frozen=True):
     """What kind of job it was, and what it was doing."""
 
     world: str  # what its arrays are
@@ -119,8 +108,7 @@ class JobRecord:
     doing: DoingRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incident:
+class Incident(Struct, frozen=True, kw_only=True):
     id: str
     verdict: Verdict
     cause_open: bool  # the log leaves the cause open: what stands first is the likeliest, `next_evidence` would tell
@@ -137,16 +125,14 @@ class Incident:
     job: JobRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(Struct, frozen=True):
     bytes: int
     lines: int | None
     files: int
     events: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     incidents: tuple[Incident, ...]
     advice_rejected: tuple[Quote, ...]
@@ -171,8 +157,8 @@ class Report:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor
 
+from msgspec import Struct
+
 from oomdoctor.incident.model import Crash, Ledger
 from oomdoctor.incident.node import total_bytes
 from oomdoctor.job.model import Trajectory
 from oomdoctor.job.names import ON_THE_NODE
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.remedies.host import threshold_of
 from oomdoctor.units import show
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Outlook(Struct, frozen=True, kw_only=True):
     """So many steps (prints, where none are counted) until it is full, if it goes on to grow as it did."""
 
     limit_bytes: int

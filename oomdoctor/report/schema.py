@@ -1,11 +1,12 @@
-"""The JSON Schema of the report, derived from its dataclasses and from the causes, pools and knobs there are."""
+"""The JSON Schema of the report, derived from its structs and from the causes, pools and knobs there are."""
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 from oomdoctor.causes import causes
 from oomdoctor.job.frameworks import Task, World
@@ -128,27 +129,24 @@ def _plain_object(properties: Mapping[str, Schema], **optional: Schema) -> Schem
     return {"type": "object", "properties": {**properties, **optional}, "required": list(properties)}
 
 
-def _object(kind: type, defs: dict[str, Schema]) -> Schema:
+def _object(kind: type[Struct], defs: dict[str, Schema]) -> Schema:
     known = {**_words(), **_shapes()}
     hints = get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)]
+    names = kind.__struct_fields__
     return {
         **_described(kind),
         "type": "object",
         "properties": {name: known.get(name) or _of(hints[name], defs) for name in names},
-        "required": names,
+        "required": list(names),
     }
 
 
 def _described(kind: type) -> Schema:
-    docstring = kind.__doc__ or ""
-    if docstring.startswith(f"{kind.__name__}("):  # the signature, which `dataclass` writes where there is none
-        return {}
-    return {"description": docstring.split("\n\n")[0]}
+    return {"description": kind.__doc__.split("\n\n")[0]} if kind.__doc__ else {}
 
 
 def _of(hint: Any, defs: dict[str, Schema]) -> Schema:
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         if hint.__name__ not in defs:
             defs[hint.__name__] = {}  # an object may hold others of its kind
             defs[hint.__name__] = _object(hint, defs)

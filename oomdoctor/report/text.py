@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct, field
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
 from rich.containers import Lines
@@ -17,7 +17,6 @@ from oomdoctor.columns import breaks, wrapped
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, in_use, listed, say, semicolons, translated
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
@@ -95,8 +94,7 @@ class Unspaced(Text):
         return lines
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """What the text is set on."""
 
     width: int

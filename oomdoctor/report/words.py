@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor.incident.node import low_limit
 from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, mark, one_of, say, semicolons, translated
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Moment, Report
@@ -26,8 +27,7 @@ _COURSES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What stands out, and what follows it."""
 
     verdict: str

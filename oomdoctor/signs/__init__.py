@@ -10,9 +10,10 @@ from collections.abc import Callable
 from enum import IntEnum
 from functools import wraps
 
+from msgspec import Struct
+
 from oomdoctor.families.event import Event
 from oomdoctor.incident.model import Crash
-from oomdoctor.records import dataclass
 
 
 class Grade(IntEnum):
@@ -30,8 +31,7 @@ class Grade(IntEnum):
         return grades[min(grades.index(self) + steps, len(grades) - 1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """A sign that is seen."""
 
     words: str  # for a person: a sentence or two with the figures

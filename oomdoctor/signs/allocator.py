@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import card, refusal
 from oomdoctor.units import GIB, MIB, show
@@ -57,8 +58,7 @@ def beyond_the_memory_fraction(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(event,))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Claim:
+class _Claim(Struct, frozen=True, kw_only=True):
     """What PyTorch has reserved and asked for, and what the process is allowed of the card."""
 
     event: DeviceOutOfMemory

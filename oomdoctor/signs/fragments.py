@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import GRAPHS, STRAW, card, refusal
 from oomdoctor.units import percent, show
@@ -156,8 +157,7 @@ def engine_starting(crash: Crash) -> Seen | None:
     return Seen(words="") if crash.stage in STARTING else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Pool:
+class _Pool(Struct, frozen=True):
     """TensorFlow's pool says what it has of the driver, and what of that is in use."""
 
     event: ArrayOutOfMemory

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes, used_bytes
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.series import no_growth, per
 from oomdoctor.units import MIB, percent, show
@@ -22,8 +23,7 @@ LEAST_GROWN: Final = 128 * MIB  # where nobody says of how much: a small process
 HOST_POOLS: Final = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """A figure that grew, beside what was in use or what there is."""
 
     figure: Trajectory

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
@@ -16,7 +18,6 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, LARGE, raylet_log, total_bytes
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
@@ -143,8 +144,7 @@ def killed_process_was_large(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(one.kill,))
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(Struct, frozen=True):
     """Whom the kernel or a guard of the machine killed."""
 
     kill: KernelKill | UserspaceKill

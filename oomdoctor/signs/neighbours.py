@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
@@ -14,7 +16,6 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, percent, show
@@ -32,8 +33,7 @@ _FIRST_TOUCH: Final = (
 _MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
 
 
-@dataclass(frozen=True, slots=True)
-class _Neighbours:
+class _Neighbours(Struct, frozen=True):
     """What is not this process's: how much, of which part of the card on it counts, and whose, a clause."""
 
     bytes: int

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import TOGETHER
 from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, mark, say, translated
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.host_caches import (
     HALF,
@@ -192,8 +193,7 @@ def _little(crash: Crash) -> tuple[list[Reservation], int]:
     return reservations, total
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """Host memory that a setting takes, where it says how much."""
 
     bytes: int

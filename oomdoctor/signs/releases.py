@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, say, translated
-from oomdoctor.records import dataclass
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
 from oomdoctor.signs import Grade, Seen, sign
 from oomdoctor.signs.series import per
@@ -32,8 +33,7 @@ _TELL_TALES: Final = ("line", "code")
 Told = Literal["printed", "pinned", "source", "nowhere", "other"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(Struct, frozen=True, kw_only=True):
     """An entry of which all that has to be seen is seen."""
 
     known: Regression

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
@@ -16,8 +17,7 @@ _FINAL = ("infeasible", "timeout", "supervisor", "scattered")
 _ROLES = ("actor", "ref", "critic", "reward")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The GPUs that a launch line asks for, as a sum that can be shown."""
 
     gpus: int

@@ -6,8 +6,9 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
+
+from msgspec import Struct
 
 from oomdoctor.language import say, translated
 from oomdoctor.sources import unpack
@@ -21,8 +22,7 @@ STDIN = "-"
 STDIN_NAME = "<stdin>"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The logs behind what the user named."""
 
     sources: list[Source]

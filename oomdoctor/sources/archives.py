@@ -19,8 +19,9 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final, Protocol, cast
 
+from msgspec import Struct
+
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.sources import recognised, unpack
 from oomdoctor.sources.trouble import Trouble, UnreadableError, shown, why
 
@@ -171,8 +172,7 @@ class _Header(tarfile.TarInfo):
         return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
 
 
-@dataclass(frozen=True, slots=True)
-class _InTar:
+class _InTar(Struct, frozen=True):
     name: PurePosixPath
     tar: _Unpacked
     offset: int
@@ -300,8 +300,7 @@ class _Zip:
         return _Zip, (self.path,)  # another process reads with a file of its own
 
 
-@dataclass(frozen=True, slots=True)
-class _InZip:
+class _InZip(Struct, frozen=True):
     name: PurePosixPath
     archive: _Zip
     info: zipfile.ZipInfo

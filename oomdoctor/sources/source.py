@@ -9,9 +9,10 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
+
+from msgspec import Struct, field
 
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -27,8 +28,7 @@ BLOCK = 1024 * 1024  # stays in the processor's cache between reading, scanning 
 _CUT_BY_RAY = late(rb"(?:\A|\n)--- Log has been truncated to last (\d{1,12}) lines\.")
 
 
-@dataclass(slots=True)
-class Source:
+class Source(Struct):
     """One log. What its reading met stands in `troubles`, `notes` and `size` once its blocks are read."""
 
     name: str  # as the report prints it: relative to the inputs' common parent, "<stdin>" for a pipe
@@ -100,7 +100,6 @@ class Source:
             )
 
 
-@dataclass(slots=True)
 class InMemory(Source):
     """A log that is part of something else, or was put together."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
+from msgspec import Struct
+
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """An input that could not be read (or not whole), and why."""
 
     file: str

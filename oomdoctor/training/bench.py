@@ -7,10 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor import street
 from oomdoctor.columns import cells, filled
 from oomdoctor.language import listed, mark, say, translated
-from oomdoctor.records import dataclass
 from oomdoctor.training.cases import Case
 from oomdoctor.training.generator import NOT_OOM
 
@@ -31,8 +32,7 @@ NAMES: Final = (
 Advance = Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What was said of one case."""
 
     case: Case

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor import street
 from oomdoctor.causes import causes
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.sources import InMemory
 from oomdoctor.street import Facts
 from oomdoctor.training.generator import NOT_OOM, Labelled
@@ -22,8 +23,7 @@ class CaseError(ValueError):
     """A labelled log that cannot be used; the text says which and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """A labelled log: `case.json` beside its logs."""
 
     name: str

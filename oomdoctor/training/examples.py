@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomdoctor.decision.features import features, holds_words
 from oomdoctor.decision.judgement import Finding, is_shown, judgements
 from oomdoctor.families.unfamiliar import in_other_words
-from oomdoctor.records import dataclass
 from oomdoctor.signs import Grade
 from oomdoctor.street import Facts
 from oomdoctor.training.cases import FIXTURES, Case, CaseError, facts_of_text, fixtures
@@ -21,8 +22,7 @@ OWN: Final = 3.0  # how much more a log that a job or a person wrote counts than
 ROWS: Final = FIXTURES / "cases.jsonl"  # of public threads: what the tables said, the labels, and no text
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a table says for its cause."""
 
     grade: Grade
@@ -30,8 +30,7 @@ class Answer:
     against: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(Struct, frozen=True, kw_only=True):
     name: str
     project: str  # whose logs are held back together: a repository, a family of fixtures, a generated log alone
     cause: str

@@ -7,14 +7,15 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor import __version__
 from oomdoctor.decision.model import FORMAT, GROUNDS, Model, Strength, Trust
 from oomdoctor.decision.order import NAMED
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.training.confidence import calibration_error, trust
 from oomdoctor.training.examples import Advance, Example
 from oomdoctor.training.strengths import Likely, first, strengths
@@ -36,8 +37,7 @@ class TooFewError(ValueError):
     """There is too little to learn from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
+class Trained(Struct, frozen=True):
     model: Model
     document: str  # the model as JSON
     right: float  # of the held-back logs, first by the classifier alone

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 from gpu_logs import ADAM, BACKWARD, LOADING, crash, finding, missing, ranking, refused, ruled_out, says, trace
 from host_logs import Row, kill
+from msgspec import Struct
 
 from oomdoctor.causes.framework_regression import CAUSE
 from oomdoctor.decision.judgement import Finding, Judgement, NotEnough, RuledOut
-from oomdoctor.records import dataclass
 from oomdoctor.regressions import TABLE, Regression, blocks, regressions
 from oomdoctor.report.vocabulary import POOLS, STAGES
 from oomdoctor.signs import Grade
@@ -139,8 +139,7 @@ IN_PIECES = refused(tried="2.00 GiB", allocated="58.10 GiB", unallocated="19.60 
 VL = "--model Qwen/Qwen2.5-VL-7B-Instruct"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(Struct, frozen=True, kw_only=True):
     """An entry's job: its log behind the package's version, and one that lacks a symptom."""
 
     id: str

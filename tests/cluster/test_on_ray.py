@@ -27,7 +27,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (there,) = folder.glob("lib/python*/site-packages")
     for path in Path(ray.__file__).parent.parent.iterdir():
-        ours = any(word in path.name.lower() for word in ("oomdoctor", "lark", "regex", "ahocorasick"))
+        ours = any(word in path.name.lower() for word in ("oomdoctor", "lark", "regex", "ahocorasick", "msgspec"))
         if not ours and path.suffix != ".pth":
             (there / path.name).symlink_to(path)
     return str(folder / "bin" / "python")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from engine_logs import RUNNER, crash_of, traceback
 from gpu_logs import crash, refused
+from msgspec.structs import replace
 from reports import ROOT
 
 from oomdoctor.causes import Cause, Row

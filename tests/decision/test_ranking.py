@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from gpu_logs import FORWARD, LOADING, crash, refused, trace
+from msgspec.structs import replace
 from reports import LOGS, diagnosed, of_each
 
 from benchmarks.mutated import answer, changed

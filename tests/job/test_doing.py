@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event, Frame, Place, Process, Surroundings

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from test_doing import event, stage_of
 from unseen_doing import FRAMES, LINES, NEAR_FRAMES, NEAR_LINES, TEXTS
 

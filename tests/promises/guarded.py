@@ -36,7 +36,11 @@ MAKES_CODE = frozenset({
     "_frozen_importlib", "_frozen_importlib_external",
 })  # fmt: skip
 # What a copy of this process sends, beside classes of ours.
-PLAIN = {("builtins", "getattr"), *(("datetime", name) for name in ("datetime", "timedelta", "timezone"))}
+PLAIN = {
+    ("builtins", "getattr"),
+    ("msgspec._utils", "rebuild"),
+    *(("datetime", name) for name in ("datetime", "timedelta", "timezone")),
+}
 LOADS_CODE = frozenset({"importlib._bootstrap_external", "_frozen_importlib_external", "zipimport"})
 
 

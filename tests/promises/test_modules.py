@@ -19,6 +19,7 @@ BAIT = (
     "yaml",
     "jinja2",
     "ahocorasick_rs",
+    "msgspec",
     "zstandard",
     "json",
     "shlex",

@@ -8,11 +8,11 @@ import re
 import string
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from healthy_logs import LOGS
+from msgspec.structs import replace
 from planted_secrets import ALL, PEM, PEM_BODY
 from reports import LOGS as FIXTURES
 from reports import of_each

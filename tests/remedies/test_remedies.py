@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 
 from oomdoctor.incident.model import Crash

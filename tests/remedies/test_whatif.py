@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from remedy_logs import HOG, OPENRLHF, crashes_of, cuda, kill
 
 from oomdoctor import street

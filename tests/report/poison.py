@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 # What comes from closed lists of ours, and ids.
 OURS = frozenset({
@@ -15,13 +16,13 @@ OURS = frozenset({
 
 def poisoned(value: Any, poison: Callable[[str], str]) -> Any:
     """A copy with every string poisoned that is not from a list of ours; of mappings the names, too."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, msgspec.Struct):
         changed = {
-            field.name: poisoned(getattr(value, field.name), poison)
-            for field in dataclasses.fields(value)
-            if field.name not in OURS or field.name == "events"
+            field: poisoned(getattr(value, field), poison)
+            for field in value.__struct_fields__
+            if field not in OURS or field == "events"
         }
-        return dataclasses.replace(value, **changed)
+        return msgspec.structs.replace(value, **changed)
     return _poisoned(value, poison)
 
 

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from poison import poisoned
 from runner import KNOWN, commands
 from sample_reports import CRASH, HEALTHY, HOG, INCONCLUSIVE, KILL, OOM, UNREADABLE

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 from gfm import LINKED, content, inline, kinds, loose_text, tokens
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 from poison import poisoned
 from reports import LOGS, ROOT, of_each, report_on
 from sample_reports import CRASH, GIB, HEALTHY, HOG, INCONCLUSIVE, KILL, MOVE, NODE, OOM, UNREADABLE

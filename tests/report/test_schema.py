@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 from reports import LOGS, of_each, report_on
 from sample_reports import CRASH, HEALTHY, HOG, INCONCLUSIVE, OOM, UNREADABLE
 

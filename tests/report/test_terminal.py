@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from sample_reports import CRASH, DEATH, GROWTH, HEALTHY, HOG, INCONCLUSIVE, KILL, MORE, NODE, OOM, UNREADABLE
 
 from oomdoctor.remedies import Rejected

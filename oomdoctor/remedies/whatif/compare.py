@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Context, Setting, Trajectory, Value

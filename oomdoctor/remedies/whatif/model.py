@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
 from typing import Final, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from oomdoctor.incident.model import Basis, Crash, Ledger
 from oomdoctor.job.frameworks import has_versions
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
-from oomdoctor.records import dataclass
 from oomdoctor.remedies.whatif.options import leaf, spellings
 from oomdoctor.units import show
 from oomdoctor.versions import version_of
@@ -27,8 +28,7 @@ def is_version(name: str, value: Value) -> bool:
     return has_versions(package) and version_of(str(value)) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One setting, as it was (None where nothing says) and as it would be."""
 
     name: str
@@ -44,8 +44,7 @@ class Change:
         return frozenset((*spellings(self.name), *(".".join(parts[begin:]) for begin in range(len(parts)))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
+class Shift(Struct, frozen=True, kw_only=True):
     """How much more (or, negative, less) of a pool would be taken: at least `low` and at most `high` bytes."""
 
     pool: str
@@ -61,8 +60,7 @@ class Shift:
     back: str | None = None  # the row that grows by what this one gives back, where it is not what is free
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
+class Unknown(Struct, frozen=True, kw_only=True):
     """A setting that would change a pool by nobody knows how much."""
 
     pool: str
@@ -75,8 +73,7 @@ class Unknown:
 Effect = Shift | Unknown
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """The crash with the settings it had, and with the others."""
 
     now: Crash
@@ -110,16 +107,14 @@ def _is_number(value: Value) -> bool:
 Work = Callable[[Pair], Iterator[Effect]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """What some settings do: asked once, whichever of them are changed."""
 
     names: frozenset[str]
     work: Work
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Need(Struct, frozen=True, kw_only=True):
     """What was missing in a pool when it ran out, and how that was reckoned."""
 
     pool: str
@@ -130,8 +125,7 @@ class Need:
     unit: str = "bytes"  # or what is counted: "GPUs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """Whether a pool would do, and with what to spare (negative: missing)."""
 
     pool: str
@@ -142,8 +136,7 @@ class Verdict:
     unit: str = "bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """One row of the ledger, as it was and as it would be."""
 
     what: str
@@ -153,8 +146,7 @@ class Cell:
     basis: Basis
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """A ledger beside itself."""
 
     pool: str
@@ -163,8 +155,7 @@ class Side:
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """The answer."""
 
     changes: tuple[Change, ...]

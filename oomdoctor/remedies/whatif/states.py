@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import say, semicolons
-from oomdoctor.records import dataclass
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.units import show
@@ -24,8 +25,7 @@ COLOCATION: Final = ("colocate_all_models", "colocate_all")
 STARTING: Final = ("launch", "engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture", "model_load")
 
 
-@dataclass(frozen=True, slots=True)
-class States:
+class States(Struct, frozen=True):
     """What the trained models keep on one card."""
 
     bytes: int

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec import Struct
 
 from oomdoctor.job.names import figure
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, in_use, listed, say, translated
-from oomdoctor.records import dataclass
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Report
 from oomdoctor.report.html.bars import bar
@@ -53,16 +53,14 @@ FIRST_REMEDIES = 3
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Some:
+class Some(Struct, frozen=True):
     """The first of many, and how many are left out."""
 
     items: tuple[Any, ...]
     left_out: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(Struct, frozen=True, kw_only=True):
     """An incident, with what the template shows of it."""
 
     anchor: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from oomdoctor.language import mark, say
-from oomdoctor.records import dataclass
 from oomdoctor.report.contract import Ledger, LedgerRow
 from oomdoctor.report.words import WORTH_A_LINE, is_free
 
@@ -20,8 +21,7 @@ UNEXPLAINED = mark("not explained")
 TOO_MUCH = mark("more than there is, by")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """A row of the table, and its part of the bar where it has one."""
 
     what: str
@@ -49,8 +49,7 @@ class Part:
         return self.x + self.width / 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     parts: tuple[Part, ...]
     end_of_total: float | None  # where the total ends in a bar that holds more than there is

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oomdoctor.records import dataclass
+from msgspec import Struct
+
 from oomdoctor.report.contract import Ledger
 from oomdoctor.units import show
 
@@ -19,16 +20,14 @@ MOST_DOTS = 40  # more of them run into each other
 FAR = 2  # a total this many times above the figure says nothing of its growth
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """How much there was in all."""
 
     y: float
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(Struct, frozen=True, kw_only=True):
     path: str
     dots: tuple[tuple[float, float], ...]
     first_label_y: float

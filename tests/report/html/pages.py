@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 import oomdoctor
 from oomdoctor.report.contract import Report
@@ -131,9 +132,9 @@ def _changed(value: Any, change: Callable[[str], str], name: str) -> Any:
         return value
     if isinstance(value, str):
         return change(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = {one.name: _changed(getattr(value, one.name), change, one.name) for one in dataclasses.fields(value)}
-        return dataclasses.replace(value, **parts)
+    if isinstance(value, msgspec.Struct):
+        parts = {one: _changed(getattr(value, one), change, one) for one in value.__struct_fields__}
+        return msgspec.structs.replace(value, **parts)
     if isinstance(value, Mapping):
         log_names = name in ("settings", "frameworks", "hardware", "progress")
         return {(change(key) if log_names else key): _changed(item, change, key) for key, item in value.items()}

@@ -7,12 +7,12 @@ import hashlib
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pages import HOSTILE, LOGS, STORIES, Page, changed, page_of, parsed, reported, without_style
 from reports import of_each
 from sample_reports import HEALTHY, INCONCLUSIVE, OOM, UNREADABLE
