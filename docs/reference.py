@@ -17,6 +17,8 @@ from oomdoctor.cli.diagnose import FORMATS
 from oomdoctor.decision.outline import outline
 from oomdoctor.families import whole
 from oomdoctor.families.event import Event
+from oomdoctor.job.frameworks import Layer
+from oomdoctor.job.frameworks import frameworks as all_frameworks
 from oomdoctor.pages import page
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.settings import rows
@@ -25,6 +27,14 @@ from oomdoctor.spellings import frameworks, title
 
 STORY: Final = "fixtures/stories/openrlhf-vllm-start-fragmented/log.txt"
 WIDTH: Final = 100
+LAYERS: Final[Mapping[Layer, str]] = {
+    "program": "Programs that train",
+    "states": "What holds a trainer's states",
+    "engine": "Engines, which serve from a share of the card",
+    "local": "Programs that serve or draw with what fits",
+    "base": "What others stand on",
+    "host": "What is around the job",
+}
 # What pages link to in the repository, and where the site has it.
 SOURCES: Final = {"oomdoctor/causes": "reference/causes/index.md", "oomdoctor/remedies/knobs.txt": "reference/knobs.md"}
 
@@ -38,6 +48,7 @@ def pages() -> dict[str, str]:
         **{f"reference/causes/{cause.id}.md": _cause(cause) for cause in causes()},
         "reference/knobs.md": _knobs(),
         "reference/spellings.md": _spellings(),
+        "reference/frameworks.md": _frameworks(),
         "reference/pools-and-stages.md": _vocabulary(),
         "reference/events.md": _events(),
         "reference/formats.md": _formats(),
@@ -159,6 +170,29 @@ def _spellings() -> str:
             head = ("knob", "write", "default", "versions", "needs", "not with")
             parts += [f"## {title(framework)}\n", _table(head, lines)]
     return "\n".join(parts)
+
+
+def _frameworks() -> str:
+    spelled = {name: _slug(title(name)) for name in frameworks()}
+    about = (
+        "What a log is recognised as, outermost first; the name is that in a report's `context.frameworks`. The world "
+        "is what the numbers on the card are to it: arrays of PyTorch, JAX, TensorFlow or ggml, an engine's own pools, "
+        "or none."
+    )
+    parts = [f"# Frameworks\n\n{about}\n"]
+    for layer, what in LAYERS.items():
+        lines = [
+            (each.title, _code(each.name), each.task, each.world,
+             f"[knobs](spellings.md#{spelled[each.name]})" if each.name in spelled else "")
+            for each in all_frameworks()
+            if each.layer == layer
+        ]  # fmt: skip
+        parts += [f"## {what}\n", _table(("", "name", "task", "world", ""), lines)]
+    return "\n".join(parts)
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def _defaults(found: Iterable[tuple[str, Any]]) -> str:

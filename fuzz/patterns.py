@@ -25,6 +25,7 @@ from typing import Any
 
 import oomdoctor
 from oomdoctor import grammars, streams
+from oomdoctor.job import recognition, roles
 from oomdoctor.patterns import late
 
 # Python's own reader of patterns, which got another name with 3.11
@@ -46,6 +47,8 @@ def package_patterns() -> dict[tuple[str, int], bool]:
     for module in pkgutil.walk_packages(oomdoctor.__path__, "oomdoctor."):
         if not module.name.startswith(NOT_FOR_LOGS):
             importlib.import_module(module.name)
+    roles.role_of("nobody")  # what the frameworks' files say becomes patterns where it is asked for
+    list(recognition.versions("nothing"))
     found: dict[tuple[str, int], bool] = {}
     tables = (*streams._LEADING, *streams._AFTER_TIME, streams._COMPOSE, streams._NUMBERED, streams._NAMED_HOST)
     for decoration in tables:

@@ -1,6 +1,6 @@
 """The knobs: what each one is in words, which pools it relieves and which it spends, and what it costs.
 
-They stand in knobs.txt, one per line. How one is spelled for a framework stands in settings/.
+They stand in knobs.txt, one per line. How one is spelled for a framework stands in its file (job/frameworks/).
 """
 
 from __future__ import annotations
