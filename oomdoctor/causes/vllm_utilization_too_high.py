@@ -56,4 +56,5 @@ CAUSE = Cause(
         "tensor-parallel",
     ),
     knobs_where=((engine.beside_a_trainer, BESIDE_A_TRAINER),),
+    before=("activations",),
 )

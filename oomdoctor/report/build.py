@@ -98,7 +98,7 @@ def _job(crash: Crash) -> JobRecord:
     because = doing.because
     if isinstance(because, Frame):
         because = " ".join(part for part in (because.file, because.function, because.code) if part)
-    words = sanitize(because) if because else None
+    words = " ".join(sanitize(because).split()) if because else None
     return JobRecord(crash.job.world, crash.job.task, crash.job.engine, DoingRecord(crash.stage, doing.step, words))
 
 

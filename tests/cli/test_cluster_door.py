@@ -54,5 +54,5 @@ def test_its_help_imports_no_ray() -> None:
     assert done.returncode == 0
     assert b"--archived" in done.stdout
     imported = {line.rpartition(b"|")[2].strip() for line in done.stderr.splitlines()}
-    assert b"oomdoctor.cli.cluster" in imported
+    assert b"oomdoctor.cli.commands" in imported
     assert not {name for name in imported if name.partition(b".")[0] == b"ray"}

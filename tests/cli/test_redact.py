@@ -67,7 +67,7 @@ def test_a_check_names_file_line_and_kind_and_never_the_secret(tmp_path: Path) -
 
 def long(log: str) -> str:
     """The log in the middle of a long one."""
-    step = "step {} loss 0.25 grad_norm 0.71 lr 1.0e-06\n"
+    step = "heartbeat {} of the scheduler, all quiet\n"
     return "".join(step.format(n) for n in range(800)) + log + "".join(step.format(n) for n in range(800, 900))
 
 
@@ -91,7 +91,7 @@ def test_the_excerpt_gets_the_same_diagnosis(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert answer(diagnose(small)) == answer(before)
     assert len(small.read_text().splitlines()) <= len(fixture.read_text().splitlines()) + 2
-    assert "loss 0.25" not in small.read_text()
+    assert "heartbeat" not in small.read_text()
 
 
 def test_an_excerpt_holds_the_message_the_marks_and_no_secret(tmp_path: Path) -> None:
