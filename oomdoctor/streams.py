@@ -483,7 +483,7 @@ class _Sheet:
 
     def _put_parts(self, number: int, text: str, dress: _Dress) -> None:
         """The lines of a traceback that stood in one; they are quoted as they would have stood."""
-        for part in breaks.parts(text):
+        for part in breaks.parts(text.replace("\r", " ")):
             self.begun.add(len(self.lines))
             self._put(Line(number, number, part, part[:LONGEST_QUOTE], dress.writer, dress.mark()), len(part))
 

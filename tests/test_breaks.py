@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 import pytest
 
+from oomdoctor import diagnose
 from oomdoctor.breaks import lost, parts, records
 from oomdoctor.streams import page
 
@@ -113,3 +116,13 @@ def test_hostile_lines_take_time_in_proportion_to_their_length(piece: str) -> No
 
     seconds(1000)
     assert seconds(60000) < 12 * max(seconds(15000), 0.02)
+
+
+def test_a_carriage_return_in_such_a_line_is_no_part_of_a_report(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    line = (
+        'Traceback (most recent call last): File "a.py", line 8\r, in main step\r() File "b.py", line 9, in step x() '
+    )
+    log.write_text(line + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", newline="")
+    assert "\r" not in json.dumps(diagnose(log).as_json(), ensure_ascii=False)
+    assert "\\r" not in json.dumps(diagnose(log).as_json())
