@@ -14,10 +14,9 @@ from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.signs import Grade, Seen, Sign
+from oomdoctor.signs import WHOLE_LOG, Grade, Seen, Sign
 
 UNSEEN: Final = 2  # grades: memory is a usual reason at these steps, and not the only one
-WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -133,4 +132,4 @@ def _cut_off(finding: Finding, grade: Grade, *, begun: bool = False) -> Finding:
     )
 
 
-__all__ = ["WHOLE_LOG", "Finding", "Judgement", "NotEnough", "RuledOut", "is_shown", "judgement_of", "judgements"]
+__all__ = ["Finding", "Judgement", "NotEnough", "RuledOut", "is_shown", "judgement_of", "judgements"]

@@ -21,12 +21,13 @@ from msgspec.structs import replace
 
 from oomdoctor.causes import Cause, causes
 from oomdoctor.decision.features import features
-from oomdoctor.decision.judgement import WHOLE_LOG, Finding, is_shown
+from oomdoctor.decision.judgement import Finding, is_shown
 from oomdoctor.decision.model import Model, grounds, strength_of, used
 from oomdoctor.decision.order import NAMED, Standing, in_order
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.signs import WHOLE_LOG
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {

@@ -17,7 +17,6 @@ from oomdoctor.families.vllm_error import (
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import engines
 from oomdoctor.job.model import Setting
 from oomdoctor.patterns import late
 from oomdoctor.versions import Version, version_of
@@ -205,13 +204,3 @@ def _remote_call(crash: Crash) -> str | None:
     if own:
         return own[1]
     return next((frame.function for frame in crash.frames() if frame.file == "ray"), None)
-
-
-def in_engine(crash: Crash) -> bool:
-    return crash.job.in_reserving_engine
-
-
-def beside_engine(crash: Crash) -> bool:
-    """Whether the job runs an engine at all: then the card may be shared with it."""
-    names = (*SHARE_SETTINGS, *FRACTION_SETTINGS)
-    return any(name in crash.context.frameworks for name in engines()) or crash.setting(*names) is not None

@@ -79,7 +79,7 @@ def _settled(stage: str, event: Event) -> str:
     """The stage of the contract."""
     if stage == TRAINING:
         return "forward" if event.pool == "gpu" else ""
-    if stage == GENERATION or (stage == "forward" and _in_engine(event)):
+    if stage == GENERATION or (stage == "forward" and _names_an_engine(event)):
         return "rollout" if _is_learning(event) else "serving"
     return stage
 
@@ -234,7 +234,7 @@ def _is_of(event: Event, kind: str) -> bool:
 
 def _of_engine(event: Event) -> _Said:
     """An engine's process of which no line says more: those that serve print their requests."""
-    starts = event.pool in ("gpu", "kv_cache") and _in_engine(event) and not _is_learning(event)
+    starts = event.pool in ("gpu", "kv_cache") and _names_an_engine(event) and not _is_learning(event)
     return (SILENCE._replace(stage="engine_init"), event.process.name) if starts else _MUTE
 
 
@@ -243,7 +243,7 @@ _WITHOUT_FRAMES: Final = (
 )  # fmt: skip
 
 
-def _in_engine(event: Event) -> bool:
+def _names_an_engine(event: Event) -> bool:
     name = event.process.name
     return event.process.role == "engine" or (name is not None and role_of(name) == "engine")
 

@@ -56,7 +56,7 @@ def holds(knob: Knob, case: Case) -> bool:
 # the inference engine
 
 
-def runs_engine(case: Case) -> bool:
+def an_engine_runs(case: Case) -> bool:
     """An inference engine with a share of the card; some causes are about nothing else."""
     return case.crash.job.runs_engine or case.cause.startswith(vllm.NAME)
 
@@ -67,13 +67,13 @@ def reserves(case: Case) -> bool:
 
 def beside_a_trainer(case: Case) -> bool:
     """Only there has an engine somebody to sleep for, or to be parted from."""
-    return runs_engine(case) and case.crash.job.may_share
+    return an_engine_runs(case) and case.crash.job.may_share
 
 
 def several_starts(case: Case) -> bool:
     """An engine starts beside another one, or beside what somebody else holds."""
     crash = case.crash
-    if not runs_engine(case):
+    if not an_engine_runs(case):
         return False
     engines = crash.setting(*_ENGINES)
     several = engines is not None and isinstance(engines.value, int) and engines.value > 1
@@ -206,7 +206,7 @@ def node_is_full(case: Case) -> bool:
 
 
 CONDITIONS: Final[Mapping[str, Question]] = {
-    "an engine runs": runs_engine,
+    "an engine runs": an_engine_runs,
     "an engine reserves": reserves,
     "an engine beside a trainer": beside_a_trainer,
     "several engines start": several_starts,

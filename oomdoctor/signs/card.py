@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.decision.judgement import WHOLE_LOG
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.training_cut import CutTraining
@@ -12,7 +11,7 @@ from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
-from oomdoctor.signs import Seen, sign
+from oomdoctor.signs import WHOLE_LOG, Seen, sign
 from oomdoctor.signs.trace import asked, card, refusal
 from oomdoctor.units import percent, show
 

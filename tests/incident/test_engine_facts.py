@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import NO_BLOCKS, RUNNER, WARMUP, crash_of, refusal, started, traceback, v0_account
 
-from oomdoctor.incident.engine_facts import beside_engine, facts, in_engine, phase
+from oomdoctor.incident.engine_facts import facts, phase
 from oomdoctor.job.frameworks import hallmarks, packages
 from oomdoctor.signs import library
 from oomdoctor.units import GIB
@@ -46,7 +46,7 @@ def test_a_remote_call_tells_when_its_frames_are_missing() -> None:
         end="ray.exceptions.RayTaskError(OutOfMemoryError): ray::LLMActor.backload_to_gpu() (pid=9, ip=10.0.0.4)",
     )
     crash = crash_of(log + FULL + "\n")
-    assert in_engine(crash)
+    assert crash.job.in_reserving_engine
     assert phase(crash) == "waking"
 
 
@@ -64,12 +64,12 @@ def test_a_remote_call_tells_when_its_frames_are_missing() -> None:
     ],
 )
 def test_who_asked(log: str, engine: bool) -> None:
-    assert in_engine(crash_of(log)) is engine
+    assert crash_of(log).job.in_reserving_engine is engine
 
 
 def test_a_setting_shows_an_engine_beside() -> None:
-    assert not beside_engine(crash_of(FULL + "\n"))
-    assert beside_engine(crash_of(f"INFO vllm_gpu_memory_utilization=0.7\n{FULL}\n"))
+    assert not crash_of(FULL + "\n").job.runs_engine
+    assert crash_of(f"INFO vllm_gpu_memory_utilization=0.7\n{FULL}\n").job.runs_engine
 
 
 def test_the_account_of_the_last_start() -> None:

@@ -9,7 +9,7 @@ from oomdoctor.arithmetic import host as ram
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree, SwapSpaceTooLarge
-from oomdoctor.incident.engine_facts import EngineFacts, facts, in_engine, loading, phase
+from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies import models
@@ -46,13 +46,13 @@ def _whose_card(crash: Crash) -> str | None:
     if crash.first(NotEnoughFree) is not None:
         return None
     step = phase(crash)
-    if in_engine(crash) and step in _BEFORE_THE_CACHE:
+    if crash.job.in_reserving_engine and step in _BEFORE_THE_CACHE:
         return (
             say("the engine was loading: it takes its share only afterwards")
             if step == "loading"
             else say("the engine was profiling: it takes its share only afterwards")
         )
-    if not in_engine(crash) and sleeps(crash) and crash.stage in _TRAINING:
+    if not crash.job.in_reserving_engine and sleeps(crash) and crash.stage in _TRAINING:
         return say("the engine slept: its share was given back while the trainer worked")
     return None
 
@@ -77,7 +77,7 @@ def reservation(pair: Pair) -> Iterator[Effect]:
     reason = _whose_card(pair.now)
     if reason is not None:
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=reason, assumes=assumes)
-    elif not in_engine(pair.now) and not pair.now.job.may_share and pair.now.first(NotEnoughFree) is None:
+    elif not pair.now.job.in_reserving_engine and not pair.now.job.may_share and pair.now.first(NotEnoughFree) is None:
         yield Unknown(pool="gpu", what=what, why=say("the log shows no engine on that card"), spends=change > 0)
     elif _elsewhere(pair.now):
         why = say("the engine may be on cards of its own (nothing says that it is colocated)")
@@ -102,12 +102,12 @@ def reservation(pair: Pair) -> Iterator[Effect]:
 
 def _elsewhere(crash: Crash) -> bool:
     """A trainer's refusal, and nothing says that its engine is on the same cards."""
-    return not in_engine(crash) and crash.first(NotEnoughFree) is None and not together(crash)
+    return not crash.job.in_reserving_engine and crash.first(NotEnoughFree) is None and not together(crash)
 
 
 def _rows(crash: Crash) -> tuple[str, ...]:
     """The ledger's row that holds the engine's cache: its own tensors, or somebody else's memory."""
-    return ("KV cache", "live tensors") if in_engine(crash) else ("process",)
+    return ("KV cache", "live tensors") if crash.job.in_reserving_engine else ("process",)
 
 
 def fraction(pair: Pair) -> Iterator[Effect]:
@@ -355,7 +355,7 @@ def parallel(pair: Pair) -> Iterator[Effect]:
     )
     assumes = () if held[1] == PRINTED else (held[1],)
     root = pair.now.root
-    if in_engine(pair.now) and phase(pair.now) in _BEFORE_THE_CACHE:
+    if pair.now.job.in_reserving_engine and phase(pair.now) in _BEFORE_THE_CACHE:
         if phase(pair.now) == "loading" and isinstance(root, DeviceOutOfMemory) and root.allocated_bytes:
             # A part of the weights was there; the rest was still to come.
             part = root.allocated_bytes + (root.tried_bytes or 0)
@@ -454,7 +454,7 @@ def sleep(pair: Pair) -> Iterator[Effect]:
     if pair.now.pool != "gpu":
         return
     what = say("the engine while the trainer works")
-    if in_engine(pair.now) and pair.now.stage in STARTING:
+    if pair.now.job.in_reserving_engine and pair.now.stage in STARTING:
         words = say("the engine was starting: it sleeps only later")
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=words)
         return

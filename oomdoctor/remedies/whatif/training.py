@@ -11,7 +11,6 @@ from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import card_of
-from oomdoctor.incident.engine_facts import in_engine
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some, trainers
 from oomdoctor.language import mark, say, semicolons, translated
@@ -75,7 +74,7 @@ _OFFLOADS: Final = (
 def sharding(pair: Pair) -> Iterator[Effect]:
     """Weights, gradients and optimizer states on each card, and what of them goes to host memory."""
     crash = pair.now
-    if in_engine(crash) and not together(crash):
+    if crash.job.in_reserving_engine and not together(crash):
         yield from _beside_a_trainer(crash)
         return
     now, then = states(crash), states(pair.then)
@@ -105,10 +104,10 @@ def _states_on_the_card(pair: Pair, change: int, words: str, source: str) -> Eff
         why = say("this framework brings offloaded states back to the card for the update")
         return Unknown(pool="gpu", what=say("model states"), why=why, relieves=False)
     low, high = change, change
-    if in_engine(crash) or crash.stage in STARTING:
+    if crash.job.in_reserving_engine or crash.stage in STARTING:
         low, high = min(change, 0), max(change, 0)
         words = say("{formula}; as much of it as was on the card already, or is still to come", formula=words)
-    rows = ("live tensors",) if not in_engine(crash) else ("outside the engine's share", "process")
+    rows = ("live tensors",) if not crash.job.in_reserving_engine else ("outside the engine's share", "process")
     return Shift(
         pool="gpu",
         what=say("model states"),
@@ -158,7 +157,7 @@ def _in_host_memory(pair: Pair) -> Iterator[Effect]:
 def batches(pair: Pair) -> Iterator[Effect]:
     """Batches and lengths: what grows with them is some part of what is live beside the model's states."""
     crash = pair.now
-    if crash.pool == "kv_cache" or (crash.pool == "gpu" and in_engine(crash)):
+    if crash.pool == "kv_cache" or (crash.pool == "gpu" and crash.job.in_reserving_engine):
         yield _of_the_engine(pair)
         return
     ratio, idle = _ratio(pair)
@@ -289,7 +288,7 @@ def checkpointing(pair: Pair) -> Iterator[Effect]:
     if now == then:
         return
     model = models.known(pair.now.context.models)
-    if model is None or in_engine(pair.now) or pair.now.stage not in _UPDATES:
+    if model is None or pair.now.job.in_reserving_engine or pair.now.stage not in _UPDATES:
         why = say("the model's layers are not known") if model is None else say("it failed in no pass with gradients")
         yield Unknown(pool="gpu", what=say("activations"), why=why, relieves=then, spends=not then)
         return
