@@ -13,6 +13,7 @@ CAUSE = Cause(
     id="address-space-limit",
     title=mark("A limit on address space or commit is hit while memory is free"),
     pools=("host_ram", "cgroup"),
+    silent=(address_space.killed_instead,),
     excluded=(address_space.more_than_any_limit,),
     signs=(
         Row(address_space.scheduler_limits_virtual_memory, Grade.PROVES),
@@ -21,7 +22,7 @@ CAUSE = Cause(
         Row(address_space.heap_of_a_runtime_is_full, Grade.POINTS),
         Row(address_space.refused_with_more_free, Grade.NAMES),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
-        Row(address_space.small_piece_refused, Grade.POINTS),
+        Row(address_space.small_piece_refused, Grade.HINTS),
         Row(address_space.array_refused, Grade.HINTS),
         Row(address_space.piece_refused, Grade.POINTS),
     ),

@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
@@ -80,6 +81,12 @@ def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     if refused is None or refused.allocator not in _HEAPS:
         return None
     return Seen(words=translated(_HEAPS[refused.allocator]), evidence=(refused,))
+
+
+@sign
+def killed_instead(crash: Crash) -> Seen | None:
+    """The root is a kill: what was refused besides was survived."""
+    return Seen(words="") if isinstance(crash.root, KernelKill | UserspaceKill) else None
 
 
 @sign

@@ -47,12 +47,12 @@ def ray_killed_a_good_share(crash: Crash) -> Seen | None:
 @sign
 def ray_killed_who_held_most(crash: Crash) -> Seen | None:
     """One whom Ray killed held 40 % of what was in use."""
-    kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
-    if kill is None or not used:
+    used = used_bytes(crash)
+    victims = [(kill, one) for kill in crash.every(NodeOutOfMemory) for one in kill.victims if one.bytes is not None]
+    largest = max(victims, key=lambda pair: pair[1].bytes or 0, default=None)
+    if largest is None or not used or (largest[1].bytes or 0) < HOG * used:
         return None
-    one = next((one for one in kill.victims if one.bytes is not None and one.bytes >= HOG * used), None)
-    if one is None:
-        return None
+    kill, one = largest
     words = say(
         "{name} (PID {pid}) itself held {size} of the {used} in use.",
         name=one.name or say("The killed worker"),
