@@ -18,7 +18,8 @@ CAUSE = Cause(
         Row(sizes.probe_for_what_no_card_has, Grade.NAMES, ("fix-environment", "pin-version")),
         Row(sizes.host_size_of_the_largest, Grade.POINTS),
         Row(sizes.host_size_that_few_machines_have, Grade.POINTS),
-        Row(sizes.device_size_of_several_cards, Grade.POINTS),
+        Row(sizes.device_size_of_many_cards, Grade.POINTS),
+        Row(sizes.device_size_of_several_cards, Grade.HINTS),
     ),
     knobs=("fix-shape", "smaller-microbatch", "memory-efficient-attention"),
 )

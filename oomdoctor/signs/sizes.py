@@ -19,7 +19,8 @@ LARGEST_HOST: Final = 2 * TIB  # what a node with eight cards has
 MANY_HOSTS: Final = 3 * TIB // 4
 USUAL_HOST: Final = 64 * GIB
 FEW_HOSTS: Final = 256 * GIB
-MANY_CARDS: Final = 4  # times the card: possible for a tensor over all pairs of tokens, and odd
+MANY_CARDS: Final = 4  # times the card: possible for a tensor over all pairs of tokens
+ODD_CARDS: Final = 16  # times the card: for such a tensor, too, the inputs would have to be very long
 
 
 @sign
@@ -33,11 +34,23 @@ def device_size_that_no_machine_has(crash: Crash) -> Seen | None:
 
 
 @sign
-def device_size_of_several_cards(crash: Crash) -> Seen | None:
-    """Four times the card were asked for, or 1 TiB where its size is not printed."""
+def device_size_of_many_cards(crash: Crash) -> Seen | None:
+    """Sixteen times the card were asked for, or 1 TiB."""
     event, tried = _on_a_device(crash)
-    if event is None or tried < (MANY_CARDS * event.total_bytes if event.total_bytes else NO_CARD):
+    least = min(ODD_CARDS * event.total_bytes, NO_CARD) if event is not None and event.total_bytes else NO_CARD
+    return _of_several_cards(event, tried) if event is not None and tried >= least else None
+
+
+@sign
+def device_size_of_several_cards(crash: Crash) -> Seen | None:
+    """Four times the card were asked for."""
+    event, tried = _on_a_device(crash)
+    if event is None or not event.total_bytes or tried < MANY_CARDS * event.total_bytes:
         return None
+    return _of_several_cards(event, tried)
+
+
+def _of_several_cards(event: DeviceOutOfMemory | ArrayOutOfMemory, tried: int) -> Seen:
     words = (
         say(
             "{words} were asked for, {times} times the card: a shape may be wrong.",

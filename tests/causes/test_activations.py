@@ -89,7 +89,8 @@ def test_a_request_larger_than_the_card_is_a_tensor_over_all_pairs() -> None:
     found = finding(CAUSE, refused(tried="91.50 GiB", own="20.00 GiB", allocated="18.00 GiB"))
     assert "all pairs" in found.why
     assert "memory-efficient-attention" in found.knobs
-    assert ranking(refused(tried="500.00 GiB"))[0] == "absurd-size"
+    assert ranking(refused(tried="500.00 GiB", own="20.00 GiB", allocated="18.00 GiB"))[0] == "activations"
+    assert ranking(refused(tried="1300.00 GiB"))[0] == "absurd-size"
 
 
 def test_attention_of_the_jobs_own_tells_the_pass() -> None:

@@ -58,8 +58,8 @@ def test_sizes_on_a_card_of_80_gib(tried: str, ordinary: int, several: int, none
 
 def test_an_array_on_a_card_of_unknown_size() -> None:
     line = "jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate {} bytes."
-    assert sizes.device_size_of_several_cards(crash(line.format(TIB - 1))) is None
-    assert sizes.device_size_of_several_cards(crash(line.format(TIB))) is not None
+    assert sizes.device_size_of_many_cards(crash(line.format(TIB - 1))) is None
+    assert sizes.device_size_of_many_cards(crash(line.format(TIB))) is not None
 
 
 def test_a_probe_is_a_request_for_what_a_framework_counts_as_free() -> None:
