@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from oomdoctor.causes import causes
 from oomdoctor.decision.features import holds_words
-from oomdoctor.decision.model import GROUNDS, loaded
+from oomdoctor.decision.model import GROUNDS, Strength, loaded
 from oomdoctor.signs import Grade
 from oomdoctor.training.examples import Answer, Example, examples, of_row, rows
 from oomdoctor.training.fit import FOLDS, TooFewError, _add_from, _folds, fit
@@ -108,18 +108,20 @@ def test_logs_of_one_project_are_held_back_together(learned: list[Example]) -> N
 
 
 def test_strengths_are_fitted_only_where_enough_logs_contest_them() -> None:
-    contested = [contest("activations", n) for n in range(CONTESTED)]
-    few, enough = (
-        strengths(logs, [n % 5 for n in range(len(logs))], [{}] * len(logs)) for logs in (contested[1:], contested)
-    )
-    assert all(it.offset is None for it in few.values())
+    by_grade = [contest(n, Grade.NAMES, "other") for n in range(CONTESTED)]  # what a grade is worth shows in these
+    contested = [contest(n, Grade.HINTS, "right") for n in range(CONTESTED)]
+    enough, few = (fitted([*by_grade, *logs]) for logs in (contested, contested[1:]))
+    assert few["right"].offset is None
     assert enough["right"].offset is not None
-    assert enough["wrong"].offset is not None
-    assert enough["right"].offset > 0 > enough["wrong"].offset
+    assert enough["right"].offset > 0
     assert enough["right"].contested == CONTESTED
 
 
-def contest(cause: str, number: int) -> Example:
-    """Two answers of one grade, of which the table names the wrong one first."""
-    answers = {cause: Answer(Grade.HINTS, "right"), "absurd-size": Answer(Grade.HINTS, "wrong")}
-    return replace(unruled(cause), project=f"p{number}", answers=answers, own=True)
+def fitted(logs: list[Example]) -> dict[str, Strength]:
+    return strengths(logs, [n % FOLDS for n in range(len(logs))], [{} for _ in logs])
+
+
+def contest(number: int, grade: Grade, sign: str) -> Example:
+    """A right answer of this grade beside a wrong one that hints."""
+    answers = {"gpu-visibility": Answer(Grade.HINTS, "wrong"), "ray-unschedulable": Answer(grade, sign)}
+    return replace(unruled("ray-unschedulable"), project=f"p{number}", answers=answers, own=True)
