@@ -12,44 +12,34 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoctor.families import Family, families
+from oomdoctor.families.amounts import stated
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Read
+from oomdoctor.families.event import Event, Read, threshold, usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
-from oomdoctor.families.shortage import is_error, raised, says_so
+from oomdoctor.families.loudness import CHARACTERS, is_loud, is_source, message, raised
+from oomdoctor.families.refuser import pool_of, refuser_of
+from oomdoctor.families.shortage import shortfall, waits
 from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
-from oomdoctor.streams import Line, Page
-from oomdoctor.units import size
+from oomdoctor.streams import Page
 
-CHARACTERS: Final = 1000
 LAST_WORDS: Final = 200  # lines before the end of a log: an error further up, which no exception told, was survived
+VERY_LAST: Final = 3  # lines: what waits there still waits
 ABOVE: Final = 12
 AROUND: Final = 400  # lines that a family sees around a line that is read as its message
 AT_MOST: Final = 400  # characters of a line beside it
 
-_LOUD: Final = ("ERROR", "CRITICAL", "FATAL", "Error")
-_QUIET: Final = ("TRACE", "DEBUG", "INFO", "NOTICE", "WARNING", "WARN", "Info", "Warning", "Debug")
-_DONE = late(r"(?i)\b(?:finished|completed|done)\b(?!.{0,80}\b(?:fail|error))|exit(?:ed)?(?: with)?(?: code)? 0\b")
-_FRAME = late(r"\s{0,12}File \"|\s{0,4}at ")
-_SOURCE = late(r"\s{0,80}(?:[\w *&:<>.\[\]]{1,80}= ?)?[a-z]?[\"']")
-_SIZE = late(r"\b(\d[\d,.]{0,20}) ?(bytes|[KMGT]i?B)\b")
-
-# Which memory the words name, the narrower ones first.
-_POOLS = tuple(
-    (pool, late("(?i)" + "|".join(words)))
-    for pool, *words in (
-        ("kv_cache", r"\bKV[ _-]?(?:cache|pool|blocks?)", r"cache blocks", r"paged?[ _-](?:cache|pool)"),
-        ("pinned", r"\bpin(?:ned|ning)?\b", r"page-?locked", "HostAlloc", "HostRegister", "hipHostMalloc"),
-        ("shm", r"\bshared memory\b", r"\bshm\b"),
-        ("object_store", r"\bplasma\b", "object store"),
-        ("cgroup", r"\bcgroup", "container", r"\boom[-_ ]kill", r"\bpod\b", r"\b(?:memory|resource) limit\b"),
-        ("gpu", r"\bCUDA", r"\bcu(?-i:[A-Z])\w", r"\bGPU", r"\b(?:VRAM|HBM|HIP|XPU|NPU|TPU|ROCm|MPS|Vulkan)\b"),
-        ("gpu", r"\bdevice", r"\b(?:graphics|video|card|accelerator)\b", r"\bXla", "RESOURCE_EXHAUSTED", r"\bNCCL"),
-        ("host_ram", r"\bhost", r"\b(?:RAM|CPU|RSS|ENOMEM|node|machine|system|heap)\b", r"\b(?:malloc|mmap|numpy)"),
-    )
-)  # fmt: skip
+_DONE = late(
+    r"(?i)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
+    r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
+)
 _WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/")
+
+_CARD = late(
+    r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerator|\bdevice"
+    r"|loss|epoch|step|tensor|model"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +51,16 @@ class Shortage(Event):
 
     strength: int = 2
 
-    tried_bytes: int | None = None
+    refuser: str = "unknown"  # "framework", "library", "engine", "driver", "kernel" or "scheduler"
+    tried_bytes: int | None = usage()
+    free_bytes: int | None = usage()
+    used_bytes: int | None = usage()
+    missing_bytes: int | None = usage()
+    total_bytes: int | None = usage()
+    limit_bytes: int | None = threshold()
+    unit: str | None = None  # of what is counted: "tokens", "blocks", "devices", ...
+    needed: int | None = None
+    available: int | None = None
 
 
 def in_other_words(event: Event) -> bool:
@@ -70,19 +69,17 @@ def in_other_words(event: Event) -> bool:
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    if not _ends_a_program(page, index):
+    text = message(page.lines[index].text[:CHARACTERS])
+    is_raised = raised(page, index, text)
+    if is_source(page, index, text) or not (is_raised or _is_last(page, index)):
         return
-    found = tuple(_alike(page, index)) or tuple(_short(page, index))
+    found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
     if found and not goes_on(page, index):
         yield from found
 
 
-def _ends_a_program(page: Page, index: int) -> bool:
-    """Whether an exception says it, or one of the last lines of the log."""
-    line = page.lines[index]
-    if _SOURCE.match(line.text) or (index and _FRAME.match(page.lines[index - 1].text)):
-        return False
-    return raised(line.text) or (page.ends and len(page.lines) - index <= LAST_WORDS)
+def _is_last(page: Page, index: int) -> bool:
+    return page.ends and len(page.lines) - index <= LAST_WORDS
 
 
 def _alike(page: Page, index: int) -> Iterator[Read]:
@@ -100,26 +97,32 @@ def _alike(page: Page, index: int) -> Iterator[Read]:
             yield replace(event, read_as=found.known)
 
 
-def _short(page: Page, index: int) -> Iterator[Read]:
-    """What its words say of memory."""
-    line = page.lines[index]
-    text = line.text[:CHARACTERS]
-    if not _loud(line, text) or not says_so(text) or (not raised(text) and _ends_well(page, index)):
+def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
+    """What its words and figures say of memory."""
+    found = shortfall(text, raised=is_raised)
+    if found is None:
+        found = waits(text) if _is_the_very_last(page, index) else None
+    elif not is_raised and (not is_loud(page, index, text, sure=found.sure) or _ends_well(page, index)):
         return
-    sizes = _SIZE.findall(text)
+    if found is None:
+        return
+    line = page.lines[index]
+    pool = pool_of(found, text)
+    refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
+    if pool == "none":
+        pool = _unnamed(page, index, refuser)
     yield Shortage(
         at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
-        pool=_pool(page, index, text),
-        tried_bytes=size(sizes[0][0], sizes[0][1]) if len(sizes) == 1 else None,
+        pool=pool,
+        refuser=refuser,
+        **stated(found.sentence.amounts, found.compared),
     )
 
 
-def _loud(line: Line, text: str) -> bool:
-    if line.mark.level in _QUIET:
-        return False
-    return line.mark.level in _LOUD or raised(text) or is_error(text)
+def _is_the_very_last(page: Page, index: int) -> bool:
+    return page.ends and not any(line.text for line in page.lines[index + VERY_LAST :])
 
 
 def _ends_well(page: Page, index: int) -> bool:
@@ -128,12 +131,21 @@ def _ends_well(page: Page, index: int) -> bool:
     return any(_DONE.search(line.text[:AT_MOST]) for line in behind)
 
 
-def _pool(page: Page, index: int, text: str) -> str:
-    named = next((pool for pool, words in _POOLS if words.search(text)), None)
-    if named is not None:
-        return named
-    above = page.before(index, ABOVE)
-    return "gpu" if any(_WORK_ON_A_CARD.search(line.text[:AT_MOST]) for line in above) else "none"
+def _unnamed(page: Page, index: int, refuser: str) -> str:
+    """Which memory it was, by what stands around."""
+    if refuser == "kernel":
+        return "host_ram"
+    if _works_on_a_card(page, index):
+        return "gpu"
+    return "none" if page.once(_names_a_card) else "host_ram"
+
+
+def _names_a_card(page: Page) -> bool:
+    return any(_CARD.search(line.text[:AT_MOST]) for line in page.lines)
+
+
+def _works_on_a_card(page: Page, index: int) -> bool:
+    return any(_WORK_ON_A_CARD.search(line.text[:AT_MOST]) for line in page.before(index, ABOVE))
 
 
 FAMILY = Family(
@@ -141,7 +153,9 @@ FAMILY = Family(
     anchors=(),
     triggers=("emory", "MEM", " mem ", "RAM", "HBM", "lloc", "ALLOC", "eserv", "KV cache", "OOM", "oom", "rror", "ail",
               "ill", "Kill", "died", "xceed", "apacity", "space", "full", "xhaust", "unexpectedly",
-              "存", "モリ", "peicher", "mémoire", "blocks", " fit "),
+              "存", "モリ", "peicher", "mémoire", "blocks", " fit ", "equire", " need", " want", "ore than", "larger", "must be",
+              "efus", "enied", "eject", "NOMEM", "tokens", "aiting for", "bytes", "vram", "VRAM", "GiB", "short",
+              "no room", "GPUs", "devices", "uffer", "RROR", "ERR", "FATAL"),
     read=read,
     last=True,
     otherwise=True,
