@@ -103,7 +103,7 @@ def _is_of_a_container(found: Shortfall, text: str) -> bool:
 
 def _is_of_a_limit(found: Shortfall) -> bool:
     letters = found.sentence.letters
-    return "l" in letters or letters[found.start] == "E"
+    return "l" in letters or "OOM" in found.sentence.parts[found.start].text
 
 
 def _named(letters: str, text: str) -> str:

@@ -133,10 +133,9 @@ class Shortfall:
     @property
     def sure(self) -> bool:
         """Whether figures say it, beside a verb that does: a list of figures may hold any."""
-        said = self.sentence.letters[self.start : self.end]
-        if self.compared is not None and re.search("[VMBCLy]", said):
-            return True
         around = self.sentence.around(self.start, self.end)
+        if self.compared is not None and re.search("[VMBCLy]", around):
+            return True
         return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
 
     @property
@@ -187,7 +186,7 @@ def _counted(sentence: Sentence) -> Iterator[Shortfall]:
     around = sentence.around(first, last)
     if "Q" in around or "Z" in around or _CONDITION.search(sentence.letters[:last]):
         return
-    if _is_of_memory(sentence, compared):
+    if _is_of_memory(sentence, compared) and not (compared.unit == BYTES and compared.needed.value < MIB):
         yield Shortfall(sentence, first, last + 1, compared)
 
 
@@ -195,7 +194,7 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     """What says it in a sentence about memory, and of another one does not."""
     if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(" ".join(part.text for part in sentence.parts)):
         yield from _OF_A_CACHE
-    sized = any(one.unit == BYTES for one in sentence.amounts)
+    sized = any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
     if sized:
