@@ -13,6 +13,8 @@ from oomdoctor.units import LARGEST_NUMBER, MIB, size
 
 BYTES: Final = "bytes"
 DEVICES: Final = "devices"
+WORKERS: Final = "workers"
+_COMPARING: Final = frozenset({"OVER", "MUST", "MUST_NOT_BE_LESS", "LESS"})
 _REACH: Final = 14  # parts between a comparing word and its figures
 _FIGURES: Final = frozenset({"SIZE", "HEX", "COUNT", "NUMBER", "RATIO", "ZERO"})
 _GETTING: Final = frozenset({"ALLOCATE", "GET"})
@@ -25,6 +27,7 @@ _INSIDE: Final = (
 _NUMBER = late(r"-?\d[\d,]*(?:\.\d+)?")
 _BYTES = late(r"(?i)\s?([KMGT]?)(?:i?B|i|bytes?(?:\(s\))?|(kilo|mega|giga|tera)bytes?|)$")
 _INDEX = late(r"(?i)\b(?:index|ordinal)\D{0,4}(\d{1,3})$")  # there have to be more devices than that
+_SIZED = late(r"(?i)size|sz|length|len|nbytes|amount|want(?:ed)?|take")
 _OF = late(r"(?i)\s?(?:/|\bout of\b|\bof\b)\s?(?:the )?")
 _THINGS: Final = (
     (DEVICES, late(r"(?i)\b(?:gpu|device|accelerator|card|chip|[nxt]pu)s?$")),
@@ -35,6 +38,7 @@ _THINGS: Final = (
     ("pages", late(r"(?i)pages?$")),
     ("cells", late(r"(?i)cells?$")),
     ("slots", late(r"(?i)slots?$")),
+    (WORKERS, late(r"(?i)workers?$")),
 )
 _KEYS: Final = {"token": "tokens", "block": "blocks", "page": "pages", "cell": "cells", "slot": "slots", "byte": BYTES}
 _OF_A_WHOLE = late(r"(?i)total|capacity|working set")
@@ -70,10 +74,14 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         first, whole = _OF.split(part.text, maxsplit=1)
         unit = _NUMBER.sub("", whole, count=1)
         one, other = _amount(first if _has_unit(first) else first + unit), _amount(whole)
-        part_of = "have" if role == "have" else "used"
-        return [Figure(*one, part_of, at), Figure(*other, "total", at)]
+        if _INSIDE[1][1].search(whole):
+            return [Figure(*one, "have", at), Figure(*other, "need", at)]
+        return [Figure(*one, "have" if role == "have" else "used", at), Figure(*other, "total", at)]
     value, unit = _amount(part.text)
-    return [Figure(value, unit or _of_key(parts, at), role, at)]
+    unit = unit or _of_key(parts, at)
+    if not unit and value >= MIB and _is_a_size(parts, at):
+        unit = BYTES
+    return [Figure(value, unit, role, at)]
 
 
 def _has_unit(text: str) -> bool:
@@ -149,10 +157,18 @@ def _is_whole(parts: Sequence[Part], at: int) -> bool:
     return any(one.terminal in {"DEVICE", "HOST", "SHM", "PLACE", "VRAM", "RAM"} for one in parts[max(0, before - 3) : before])
 
 
+def _is_a_size(parts: Sequence[Part], at: int) -> bool:
+    """Whether a bare number is what is said to be a size: "alloc(4294967296)", "size=1073741824"."""
+    if at < 2 or parts[at - 1].terminal not in {"COLON", "EQUALS", "PAREN"}:
+        return False
+    named = parts[at - 2]
+    return named.terminal in _GETTING or _SIZED.fullmatch(named.text) is not None
+
+
 def _of_key(parts: Sequence[Part], at: int) -> str:
     """The unit that the key before a bare number names: "needed blocks = 901"."""
     for one in reversed(parts[max(0, at - 4) : at]):
-        if one.terminal in {"COMMA", "STOP", "PAREN_END"}:
+        if one.terminal in {"COMMA", "STOP", "PAREN_END"} or one.text.lower() == "size":
             return ""
         if one.terminal == "UNIT":
             return _KEYS[one.text.lower().removesuffix("s")]
@@ -186,12 +202,15 @@ def comparison(parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison |
     if compared is not None:
         return compared
     needs = [one for one in amounts if one.role == "need"]
-    bounds = [one for role in ("have", "limit", "total") for one in amounts if one.role == role]
-    if not needs:
+    bounds = [one for role in _THERE for one in amounts if one.role == role]
+    needs.sort(key=lambda one: not one.unit)
+    if needs:
+        bounds += [one for one in amounts if not one.role and one.unit == DEVICES]
+    else:
         needs = [one for one in amounts if not one.role and bounds and one.at < bounds[0].at and one.value]
     for need in needs:
         for bound in bounds:
-            if bound.at != need.at and _comparable(need, bound):
+            if bound is not need and _comparable(need, bound):
                 return Comparison(need, bound, _taken(bound, amounts))
     return None
 
@@ -204,7 +223,7 @@ def _taken(bound: Figure, amounts: Sequence[Figure]) -> float:
 
 def _around(part: Part, at: int, parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison | None:
     """The figures on both sides of a word that compares."""
-    if part.terminal not in {"OVER", "MUST", "MUST_NOT_BE_LESS"}:
+    if part.terminal not in _COMPARING:
         return None
     before = next((one for one in reversed(amounts) if at - _REACH <= one.at < at and _in_one(parts, one.at, at)), None)
     after = next((one for one in amounts if at < one.at <= at + _REACH and _in_one(parts, at, one.at)), None)
@@ -212,7 +231,9 @@ def _around(part: Part, at: int, parts: Sequence[Part], amounts: Sequence[Figure
         return None
     if before is None:
         return None
-    if part.terminal == "MUST_NOT_BE_LESS":
+    if part.terminal == "LESS" and not (before.role in _THERE or after.role == "need" or before.unit == DEVICES):
+        return None
+    if part.terminal in {"MUST_NOT_BE_LESS", "LESS"}:
         before, after = after, before
     return Comparison(before, after) if _comparable(before, after) else None
 
@@ -222,27 +243,38 @@ def _in_one(parts: Sequence[Part], first: int, last: int) -> bool:
 
 
 def _comparable(one: Figure, other: Figure) -> bool:
-    if one.unit == other.unit:
+    if one.unit == other.unit or {one.unit, other.unit} == {WORKERS, DEVICES}:
         return True
     if BYTES in (one.unit, other.unit):
         return all(figure.unit == BYTES or (not figure.unit and figure.value >= MIB) for figure in (one, other))
     return not one.unit or not other.unit
 
 
-def stated(amounts: Sequence[Figure], compared: Comparison | None) -> dict[str, Any]:
-    """The figures by the names that an event has for them."""
+def stated(amounts: Sequence[Figure], compared: Comparison | None, *, asks: bool) -> dict[str, Any]:
+    """The figures by the names that an event has for them; a size that no word names is that which was asked for,
+    where the sentence speaks of one."""
     found: dict[str, Any] = {}
     if compared is not None:
-        _put(found, compared.needed, "need")
-        _put(found, compared.there, compared.there.role or "limit")
+        found |= _compared(compared)
     for one in amounts:
-        _put(found, one, one.role)
-    nameless = [one for one in amounts if not one.role and (one.unit == BYTES or (not one.unit and one.value >= MIB))]
-    if "tried_bytes" not in found and nameless:
+        if compared is None or one.at not in (compared.needed.at, compared.there.at):
+            _put(found, one, one.role)
+    nameless = [one for one in amounts if not one.role and one.unit == BYTES]
+    if asks and "tried_bytes" not in found and nameless:
         _put(found, nameless[0], "need")
     return found
 
 
+def _compared(them: Comparison) -> dict[str, Any]:
+    needed, there = int(them.needed.value), int(them.there.value)
+    if them.unit == BYTES or (not them.unit and needed >= MIB):
+        role = them.there.role if them.there.role in _THERE else "limit"
+        return {"tried_bytes": needed, _NAMES[role]: there}
+    counted = {"needed": needed, "available": there}
+    return {**counted, "unit": them.unit} if them.unit else counted
+
+
+_THERE: Final = ("have", "limit", "total")
 _NAMES: Final = {
     "need": "tried_bytes", "have": "free_bytes", "used": "used_bytes", "by": "missing_bytes", "total": "total_bytes",
     "limit": "limit_bytes",
@@ -254,10 +286,9 @@ def _put(found: dict[str, Any], one: Figure, role: str) -> None:
         return
     if one.unit == BYTES or (not one.unit and one.value >= MIB):
         found.setdefault(_NAMES[role], int(one.value))
-    elif role in ("need", "have", "limit", "total") and one.value == int(one.value):
+    elif one.unit and role in ("need", *_THERE) and one.value == int(one.value):
         found.setdefault("needed" if role == "need" else "available", int(one.value))
-        if one.unit:
-            found.setdefault("unit", one.unit)
+        found.setdefault("unit", one.unit)
 
 
 __all__ = ["BYTES", "DEVICES", "Comparison", "Figure", "comparison", "figures", "stated"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, fields
 from functools import cache
 from typing import Any, ClassVar, Final, Literal
@@ -9,6 +10,13 @@ from typing import Any, ClassVar, Final, Literal
 from oomdoctor.records import dataclass
 
 PROOF: Final = 2  # the strength from which an event shows a memory failure rather than hints at a death
+# Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.
+SIDES: Final[Mapping[str, str]] = {
+    "host_ram": "host", "cgroup": "host", "object_store": "host", "shm": "host", "pinned": "host",
+    "gpu": "device", "kv_cache": "device",
+    "scheduling": "scheduling",
+    "none": "none",
+}  # fmt: skip
 Role = Literal["root", "cascade", "confirmation", "advice", "context"]
 
 
@@ -95,6 +103,10 @@ class Event:
     def proves(self) -> bool:
         """Whether it shows by itself that memory failed."""
         return self.role == "root" and self.strength >= PROOF
+
+    def is_another(self, known: Event) -> bool:
+        """Whether it tells of something else than the first known message of its log, which tells of a failure."""
+        return self.read_as is None
 
     def identity(self) -> str:
         """Equal for two prints of the same happening. Kinds that are printed more or less whole override it."""

@@ -9,11 +9,12 @@ from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 
 _PATH = late(
-    r"\w{2,12}://[^\s\"']{1,300}"
+    r"\w{2,12}://[^\s\"']{1,300}|(?<=Error)\(\w{1,60}(?:Error|Exception)\)"
     r"|(?<![\w/.])(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.+@-]{1,80}){2,30}(?::\d{1,7})?"
     r"|(?<![\w./])[A-Za-z][\w.-]{0,80}(?:/[\w.+-]{1,80}){2,20}(?::\d{1,7})?"
     r"|\b[\w-]{1,80}\.(?:py|pyx|cc|cpp|cu|cuh|hpp|h|rs|go|java|c)\b(?:[:(]\d{1,7}\)?)?"
 )
+_SIGN = late(r"[/\\.]|Error\(")
 _SHM = "/dev/shm"  # noqa: S108  (read, not written to)
 _IDENTIFIER = late(r"(?<!\w)[A-Za-z_]\w{3,79}")
 _SEAM = late(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
@@ -31,7 +32,8 @@ class Words:
 
 
 def as_words(line: str) -> Words:
-    text = _PATH.sub(_blank, line) if "/" in line or "\\" in line or "." in line else line
+    """As the words are; an error that another one carries in brackets is told where it happened."""
+    text = _PATH.sub(_blank, line) if _SIGN.search(line) else line
     pieces: list[str] = []
     seams: list[int] = []
     at = 0

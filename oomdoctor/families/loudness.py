@@ -66,6 +66,11 @@ def is_exception(text: str) -> bool:
     return _RAISED.match(text) is not None
 
 
+def tells_at_once(text: str) -> bool:
+    """Whether the line begins with what happened."""
+    return is_exception(text) or _OPENS.match(text) is not None
+
+
 def raised(page: Page, index: int, text: str) -> bool:
     """Whether the line is an exception's own."""
     if is_exception(text):
@@ -111,4 +116,4 @@ def _level(page: Page, index: int, text: str) -> str:
     return _LEVELS.get(letter.lower(), "")
 
 
-__all__ = ["CHARACTERS", "is_exception", "is_loud", "is_source", "message", "raised"]
+__all__ = ["CHARACTERS", "is_loud", "is_source", "message", "raised", "tells_at_once"]

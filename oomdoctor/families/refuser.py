@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.amounts import DEVICES
-from oomdoctor.families.shortage import Shortfall
+from oomdoctor.families.shortage import OF_A_CLUSTER, Shortfall
 from oomdoctor.patterns import late
 
 # By the letters of `shortage`, the narrower ones first.
@@ -50,7 +49,7 @@ _REFUSERS: Final = tuple(
         (
             "engine",
             r"(?i)\bkv[ _-]?(?:cache|pool|block|slot|page|cell|budget)|kvcache|paged[ _-]?(?:attention|cache)|cache[ _]blocks?"
-            r"|\bengine\b|\b(?:prompt|sequence|decode|prefill|batcher)\b",
+            r"|\b(?:prompt|sequence|decode|prefill|batcher)\b",
         ),
         (
             "framework",
@@ -59,10 +58,10 @@ _REFUSERS: Final = tuple(
         ),
         (
             "library",
-            r"\b(?:[a-z]{1,8}|[A-Z][a-z]{1,12})(?:[A-Z][a-z0-9]{1,16}){1,6}(?:::|\(|:|\b)(?<!Error)(?<!Error:)"
+            r"\b(?!\w{0,40}(?:Error|Exception)\b)(?=[A-Za-z]{0,30}[a-z](?:Alloc|Heap|Pool|Arena|Buffer|Malloc|Mem))[A-Za-z]\w{3,60}"
             r"|\b[a-z]\w{1,30}::\w|\.(?:cu|cpp|cc|cuh)\b"
             r"|(?i:\b(?:workspace|scratch|work area|factori[sz]ation|solver|renderer|communicator|ring|fft|blas|gemm|sim)\b)"
-            r"|\b[A-Z]{2,12}(?:BLAS|FFT|DNN|CCL|SOLVER|SPARSE)_",
+            r"|\b[A-Z]{1,12}(?:BLAS|FFT|DNN|CCL|SOLVER|SPARSE)_|\b[a-z]{1,6}(?:blas|fft|dnn|solver|sparse)[A-Z]",
         ),
     )
 )
@@ -71,7 +70,7 @@ _REFUSERS: Final = tuple(
 def pool_of(found: Shortfall, text: str) -> str:
     """The memory that ran out, nearest to the words that say it; "none" where nothing names it."""
     letters = found.sentence.letters
-    if found.waits or (found.compared is not None and _of_devices(found)):
+    if found.waits or _of_devices(found):
         return "scheduling"
     if found.compared is not None and _LARGEST_NODE.search(text):
         return "scheduling"
@@ -94,7 +93,13 @@ def _of_a_budget(letters: str) -> bool:
 
 
 def _of_devices(found: Shortfall) -> bool:
-    return found.compared is not None and found.compared.unit in {DEVICES, "nodes", "cpus"}
+    if found.compared is None:
+        return "Y" in letters_of(found) and not _named(letters_of(found).replace("D", ""), "")
+    return bool(OF_A_CLUSTER.intersection((found.compared.needed.unit, found.compared.there.unit)))
+
+
+def letters_of(found: Shortfall) -> str:
+    return found.sentence.letters[found.start : found.end]
 
 
 def _is_of_a_container(found: Shortfall, text: str) -> bool:
@@ -125,7 +130,8 @@ def refuser_of(pool: str, text: str) -> str:
         return "scheduler"
     if pool == "kv_cache":
         return "engine"
-    return next((refuser for refuser, words in _REFUSERS if words.search(text)), "unknown")
+    spaced = text.replace("_", " ")
+    return next((name for name, words in _REFUSERS if words.search(text) or words.search(spaced)), "unknown")
 
 
 __all__ = ["pool_of", "refuser_of"]

@@ -32,7 +32,7 @@ _LETTERS: Final = {
     "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "SHORT": "b", "ONLY": "y",
     # verbs
     "CANNOT": "C", "ALLOCATE": "A", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V", "MUST": "M",
-    "MUST_NOT_BE_LESS": "B", "WAIT": "W", "RESOURCE": "g", "LACK": "L", "NO": "O", "SHORTAGE": "E",
+    "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "LACK": "L", "NO": "O", "SHORTAGE": "E",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
     # signs
@@ -52,13 +52,14 @@ _PREDICATES = tuple(
         rf"L[waf]{{0,2}}e{_FEW}(?:S|{_MEM}|D)",
         r"La{0,2}S",
         # "no device memory left", "has no room", "no free cell", "nothing remains for the KV cache"
-        rf"O[waf]{{0,2}}?{_MEM}[eu]?(?={_END})",
+        rf"O[wafHD]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
         rf"hO{_FEW}(?:e|{_MEM})",
         r"Oea{0,2}D",
         rf"z[waf]{{0,3}}f{_FEW}{_MEM}",
+        r"O[wfD]{0,2}Ya?f",
         # "memory is exhausted", "the card is full", "memory limit exceeded", "exhausted the heap"
-        rf"{_MEM}(?:[wafltyDHequSN0RUx]|~+){{0,4}}?:?[wa]{{0,2}}X",
-        rf"(?:{_MEM}|c)(?:[wacfltyqm]|~+){{0,4}}?[VX](?=[.,;:()]|$|[wa]{{0,2}}[b.])",
+        rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~+){{0,4}}?:?[wa]{{0,2}}X",
+        rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~+){{0,5}}?[VX](?=[.,;:()]|$|[wa]{{0,2}}[b.])",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
         # "exceeds the device's memory"
@@ -74,17 +75,19 @@ _PREDICATES = tuple(
         rf"S{_FEW}J",
         rf"{_MEM}{_FEW}J",
         # "memory could not be obtained", "a tensor of 3 GiB cannot be placed"
-        rf"(?:{_MEM}|[SNUeA]){_FEW}C{_FEW}[AG]",
+        rf"(?:{_MEM}|[SNUeA]){_FEW}C(?:a{{1,2}}G|A)",
+        rf"[SNU]{_FEW}CG",
     )
 )
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 # A pool, where the sentence counts bytes
-_OF_BYTES = tuple(late(pattern) for pattern in (r"q[wl]{0,3}[VX]",))
+_OF_BYTES = tuple(late(pattern) for pattern in (r"q[wl]{0,3}[VX]", r"gX"))
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(
     late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e")
 )
+OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
 _ASIDE = late(r"\([^()]{1,12}\)")
@@ -137,6 +140,11 @@ class Shortfall:
         if self.compared is not None and re.search("[VMBCLy]", around):
             return True
         return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
+
+    @property
+    def asks(self) -> bool:
+        """Whether it speaks of what was asked for."""
+        return re.search("[AGnCVJLEX]", self.sentence.letters.replace("Lm:", "", 1)) is not None
 
     @property
     def kept(self) -> bool:
@@ -241,8 +249,8 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     """Whether the figures are of memory, or of what a cluster has."""
     if compared.unit == BYTES:
         return _is_of(sentence.letters, "kpsovdmrcDYHAeq")
-    if compared.unit in {DEVICES, "nodes", "cpus"}:
-        return _is_of(sentence.letters, "YN")
+    if compared.unit in OF_A_CLUSTER or compared.there.unit in OF_A_CLUSTER:
+        return _is_of(sentence.letters, "YNR")
     if compared.unit:
         return _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and _is_of(sentence.letters, "e"))
     large = compared.needed.value >= MIB
@@ -273,4 +281,4 @@ def _zero_before(sentence: Sentence, start: int) -> bool:
     return start > 0 and any(one.at == start - 1 and one.value == 0 for one in sentence.amounts)
 
 
-__all__ = ["Sentence", "Shortfall", "shortfall", "waits"]
+__all__ = ["OF_A_CLUSTER", "Sentence", "Shortfall", "shortfall", "waits"]

@@ -9,7 +9,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, SETTING, TEST, echo
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.families.lines import place_of
-from oomdoctor.families.loudness import is_exception
+from oomdoctor.families.loudness import tells_at_once
 from oomdoctor.families.shortage import shortfall
 from oomdoctor.families.spoken import SPOKEN, spoken
 from oomdoctor.language import mark
@@ -78,8 +78,8 @@ def _why(text: str) -> str | None:
     if words is None:
         return INSIDE if _INSIDE.search(text) and shortfall(text, raised=False) is None else None
     why = echo(text)
-    if why == ADVICE and is_exception(text) and echo(text[: words.end()]) != ADVICE:
-        return None  # what it advises stands behind what happened
+    if why in {ADVICE, SETTING} and tells_at_once(text) and echo(text[: words.end()]) is None:
+        return None  # what is advised, or set, stands behind what happened
     if why := why or _first(_TELLING, text):
         return why
     return None if _FAILURE.search(text) else _first(_NAMES, text)

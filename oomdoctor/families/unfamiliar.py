@@ -14,7 +14,7 @@ from typing import Final
 from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Read, threshold, usage
+from oomdoctor.families.event import SIDES, Event, Read, threshold, usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.loudness import CHARACTERS, is_loud, is_source, message, raised
@@ -24,6 +24,9 @@ from oomdoctor.patterns import late
 from oomdoctor.records import dataclass
 from oomdoctor.streams import Page
 
+# Who allocates on a card beside the framework, and the families whose messages are a framework's own
+BESIDE_THE_FRAMEWORK: Final = frozenset({"library", "driver"})
+OF_A_FRAMEWORK: Final = frozenset({"cuda", "cuda_error", "jax_tf"})
 LAST_WORDS: Final = 200  # lines before the end of a log: an error further up, which no exception told, was survived
 VERY_LAST: Final = 3  # lines: what waits there still waits
 ABOVE: Final = 12
@@ -61,6 +64,15 @@ class Shortage(Event):
     unit: str | None = None  # of what is counted: "tokens", "blocks", "devices", ...
     needed: int | None = None
     available: int | None = None
+
+    def is_another(self, known: Event) -> bool:
+        """What stands before the known message and tells of another memory, or of one that allocates beside the
+        framework, is another failure or the reason for this one."""
+        if self.at.line >= known.at.line or self.pool == "none":
+            return False
+        if SIDES[self.pool] != SIDES[known.pool]:
+            return known.pool != "none"
+        return self.refuser in BESIDE_THE_FRAMEWORK and known.family in OF_A_FRAMEWORK
 
 
 def in_other_words(event: Event) -> bool:
@@ -117,7 +129,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=process_of(line),
         pool=pool,
         refuser=refuser,
-        **stated(found.sentence.amounts, found.compared),
+        **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
 
 
@@ -155,7 +167,7 @@ FAMILY = Family(
               "ill", "Kill", "died", "xceed", "apacity", "space", "full", "xhaust", "unexpectedly",
               "存", "モリ", "peicher", "mémoire", "blocks", " fit ", "equire", " need", " want", "ore than", "larger", "must be",
               "efus", "enied", "eject", "NOMEM", "tokens", "aiting for", "bytes", "vram", "VRAM", "GiB", "short",
-              "no room", "GPUs", "devices", "uffer", "RROR", "ERR", "FATAL"),
+              "no room", "no free", "ran out", "kv_", "Kv", "ccelerator", "NPUs", "cards", "heap", "annot", "ould not", "an't", "enough", "cells", "slots", "kv ", "nable to", "GPUs", "devices", "uffer", "RROR", "ERR", "FATAL"),
     read=read,
     last=True,
     otherwise=True,
