@@ -259,9 +259,12 @@ def stated(amounts: Sequence[Figure], compared: Comparison | None, *, asks: bool
     for one in amounts:
         if compared is None or one.at not in (compared.needed.at, compared.there.at):
             _put(found, one, one.role)
-    nameless = [one for one in amounts if not one.role and one.unit == BYTES]
-    if asks and "tried_bytes" not in found and nameless:
-        _put(found, nameless[0], "need")
+    sizes = [one for one in amounts if one.unit == BYTES]
+    nameless = next((one for one in sizes if not one.role), None)
+    if asks and "tried_bytes" not in found and nameless is not None:
+        _put(found, nameless, "need")
+    others = dict.fromkeys(int(one.value) for one in sizes)
+    found["other_bytes"] = tuple(value for value in others if value not in found.values())
     return found
 
 

@@ -96,7 +96,7 @@ _OUT_OF_MEMORY = tuple(
         ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),
         (
             "bitsandbytes",
-            r"^\W{0,4}Error out of memory at line (?P<row>\d{1,6}) in file(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?",
+            r"(?:^\W{0,4}|(?:it/s|s/it)\]\s{0,4})Error out of memory at line (?P<row>\d{1,6}) in file(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?",
         ),
         ("CANN", _CANN),
         ("CANN", r"(?P<status>EL0004)\b"),

@@ -59,7 +59,7 @@ _REFUSERS: Final = tuple(
         (
             "library",
             r"\b(?!\w{0,40}(?:Error|Exception)\b)(?=[A-Za-z]{0,30}[a-z](?:Alloc|Heap|Pool|Arena|Buffer|Malloc|Mem))[A-Za-z]\w{3,60}"
-            r"|\b[a-z]\w{1,30}::\w|\.(?:cu|cpp|cc|cuh)\b"
+            r"|\b[a-z]\w{1,30}::\w|\.(?:cu|cpp|cc|cuh|c)\b"
             r"|(?i:\b(?:workspace|scratch|work area|factori[sz]ation|solver|renderer|communicator|ring|fft|blas|gemm|sim)\b)"
             r"|\b[A-Z]{1,12}(?:BLAS|FFT|DNN|CCL|SOLVER|SPARSE)_|\b[a-z]{1,6}(?:blas|fft|dnn|solver|sparse)[A-Z]",
         ),

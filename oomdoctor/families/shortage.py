@@ -99,12 +99,19 @@ _MAY_BE = late(r"[wa]{0,2}i")
 _NO_SPACE_ON_DISK = late(r"(?i)no space left on device|disk quota")
 
 
+# What a line is about; without any of these nothing in it can be short. Most exceptions have none.
+_ABOUT = late(
+    r"(?i)mem|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|tokens?\b|blocks?\b|pages?\b|cells?\b|slots?\b"
+    r"|gpu|cuda|device|accelerator|\bcards?\b|[nxt]pus?\b|\bpin|lock|shm|shared|space|\broom|buffer|arena|pool|plasma|swap"
+    r"|nodes?\b|resource|spill|store\b|内存|显存|メモリ|Speicher|mémoire"
+)
 _OF_NAMES = late(
     r"(?:\w{1,40}\.){0,4}(?:Attribute|Name|Import|ModuleNotFound|Key|Syntax|FileNotFound|Type|IllegalArgument)"
     r"(?:Error|Exception)\b"
 )
 # An error's number that means memory: CUDA's and HIP's 2, CANN's 6, Linux' 12, Windows' 8, 14, 1450 and 1455
 _CODES = frozenset({2, 6, 8, 12, 14, 1450, 1455})
+_CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
 
 
@@ -142,6 +149,18 @@ class Shortfall:
         return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
 
     @property
+    def card(self) -> int | None:
+        """The number of the card that the sentence names."""
+        named = (_CARD.search(part.text) for part in self.sentence.parts if part.terminal == "PLACE")
+        return next((int(card[1]) for card in named if card), None)
+
+    @property
+    def code(self) -> int | None:
+        """The error's number."""
+        codes = (_CODE.match(part.text) for part in self.sentence.parts if part.terminal == "ORDINAL")
+        return next((int(code[1]) for code in codes if code), None)
+
+    @property
     def asks(self) -> bool:
         """Whether it speaks of what was asked for."""
         return re.search("[AGnCVJLEX]", self.sentence.letters.replace("Lm:", "", 1)) is not None
@@ -158,11 +177,11 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
 
     An exception is raised whatever was tried before.
     """
+    if _ABOUT.search(text) is None or _OF_NAMES.match(text):
+        return None
     words = as_words(text)
     parts = grammars.parts("shortage", words.text)
     letters = _letters(parts)
-    if not letters or _OF_NAMES.match(text):
-        return None
     sentence = Sentence(parts, letters, figures(parts))
     said = (found for found in (*_said(sentence), *_counted(sentence)) if raised or not found.kept)
     found = next(said, None)
@@ -272,8 +291,8 @@ def _for_another_reason(sentence: Sentence, said: str) -> bool:
     """Whether a call that allocates failed with another error's number."""
     if "A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A")):
         return False
-    codes = [code for part in sentence.parts if part.terminal == "ORDINAL" and (code := _CODE.match(part.text))]
-    return any(int(code[1]) not in _CODES for code in codes)
+    codes = (_CODE.match(part.text) for part in sentence.parts if part.terminal == "ORDINAL")
+    return any(int(code[1]) not in _CODES for code in codes if code)
 
 
 def _zero_before(sentence: Sentence, start: int) -> bool:

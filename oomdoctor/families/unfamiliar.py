@@ -64,6 +64,8 @@ class Shortage(Event):
     unit: str | None = None  # of what is counted: "tokens", "blocks", "devices", ...
     needed: int | None = None
     available: int | None = None
+    other_bytes: tuple[int, ...] = ()  # sizes that no word of ours names
+    code: int | None = None  # the error's number
 
     def is_another(self, known: Event) -> bool:
         """What stands before the known message and tells of another memory, or of one that allocates beside the
@@ -126,8 +128,9 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     yield Shortage(
         at=place_of(page, line),
         time=line.mark.time,
-        process=process_of(line),
+        process=process_of(line, found.card),
         pool=pool,
+        code=found.code,
         refuser=refuser,
         **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
