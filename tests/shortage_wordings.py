@@ -326,8 +326,8 @@ HOST: Final = (
         tried_bytes=8 * GIB,
     ),
     _row(
-        "level=ERROR ts=2026-01-01T00:00:01Z component=spill err=\"host memory exhausted: asked for 2.5GiB, 310MiB left\"",
-        "level=INFO ts=2026-01-01T00:00:01Z component=spill msg=\"host memory: asked for 2.5GiB, 31GiB left\"",
+        'level=ERROR ts=2026-01-01T00:00:01Z component=spill err="host memory exhausted: asked for 2.5GiB, 310MiB left"',
+        'level=INFO ts=2026-01-01T00:00:01Z component=spill msg="host memory: asked for 2.5GiB, 31GiB left"',
         "host_ram",
         tried_bytes=round(2.5 * GIB),
         free_bytes=310 * MIB,
@@ -435,8 +435,8 @@ HOST: Final = (
 
 CONTAINER: Final = (
     _row(
-        "E0615 12:13:14.151617    2211 pod_workers.go:77] container \"fit\" went over its memory limit of 32Gi and was ended",
-        "I0615 12:13:14.151617    2211 pod_workers.go:77] container \"fit\" was given its memory limit of 32Gi",
+        'E0615 12:13:14.151617    2211 pod_workers.go:77] container "fit" went over its memory limit of 32Gi and was ended',
+        'I0615 12:13:14.151617    2211 pod_workers.go:77] container "fit" was given its memory limit of 32Gi',
         "cgroup",
         "scheduler",
         limit_bytes=32 * GIB,

@@ -154,7 +154,8 @@ def _is_whole(parts: Sequence[Part], at: int) -> bool:
         return False
     if any(one.terminal in {"FREE", "FREE_IS", "ONLY"} for one in parts[before + 1 : at + 3]):
         return False
-    return any(one.terminal in {"DEVICE", "HOST", "SHM", "PLACE", "VRAM", "RAM"} for one in parts[max(0, before - 3) : before])
+    owner = parts[max(0, before - 3) : before]
+    return any(one.terminal in {"DEVICE", "HOST", "SHM", "PLACE", "VRAM", "RAM"} for one in owner)
 
 
 def _is_a_size(parts: Sequence[Part], at: int) -> bool:
@@ -205,7 +206,8 @@ def comparison(parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison |
     bounds = [one for role in _THERE for one in amounts if one.role == role]
     needs.sort(key=lambda one: not one.unit)
     if needs:
-        bounds += [one for one in amounts if not one.role and one.unit == DEVICES]
+        exceeded = any(part.terminal == "OVER" for part in parts)
+        bounds += [one for one in amounts if not one.role and (one.unit == DEVICES or (exceeded and one.unit))]
     else:
         needs = [one for one in amounts if not one.role and bounds and one.at < bounds[0].at and one.value]
     for need in needs:

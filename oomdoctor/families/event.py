@@ -104,7 +104,7 @@ class Event:
         """Whether it shows by itself that memory failed."""
         return self.role == "root" and self.strength >= PROOF
 
-    def is_another(self, known: Event) -> bool:
+    def is_another(self, known: Event) -> bool:  # noqa: ARG002  (of a shortage it depends on that)
         """Whether it tells of something else than the first known message of its log, which tells of a failure."""
         return self.read_as is None
 

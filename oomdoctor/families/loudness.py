@@ -17,7 +17,9 @@ _LEVELS: Final = {
     "p": "loud", "s": "loud",
 }  # fmt: skip
 # "level=error", {"severity": "ERROR"}
-_FIELD = late(r"(?i)(?:^|[\s{,\"'])(?:level|lvl|severity|levelname|log_?level)[\"']?\s?[:=]\s?[\"']?([a-z])[a-z]{2,8}\b")
+_FIELD = late(
+    r"(?i)(?:^|[\s{,\"'])(?:level|lvl|severity|levelname|log_?level)[\"']?\s?[:=]\s?[\"']?([a-z])[a-z]{2,8}\b"
+)
 # "[error]", "ERROR ", "| ERROR |", "[E] ", "E [pool]", "W tensorflow/", "CRITICAL:root:"
 _WORD = late(
     r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
@@ -43,10 +45,14 @@ _ERROR = late(
 )
 # The end of something, behind whatever a warning says
 _ENDS = late(
-    r"(?i)\b(?:exit(?:ing|ed|s)?|abort(?:ing|ed|s)?|giv(?:ing|es) up|gave up|terminat(?:ing(?! any)|ed|es)|kill(?:ing|ed)|shut(?:ting)? down"
-    r"|stopp(?:ing|ed)|restarting|cannot (?:continue|proceed)|fatal|died|crash\w{0,3})\b|\bFailed\b|\bError: "
+    r"(?i)\b(?:exit(?:ing|ed|s)?|abort(?:ing|ed|s)?|giv(?:ing|es) up|gave up|terminat(?:ing(?! any)|ed|es)|fatal|died"
+    r"|kill(?:ing|ed)|shut(?:ting)? down|stopp(?:ing|ed)|restarting|cannot (?:continue|proceed)|crash\w{0,3})\b"
+    r"|(?-i:\bFailed|\bError: )"
 )
-_OPENS = late(r"^\W{0,4}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b(?!\s?(?:score|kill|handler|protect))")
+_OPENS = late(
+    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
+    r"(?!\s?(?:score|kill|handler|protect))"
+)
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some

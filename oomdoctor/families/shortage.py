@@ -25,8 +25,9 @@ _LETTERS: Final = {
     # figures: a size, a count, a bare number, "3 of 4 GiB", nothing
     "SIZE": "S", "HEX": "S", "COUNT": "N", "NUMBER": "0", "RATIO": "R", "ZERO": "z",
     # memory by its name, and words that are memory in company
-    "KV": "k", "PINNED": "p", "HOST_ALLOC": "p", "SHM": "s", "STORE": "o", "CGROUP": "c", "VRAM": "v", "DRAM": "d", "MEMORY": "m",
-    "RAM": "r", "DEVICE": "D", "PLACE": "D", "DEVICES": "Y", "HOST": "H", "SPACE": "e", "CACHE": "q", "UNIT": "u",
+    "KV": "k", "PINNED": "p", "HOST_ALLOC": "p", "SHM": "s", "STORE": "o", "CGROUP": "c", "VRAM": "v", "DRAM": "d",
+    "MEMORY": "m", "RAM": "r", "DEVICE": "D", "PLACE": "D", "DEVICES": "Y", "HOST": "H", "SPACE": "e", "CACHE": "q",
+    "UNIT": "u",
     # what a figure is
     "NEED": "n", "ASKED": "n", "ASKED_IS": "n", "HAVE": "h", "FREE": "f", "FREE_IS": "f", "LIMIT": "l",
     "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "SHORT": "b", "ONLY": "y",
@@ -40,7 +41,7 @@ _LETTERS: Final = {
     "STOP": ".", "WORD": "w",
 }  # fmt: skip
 _MEM = "[kpsovdmr]"
-_FEW = r"(?:[wafnhltyxDYHequSN0RUkpsovdmr]|~+){0,5}?"
+_FEW = r"(?:[wafnhltyxDYHequSN0RUkpsovdmr]|~-*){0,5}?"
 _END = r"(?:[.,;:()fFJCIGh]|a[^T]|wf|$)"
 _PREDICATES = tuple(
     late(pattern)
@@ -58,8 +59,9 @@ _PREDICATES = tuple(
         rf"z[waf]{{0,3}}f{_FEW}{_MEM}",
         r"O[wfD]{0,2}Ya?f",
         # "memory is exhausted", "the card is full", "memory limit exceeded", "exhausted the heap"
-        rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~+){{0,4}}?:?[wa]{{0,2}}X",
-        rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~+){{0,5}}?[VX](?=[.,;:()]|$|[wa]{{0,2}}[b.])",
+        rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~-*){{0,4}}?:?[wa]{{0,2}}X",
+        rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~-*){{0,5}}?[VX](?=[.,;:()]|$|[wa]{{0,2}}[b.])",
+        rf"{_MEM}[wa]{{0,3}}L(?=[.,;:()]|$)",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
         # "exceeds the device's memory"
@@ -84,9 +86,7 @@ _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]"
 # A pool, where the sentence counts bytes
 _OF_BYTES = tuple(late(pattern) for pattern in (r"q[wl]{0,3}[VX]", r"gX"))
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
-_OF_A_CACHE = tuple(
-    late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e")
-)
+_OF_A_CACHE = tuple(late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e"))
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
@@ -95,13 +95,14 @@ _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
+_OPENING: Final = 2  # words
 _MAY_BE = late(r"[wa]{0,2}i")
 _NO_SPACE_ON_DISK = late(r"(?i)no space left on device|disk quota")
 
 
 # What a line is about; without any of these nothing in it can be short. Most exceptions have none.
 _ABOUT = late(
-    r"(?i)mem|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|tokens?\b|blocks?\b|pages?\b|cells?\b|slots?\b"
+    r"(?i)mem|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
     r"|gpu|cuda|device|accelerator|\bcards?\b|[nxt]pus?\b|\bpin|lock|shm|shared|space|\broom|buffer|arena|pool|plasma|swap"
     r"|nodes?\b|resource|spill|store\b|内存|显存|メモリ|Speicher|mémoire"
 )
@@ -149,6 +150,10 @@ class Shortfall:
         return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
 
     @property
+    def letters(self) -> str:
+        return self.sentence.letters[self.start : self.end]
+
+    @property
     def card(self) -> int | None:
         """The number of the card that the sentence names."""
         named = (_CARD.search(part.text) for part in self.sentence.parts if part.terminal == "PLACE")
@@ -164,6 +169,11 @@ class Shortfall:
     def asks(self) -> bool:
         """Whether it speaks of what was asked for."""
         return re.search("[AGnCVJLEX]", self.sentence.letters.replace("Lm:", "", 1)) is not None
+
+    @property
+    def opens(self) -> bool:
+        """Whether the line begins with it."""
+        return self.start < _OPENING and re.search(_MEM, self.letters) is not None
 
     @property
     def kept(self) -> bool:
@@ -230,7 +240,7 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
 
 def _passed_over(aside: re.Match[str]) -> str:
     """What stands in brackets parts no words that belong together."""
-    return "~" * len(aside[0])
+    return "~".ljust(len(aside[0]), "-")
 
 
 def _letters(parts: Sequence[Part]) -> str:
@@ -246,7 +256,10 @@ def _letter(part: Part) -> str:
 def _nothing_left(sentence: Sentence) -> Iterator[Shortfall]:
     """What cannot be done, where no memory is left."""
     nothing = next((one for one in sentence.amounts if one.role == "have" and one.value <= 0 and one.unit), None)
-    if nothing is not None and _is_of(sentence.letters, "kpsovdmrU") and _is_of(sentence.letters, "CFJX"):
+    if nothing is None:
+        return
+    of_memory = _is_of(sentence.letters, "kpsovdmrU") and _is_of(sentence.letters, "CFJX")
+    if of_memory or (nothing.unit in OF_A_CLUSTER and "L" in sentence.letters):
         yield Shortfall(sentence, nothing.at, nothing.at + 1)
 
 

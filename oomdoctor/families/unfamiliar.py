@@ -116,7 +116,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     found = shortfall(text, raised=is_raised)
     if found is None:
         found = waits(text) if _is_the_very_last(page, index) else None
-    elif not is_raised and (not is_loud(page, index, text, sure=found.sure) or _ends_well(page, index)):
+    elif not is_raised and (not is_loud(page, index, text, sure=found.sure or found.opens) or _ends_well(page, index)):
         return
     if found is None:
         return
@@ -166,11 +166,14 @@ def _works_on_a_card(page: Page, index: int) -> bool:
 FAMILY = Family(
     name="unfamiliar",
     anchors=(),
-    triggers=("emory", "MEM", " mem ", "RAM", "HBM", "lloc", "ALLOC", "eserv", "KV cache", "OOM", "oom", "rror", "ail",
-              "ill", "Kill", "died", "xceed", "apacity", "space", "full", "xhaust", "unexpectedly",
-              "存", "モリ", "peicher", "mémoire", "blocks", " fit ", "equire", " need", " want", "ore than", "larger", "must be",
-              "efus", "enied", "eject", "NOMEM", "tokens", "aiting for", "bytes", "vram", "VRAM", "GiB", "short",
-              "no room", "no free", "ran out", "kv_", "Kv", "ccelerator", "NPUs", "cards", "heap", "annot", "ould not", "an't", "enough", "cells", "slots", "kv ", "nable to", "GPUs", "devices", "uffer", "RROR", "ERR", "FATAL"),
+    triggers=(
+        "emory", "MEM", " mem ", "RAM", "HBM", "vram", "VRAM", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
+        "blocks", "cells", "slots", "tokens", "bytes", "GiB", "uffer", "heap", "space", "GPUs", "NPUs", "devices",
+        "ccelerator", "cards", "OOM", "oom", "NOMEM", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "Kill", "died",
+        "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
+        "enough", "no room", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
+        " want", " fit ", "aiting for", "unexpectedly", "存", "モリ", "peicher", "mémoire",
+    ),
     read=read,
     last=True,
     otherwise=True,

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from oomdoctor.decision.diagnosis import decide
-from oomdoctor.families.event import Event
-from oomdoctor.families.event import SIDES
+from oomdoctor.families.event import SIDES, Event
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash, Ledger, LedgerRow
 from oomdoctor.job.model import Context, Setting, Value
