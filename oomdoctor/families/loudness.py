@@ -56,6 +56,7 @@ _OPENS = late(
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
+_SHELL = late(r"\s{0,80}(?:echo|printf)(?: -\w{1,3})? [\"']")
 _FIELDS = late(r"\s{0,8}[\w.-]{1,40}=(?:\"[^\"\n]{0,400}\"|[^\s\"]{0,200})\s{1,4}[\w.-]{1,40}=")
 _BAR = late(r"[^\n]{0,600}(?:\d|\?) ?(?:it/s|s/it)[^\]\n]{0,120}\]\s{0,4}(?=\S)")
 
@@ -88,7 +89,7 @@ def is_source(page: Page, index: int, text: str) -> bool:
     """Whether the line is a program's own text: a literal, or what stands under a frame."""
     if _LITERAL.match(text) and not _FIELDS.match(text) and page.lines[index].mark.level is None:
         return True
-    if _NAME.match(text):
+    if _NAME.match(text) or _SHELL.match(text):
         return True
     under = index > 0 and _FRAME.match(page.lines[index - 1].text) is not None
     return under and (text[:1] in (" ", "\t") or _RAISED.match(text) is None)

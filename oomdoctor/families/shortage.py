@@ -32,7 +32,7 @@ _LETTERS: Final = {
     "NEED": "n", "ASKED": "n", "ASKED_IS": "n", "HAVE": "h", "FREE": "f", "FREE_IS": "f", "LIMIT": "l",
     "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "SHORT": "b", "ONLY": "y",
     # verbs
-    "CANNOT": "C", "ALLOCATE": "A", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V", "MUST": "M",
+    "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V", "MUST": "M",
     "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "LACK": "L", "NO": "O", "SHORTAGE": "E",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
@@ -77,7 +77,7 @@ _PREDICATES = tuple(
         rf"S{_FEW}J",
         rf"{_MEM}{_FEW}J",
         # "memory could not be obtained", "a tensor of 3 GiB cannot be placed"
-        rf"(?:{_MEM}|[SNUeA]){_FEW}C(?:a{{1,2}}G|A)",
+        rf"(?:{_MEM}|[SNUeA]){_FEW}C(?:a{{1,2}}G|P)",
         rf"[SNU]{_FEW}CG",
     )
 )
@@ -102,7 +102,7 @@ _NO_SPACE_ON_DISK = late(r"(?i)no space left on device|disk quota")
 
 # What a line is about; without any of these nothing in it can be short. Most exceptions have none.
 _ABOUT = late(
-    r"(?i)mem|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
+    r"(?i)mem|mmap|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
     r"|gpu|cuda|device|accelerator|\bcards?\b|[nxt]pus?\b|\bpin|lock|shm|shared|space|\broom|buffer|arena|pool|plasma|swap"
     r"|nodes?\b|resource|spill|store\b|内存|显存|メモリ|Speicher|mémoire"
 )
@@ -173,7 +173,8 @@ class Shortfall:
     @property
     def opens(self) -> bool:
         """Whether the line begins with it."""
-        return self.start < _OPENING and re.search(_MEM, self.letters) is not None
+        ends = self.sentence.letters[self.end : self.end + 1] in {"", ".", ",", ":", "("}
+        return self.start < _OPENING and ends and re.search(_MEM, self.letters) is not None
 
     @property
     def kept(self) -> bool:
