@@ -19,6 +19,9 @@ _COMPARING: Final = frozenset({"OVER", "MUST", "MUST_NOT_BE_LESS", "LESS"})
 _REACH: Final = 14  # parts between a comparing word and its figures
 _FIGURES: Final = frozenset({"SIZE", "HEX", "COUNT", "NUMBER", "RATIO", "ZERO"})
 _GETTING: Final = frozenset({"ALLOCATE", "GET"})
+_BORDERS: Final = frozenset({"COMMA", "STOP", "COLON", "EQUALS", "PAREN", "PAREN_END", "FOR"})
+_NEAR: Final = 4  # parts between a word and the figure that it speaks of
+_MEANING: Final = {"NEED": "need", "ASKED": "need", "FREE": "have", "LIMIT": "limit", "USED": "used"}
 _ROLES: Final = {"need": "need", "get": "need", "have": "have", "limit": "limit", "used": "used", "by": "by"}
 # "5 visible GPUs", "640 more tokens": the word beside the figure stands in the count itself
 _INSIDE: Final = (
@@ -29,6 +32,7 @@ _NUMBER = late(r"-?\d[\d,]*(?:\.\d+)?")
 _BYTES = late(r"(?i)\s?([KMGT]?)(?:i?B|i|bytes?(?:\(s\))?|(kilo|mega|giga|tera)bytes?|)$")
 _INDEX = late(r"(?i)\b(?:index|ordinal)\D{0,4}(\d{1,3})$")  # there have to be more devices than that
 _SIZED = late(r"(?i)size|sz|length|len|nbytes|amount|want(?:ed)?|take")
+_IN_BYTES = late(r"(?i)(?:[KMG]i?B|bytes?|\sB)$")
 _OF = late(r"(?i)\s?(?:/|\bout of\b|\bof\b)\s?(?:the )?")
 _THINGS: Final = (
     (DEVICES, late(r"(?i)\b(?:gpu|device|accelerator|card|chip|[nxt]pu)s?$")),
@@ -78,6 +82,8 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
             return [Figure(*one, "have", at), Figure(*other, "need", at)]
         return [Figure(*one, "have" if role == "have" else "used", at), Figure(*other, "total", at)]
     value, unit = _amount(part.text)
+    if part.terminal == "HEX" and _IN_BYTES.search(part.text) is None:
+        unit = BYTES if _is_a_size(parts, at) else ""
     unit = unit or _of_key(parts, at)
     if not unit and value >= MIB and _is_a_size(parts, at):
         unit = BYTES
@@ -134,13 +140,24 @@ def _role(parts: Sequence[Part], at: int) -> str:
         return "total"
     if role == "have" and _is_whole(parts, at):
         return "need" if any(one.terminal == "NO" for one in parts[max(0, at - 6) : at]) else "total"
-    return role or ("have" if _beside(parts, at, "ONLY") else "")
+    return role or ("have" if _beside(parts, at, "ONLY") else _nearby(parts, at))
 
 
 def _followed(parts: Sequence[Part], at: int) -> str:
     """What the word right behind the figure of a verb makes of it: "does not fit on the card (6.1 GiB unused)"."""
-    behind = parts[at + 1].terminal if at + 1 < len(parts) and parts[at].clause == "get" else ""
+    bound = parts[at].clause in {"get", "used"}
+    behind = parts[at + 1].terminal if at + 1 < len(parts) and bound else ""
     return {"FREE": "have", "LIMIT": "limit", "USED": "used", "ASKED": "need"}.get(behind, "")
+
+
+def _nearby(parts: Sequence[Part], at: int) -> str:
+    """What a word makes of the figure that stands a few words before it: "the largest free run is 5120 tokens"."""
+    for one in reversed(parts[max(0, at - _NEAR) : at]):
+        if one.terminal in _BORDERS or one.terminal in _FIGURES:
+            return ""
+        if one.terminal in _MEANING:
+            return _MEANING[one.terminal]
+    return ""
 
 
 def _beside(parts: Sequence[Part], at: int, *terminals: str) -> bool:
@@ -231,12 +248,22 @@ def _around(part: Part, at: int, parts: Sequence[Part], amounts: Sequence[Figure
     if after is None or after.role == "by":
         return None
     if before is None:
-        return None
+        return _behind(part, after, amounts)
     if part.terminal == "LESS" and not (before.role in _THERE or after.role == "need" or before.unit == DEVICES):
         return None
     if part.terminal in {"MUST_NOT_BE_LESS", "LESS"}:
         before, after = after, before
     return Comparison(before, after) if _comparable(before, after) else None
+
+
+def _behind(part: Part, bound: Figure, amounts: Sequence[Figure]) -> Comparison | None:
+    """The figures of "expected at least 4 devices, got 2": the bound, and what there was."""
+    there = next((one for one in amounts if one.at > bound.at and one.role == "have"), None)
+    if there is None or not _comparable(bound, there):
+        return None
+    if part.terminal == "MUST_NOT_BE_LESS":
+        return Comparison(bound, there)
+    return Comparison(there, bound) if part.terminal == "MUST" else None
 
 
 def _in_one(parts: Sequence[Part], first: int, last: int) -> bool:
@@ -247,6 +274,8 @@ def _comparable(one: Figure, other: Figure) -> bool:
     if one.unit == other.unit or {one.unit, other.unit} == {WORKERS, DEVICES}:
         return True
     if BYTES in (one.unit, other.unit):
+        if other.role == "have" and not other.value and not other.unit:
+            return True
         return all(figure.unit == BYTES or (not figure.unit and figure.value >= MIB) for figure in (one, other))
     return not one.unit or not other.unit
 

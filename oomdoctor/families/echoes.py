@@ -18,7 +18,8 @@ _STATEMENT = (
     r"[^.!]{0,200}(?:[(:\"'.=]|$)"
 )
 _ADVISING = (
-    r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|(?:may|might|could)(?! not)|"
+    r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|"
+    r"may(?! (?:use|take|hold|not))|(?:might|could)(?! not)|"
     r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|helps? (?:with|against)|"
     r"tip:|hint:|note:)"
 )

@@ -100,20 +100,24 @@ def is_source(page: Page, index: int, text: str) -> bool:
     return under and (text[:1] in (" ", "\t") or _RAISED.match(text) is None)
 
 
-def is_loud(page: Page, index: int, text: str, *, sure: bool) -> bool:
+def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) -> bool:
     """Whether the line is an error's; what figures show is one in any words, unless it is marked as less."""
     level = _level(page, index, text)
     if level == "quiet":
         return False
     if level == "warning":
         return _ENDS.search(text) is not None or _failed_below(page, index)
-    return level == "loud" or sure or any(words.search(text.replace("_", " ")) for words in (_ERROR, _ENDS, _OPENS))
+    if level == "loud" or sure or (compared and _failed_below(page, index)):
+        return True
+    return any(words.search(text.replace("_", " ")) for words in (_ERROR, _ENDS, _OPENS))
 
 
 def _failed_below(page: Page, index: int) -> bool:
     """Whether an error stands right below: what was warned of has come."""
     below = page.lines[index + 1 : index + 1 + _BELOW]
-    return any(line.mark.level in _LOUD or is_exception(line.text) for line in below)
+    return any(
+        line.mark.level in _LOUD or is_exception(line.text) or _ENDS.search(line.text[:CHARACTERS]) for line in below
+    )
 
 
 def _level(page: Page, index: int, text: str) -> str:

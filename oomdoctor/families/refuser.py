@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.shortage import OF_A_CLUSTER, Shortfall
+from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, Shortfall
 from oomdoctor.patterns import late
 
 # By the letters of `shortage`, the narrower ones first
@@ -76,6 +76,8 @@ def pool_of(found: Shortfall, text: str) -> str:
     if _is_of_a_cluster(found, text):
         return "scheduling"
     letters = found.sentence.letters
+    if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
+        return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
     named = _named(near, text) or _named(letters, text)
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):

@@ -17,7 +17,7 @@ from msgspec import Struct
 from oomdoctor import grammars
 from oomdoctor.families.amounts import BYTES, DEVICES, Comparison, Figure, comparison, figures
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.identifiers import as_words
+from oomdoctor.families.identifiers import Words, as_words
 from oomdoctor.grammars import Part
 from oomdoctor.patterns import late
 from oomdoctor.units import MIB
@@ -31,7 +31,7 @@ _LETTERS: Final = {
     "UNIT": "u",
     # what a figure is
     "NEED": "n", "ASKED": "n", "ASKED_IS": "n", "HAVE": "h", "FREE": "f", "FREE_IS": "f", "LIMIT": "l",
-    "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "SHORT": "b", "ONLY": "y",
+    "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "BEYOND": "V", "SHORT": "b", "ONLY": "y",
     # verbs
     "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V",
     "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "LACK": "L", "NO": "O",
@@ -62,7 +62,7 @@ _PREDICATES = tuple(
         r"O[wfD]{0,2}Ya?f",
         # "memory is exhausted", "the card is full", "memory limit exceeded", "exhausted the heap"
         rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~-*){{0,4}}?:?[wa]{{0,2}}X",
-        rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~-*){{0,5}}?[VX](?=[.,;:()]|$|[wa]{{0,2}}[b.])",
+        rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~-*){{0,5}}?[VX](?=[.,;:()S]|$|[wa]{{0,2}}[b.])",
         rf"{_MEM}[wa]{{0,3}}L(?=[.,;:()]|$)",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
@@ -86,9 +86,10 @@ _PREDICATES = tuple(
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 # A pool, where the sentence counts bytes
-_OF_BYTES = tuple(late(pattern) for pattern in (r"q[wl]{0,3}[VX]", r"gX"))
+_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX"))
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e"))
+OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
@@ -114,6 +115,7 @@ _OF_NAMES = late(
 )
 # An error's number that means memory: CUDA's and HIP's 2, CANN's 6, Linux' 12, Windows' 8, 14, 1450 and 1455
 _CODES = frozenset({2, 6, 8, 12, 14, 1450, 1455})
+_KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
 
@@ -145,7 +147,7 @@ class Shortfall(Struct, frozen=True):
     def sure(self) -> bool:
         """Whether figures say it, beside a verb that does: a list of figures may hold any."""
         around = self.sentence.around(self.start, self.end)
-        if self.compared is not None and re.search("[VMBCLy]", around):
+        if self.compared is not None and re.search("[VMBCLJy]", around):
             return True
         return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
 
@@ -196,9 +198,15 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     sentence = Sentence(parts, letters, figures(parts))
     said = (found for found in (*_said(sentence), *_counted(sentence)) if raised or not found.kept)
     found = next(said, None)
-    if found is None or echo(text[: words.place(parts[found.end - 1].end)], text):
+    if found is None or _is_a_key(found, words, text) or echo(text[: words.place(parts[found.end - 1].end)], text):
         return None
     return found
+
+
+def _is_a_key(found: Shortfall, words: Words, text: str) -> bool:
+    """Whether the words are the name of a setting: "on_out_of_memory: abort"."""
+    setting = _KEY.match(text)
+    return setting is not None and words.place(found.sentence.parts[found.end - 1].end) <= setting.end(1)
 
 
 def _said(sentence: Sentence) -> Iterator[Shortfall]:
@@ -285,7 +293,8 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     if compared.unit in OF_A_CLUSTER or compared.there.unit in OF_A_CLUSTER:
         return _is_of(sentence.letters, "YNR")
     if compared.unit:
-        return _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and _is_of(sentence.letters, "e"))
+        refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
+        return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
     large = compared.needed.value >= MIB
     return _is_of(sentence.letters, "kpsovdmr" if large else "kY")
 
@@ -314,4 +323,4 @@ def _zero_before(sentence: Sentence, start: int) -> bool:
     return start > 0 and any(one.at == start - 1 and one.value == 0 for one in sentence.amounts)
 
 
-__all__ = ["OF_A_CLUSTER", "Sentence", "Shortfall", "shortfall", "waits"]
+__all__ = ["OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "shortfall", "waits"]

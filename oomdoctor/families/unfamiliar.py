@@ -20,7 +20,7 @@ from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.loudness import CHARACTERS, is_loud, is_source, message, raised
 from oomdoctor.families.refuser import pool_of, refuser_of
-from oomdoctor.families.shortage import shortfall, waits
+from oomdoctor.families.shortage import Shortfall, shortfall, waits
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
@@ -115,7 +115,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     found = shortfall(text, raised=is_raised)
     if found is None:
         found = waits(text) if _is_the_very_last(page, index) else None
-    elif not is_raised and (not is_loud(page, index, text, sure=found.sure or found.opens) or _ends_well(page, index)):
+    elif not is_raised and (not _is_loud(page, index, text, found) or _ends_well(page, index)):
         return
     if found is None:
         return
@@ -133,6 +133,10 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         refuser=refuser,
         **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
+
+
+def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
+    return is_loud(page, index, text, sure=found.sure or found.opens, compared=found.compared is not None)
 
 
 def _is_the_very_last(page: Page, index: int) -> bool:
