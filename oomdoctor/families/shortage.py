@@ -54,6 +54,7 @@ _PREDICATES = tuple(
         rf"L{_FEW}{_MEM}",
         rf"L[waf]{{0,2}}e{_FEW}(?:S|{_MEM}|D)",
         r"La{0,2}S",
+        rf"O[waf]{{0,2}}e{_FEW}(?:S|{_MEM})",
         # "no device memory left", "has no room", "no free cell", "nothing remains for the KV cache"
         rf"O[wafHD]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
         rf"hO{_FEW}(?:e|{_MEM})",
@@ -171,6 +172,14 @@ class Shortfall(Struct, frozen=True):
     def asks(self) -> bool:
         """Whether it speaks of what was asked for."""
         return re.search("[AGnCVJLEX]", self.sentence.letters.replace("Lm:", "", 1)) is not None
+
+    @property
+    def limited(self) -> bool:
+        """Whether it was a limit that was hit: "maximum pool size exceeded", "over its budget of 2 GiB"."""
+        bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
+        if bound is not None and self.compared is not None:
+            return self.compared.there == bound
+        return re.search("l[^.]{0,6}V|V[^.]{0,6}l", self.sentence.around(self.start, self.end)) is not None
 
     @property
     def opens(self) -> bool:

@@ -60,6 +60,7 @@ class Shortage(Event, frozen=True, kw_only=True):
     missing_bytes: Usage[int | None] = None
     total_bytes: Usage[int | None] = None
     limit_bytes: Threshold[int | None] = None
+    limited: bool | None = None  # its words name a limit of the program's own
     unit: str | None = None  # of what is counted: "tokens", "blocks", "devices", ...
     needed: int | None = None
     available: int | None = None
@@ -130,6 +131,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=process_of(line, found.card),
         pool=pool,
         code=found.code,
+        limited=found.limited or None,
         refuser=refuser,
         **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
