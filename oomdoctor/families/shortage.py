@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from oomdoctor import grammars
 from oomdoctor.families.amounts import BYTES, DEVICES, Comparison, Figure, comparison, figures
-from oomdoctor.families.echoes import echo
+from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.identifiers import Words, as_words
 from oomdoctor.grammars import Part
 from oomdoctor.patterns import late
@@ -65,6 +65,8 @@ _PREDICATES = tuple(
         rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~-*){{0,4}}?:?[wa]{{0,2}}X",
         rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~-*){{0,5}}?[VX](?=[.,;:()S]|$|[wa]{{0,2}}[b.])",
         rf"{_MEM}[wa]{{0,3}}L(?=[.,;:()]|$)",
+        # "the memory available (0.42 GB) is less than ..."
+        rf"{_MEM}{_FEW}\(?S?\)?aB",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
         # "exceeds the device's memory"
@@ -86,6 +88,7 @@ _PREDICATES = tuple(
 )
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
+_OF_AN_OBJECT = late(rf"C{_FEW}A")
 # A pool, where the sentence counts bytes
 _OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX"))
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
@@ -96,12 +99,19 @@ OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
 _ASIDE = late(r"\([^()]{1,12}\)")
 _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\b")
+# What takes memory where it is said to be allocated
+_OBJECT = late(
+    r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
+    r"|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
+)
+_SUSPICION = late(
+    r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
+)
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
 _MAY_BE = late(r"[wa]{0,2}i")
-_NO_SPACE_ON_DISK = late(r"(?i)no space left on device|disk quota")
 
 
 # What a line is about; without any of these nothing in it can be short. Most exceptions have none.
@@ -127,6 +137,10 @@ class Sentence(Struct, frozen=True):
     parts: tuple[Part, ...]
     letters: str
     amounts: tuple[Figure, ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(part.text for part in self.parts)
 
     def around(self, start: int, end: int) -> str:
         """The letters of the sentence that these are part of."""
@@ -207,9 +221,11 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     sentence = Sentence(parts, letters, figures(parts))
     said = (found for found in (*_said(sentence), *_counted(sentence)) if raised or not found.kept)
     found = next(said, None)
-    if found is None or _is_a_key(found, words, text) or echo(text[: words.place(parts[found.end - 1].end)], text):
+    if found is None or _is_a_key(found, words, text):
         return None
-    return found
+    why = echo(text[: words.place(parts[found.end - 1].end)], text)
+    suspected = why == ADVICE and raised and (found.compared is not None or _SUSPICION.search(text) is not None)
+    return found if why is None or suspected else None
 
 
 def _is_a_key(found: Shortfall, words: Words, text: str) -> bool:
@@ -247,7 +263,9 @@ def _counted(sentence: Sentence) -> Iterator[Shortfall]:
 
 def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     """What says it in a sentence about memory, and of another one does not."""
-    if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(" ".join(part.text for part in sentence.parts)):
+    if _OBJECT.search(sentence.text):
+        yield _OF_AN_OBJECT
+    if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(sentence.text):
         yield from _OF_A_CACHE
     sized = any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
