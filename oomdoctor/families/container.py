@@ -93,15 +93,15 @@ _SACCT = late(
     r"\bOUT_OF_ME\+|\bState[=:]\s{0,4}OUT_OF_MEMORY\b|\bRun time [^\n]{0,80}OUT_OF_MEMORY\b"
     r"|^\s{0,20}\d{1,12}[\w.]{0,20}(?:\s|\|)[^\n]{0,200}\bOUT_OF_MEMORY\b"
 )
-_CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory limit at least once")
-_KUBERNETES = late(r"\bOOMKill(?:ed)?\b|\bTaskOOM\b|\bcontainer oom\b")
-_ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b")
+_CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
+_ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
+_KUBERNETES = late(rf"\bOOMKill(?:ed)?\b|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\"|{_ENGINE_EVENT.pattern}")
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
-_EVICTED = late(r"low on resource: memory|System OOM encountered")
+_EVICTED = late(r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory")
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
 _WAITS = late(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)")
-_LSF = late(r"TERM_MEMLIMIT")
+_LSF = late(r"TERM_(?:MEMLIMIT|SWAP)\b")
 _LSF_JOB = late(r"\bJob <?(\d{1,12})(?:>|: <)")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
 # Torque's mail, with the job's account below it
@@ -110,13 +110,16 @@ _TORQUE_JOB = late(r"\bPBS Job Id: {1,4}(\d{1,12})")
 _TORQUE_HOST = late(r"^\W{0,4}Exec host: {1,4}([\w.-]{1,120})/")
 _ACCOUNT = late(r"\b(?:resources_used|req_information|Resource_List)\.")
 _SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
-_CGROUP = late(r"[Cc]group mem(?:ory)? limit exceeded")
+_CGROUP = late(r"[Cc]group mem(?:ory|sw)? limit exceeded")
 _CLOUD = late(
     r"OutOfMemoryError: Container killed due to memory usage|replica \S{1,80} ran out-of-memory and exited"
     r"|Replicas low on memory:"
 )
 _SEFF = late(r"^\s{0,8}State: OUT_OF_MEMORY\b")
-_CONDOR = late(r"gone over (?:cgroup )?memory limit of \d")
+_CONDOR = late(
+    r"gone over (?:cgroup )?memory limit of \d|Job has encountered an out-of-memory event"
+    r"|\bmemory usage exceeded request_memory|child was OOM killed by cgroup memory limit"
+)
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
 _YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
@@ -586,6 +589,17 @@ FAMILY = Family(
         "System OOM encountered",
         "nodes are available",
         "TERM_MEMLIMIT",
+        "TERM_SWAP",
+        "OOM event received",
+        "OOM received",
+        "OOM Killed\"",
+        "oomKilled",
+        "memory+swap limit",
+        "memsw limit exceeded",
+        "out-of-memory event",
+        "exceeded request_memory",
+        "child was OOM killed",
+        "system is out of memory",
         "PBS: job killed",
         "a memory resource limit",
         "exceeds job",

@@ -85,7 +85,7 @@ _ALLOCATORS: Final = tuple(
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
-        ("c++", r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$"),
+        ("c++", r"\] C\+\+ OOM in -fno-exceptions case|std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$"),
         (
             "windows",
             r"WinError 1455\b|\(os error 1455\)|\(1455\)|error code: <(?:1450|1455)>",
@@ -94,17 +94,39 @@ _ALLOCATORS: Final = tuple(
         ),
         (
             "java",
-            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Requested array|Direct buffer)",
-            r"os::commit_memory\(.{0,200}Cannot allocate memory",
+            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Compressed class|Requested array"
+            r"|Direct buffer|Cannot reserve \d)",
+            r"\bJVM heap space is exhausted|\brunning out of JVM (?:heap|memory)",  # Gradle's daemon
+            r"GC triggered before VM initialization completed",
         ),
-        ("node", r"JavaScript heap out of memory"),
-        ("go", r"fatal error: runtime: (?:out of memory|cannot allocate memory)"),
+        # of the machine: its stacks, its code, the pages under its heap
+        (
+            "jvm",
+            r"os::commit_memory\(.{0,200}(?:Cannot allocate memory|Not enough space)",
+            r"Native memory allocation \(m(?:alloc|map)\) failed to",
+        ),
+        (
+            "node",
+            r"JavaScript heap out of memory|\bJS heap out of memory",
+            r"Fatal JavaScript out of memory: ",  # V8 without Node.js: Deno
+        ),
+        ("v8", r"Fatal process out of memory: "),
+        ("redis", r"command not allowed when used memory > 'maxmemory'"),
+        ("dotnet", r"(?:failed with error|HRESULT:) 0x8007000E\b"),
+        ("wsl", r"\b(?:0x800705aa|HCS/E_OUTOFMEMORY)\b"),
+        (
+            "go",
+            r"fatal error: runtime: (?:out of memory|cannot allocate memory)",
+            r"failed to create new OS thread \([^()\n]{0,60}errno=12\)",
+        ),
         (
             "os",
             r"\[Errno 12\]",
             r"\bfork: Cannot allocate memory",
             r"unable to mmap \d{1,20} bytes from file",
-            r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)|$)",
+            r"mach_vm_map\(size=\d{1,20}[^()\n]{0,40}\) failed|\bmalloc: can't allocate region",  # macOS
+            r"\bfork/exec \S{1,200}: cannot allocate memory",  # Go
+            r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)| - \S{1,200} \(Errno::ENOMEM\)| \(ThreadError\)|$)",
         ),
         ("python", r"(?:^|[\s.])(?:_Array|Arrow)?MemoryError(?::|\s{0,4}$|\(\))"),
     )
@@ -139,17 +161,19 @@ _GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock
 
 _COMPILERS = late(
     r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
-    r"|(?:ld|collect2|cc1plus|clang\S{0,6}) terminated with signal 9|unable to execute command: Killed"
+    r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9|unable to execute command: Killed"
+    r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory"
 )
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
+# of its error's number 11; with 12 it is memory
 _THREADS = late(
-    r"can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
+    r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
-    r"|failed to create (?:new )?(?:OS )?thread"
+    r"|failed to create (?:new )?(?:OS )?thread)"
 )
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
 # perror() prints the last errno, whoever set it
@@ -319,6 +343,21 @@ _TRIGGERS: Final = (
     "error code: <1450",
     "() failed. GetLastError()",
     "heap out of memory",
+    "Fatal JavaScript",
+    "Fatal process out of",
+    "JVM heap space",
+    "out of JVM",
+    "GC triggered before",
+    "Native memory allocation",
+    "'maxmemory'",
+    "0x8007",
+    "E_OUTOFMEMORY",
+    "mach_vm_map(",
+    "malloc: can't allocate",
+    "fork/exec ",
+    "C++ OOM",
+    "signal: killed",
+    "(Killed): ",
     "runtime: out of memory",
     "runtime: cannot allocate",
     "posix_memalign",

@@ -34,7 +34,7 @@ AROUND: Final = 400  # lines that a family sees around a line that is read as it
 AT_MOST: Final = 400  # characters of a line beside it
 
 _DONE = late(
-    r"(?i)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
+    r"(?i)(?<!\.\.\.)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
     r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
 )
 _WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/")
