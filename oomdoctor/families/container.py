@@ -120,6 +120,8 @@ _CONDOR = late(
     r"gone over (?:cgroup )?memory limit of \d|Job has encountered an out-of-memory event"
     r"|\bmemory usage exceeded request_memory|child was OOM killed by cgroup memory limit"
 )
+# A volume in memory by its name; others lie on a disk
+_VOLUME = late(r"Usage of EmptyDir volume \"[\w.-]{0,60}(?:shm|memory|ram)[\w.-]{0,60}\" exceeds the limit \"(\w{1,20})\"")
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
 _YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
@@ -150,8 +152,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _WAITS.search(text):
         yield Lookalike(at, mark("Kubernetes has not placed the pod; nothing ran out of memory"))
     else:
-        reader = next((read for pattern, read in _RECORDS if pattern.search(text)), None)
-        if reader is None or (reader in _LOOSE and echo(text) in {ADVICE, COMMENT, SOURCE}):
+        words, reader = next(((said, read) for pattern, read in _RECORDS if (said := pattern.search(text))), (None, None))
+        if words is None or reader is None:
+            return
+        # what is advised stands behind what happened
+        if reader in _LOOSE and echo(text[: words.end()], text) in {ADVICE, COMMENT, SOURCE}:
             return
         event = reader(page, index)
         if not isinstance(event, MemoryLimit) or (event.limit_bytes, event.requested_bytes) != (None, None):
@@ -285,6 +290,20 @@ def _sagemaker(page: Page, index: int) -> Event:
     line = page.lines[index]
     # The instance is a machine of its own.
     return LimitKill(at=place_of(page, line), time=line.mark.time, manager="sagemaker", strength=2, pool="host_ram")
+
+
+def _volume(page: Page, index: int) -> Event:
+    """Kubernetes evicts a pod whose volume in memory, mostly its /dev/shm, grows over its size."""
+    line = page.lines[index]
+    said = _VOLUME.search(line.text)
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="volume",
+        pool="shm",
+        limit_bytes=_quantity((said[1],)) if said else None,
+        reason="Evicted",
+    )
 
 
 def _record(page: Page, index: int) -> tuple[list[str], list[str]]:
@@ -491,6 +510,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_CLOUD, _cloud),
     (_EVICTED, _pressure),
     (_CONDITION, _condition),
+    (_VOLUME, _volume),
     (_SAGEMAKER, _sagemaker),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
@@ -598,6 +618,7 @@ FAMILY = Family(
         "memsw limit exceeded",
         "out-of-memory event",
         "exceeded request_memory",
+        "EmptyDir volume",
         "child was OOM killed",
         "system is out of memory",
         "PBS: job killed",

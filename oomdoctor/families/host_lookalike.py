@@ -45,10 +45,6 @@ _LOOKALIKES = tuple(
         ),
         (mark("PostgreSQL's table of locks is full, not memory"), r"(?:ERROR|FATAL):  out of shared memory$"),
         (
-            mark("the swap could not be given back; it stays in use"),
-            r"\bswapoff failed: Cannot allocate memory",
-        ),
-        (
             mark("the kernel could not serve a driver or its own tables; nobody was killed for memory"),
             r"\bvmap allocation for size \d{1,20} failed: use vmalloc|HugeTLB: allocating \d{1,9} of page size",
             r"\bSLUB: Unable to allocate memory on|\bcma_alloc: .{0,60}alloc failed|\bswiotlb buffer is full",
@@ -138,7 +134,6 @@ FAMILY = Family(
         "set memory limit",
         "requested amount of memory",
         "out of shared memory",
-        "swapoff failed",
         "vmap allocation",
         "HugeTLB: allocating",
         "SLUB: Unable",

@@ -33,7 +33,7 @@ _KILLS: Final = tuple(
         (
             "oomd",
             r"\boomd kill: [\d.]{1,9} [\d.]{1,9} [\d.]{1,9} (?P<unit>\S{1,300}) (?P<used>\d{1,18}) "
-            r"|\] Trying to kill /sys/fs/cgroup/(?P<group>\S{1,300})",
+            r"|\bTrying to kill /sys/fs/cgroup/(?P<group>\S{1,300})",
         ),
         ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
