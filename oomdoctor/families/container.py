@@ -92,6 +92,7 @@ _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
 _SACCT = late(
     r"\bOUT_OF_ME\+|\bState[=:]\s{0,4}OUT_OF_MEMORY\b|\bRun time [^\n]{0,80}OUT_OF_MEMORY\b"
     r"|^\s{0,20}\d{1,12}[\w.]{0,20}(?:\s|\|)[^\n]{0,200}\bOUT_OF_MEMORY\b"
+    r"|^\s{0,20}\d{1,12}[\w.]{0,20}\s[^\n]{0,200}\sOOM\s{1,20}[\d:-]{4,20}\s"  # squeue
 )
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
 _ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
@@ -112,7 +113,7 @@ _ACCOUNT = late(r"\b(?:resources_used|req_information|Resource_List)\.")
 _SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
 _CGROUP = late(r"[Cc]group mem(?:ory|sw)? limit exceeded")
 _CLOUD = late(
-    r"OutOfMemoryError: Container killed due to memory usage|replica \S{1,80} ran out-of-memory and exited"
+    r"OutOfMemoryError: Container killed due to memory usage|\"Out of Memory\" \(\"OOM\"\) event was detected|replica \S{1,80} ran out-of-memory and exited"
     r"|Replicas low on memory:"
 )
 _SEFF = late(r"^\s{0,8}State: OUT_OF_MEMORY\b")
@@ -122,6 +123,7 @@ _CONDOR = late(
 )
 # A volume in memory by its name; others lie on a disk
 _VOLUME = late(r"Usage of EmptyDir volume \"[\w.-]{0,60}(?:shm|memory|ram)[\w.-]{0,60}\" exceeds the limit \"(\w{1,20})\"")
+_LAMBDA = late(r"\bMemory Size: (\d{1,6}) MB\s{1,4}Max Memory Used: (\d{1,6}) MB\b")
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
 _YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
@@ -303,6 +305,22 @@ def _volume(page: Page, index: int) -> Event:
         pool="shm",
         limit_bytes=_quantity((said[1],)) if said else None,
         reason="Evicted",
+    )
+
+
+def _lambda(page: Page, index: int) -> Event:
+    """What a call of a function had and took: counted in MiB."""
+    line = page.lines[index]
+    said = _LAMBDA.search(line.text)
+    limit, peak = (int(said[1]) * MIB, int(said[2]) * MIB) if said else (None, None)
+    full = limit is not None and peak is not None and peak >= limit
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="aws",
+        peak_bytes=peak,
+        limit_bytes=limit,
+        role="root" if full else "context",
     )
 
 
@@ -511,6 +529,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_EVICTED, _pressure),
     (_CONDITION, _condition),
     (_VOLUME, _volume),
+    (_LAMBDA, _lambda),
     (_SAGEMAKER, _sagemaker),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
@@ -619,6 +638,9 @@ FAMILY = Family(
         "out-of-memory event",
         "exceeded request_memory",
         "EmptyDir volume",
+        "Max Memory Used: ",
+        " OOM ",
+        "(\"OOM\") event",
         "child was OOM killed",
         "system is out of memory",
         "PBS: job killed",

@@ -110,6 +110,14 @@ _ALLOCATORS: Final = tuple(
             r"JavaScript heap out of memory|\bJS heap out of memory",
             r"Fatal JavaScript out of memory: ",  # V8 without Node.js: Deno
         ),
+        (
+            "runtime",
+            r"\bHeap exhausted(?:;| during )",  # GHC's, SBCL's
+            r"\bExhausted heap space, trying to allocate \d",  # Dart's
+            r"Not enough memory to run compilation\. Try to increase it",  # Kotlin's daemon
+            r"JVMDUMP039I .{0,80}java/lang/OutOfMemoryError",  # OpenJ9's
+            r"\bcache resources exhausted\b.{0,300}OpenPixelCache",  # ImageMagick's policy
+        ),
         ("v8", r"Fatal process out of memory: "),
         ("redis", r"command not allowed when used memory > 'maxmemory'"),
         ("dotnet", r"(?:failed with error|HRESULT:) 0x8007000E\b"),
@@ -125,6 +133,8 @@ _ALLOCATORS: Final = tuple(
             r"\bfork: Cannot allocate memory",
             r"unable to mmap \d{1,20} bytes from file",
             r"mach_vm_map\(size=\d{1,20}[^()\n]{0,40}\) failed|\bmalloc: can't allocate region",  # macOS
+            r"Insufficient free host memory pages available to allocate guest RAM",  # QEMU
+            r"AddressSanitizer: (?:requested allocation size 0x|out of memory: allocator is|failed to allocate 0x)",
             r"\bfork/exec \S{1,200}: cannot allocate memory",  # Go
             r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)| - \S{1,200} \(Errno::ENOMEM\)| \(ThreadError\)|$)",
         ),
@@ -347,6 +357,11 @@ _TRIGGERS: Final = (
     "heap out of memory",
     "Fatal JavaScript",
     "Fatal process out of",
+    "eap exhausted",
+    "Exhausted heap",
+    "to run compilation",
+    "JVMDUMP039I",
+    "cache resources exhausted",
     "JVM heap space",
     "out of JVM",
     "GC triggered before",
@@ -357,6 +372,8 @@ _TRIGGERS: Final = (
     "mach_vm_map(",
     "malloc: can't allocate",
     "fork/exec ",
+    "Insufficient free host memory",
+    "AddressSanitizer: ",
     "C++ OOM",
     "signal: killed",
     "(Killed): ",

@@ -43,6 +43,7 @@ _LOOKALIKES = tuple(
             mark("a limit that was asked for is refused or cannot be changed; nothing ran out of memory"),
             r"\bset memory limit \d{1,20} too low|requested amount of memory \(\d{1,9} MB\) greater than total system",
         ),
+        (mark("the service lets it swap beyond its quota; nothing was ended yet"), r"\bError R14 \(Memory quota exceeded\)"),
         (mark("PostgreSQL's table of locks is full, not memory"), r"(?:ERROR|FATAL):  out of shared memory$"),
         (
             mark("the kernel could not serve a driver or its own tables; nobody was killed for memory"),
@@ -129,6 +130,7 @@ FAMILY = Family(
         "MaxMem",
         "GrpMem",
         "Memory specification",
+        "Error R14 ",
         "memory is already over",
         "memory is under",
         "set memory limit",

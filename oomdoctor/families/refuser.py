@@ -15,6 +15,7 @@ _NEAR: Final = 4  # words around those that say it
 
 _CONTAINER = late(
     r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
+    r"|\bfunction invocation\b|\bmemory quota\b|cloud\.google\.com"  # of services that run a container
 )
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
 _CARD = late(r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|amdgpu|drm|ttm|i915)s?(?![a-z])")  # also in the name of a file
