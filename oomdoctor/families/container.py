@@ -34,7 +34,8 @@ class LimitKill(Event, frozen=True, kw_only=True):
     pool: str = "cgroup"
     strength: int = 3
 
-    # "slurm", "kubernetes", "docker", "containerd", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
+    # "slurm", "kubernetes", "docker", "podman", "conmon", "containerd", "nomad", "volume",
+    # "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
     # "sagemaker", "notebook"
     manager: str
     used_bytes: Usage[int | None] = None
@@ -113,7 +114,8 @@ _ACCOUNT = late(r"\b(?:resources_used|req_information|Resource_List)\.")
 _SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
 _CGROUP = late(r"[Cc]group mem(?:ory|sw)? limit exceeded")
 _CLOUD = late(
-    r"OutOfMemoryError: Container killed due to memory usage|\"Out of Memory\" \(\"OOM\"\) event was detected|replica \S{1,80} ran out-of-memory and exited"
+    r"OutOfMemoryError: Container killed due to memory usage|\"Out of Memory\" \(\"OOM\"\) event was detected"
+    r"|replica \S{1,80} ran out-of-memory and exited"
     r"|Replicas low on memory:"
 )
 _SEFF = late(r"^\s{0,8}State: OUT_OF_MEMORY\b")
@@ -122,7 +124,9 @@ _CONDOR = late(
     r"|\bmemory usage exceeded request_memory|child was OOM killed by cgroup memory limit"
 )
 # A volume in memory by its name; others lie on a disk
-_VOLUME = late(r"Usage of EmptyDir volume \"[\w.-]{0,60}(?:shm|memory|ram)[\w.-]{0,60}\" exceeds the limit \"(\w{1,20})\"")
+_VOLUME = late(
+    r"Usage of EmptyDir volume \"[\w.-]{0,60}(?:shm|memory|ram)[\w.-]{0,60}\" exceeds the limit \"(\w{1,20})\""
+)
 _LAMBDA = late(r"\bMemory Size: (\d{1,6}) MB\s{1,4}Max Memory Used: (\d{1,6}) MB\b")
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
@@ -154,7 +158,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _WAITS.search(text):
         yield Lookalike(at, mark("Kubernetes has not placed the pod; nothing ran out of memory"))
     else:
-        words, reader = next(((said, read) for pattern, read in _RECORDS if (said := pattern.search(text))), (None, None))
+        said = ((words, read) for pattern, read in _RECORDS if (words := pattern.search(text)))
+        words, reader = next(said, (None, None))
         if words is None or reader is None:
             return
         # what is advised stands behind what happened
@@ -239,6 +244,10 @@ def _columns(page: Page, index: int) -> dict[str, str]:
     return {}
 
 
+# Whose record it is, where it is not a pod's
+_OWN_WORDS: Final = (("docker", '"OOMKilled":'), ("podman", "oomKilled"), ("nomad", "Exit Message: "))
+
+
 def _kubernetes(page: Page, index: int) -> Event:
     """A container's state, wherever its limit stands in the same record."""
     line = page.lines[index]
@@ -252,7 +261,7 @@ def _kubernetes(page: Page, index: int) -> Event:
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
-        manager="docker" if '"OOMKilled":' in line.text else "kubernetes",
+        manager=next((name for name, words in _OWN_WORDS if words in line.text), "kubernetes"),
         reason="OOMKilled",
         exit_code=exit_code if exit_code is not None else _count(beside, "exit_code"),
         limit_bytes=_quantity(under.get("limit") or over.get("limit")),
@@ -262,13 +271,16 @@ def _kubernetes(page: Page, index: int) -> Event:
     )
 
 
+_ENGINES: Final = (("containerd", "TaskOOM"), ("conmon", "conmon "))
+
+
 def _engine_event(page: Page, line: Line) -> Event:
     """`docker events` and containerd's log tell that a process was killed, seldom of which size."""
     named = re.search(r"\bcontainer oom [0-9a-f]{6,64}\b.{0,300}[ (,]name=([\w.-]{1,120})", line.text)
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
-        manager="containerd" if "TaskOOM" in line.text else "docker",
+        manager=next((name for name, words in _ENGINES if words in line.text), "docker"),
         strength=2,
         reason="oom",
         container=named[1] if named else None,
@@ -312,16 +324,11 @@ def _lambda(page: Page, index: int) -> Event:
     """What a call of a function had and took: counted in MiB."""
     line = page.lines[index]
     said = _LAMBDA.search(line.text)
-    limit, peak = (int(said[1]) * MIB, int(said[2]) * MIB) if said else (None, None)
-    full = limit is not None and peak is not None and peak >= limit
-    return LimitKill(
-        at=place_of(page, line),
-        time=line.mark.time,
-        manager="aws",
-        peak_bytes=peak,
-        limit_bytes=limit,
-        role="root" if full else "context",
-    )
+    limit, peak = (int(said[1]) * MIB, int(said[2]) * MIB) if said else (0, 0)
+    at, time = place_of(page, line), line.mark.time
+    if peak < limit:
+        return MemoryLimit(at=at, time=time, limit_bytes=limit, stated=f"{limit // MIB} MB")
+    return LimitKill(at=at, time=time, manager="aws", peak_bytes=peak, limit_bytes=limit)
 
 
 def _record(page: Page, index: int) -> tuple[list[str], list[str]]:
@@ -380,7 +387,7 @@ def _lsf(page: Page, index: int) -> Event:
         time=lines[0].mark.time,
         manager="lsf",
         job=job,
-        reason="TERM_MEMLIMIT",
+        reason="TERM_SWAP" if "TERM_SWAP" in lines[0].text else "TERM_MEMLIMIT",
         exit_code=_count(figures, "exit_code"),
         peak_bytes=_size(figures.get("peak"), BINARY),
         requested_bytes=_size(figures.get("requested"), BINARY),
@@ -601,8 +608,13 @@ FAMILY = Family(
     name="container",
     anchors=(
         "TERM_MEMLIMIT",
+        "TERM_SWAP",
         "oom-kill",
         "oom_kill",
+        "oomKilled",
+        "out-of-memory event",
+        "memsw limit exceeded",
+        "EmptyDir volume ",
         "Out Of Memory",
         "OUT_OF_ME",
         "OOM",
@@ -631,7 +643,7 @@ FAMILY = Family(
         "TERM_SWAP",
         "OOM event received",
         "OOM received",
-        "OOM Killed\"",
+        'OOM Killed"',
         "oomKilled",
         "memory+swap limit",
         "memsw limit exceeded",
@@ -640,7 +652,7 @@ FAMILY = Family(
         "EmptyDir volume",
         "Max Memory Used: ",
         " OOM ",
-        "(\"OOM\") event",
+        '("OOM") event',
         "child was OOM killed",
         "system is out of memory",
         "PBS: job killed",

@@ -85,7 +85,11 @@ _ALLOCATORS: Final = tuple(
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
-        ("c++", r"\] C\+\+ OOM in -fno-exceptions case|std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$"),
+        (
+            "c++",
+            r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
+            r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
+        ),
         (
             "windows",
             r"WinError 1455\b|\(os error 1455\)|\(1455\)|error code: <(?:1450|1455)>",
@@ -94,8 +98,8 @@ _ALLOCATORS: Final = tuple(
         ),
         (
             "java",
-            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Compressed class|Requested array"
-            r"|Direct buffer|Cannot reserve \d)",
+            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Compressed class|Requested array)",
+            r"java\.lang\.OutOfMemoryError: (?:Direct buffer|Cannot reserve \d)",
             r"\bJVM heap space is exhausted|\brunning out of JVM (?:heap|memory)",  # Gradle's daemon
             r"GC triggered before VM initialization completed",
         ),
@@ -171,7 +175,8 @@ _GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock
 
 _COMPILERS = late(
     r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
-    r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9|unable to execute command: Killed"
+    r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9"
+    r"|unable to execute command: Killed"
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory"
@@ -181,7 +186,8 @@ _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d"
 
 # of its error's number 11; with 12 it is memory
 _THREADS = late(
-    r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
+    r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}"
+    r"(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
     r"|failed to create (?:new )?(?:OS )?thread)"
 )
@@ -416,6 +422,9 @@ FAMILY = Family(
         "memory allocation of",
         "out of memory",
         "annot allocate",
+        "Native memory allocation (m",
+        "Fatal JavaScript out",
+        "heap space is exhausted",
         "died due to signal",
         "Killed",
     ),

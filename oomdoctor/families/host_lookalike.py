@@ -43,7 +43,10 @@ _LOOKALIKES = tuple(
             mark("a limit that was asked for is refused or cannot be changed; nothing ran out of memory"),
             r"\bset memory limit \d{1,20} too low|requested amount of memory \(\d{1,9} MB\) greater than total system",
         ),
-        (mark("the service lets it swap beyond its quota; nothing was ended yet"), r"\bError R14 \(Memory quota exceeded\)"),
+        (
+            mark("the service lets it swap beyond its quota; nothing was ended yet"),
+            r"\bError R14 \(Memory quota exceeded\)",
+        ),
         (mark("PostgreSQL's table of locks is full, not memory"), r"(?:ERROR|FATAL):  out of shared memory$"),
         (
             mark("the kernel could not serve a driver or its own tables; nobody was killed for memory"),
@@ -68,6 +71,7 @@ _LOOKALIKES = tuple(
         (
             mark("a disk is full, not memory"),
             r"^(?!.{0,400}/dev/shm).{0,400}\bno space left on device",  # Go's spelling
+            r"\bdatabase or disk is full\b",  # SQLite's
         ),
         (mark("file descriptors ran out (ulimit -n), not memory"), r"\btoo many open files\b"),
         (
@@ -147,6 +151,7 @@ FAMILY = Family(
         "inotify",
         "file watchers",
         "no space left on device",
+        "or disk is full",
         "too many open files",
         "[Errno 105]",
         "No buffer space",

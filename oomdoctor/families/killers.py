@@ -15,25 +15,22 @@ from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 from oomdoctor.units import MIB
 
+_FREEBSD = r"(?:failed to reclaim memory|out of swap space|a thread waited too long to allocate a page)"
 # xnu 3789 to 12377; FreeBSD 9 to 15; oomd 0.1 to 0.5; nohang 0.1 to 0.3; mm/hugetlb.c since 2.6.24
 _KILLS: Final = tuple(
-    (killer, late(pattern))
-    for killer, pattern in (
+    (killer, late("|".join(patterns)))
+    for killer, *patterns in (
         (
             "macOS",
-            r"memorystatus: killing_(?!idle)\w{1,40} pid (?P<pid>\d{1,9}) \[(?P<name>[^\]\n]{1,60})\]"
-            r"(?! \(idle)|low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
-            r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB",
+            r"memorystatus: killing_(?!idle)\w{1,40} pid (?P<pid>\d{1,9}) \[(?P<name>[^\]\n]{1,60})\](?! \(idle)",
+            r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
+            + r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB",
         ),
-        (
-            "FreeBSD",
-            r"\bpid (?P<pid>\d{1,9}) \((?P<name>[^)\n]{1,60})\)(?:, jid \d{1,9})?, uid \d{1,10}, was killed: "
-            r"(?:failed to reclaim memory|out of swap space|a thread waited too long to allocate a page)",
-        ),
+        ("FreeBSD", r"\bpid (?P<pid>\d{1,9}) \((?P<name>[^)\n]{1,60})\),[\w, ]{1,40}, was killed: " + _FREEBSD),
         (
             "oomd",
-            r"\boomd kill: [\d.]{1,9} [\d.]{1,9} [\d.]{1,9} (?P<unit>\S{1,300}) (?P<used>\d{1,18}) "
-            r"|\bTrying to kill /sys/fs/cgroup/(?P<group>\S{1,300})",
+            r"\boomd kill: [\d.]{1,9} [\d.]{1,9} [\d.]{1,9} (?P<unit>\S{1,300}) (?P<used>\d{1,18}) ",
+            r"\bTrying to kill /sys/fs/cgroup/(?P<group>\S{1,300})",
         ),
         ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),

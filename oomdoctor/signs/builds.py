@@ -17,7 +17,8 @@ COMPILER: Final = late(
 )
 COMMAND_ABOVE: Final = 4  # lines
 _COMMAND: Final = late(
-    r"^\W{0,4}(?:\[\d{1,5}/\d{1,5}\] )?(?:FAILED: \S{1,300}\.o\b|(?:/\S{1,200}/)?(?:nvcc|g\+\+|gcc|cc|c\+\+|clang(?:\+\+)?"
+    r"^\W{0,4}(?:\[\d{1,5}/\d{1,5}\] )?(?:FAILED: \S{1,300}\.o\b"
+    r"|(?:/\S{1,200}/)?(?:nvcc|g\+\+|gcc|cc|c\+\+|clang(?:\+\+)?"
     r"|hipcc)(?:-[\d.]{1,5})? [^\n]{0,1000}\s-(?:c|o)\s)"
 )
 _BUILDS: Final = (
