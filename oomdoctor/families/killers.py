@@ -15,6 +15,10 @@ from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 from oomdoctor.units import MIB
 
+_LOW_SWAP = (
+    r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
+    r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB"
+)
 _FREEBSD = r"(?:failed to reclaim memory|out of swap space|a thread waited too long to allocate a page)"
 # xnu 3789 to 12377; FreeBSD 9 to 15; oomd 0.1 to 0.5; nohang 0.1 to 0.3; mm/hugetlb.c since 2.6.24
 _KILLS: Final = tuple(
@@ -23,8 +27,7 @@ _KILLS: Final = tuple(
         (
             "macOS",
             r"memorystatus: killing_(?!idle)\w{1,40} pid (?P<pid>\d{1,9}) \[(?P<name>[^\]\n]{1,60})\](?! \(idle)",
-            r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
-            + r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB",
+            _LOW_SWAP,
         ),
         ("FreeBSD", r"\bpid (?P<pid>\d{1,9}) \((?P<name>[^)\n]{1,60})\),[\w, ]{1,40}, was killed: " + _FREEBSD),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from oomdoctor.patterns import late
@@ -24,7 +25,8 @@ _FIELD = late(
 _WORD = late(
     r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
-    r"|^(?:[\w./+-]{1,60}: ){0,2}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|^PHP (W)arning:"
+    r"|^(?:[\w./+-]{1,60}(?: std(?:err|out))?: ){0,3}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):"
+    r"|^PHP (W)arning:"
     r"|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
     r"|^\[?([EFWIDC])(?:\]|\d{4}\b|(?= \[| \S{1,200}[.:/]))"
 )
@@ -130,12 +132,15 @@ def _failed_below(page: Page, index: int) -> bool:
 def _level(page: Page, index: int, text: str) -> str:
     mark = page.lines[index].mark.level
     if mark is not None:
-        return _NAMED.get(mark, "loud")
-    head = text[:_HEAD]
-    found = _FIELD.search(text) or _WORD.search(head)
-    if found is None:
-        return ""
-    letter = next((group for group in found.groups() if group), "")
+        # who passes on what another program prints to its error stream calls all of it an error
+        own = _named(_WORD.search(text[:_HEAD])) if mark in _LOUD else ""
+        return own or _NAMED.get(mark, "loud")
+    return _named(_FIELD.search(text) or _WORD.search(text[:_HEAD]))
+
+
+def _named(found: re.Match[str] | None) -> str:
+    """What the letter of a level makes of its line."""
+    letter = next((group for group in found.groups() if group), "") if found is not None else ""
     return _LEVELS.get(letter.lower(), "")
 
 
