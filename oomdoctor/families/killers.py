@@ -28,6 +28,7 @@ _KILLS: Final = tuple(
             "macOS",
             r"memorystatus: killing_(?!idle)\w{1,40} pid (?P<pid>\d{1,9}) \[(?P<name>[^\]\n]{1,60})\](?! \(idle)",
             _LOW_SWAP,
+            r"panic\(cpu \d{1,4} caller 0x[0-9a-f]{1,16}\): zalloc\[\d{1,3}\]: zone map exhausted",
         ),
         ("FreeBSD", r"\bpid (?P<pid>\d{1,9}) \((?P<name>[^)\n]{1,60})\),[\w, ]{1,40}, was killed: " + _FREEBSD),
         (
@@ -82,6 +83,7 @@ def _said(kill: re.Match[str]) -> dict[str, Any]:
 FAMILY = Family(
     name="killers",
     anchors=(
+        "zone map exhausted",
         "memorystatus: killing_",
         "low swap: killing",
         "exceeded mem limit",
@@ -92,6 +94,7 @@ FAMILY = Family(
         "inadequate hugepage pool",
     ),
     triggers=(
+        "zone map exhausted",
         "memorystatus: killing_",
         "low swap: killing",
         "exceeded mem limit",

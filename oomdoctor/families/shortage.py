@@ -92,14 +92,14 @@ _OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}A?
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 _OF_AN_OBJECT = late(rf"C{_FEW}A")
 # A pool, where the sentence counts bytes
-_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX"))
+_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX", r"CA[wa]{0,3}\([^()]{0,24}?[S0]"))
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e"))
 OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
-_ASIDE = late(r"\([^()]{1,12}\)")
+_ASIDE = late(r"\([^()]{0,12}\)")
 _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\b")
 # What takes memory where it is said to be allocated
 _OBJECT = late(
