@@ -114,6 +114,9 @@ _OUT_OF_MEMORY = tuple(
         ),
     )
 )
+MOSTLY_FREE = mark("most of the card was free when the library asked")
+ACCOUNT_LINES = 3
+_ACCOUNT = late(r"(?i)memory usage: (\d{1,15}) bytes free, (\d{1,15}) bytes total")
 _TROUBLE = tuple(
     (library, late(pattern))
     for library, pattern in (
@@ -174,6 +177,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if why:
         yield Lookalike(place, why)
         return
+    if trouble and _is_mostly_free(page, index):
+        yield Lookalike(place, MOSTLY_FREE)
+        return
     process = process_of(line, card_of_line(page, index))
     if named := _NCCL_WRITER.match(text):
         process = replace(process, pid=int(named[1]), gpu=int(named[2]))
@@ -188,6 +194,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
+
+
+def _is_mostly_free(page: Page, index: int) -> bool:
+    """Whether cuDNN's own account, which XLA and TensorFlow print below its failure, shows half of the card free."""
+    accounts = (_ACCOUNT.search(line.text) for line in page.after(index, ACCOUNT_LINES))
+    return any(int(account[1]) * 2 > int(account[2]) for account in accounts if account)
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomdoctor.families import Family
 from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, Usage
+from oomdoctor.families.gpu_library import MOSTLY_FREE
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
@@ -109,6 +110,12 @@ class AllocationProbe(Event, frozen=True, kw_only=True):
     tried_bytes: Usage[int | None] = None
     free_bytes: Usage[int | None] = None
     total_bytes: Usage[int | None] = None
+
+    @property
+    def shows_room(self) -> bool:
+        """Whether nothing was asked for, and half of the card or more is free."""
+        free, total = self.free_bytes, self.total_bytes
+        return self.tried_bytes is None and free is not None and total is not None and 2 * free > total
 
 
 class ProgramTooLarge(Event, frozen=True, kw_only=True):
@@ -228,7 +235,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
             else:
                 found, gpu = _card_found(page, index)
                 process = process if gpu is None else replace(process, gpu=gpu)
-                yield AllocationProbe(at=place, time=line.mark.time, process=process, **{**found, **sizes})
+                probe = AllocationProbe(at=place, time=line.mark.time, process=process, **{**found, **sizes})
+                yield Lookalike(place, MOSTLY_FREE) if probe.shows_room else probe
             return
     if match := _REMATERIALIZED.search(text):
         sizes = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
