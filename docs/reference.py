@@ -179,8 +179,8 @@ _WHAT_IS_READ: Final = """\
 # What is read
 
 {messages} messages of {programs} programs stand in `fixtures/catalogue/`, taken from their sources: what each can print
-when memory is short, and what only sounds like it. A test holds what is said of each, alone. Messages in words that stand
-in no list are read, too; these are the ones that are known to be.
+when memory is short, and what only sounds like it. A test holds what is said of each, alone. Messages in words that
+stand in no list are read, too; these are the ones that are known to be.
 
 """
 _ON_A_KIND: Final = """\

@@ -13,7 +13,7 @@ from benchmarks.catalogue import Answer
 from benchmarks.upstream import __main__ as upstream
 from benchmarks.upstream import about, literals, python, rendered, tree
 from benchmarks.upstream.figures import filled
-from benchmarks.upstream.text import BRACES, PERCENT, Printed, Value, formatted, joined
+from benchmarks.upstream.text import BRACES, EITHER, PERCENT, Printed, Value, formatted, joined
 
 
 def in_python(source: str) -> list[Printed]:
@@ -95,6 +95,9 @@ def test_the_text_of_another_function_is_not_taken() -> None:
         ("c", 'GGML_ABORT("not enough: %zu", n);', "failure", "", "not enough: {}"),
         ("c", 'logger->warn("low: {}", n);', "warning", "warn", "low: {}"),
         ("c", 'spdlog::error("gone");', "failure", "error", "gone"),
+        ("c", 'error (EXIT_FAILURE, 0, _("memory exhausted"));', "failure", "", "memory exhausted"),
+        ("c", 'warnx("low");', "warning", "warn", "low"),
+        ("c", 'return Status::Internal("no room" PLACE);', "failure", "Internal", "no room"),
         ("c", 'WARN("Failed %ld", n);', "failure", "", "Failed {}"),
         ("c", 'absl::InternalError(absl::StrCat("a ", n, " b"));', "failure", "InternalError", "a {} b"),
         ("c", 'fprintf(stderr, "a %d\\n", n);', "print", "", "a {}"),
@@ -172,6 +175,8 @@ def test_values_get_figures_of_their_kind(text: str, figures: str) -> None:
         (Value("strerror(errno)", "%s"), "see the lines above"),
         (Value("block_size", "%d"), "24576"),
         (Value("total_mem_mb", "%d"), "16384"),
+        (Value("dim", "{dim}"), "8"),
+        (Value("free", "{free:.1f}"), "1.5"),
         (Value("ptr", "%p"), "0x7f3a5c000000"),
         (Value("", "%m"), "Cannot allocate memory"),
     ],
@@ -180,9 +185,18 @@ def test_expressions_and_formats_tell_what_a_value_is(value: Value, figure: str)
     assert filled(("it is: ", value)) == f"it is: {figure}"
 
 
+def test_a_value_may_have_its_name_in_the_format() -> None:
+    names = [
+        piece.expression for piece in formatted("{free} {} %(size)d", EITHER, ["used"]) if isinstance(piece, Value)
+    ]
+    assert names == ["free", "used", "size"]
+    one = only(in_python('raise Full("{a} of {b} bytes".format(a=used, b=total))'))
+    assert [piece.expression for piece in one.pieces if isinstance(piece, Value)] == ["used", "total"]
+
+
 def test_a_per_cent_sign_and_doubled_braces_are_no_values() -> None:
     assert list(joined(formatted("100%% of 5%d, 3% o", PERCENT))) == ["100% of 5", Value("", "%d"), ", 3% o"]
-    assert list(joined(formatted("{{a}} {b!r:>3}", BRACES))) == ["{a} ", Value("", "{b!r:>3}")]
+    assert list(joined(formatted("{{a}} {b!r:>3}", BRACES))) == ["{a} ", Value("b", "{b!r:>3}")]
 
 
 @pytest.mark.parametrize(
@@ -226,6 +240,17 @@ def test_a_shortage_is_told_by_its_words(text: str) -> None:
         "could not open the file",
         "needs 3 arguments but only 2 are available",
         "launch exceeds the grid capacity",
+        "unable to allocate TCP sub-batch",
+        "failed to set the allocation context",
+        "could not reserve 3 worker nodes",
+        "cudaGetDevice failed before the allocation",
+        "cannot allocate a zero-sized buffer",
+        "cannot mmap the data file",
+        "cannot read the length from mmap",
+        "cannot read OOM kill counts",
+        "unable to request the job allocation",
+        "the row exceeds the block size",
+        "the tensor needs 8192 bytes, only 12 remaining in file",
     ],
 )
 def test_near_misses_are_no_shortage(text: str) -> None:
@@ -266,6 +291,7 @@ def test_a_string_is_shown_as_a_user_sees_it(printed: list[Printed], seen: str) 
         ("kiln/latest.py", "python"),
         ("tests/fire.py", None),
         ("kiln/test_fire.py", None),
+        ("kiln/tst-fire.c", None),
         ("kiln/fire_test.go", None),
         ("kiln/FireTest.java", None),
         ("third_party/fire.cc", None),

@@ -28,7 +28,7 @@ from benchmarks.upstream.tree import files, language
 
 MISSED = "says that memory ran out, and is not read"
 LOUD = "the work goes on, and it is called a failure"
-EVERY = 500  # files between two lines of progress
+EVERY = 2000  # files between two lines of progress
 
 
 class Judged(Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def strings(path: str, data: bytes) -> Iterator[Printed]:
     if kind == "python":
         every = python.printed(path, data)
     else:
-        every = literals.printed(path, data.decode("utf-8", "replace"), kind)
+        every = literals.printed(path, data.decode("utf-8", "replace"), kind, about.mentions)
     yield from (one for one in every if literals.is_string(one.pieces) and about.mentions(one.template))
 
 

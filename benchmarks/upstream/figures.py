@@ -15,9 +15,9 @@ from benchmarks.upstream.text import Piece, Value, words
 NEAR = 60  # letters before a value that say what it is
 NEED = "need"  # what a value is of where nothing says
 SIZE = "SIZE"  # in `says`: an amount with its unit
-DECIMALS = re.compile(r"\.(\d)[fgeFGE]?\}?$")
-NUMBER = re.compile(r"[dioufFgGeEn]\}?$")
-LETTER = re.compile(r"([pxXm])\}?$")
+DECIMALS = re.compile(r"[%:].*\.(\d)[fgeFGE]?\}?$")
+NUMBER = re.compile(r"[%:].*[dioufFgGeEn]\}?$")
+LETTER = re.compile(r"[%:].*([pxXm])\}?$")
 
 
 class Role(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from msgspec import Struct
@@ -31,7 +31,9 @@ BRACKET = re.compile(r"[()\[\]{}]")
 END = re.compile(r";|\}")
 # Operators and brackets around an expression, and what ends a line.
 EDGES = re.compile(r"^[\s,+<)(]*(?:std::endl)?[\s,+<)]*|(?:<<\s*std::endl)?[\s,+<(]*$")
+OPERATOR = re.compile(r"\s*\)*\s*(?:,|\+|<<)")
 BETWEEN = re.compile(r"\s*(?:(?:PRI\w+|u8|L)\s*)*$")  # what may stand between literals that are one
+BEFORE = 1500  # letters of a call up to what is wanted of its words
 FARTHEST = 6000  # letters of a statement
 
 
@@ -88,17 +90,29 @@ def calls(language: str) -> tuple[tuple[Printer, re.Pattern[str]], ...]:
     return tuple((row, re.compile(row.call if row.call.endswith("<<)") else rf"(?:{row.call})[({{]")) for row in rows)
 
 
-def printed(path: str, source: str, language: str) -> list[Printed]:
-    """All of a file, in order."""
+def printed(path: str, source: str, language: str, wanted: Callable[[str], object] = bool) -> list[Printed]:
+    """What a file prints, in order, where a literal is wanted."""
     code = code_of(source, language)
-    if not code.literals:
-        return []
     taken: dict[int, Printed] = {}
-    for printer, call in calls(language):
-        for match in call.finditer(code.text):
-            if (string := _string(code, printer, match)) and string[0] not in taken:
-                taken[string[0]] = _printed(path, code, printer, match, string[1])
+    for start, end in _near(code, wanted):
+        for printer, call in calls(language):
+            for match in call.finditer(code.text, start, end):
+                if (string := _string(code, printer, match)) and string[0] not in taken:
+                    taken[string[0]] = _printed(path, code, printer, match, string[1])
     return [taken[start] for start in sorted(taken)]
+
+
+def _near(code: Code, wanted: Callable[[str], object]) -> Iterator[tuple[int, int]]:
+    """The parts of a file in which calls begin that may print what is wanted."""
+    spans = ((max(0, literal.start - BEFORE), literal.start) for literal in code.literals if wanted(literal.text))
+    whole: tuple[int, int] | None = None
+    for start, end in spans:
+        if whole is not None and start > whole[1]:
+            yield whole
+            whole = None
+        whole = (whole[0] if whole is not None else start, end)
+    if whole is not None:
+        yield whole
 
 
 def _printed(path: str, code: Code, printer: Printer, match: re.Match[str], pieces: Sequence[Piece]) -> Printed:
@@ -204,7 +218,8 @@ def _joined(code: Code, literals: Sequence[Literal], end: int) -> list[Piece]:
         pieces.append(literal.text)
         between = code.text[literal.end : following.start if following else end]
         expression = EDGES.sub("", between)
-        if re.match(r"[\w(&*]", expression):  # what begins with a dot changes the literal
+        # what begins with a dot changes the literal, and what no operator joins to it is a macro with more of it
+        if OPERATOR.match(between) and re.match(r"[\w(&*]", expression):
             pieces.append(Value(" ".join(expression.split())))
     return pieces
 

@@ -7,6 +7,7 @@ import builtins
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from benchmarks.upstream.rendered import module, table
 from benchmarks.upstream.text import BRACES, PERCENT, Level, Piece, Printed, Value, formatted, joined
@@ -165,18 +166,18 @@ def _interpolated(
     pieces: Iterable[Piece],
     values: Iterable[str],
     style: re.Pattern[str] = PERCENT,
-    names: Mapping[str, str] | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Piece]:
     expressions = iter(values)
-    whole: list[Piece] = []
-    for piece in pieces:
-        some = formatted(piece, style, expressions) if isinstance(piece, str) else [piece]
-        for it in some:
-            name = re.match(r"[{%]\(?(\w+)", it.format) if isinstance(it, Value) and names else None
-            whole.append(
-                Value((names or {}).get(name[1], name[1]), it.format) if name and isinstance(it, Value) else it
-            )
-    return whole
+    parts = ([*formatted(it, style, expressions)] if isinstance(it, str) else [it] for it in pieces)
+    return [_with_name(it, names) for part in parts for it in part]
+
+
+def _with_name(piece: Piece, names: Mapping[str, str]) -> Piece:
+    """A value that has a name in the format, by the expression of that name."""
+    if isinstance(piece, str) or piece.expression not in names:
+        return piece
+    return Value(names[piece.expression], piece.format)
 
 
 def _expressions(node: ast.expr) -> list[str]:

@@ -16,6 +16,7 @@ PERCENT = re.compile(
 )
 BRACES = re.compile(r"\{\{|\}\}|\{[\w.\[\]]*(?:![rsa])?(?::[^{}]*)?\}")
 EITHER = re.compile(f"{PERCENT.pattern}|{BRACES.pattern}")
+NAME = re.compile(r"(?:\{|%\()([A-Za-z_]\w*)")  # of the value, in the place itself
 PLAIN = {"%%": "%", "{{": "{", "}}": "}"}
 
 
@@ -51,7 +52,8 @@ def formatted(literal: str, style: re.Pattern[str], expressions: Iterable[str] =
     end = 0
     for place in style.finditer(literal):
         yield literal[end : place.start()]
-        yield PLAIN[place[0]] if place[0] in PLAIN else Value(next(values, ""), place[0])
+        name = NAME.match(place[0])
+        yield PLAIN[place[0]] if place[0] in PLAIN else Value(name[1] if name else next(values, ""), place[0])
         end = place.end()
     yield literal[end:]
 

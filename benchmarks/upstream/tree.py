@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -37,7 +38,7 @@ LARGEST = 4_000_000  # bytes of a source that somebody wrote
 ELSEWHERE = re.compile(
     r"(?:^|/)(?:\.[^/]+|tests?|testing|unittests?|testdata|test_\w+|docs?|examples?|samples?|tutorials?|bench(?:marks?)?|"
     r"asv|third[_-]?party|3rdparty|vendor|external|extern|node_modules|build|site-packages)/"
-    r"|(?:^|/)(?:test_[^/]*|conftest|setup|[^/]*(?:_tests?|Tests?|_benchmark|_unittest))\.\w+$"
+    r"|(?:^|/)(?:(?:test_|tst-|bug-)[^/]*|conftest|setup|[^/]*(?:_tests?|Tests?|_benchmark|_unittest))\.\w+$"
 )
 
 
@@ -73,17 +74,15 @@ def _of_git(folder: Path) -> Iterator[tuple[str, bytes]]:
     listed = subprocess.run([*git, "ls-tree", "-r", "-z", "HEAD"], capture_output=True, check=True, env=environ).stdout
     rows = (row.partition("\t") for row in listed.decode("utf-8", "surrogateescape").split("\0") if row)
     blobs = {path: kind.split()[2] for kind, _, path in rows if " blob " in kind and language(path)}
-    with subprocess.Popen(
-        [*git, "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for path, blob in blobs.items():
-            process.stdin.write(f"{blob}\n".encode())
-            process.stdin.flush()
-            head = process.stdout.readline().split()
-            if len(head) == 3:
-                data = process.stdout.read(int(head[2]) + 1)[:-1]
+    with tempfile.TemporaryFile() as names:
+        names.write("".join(f"{blob}\n" for blob in blobs.values()).encode())
+        names.seek(0)
+        with subprocess.Popen(
+            [*git, "cat-file", "--batch"], stdin=names, stdout=subprocess.PIPE, env=environ
+        ) as reader:
+            assert reader.stdout is not None
+            for path in blobs:
+                head = reader.stdout.readline().split()
+                data = reader.stdout.read(int(head[2]) + 1)[:-1] if len(head) == 3 else b""
                 if len(data) <= LARGEST:
                     yield path, data
-        process.stdin.close()
