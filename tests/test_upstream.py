@@ -366,9 +366,14 @@ def test_a_git_directory_is_read_at_its_head(
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "fire"]):
         subprocess.run([*git, *command], check=True)
     expected = run(monkeypatch, capsys, str(checkout))
-    (checkout / "kiln/fire.py").unlink()
+    (checkout / "kiln/fire.py").write_text('raise Full("kiln out of memory")', encoding="utf-8")
     assert run(monkeypatch, capsys, str(checkout / ".git")) == expected
-    assert "0 strings" in run(monkeypatch, capsys, str(checkout))
+    assert "1 strings" in run(monkeypatch, capsys, str(checkout))
+    assert run(monkeypatch, capsys, str(checkout), "--at", "HEAD") == expected
+    subprocess.run([*git, "commit", "-qam", "again"], check=True)
+    assert run(monkeypatch, capsys, str(checkout / ".git"), "--at", "HEAD~") == expected
+    assert "1 strings" in run(monkeypatch, capsys, str(checkout / ".git"), "--since", "HEAD~")
+    assert "0 strings" in run(monkeypatch, capsys, str(checkout / ".git"), "--since", "HEAD")
 
 
 def test_what_is_not_read_is_said(

@@ -1,8 +1,9 @@
 """What a program can print of memory, and what of it is not read.
 
-    python -m benchmarks.upstream CHECKOUT [--json | --all]
+    python -m benchmarks.upstream CHECKOUT [--at REVISION] [--since REVISION] [--json | --all]
 
-CHECKOUT is a work tree of any program, or a git directory, which is read at HEAD. Its strings are found where they are
+CHECKOUT is a work tree of any program, or a git directory, which is read at HEAD or --at; --since leaves out what an
+earlier release has, too. Its strings are found where they are
 raised, thrown, checked, logged or printed; figures are filled in, and each is read alone, as a user would see it.
 Listed are those that say that memory ran out and are not read as a failure, and warnings and notes that are. Which is
 which is a guess from words (words.toml): look at a line before you believe it.
@@ -102,9 +103,9 @@ def judged(every: Iterable[Printed]) -> Iterator[Judged]:
         )
 
 
-def walked(folder: Path) -> Iterator[Printed]:
+def walked(folder: Path, at: str = "") -> Iterator[Printed]:
     """All strings about memory of a checkout; what goes on is said on standard error."""
-    for number, (path, data) in enumerate(files(folder), 1):
+    for number, (path, data) in enumerate(files(folder, at), 1):
         if number % EVERY == 0:
             print(f"{number} files", file=sys.stderr)
         yield from strings(path, data)
@@ -130,12 +131,17 @@ def told(every: list[Judged], *, whole: bool) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.upstream", description=__doc__.splitlines()[0])
     parser.add_argument("checkout", type=Path, help="a work tree, or a git directory")
+    parser.add_argument(
+        "--at", metavar="REVISION", default="", help="a release of a git repository (default: as it is)"
+    )
+    parser.add_argument("--since", metavar="REVISION", default="", help="leave out what that release prints, too")
     parser.add_argument("--all", action="store_true", help="list every string about memory, with what is said of it")
     parser.add_argument("--json", action="store_true", help="all of them as JSON lines")
     options = parser.parse_args()
     if not options.checkout.is_dir():
         parser.error(f"no such folder: {options.checkout}")
-    every = list(judged(walked(options.checkout)))
+    before = {one.template for one in walked(options.checkout, options.since)} if options.since else set()
+    every = list(judged(one for one in walked(options.checkout, options.at) if one.template not in before))
     if options.json:
         sys.stdout.writelines(json.dumps(one.as_json()) + "\n" for one in every)
     else:

@@ -47,13 +47,13 @@ def language(path: str) -> str | None:
     return None if ELSEWHERE.search(path) else SUFFIXES.get(PurePosixPath(path).suffix)
 
 
-def is_git_directory(folder: Path) -> bool:
-    return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
-
-
-def files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The files that are read, by their paths in a checkout or a git directory."""
-    yield from _of_git(folder) if is_git_directory(folder) else _of_tree(folder)
+def files(folder: Path, at: str = "") -> Iterator[tuple[str, bytes]]:
+    """The files that are read, by their paths: of a work tree, or of a git directory or work tree at a revision."""
+    bare = (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+    if at or bare:
+        yield from _of_git(folder if bare else folder / ".git", at or "HEAD")
+    else:
+        yield from _of_tree(folder)
 
 
 def _of_tree(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -67,11 +67,11 @@ def _of_tree(folder: Path) -> Iterator[tuple[str, bytes]]:
                 yield path, file.read_bytes()
 
 
-def _of_git(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _of_git(folder: Path, at: str) -> Iterator[tuple[str, bytes]]:
     # what a partial clone leaves out stays out
     environ = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
     git = ["git", f"--git-dir={folder}"]
-    listed = subprocess.run([*git, "ls-tree", "-r", "-z", "HEAD"], capture_output=True, check=True, env=environ).stdout
+    listed = subprocess.run([*git, "ls-tree", "-r", "-z", at], capture_output=True, check=True, env=environ).stdout
     rows = (row.partition("\t") for row in listed.decode("utf-8", "surrogateescape").split("\0") if row)
     blobs = {path: kind.split()[2] for kind, _, path in rows if " blob " in kind and language(path)}
     with tempfile.TemporaryFile() as names:
