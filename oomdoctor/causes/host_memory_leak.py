@@ -11,6 +11,8 @@ from oomdoctor.signs.host_growth import (
     host_memory_grew,
     host_memory_stays,
     log_speaks_of_a_leak,
+    machine_filled_up,
+    machine_was_full_the_next_time,
     most_was_in_use_before,
     tables_of_kills_show_growth,
 )
@@ -38,6 +40,8 @@ CAUSE = Cause(
     excluded=(host_memory_stays,),
     signs=(
         Row(host_memory_grew, Grade.PROVES),
+        Row(machine_filled_up, Grade.NAMES),
+        Row(machine_was_full_the_next_time, Grade.POINTS),
         Row(log_speaks_of_a_leak, Grade.LEFT),
     ),
     against=(
