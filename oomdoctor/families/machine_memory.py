@@ -314,7 +314,7 @@ def _vmstat(page: Page, index: int) -> Print | None:
 
 
 def _sar(page: Page, index: int) -> Print | None:
-    """Up to version 11 what is used counts the cache: only with a column of what is available it says how full it is."""
+    """Up to version 11 what is used counts the cache: only a column of what is available says how full it is."""
     columns = {"kbmemfree": "free", "kbavail": "available", "kbmemused": "used", "kbbuffers": "buffers",
                "kbcached": "cached"}  # fmt: skip
     return _columned(page, index, "sar", columns, "KiB")

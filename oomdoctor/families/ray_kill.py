@@ -351,7 +351,7 @@ class _Reading:
         return tuple(victim for victim in chosen if victim != Victim())
 
     def rows(self) -> tuple[Row, ...]:
-        """The workers that the policy looked at, where no table names others and they explain half of what was in use."""
+        """The workers that the policy looked at, where no table names others and they have half of what was in use."""
         sized = [Row(pid=w.pid, bytes=w.bytes, command=w.name or "") for w in self.workers if w.bytes and w.pid]
         used = self.figures.get("used_bytes") or 0
         return tuple(sized) if len(sized) > 1 and sum(row.bytes or 0 for row in sized) >= used / 2 else ()

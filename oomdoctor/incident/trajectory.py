@@ -295,8 +295,8 @@ _OWN_PRINT: Final = late(
 )
 _GPU_PRINT: Final = late(
     r"(?P<what>max_memory_allocated|memory_allocated|max_memory_reserved|memory_reserved"
-    r"|(?:[Pp]eak )?(?:GPU|CUDA|gpu|cuda) [Mm]emory(?: allocated| used| usage)?|gpu_mem|memory allocated|allocated memory"
-    r"|mem_usage:cuda:\d{1,3}|max_mem)"
+    r"|(?:[Pp]eak )?(?:GPU|CUDA|gpu|cuda) [Mm]emory(?: allocated| used| usage)?|gpu_mem|memory allocated"
+    r"|allocated memory|mem_usage:cuda:\d{1,3}|max_mem)"
     r"(?: \((?P<title>GB|MB|GiB|MiB)\))?(?:\s{0,3}[:=]|(?<=cuda:\d))\s{0,3}"
     r"(?P<number>\d{1,15}(?:,\d{3}){0,3}(?:\.\d{1,20})?)\s?(?P<unit>GiB|GB|MiB|MB|G|M|bytes)?(?!\w)"
     r"(?:, reserved: (?P<reserved>\d{1,15}(?:\.\d{1,20})?)\s?(?P<of>GiB|GB|MiB|MB))?"
@@ -315,7 +315,8 @@ _FREE_PRINT: Final = late(
 _EPOCH_ROW: Final = late(r"\s{0,8}(\d{1,5})/\d{1,5}\s{2,12}(\d{1,3}(?:\.\d{1,3})?)G\s{2,12}\d{1,4}\.\d")
 # verl's performance log before 0.3
 _CARD_AT: Final = late(
-    r"(?P<said>\b(?:[Bb]efore|[Aa]fter) [^:]{3,80}): (?P<used>\d{1,4}\.\d{1,6}) (?P<unit>Gi?B) / (?P<total>\d{1,4}\.\d{1,6}) Gi?B"
+    r"(?P<said>\b(?:[Bb]efore|[Aa]fter) [^:]{3,80}): (?P<used>\d{1,4}\.\d{1,6}) (?P<unit>Gi?B) / "
+    r"(?P<total>\d{1,4}\.\d{1,6}) Gi?B"
 )
 
 
@@ -524,8 +525,8 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
         _own,
     ),
     (machine_memory.TRIGGERS, _machine),
-    (("gb_free", "ree GPU", "ree gpu", "ree CUDA", "ree cuda", "ree device", "ree VRAM", "ree vram", "ree RAM", "ree ram",
-      "ailable GPU", "ailable gpu", "ailable VRAM", "ailable RAM", "ailable ram",
+    (("gb_free", "ree GPU", "ree gpu", "ree CUDA", "ree cuda", "ree device", "ree VRAM", "ree vram", "ree RAM",
+      "ree ram", "ailable GPU", "ailable gpu", "ailable VRAM", "ailable RAM", "ailable ram",
       " free:", " free=", "_free:", "_free=", " left:", " left="), _free),
     ((" mem=", ",mem=", "[mem=", "memory="), _bar),
     (("G  ",), _epochs),

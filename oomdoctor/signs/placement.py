@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -17,6 +17,9 @@ MUCH: Final = 0.25  # of the card in other hands: the other ranks' tensors are t
 ALIKE: Final = 0.15  # how far sizes of one job's ranks may differ
 A_RANK: Final = GIB // 4  # less is a context
 MOST_SHOWN: Final = 4
+SOME: Final = 0.15  # of the card, in the hands of such a row: what idle ranks leave on it is less
+SEVERAL: Final = 3  # processes of one size may be chance
+STARTED_TOGETHER: Final = 8  # numbers between two that one launcher starts: shells and helpers take some
 
 # torch.load without map_location puts every rank's tensors where they were saved: on card 0.
 _RESTORING = r"restore_location|\b_cuda\b.{0,40}|_rebuild_\w+|load_tensor|persistent_load"
@@ -41,6 +44,46 @@ def own_ranks_on_the_card(crash: Crash) -> Seen | None:
     )
     also = [other for other in crash.every(DeviceOutOfMemory) if other is not event]
     return Seen(words=words, evidence=(event, *also[: MOST_SHOWN - 1]))
+
+
+@sign
+def ranks_in_a_row(crash: Crash) -> Seen | None:
+    """Three others or more, of 256 MiB and more and with 15 % of the card together, differ from each other by 15 % at
+    most and have process numbers that follow each other; two, where this process's own number does too."""
+    event = refusal(crash)
+    row = _row_of_alike(event) if event is not None else []
+    held = sum(process.bytes or 0 for process in row)
+    if event is None or not row or (card(crash).share(held) or 0) < SOME:
+        return None
+    words = say(
+        "{count} other processes on this card have nearly the same size ({sizes}) and numbers that follow each other "
+        "(pid {pids}): one launcher started them, as ranks of one job.",
+        count=len(row),
+        sizes=", ".join(show(process.bytes or 0) for process in row[:MOST_SHOWN]),
+        pids=", ".join(str(process.pid) for process in row[:MOST_SHOWN]),
+    )
+    doubt = say("another job's ranks look the same")
+    return Seen(words=words, evidence=(event,), against=(doubt,))
+
+
+def _row_of_alike(event: DeviceOutOfMemory) -> list[OtherProcess]:
+    """The longest run of others that one launcher started, by their sizes and numbers."""
+    sized = sorted((one for one in event.others if (one.bytes or 0) >= A_RANK), key=lambda one: one.pid)
+    own = event.process.pid
+    best: list[OtherProcess] = []
+    for first, one in enumerate(sized):
+        run = [one]
+        for other in sized[first + 1 :]:
+            if other.pid - run[-1].pid <= STARTED_TOGETHER and _alike(one.bytes or 0, other.bytes or 0):
+                run.append(other)
+        beside = own is not None and any(abs(own - each.pid) <= STARTED_TOGETHER for each in run)
+        if len(run) > len(best) and len(run) + beside >= SEVERAL:
+            best = run
+    return best
+
+
+def _alike(one: int, other: int) -> bool:
+    return abs(one - other) <= ALIKE * max(one, other)
 
 
 @sign
