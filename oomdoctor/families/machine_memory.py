@@ -19,6 +19,7 @@ from oomdoctor.units import size
 BLOCK_LINES: Final = 1000
 MOST_PROCESSES: Final = 40  # of one table, the largest
 ROW_CHARACTERS: Final = 400
+WHOLE: Final = 100  # per cent
 
 
 class MachineProcess(Struct, frozen=True, kw_only=True):
@@ -54,10 +55,19 @@ class MachineMemory(Event, frozen=True, kw_only=True):
     @property
     def share(self) -> float | None:
         """How much of the machine is in use beside its cache; None where the print does not say."""
+        if self.tool == "sar":
+            return self._share_beside_available
         if self.used_fraction is not None:
             return self.used_fraction
         total, used = self.total_bytes, self.in_use_bytes
         return used / total if total and used is not None else None
+
+    @property
+    def _share_beside_available(self) -> float | None:
+        """sar prints no total, and its share counts the cache up to version 12."""
+        if not self.used_bytes or self.used_fraction is None or self.available_bytes is None:
+            return None
+        return 1 - self.available_bytes * self.used_fraction / self.used_bytes
 
     @property
     def in_use_bytes(self) -> int | None:
@@ -130,8 +140,8 @@ _RATIO: Final = late(
     r"(?P<total>\d{1,7}(?:\.\d{1,6})?)\s?(?P<of>[KMGT]i?B)\b(?:\s?\(\s?(?P<percent>\d{1,3}(?:\.\d{1,4})?)\s?%)?"
 )
 _PERCENT: Final = late(
-    rf"(?i)(?:{_WORD}|\bram_util_percent)\s?(?:[:=]|is\b|at\b)\s{{0,3}}(?P<percent>\d{{1,3}}(?:\.\d{{1,20}})?)"
-    r"(?:\s?%|(?<=ram_util_percent: )\s*$)"
+    rf"(?i){_WORD}\s?(?:[:=]|is\b|at\b)\s{{0,3}}(?P<percent>\d{{1,3}}(?:\.\d{{1,20}})?)\s?%"
+    r"|\bram_util_percent: (?P<bare>\d{1,3}(?:\.\d{1,20})?)\s*$"
 )
 _OTHERS_MEMORY: Final = late(
     r"(?i)gpu|cuda|vram|npu|hbm|hpu|\bkv|cache|swap|object|plasma|shm|heap|limit|threshold|card|/dev/"
@@ -139,7 +149,7 @@ _OTHERS_MEMORY: Final = late(
 _PROCESSES: Final = late(r"^\s*(?=.{0,200}\bPID\b)(?=.{0,200}\b(?:RSS|RES)\b).{0,200}\b(?:COMMAND|CMD|ARGS|NAME)\s*$")
 _KIB_OR_UNIT: Final = late(r"^(\d{1,15}(?:[.,]\d{1,3})?)([kmgtKMGT]?)$")
 _DSTAT: Final = late(r"\bused\s{1,4}free\s{1,4}(?:buff\s{1,4}cach|cach\s{1,4}avai)\b")
-_CLOCK: Final = late(r"^(?:\d{1,2}:\d\d:\d\d|AM|PM|\d{8})$")
+_CLOCK: Final = late(r"^#?(?:\d{1,2}:\d\d:\d\d|AM|PM|Time)$")
 _PLAIN: Final = late(rf"^{_FIGURE}$")
 
 # free prints no unit after -b, -m, -g and nothing; no machine that trains has less than 2 GiB, or more than 10 TiB.
@@ -315,8 +325,8 @@ def _vmstat(page: Page, index: int) -> Print | None:
 
 def _sar(page: Page, index: int) -> Print | None:
     """Up to version 11 what is used counts the cache: only a column of what is available says how full it is."""
-    columns = {"kbmemfree": "free", "kbavail": "available", "kbmemused": "used", "kbbuffers": "buffers",
-               "kbcached": "cached"}  # fmt: skip
+    columns = {"kbmemfree": "free", "kbavail": "available", "kbmemused": "used", "%memused": "percent",
+               "kbbuffers": "buffers", "kbcached": "cached"}  # fmt: skip
     return _columned(page, index, "sar", columns, "KiB")
 
 
@@ -334,8 +344,10 @@ def _columned(page: Page, index: int, tool: str, columns: Mapping[str, str], uni
         words = [word for word in line.text[:ROW_CHARACTERS].split() if not _CLOCK.match(word)]
         if len(words) != len(head) or not all(_PLAIN.match(word) for word in words):
             break
-        figures = {columns[name]: _size(word, unit) for name, word in zip(head, words, strict=True) if name in columns}
-        readings.append(Reading(line, _named(figures.keys(), figures.values())))
+        cells = {columns[name]: word for name, word in zip(head, words, strict=True) if name in columns}
+        figures = {name: _size(word, unit) for name, word in cells.items() if name != "percent"}
+        share = {"percent": float(_plain(cells["percent"]))} if "percent" in cells else {}
+        readings.append(Reading(line, {**_named(figures.keys(), figures.values()), **share}))
     return Print(tool, readings) if readings else None
 
 
@@ -393,8 +405,8 @@ def _own(page: Page, index: int) -> Print | None:
     if said.get("total"):
         sizes = (size(said["used"], said["unit"] or said["of"]), size(said["total"], said["of"]))
         figures |= _named(("used", "total"), sizes)
-    elif float(said["percent"]) <= 100:
-        figures["percent"] = float(said["percent"])
+    if (share := said.get("percent") or said.get("bare")) and float(share) <= WHOLE:
+        figures["percent"] = float(share)
     return Print("program", (Reading(line, figures),)) if figures else None
 
 
