@@ -149,7 +149,7 @@ _JOINED_ROWS = late(r"[,;] (?=\d{1,8}[\t ]{1,12}\d{1,6}\.\d\d[\t ])")
 _GLUED_ROW = late(r"\d{1,16}\t(\d{1,6}\.\d\d)\t([^\t]{1,200}?)(?=\d{1,16}\t|\d{0,12}PID\t|Refer to|$)")
 _ADVICE = late(r"[,;]?\s{0,8}Refer to the documentation\b.*", re.DOTALL)
 # A worker that the killing policy looked at, as 2.55 and later list them
-_CONSIDERED = late(r"\((?:Task: |Actor\(|Worker with no lease).{0,2000}\bactual memory used=[\d.]{1,12}[KMGT]?i?B")
+_CONSIDERED = late(r"\((?:Task: |Actor\(|Worker with no lease).{0,2000}\bactual memory used=\d[\d.]{0,11}[KMGT]?i?B")
 CONSIDERED_GAP: Final = 3  # lines between two of them that were cut
 _FOLD = late(r"\\?\n\s*(?:\\(?= ))?")
 

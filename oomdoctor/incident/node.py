@@ -79,6 +79,7 @@ class NodeMemory(Struct, frozen=True):
     total_bytes: int | None
     store_bytes: int | None  # of Ray's object store, inside what is used
     cut: bool  # the first rows are missing
+    of_tools: bool = False  # top or ps printed it of a machine that was nearly full: only that shows it
 
     @property
     def listed_bytes(self) -> int:
@@ -162,7 +163,7 @@ def _of_tools(crash: Crash) -> NodeMemory | None:
     if listed is None or told is None or (told.share or 0) < NEARLY_FULL:
         return None
     named = [(row.command, row.pid, row.bytes) for row in listed.processes]
-    return NodeMemory(listed, _holders(named), told.in_use_bytes, told.total_bytes, None, cut=False)
+    return NodeMemory(listed, _holders(named), told.in_use_bytes, told.total_bytes, None, cut=False, of_tools=True)
 
 
 def _of_rows(rows: Sequence[Row]) -> tuple[Holder, ...]:

@@ -60,3 +60,26 @@ def test_a_process_on_several_cards_beside_others() -> None:
     alone = [row.format(0, 61877), row.format(1, 61877)]
     assert placement.process_on_several_cards(crash(*alone, BARE)) is None
     assert placement.process_on_several_cards(crash(*alone, row.format(1, 61878), BARE)) is not None
+
+
+@pytest.mark.parametrize(
+    ("others", "in_a_row"),
+    [
+        (((31, "6.00 GiB"), (32, "6.10 GiB"), (33, "5.90 GiB")), True),
+        (((33, "6.00 GiB"), (31, "6.10 GiB"), (39, "5.90 GiB"), (900, "20.00 GiB")), True),
+        (((31, "6.00 GiB"), (32, "6.10 GiB")), False),  # two may be chance
+        (((31, "6.00 GiB"), (400, "6.00 GiB"), (9000, "6.00 GiB")), False),
+        (((31, "6.00 GiB"), (32, "9.00 GiB"), (33, "16.00 GiB")), False),
+        (((31, "0.24 GiB"), (32, "0.24 GiB"), (33, "0.24 GiB")), False),
+        (((31, "3.90 GiB"), (32, "3.90 GiB"), (33, "3.90 GiB")), False),  # less than 15 % of the card
+    ],
+)
+def test_processes_that_one_launcher_started(others: tuple[tuple[int, str], ...], in_a_row: bool) -> None:
+    line = refused(total="80.00 GiB", free="1.00 GiB", own="20.00 GiB", allocated="19.00 GiB", others=others)
+    assert (placement.ranks_in_a_row(crash(line)) is not None) is in_a_row
+
+
+def test_two_beside_this_process_are_three() -> None:
+    line = refused(total="80.00 GiB", own="20.00 GiB", others=((31, "20.00 GiB"), (32, "20.00 GiB")))
+    assert placement.ranks_in_a_row(crash(f"(Worker pid=30) {line}")) is not None
+    assert placement.ranks_in_a_row(crash(f"(Worker pid=3000) {line}")) is None
