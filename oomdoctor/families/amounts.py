@@ -243,7 +243,8 @@ def _around(part: Part, at: int, parts: Sequence[Part], amounts: Sequence[Figure
     """The figures on both sides of a word that compares."""
     if part.terminal not in _COMPARING:
         return None
-    before = next((one for one in reversed(amounts) if at - _REACH <= one.at < at and _in_one(parts, one.at, at)), None)
+    near = [one for one in amounts if at - _REACH <= one.at < at and _in_one(parts, one.at, at)]
+    before = next((one for one in near if one.at == near[-1].at), None)  # the first of "18.4/62.7 GiB"
     after = next((one for one in amounts if at < one.at <= at + _REACH and _in_one(parts, at, one.at)), None)
     if after is None or after.role == "by":
         return None

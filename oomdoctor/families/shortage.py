@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from oomdoctor import grammars
 from oomdoctor.families.amounts import BYTES, DEVICES, Comparison, Figure, comparison, figures
-from oomdoctor.families.echoes import echo
+from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.identifiers import Words, as_words
 from oomdoctor.grammars import Part
 from oomdoctor.patterns import late
@@ -34,8 +34,8 @@ _LETTERS: Final = {
     "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "BEYOND": "V", "SHORT": "b", "ONLY": "y",
     # verbs
     "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V",
-    "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "LACK": "L", "NO": "O",
-    "SHORTAGE": "E",
+    "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "REACHED": "!", "LACK": "L",
+    "NO": "O", "SHORTAGE": "E",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
     # signs
@@ -54,8 +54,9 @@ _PREDICATES = tuple(
         rf"L{_FEW}{_MEM}",
         rf"L[waf]{{0,2}}e{_FEW}(?:S|{_MEM}|D)",
         r"La{0,2}S",
+        rf"O[waf]{{0,2}}e{_FEW}(?:S|{_MEM})",
         # "no device memory left", "has no room", "no free cell", "nothing remains for the KV cache"
-        rf"O[wafHD]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
+        rf"O[wafHDq]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
         rf"hO{_FEW}(?:e|{_MEM})",
         r"Oea{0,2}D",
         rf"z[waf]{{0,3}}f{_FEW}{_MEM}",
@@ -64,6 +65,8 @@ _PREDICATES = tuple(
         rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~-*){{0,4}}?:?[wa]{{0,2}}X",
         rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~-*){{0,5}}?[VX](?=[.,;:()S]|$|[wa]{{0,2}}[b.])",
         rf"{_MEM}[wa]{{0,3}}L(?=[.,;:()]|$)",
+        # "the memory available (0.42 GB) is less than ..."
+        rf"{_MEM}{_FEW}\(?S?\)?aB",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
         # "exceeds the device's memory"
@@ -83,8 +86,11 @@ _PREDICATES = tuple(
         rf"[SNU]{_FEW}CG",
     )
 )
+# A limit that was met, where the sentence is of memory
+_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}l"))
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
+_OF_AN_OBJECT = late(rf"C{_FEW}A")
 # A pool, where the sentence counts bytes
 _OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX"))
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
@@ -95,12 +101,21 @@ OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
 _ASIDE = late(r"\([^()]{1,12}\)")
 _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\b")
+# What takes memory where it is said to be allocated
+_OBJECT = late(
+    r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
+    r"|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
+)
+_SUSPICION = late(
+    r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
+)
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
+_PROGRAM = late(r"(?:\w{1,3}:){1,2}")  # "sort: ", "alloc.c: grow: "
+_ENDS: Final = frozenset({"", ".", ",", ":", "("})
 _MAY_BE = late(r"[wa]{0,2}i")
-_NO_SPACE_ON_DISK = late(r"(?i)no space left on device|disk quota")
 
 
 # What a line is about; without any of these nothing in it can be short. Most exceptions have none.
@@ -126,6 +141,10 @@ class Sentence(Struct, frozen=True):
     parts: tuple[Part, ...]
     letters: str
     amounts: tuple[Figure, ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(part.text for part in self.parts)
 
     def around(self, start: int, end: int) -> str:
         """The letters of the sentence that these are part of."""
@@ -173,10 +192,22 @@ class Shortfall(Struct, frozen=True):
         return re.search("[AGnCVJLEX]", self.sentence.letters.replace("Lm:", "", 1)) is not None
 
     @property
+    def limited(self) -> bool:
+        """Whether it was a limit that was hit: "maximum pool size exceeded", "over its budget of 2 GiB"."""
+        bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
+        if bound is not None and self.compared is not None:
+            return self.compared.there == bound
+        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self.sentence.around(self.start, self.end)) is not None
+
+    @property
     def opens(self) -> bool:
         """Whether the line begins with it."""
-        ends = self.sentence.letters[self.end : self.end + 1] in {"", ".", ",", ":", "("}
-        return self.start < _OPENING and ends and re.search(_MEM, self.letters) is not None
+        letters = self.sentence.letters
+        named = _PROGRAM.match(letters)
+        first = self.start - (named.end() if named else 0)
+        return (
+            first < _OPENING and letters[self.end : self.end + 1] in _ENDS and re.search(_MEM, self.letters) is not None
+        )
 
     @property
     def kept(self) -> bool:
@@ -198,9 +229,11 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     sentence = Sentence(parts, letters, figures(parts))
     said = (found for found in (*_said(sentence), *_counted(sentence)) if raised or not found.kept)
     found = next(said, None)
-    if found is None or _is_a_key(found, words, text) or echo(text[: words.place(parts[found.end - 1].end)], text):
+    if found is None or _is_a_key(found, words, text):
         return None
-    return found
+    why = echo(text[: words.place(parts[found.end - 1].end)], text)
+    suspected = why == ADVICE and raised and (found.compared is not None or _SUSPICION.search(text) is not None)
+    return found if why is None or suspected else None
 
 
 def _is_a_key(found: Shortfall, words: Words, text: str) -> bool:
@@ -238,11 +271,14 @@ def _counted(sentence: Sentence) -> Iterator[Shortfall]:
 
 def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     """What says it in a sentence about memory, and of another one does not."""
-    if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(" ".join(part.text for part in sentence.parts)):
+    if _OBJECT.search(sentence.text):
+        yield _OF_AN_OBJECT
+    if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(sentence.text):
         yield from _OF_A_CACHE
     sized = any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
+        yield from _OF_A_LIMIT
     if sized:
         yield from _OF_BYTES
 

@@ -39,9 +39,15 @@ _DONE = late(
 )
 _WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/")
 
+# Where an engine hands out what its cache has; a message there that names no other memory is the cache's
+_CACHE_FILE = late(
+    r"/(?:scheduler|schedule_batch|block_manager|mem_cache|memory_pool|kv_cache|block_pool|token_to_kv|cache_engine"
+    r"|radix_cache|kv_manager)\w{0,30}\.py\""
+)
+_OF_A_FRAME: Final = frozenset({"none", "host_ram"})
+_FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
-    r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerator|\bdevice"
-    r"|loss|epoch|step|tensor|model"
+    r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerator|\bdevice|\bmodel\b"
 )
 
 
@@ -60,6 +66,7 @@ class Shortage(Event, frozen=True, kw_only=True):
     missing_bytes: Usage[int | None] = None
     total_bytes: Usage[int | None] = None
     limit_bytes: Threshold[int | None] = None
+    limited: bool | None = None  # its words name a limit of the program's own
     unit: str | None = None  # of what is counted: "tokens", "blocks", "devices", ...
     needed: int | None = None
     available: int | None = None
@@ -121,6 +128,8 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return
     line = page.lines[index]
     pool = pool_of(found, text)
+    if pool in _OF_A_FRAME and _is_of_a_cache(page, index):
+        pool = "kv_cache"
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     if pool == "none":
         pool = _unnamed(page, index, refuser)
@@ -130,6 +139,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=process_of(line, found.card),
         pool=pool,
         code=found.code,
+        limited=found.limited or None,
         refuser=refuser,
         **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
@@ -137,6 +147,11 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
 
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
     return is_loud(page, index, text, sure=found.sure or found.opens, compared=found.compared is not None)
+
+
+def _is_of_a_cache(page: Page, index: int) -> bool:
+    """Whether the innermost frames are those of an engine's scheduler or cache."""
+    return any(_CACHE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
 
 
 def _is_the_very_last(page: Page, index: int) -> bool:

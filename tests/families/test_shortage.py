@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shortage_wordings import WORDINGS, Wording
 
 import oomdoctor
-from tests.shortage_wordings import WORDINGS, Wording
 
 
 def body(folder: Path, text: str) -> dict[str, Any]:
