@@ -234,7 +234,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield _probe(page, index, _sizes(match))
             return
     if match := _REMATERIALIZED.search(text):
-        sizes = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
+        sizes: dict[str, Any] = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
         yield ProgramTooLarge(at=place, time=line.mark.time, process=process, **sizes)
         return
     last = page.after(index, 2)[-1] if _BROKEN_OFF.search(text) else line

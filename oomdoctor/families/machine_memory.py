@@ -4,8 +4,8 @@ and a program's own "used / total". Healthy machines print the same, so this is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -95,7 +95,7 @@ class Reading(Struct, frozen=True):
     """A row of figures, and the line it stands on."""
 
     line: Line
-    figures: Mapping[str, int | float]
+    figures: Mapping[str, Any]
 
 
 class Print(Struct, frozen=True):
@@ -181,8 +181,12 @@ def every(page: Page, index: int) -> Iterator[MachineMemory]:
             tool=found.tool,
             used_fraction=round(fraction / 100, 6) if fraction is not None else None,
             processes=found.processes,
-            **{f"{name}_bytes": int(value) for name, value in figures.items()},
+            **_sized(figures),
         )
+
+
+def _sized(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{name}_bytes": int(value) for name, value in figures.items()}
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -228,7 +232,7 @@ def _headed(page: Page, index: int) -> Print | None:
     if not _HEADED.match(page.lines[index].text[:ROW_CHARACTERS]):
         return None
     names = [_OF_HEADER.get(word, "") for word in page.lines[index].text.split()]
-    figures: dict[str, int | float] = {}
+    figures: dict[str, Any] = {}
     last = None
     for line in page.after(index, 4)[1:]:
         row = _HEADED_ROW.match(line.text[:ROW_CHARACTERS])
@@ -273,7 +277,7 @@ def _top(page: Page, index: int) -> Print | None:
     return Print("top", (Reading(line, figures),))
 
 
-def _of_top(match: re.Match[str]) -> dict[str, int | float]:
+def _of_top(match: re.Match[str]) -> dict[str, Any]:
     figures = {}
     for number, unit, name in _TOP_FIGURE.findall(match["figures"]):
         key = {"buff/cache": "cached", "avail Mem": "available"}.get(name, name)
@@ -371,7 +375,7 @@ def _dstat(page: Page, index: int) -> Print | None:
 
 
 def _meminfo(page: Page, index: int) -> Print | None:
-    figures: dict[str, int | float] = {}
+    figures: dict[str, Any] = {}
     last = page.lines[index]
     for line in page.after(index, 60):
         match = _MEMINFO.match(line.text[:ROW_CHARACTERS])
@@ -400,7 +404,7 @@ def _own(page: Page, index: int) -> Print | None:
     match = _RATIO.search(text) or _PERCENT.search(text)
     if match is None or _OTHERS_MEMORY.search(text[: match.end() + 12]):
         return None
-    figures: dict[str, int | float] = {}
+    figures: dict[str, Any] = {}
     said = match.groupdict()
     if said.get("total"):
         sizes = (size(said["used"], said["unit"] or said["of"]), size(said["total"], said["of"]))
@@ -413,9 +417,7 @@ def _own(page: Page, index: int) -> Print | None:
 # --- figures
 
 
-def _named(
-    names: Sequence[str] | Iterator[str], sizes: Sequence[int | None] | Iterator[int | None]
-) -> dict[str, int | float]:
+def _named(names: Iterable[str], sizes: Iterable[int | None]) -> dict[str, Any]:
     """The figures that are there, without the columns that nobody asks for."""
     return {name: value for name, value in zip(names, sizes, strict=False) if name and value is not None}
 

@@ -99,9 +99,9 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
 def _last_print(crash: Crash) -> MemoryReport | MachineMemory | None:
     reports = [report for report in crash.every(MemoryReport) if report.host_used_fraction is not None]
     prints = [each for each in machine_before(crash) if each.share is not None]
-    before = (
-        each for each in (*reports, *prints) if each.at.file != crash.root.at.file or each.at.line < crash.root.at.line
-    )
+    both: list[MemoryReport | MachineMemory] = [*reports, *prints]
+    root = crash.root.at
+    before = (each for each in both if each.at.file != root.file or each.at.line < root.line)
     return max(before, key=lambda each: each.at.line, default=None)
 
 
