@@ -401,6 +401,8 @@ def _own(page: Page, index: int) -> Print | None:
     """A program's own "RAM: 61.2 / 64.0 GB" or "memory usage: 97 %", where it is not the card's."""
     line = page.lines[index]
     text = line.text[:ROW_CHARACTERS]
+    if "%" not in text and "/" not in text and "ram_util_percent" not in text:
+        return None  # a trainer prints its card's memory on every line
     match = _RATIO.search(text) or _PERCENT.search(text)
     if match is None or _OTHERS_MEMORY.search(text[: match.end() + 12]):
         return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
+from oomdoctor.families.event import Event
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -50,11 +52,10 @@ def own_ranks_on_the_card(crash: Crash) -> Seen | None:
 def ranks_in_a_row(crash: Crash) -> Seen | None:
     """Three others or more, of 256 MiB and more and with 15 % of the card together, differ from each other by 15 % at
     most and have process numbers that follow each other; two, where this process's own number does too."""
-    event = refusal(crash)
-    row = _row_of_alike(event) if event is not None else []
-    held = sum(process.bytes or 0 for process in row)
-    if event is None or not row or (card(crash).share(held) or 0) < SOME:
+    found = next(((told, row) for told, others, total in _cards(crash) if (row := _row(others, total, crash))), None)
+    if found is None:
         return None
+    told, row = found
     words = say(
         "{count} other processes on this card have nearly the same size ({sizes}) and numbers that follow each other "
         "(pid {pids}): one launcher started them, as ranks of one job.",
@@ -63,13 +64,30 @@ def ranks_in_a_row(crash: Crash) -> Seen | None:
         pids=", ".join(str(process.pid) for process in row[:MOST_SHOWN]),
     )
     doubt = say("another job's ranks look the same")
-    return Seen(words=words, evidence=(event,), against=(doubt,))
+    return Seen(words=words, evidence=(told, crash.root) if told is not crash.root else (told,), against=(doubt,))
 
 
-def _row_of_alike(event: DeviceOutOfMemory) -> list[OtherProcess]:
-    """The longest run of others that one launcher started, by their sizes and numbers."""
-    sized = sorted((one for one in event.others if (one.bytes or 0) >= A_RANK), key=lambda one: one.pid)
-    own = event.process.pid
+def _cards(crash: Crash) -> Iterator[tuple[Event, Sequence[OtherProcess], int | None]]:
+    """Who tells of a card's processes: the message, or where it prints none, nvidia-smi of each card."""
+    event = refusal(crash)
+    if event is not None and event.others:
+        yield event, event.others, event.total_bytes
+        return
+    for table in crash.every(GpuTable):
+        for each in table.cards:
+            on_it = [OtherProcess(pid=p.pid, bytes=p.used_bytes) for p in table.processes if p.gpu == each.gpu]
+            yield table, on_it, each.total_bytes
+
+
+def _row(others: Sequence[OtherProcess], total: int | None, crash: Crash) -> list[OtherProcess]:
+    """The longest run of others that one launcher started, by their sizes and numbers, where it holds enough."""
+    best = _longest_run(others, crash.root.process.pid)
+    held = sum(process.bytes or 0 for process in best)
+    return best if total and held >= SOME * total else []
+
+
+def _longest_run(others: Sequence[OtherProcess], own: int | None) -> list[OtherProcess]:
+    sized = sorted((one for one in others if (one.bytes or 0) >= A_RANK), key=lambda one: one.pid)
     best: list[OtherProcess] = []
     for first, one in enumerate(sized):
         run = [one]
