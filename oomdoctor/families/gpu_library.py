@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
+from oomdoctor.families.jax_tf import mostly_free
 from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -114,9 +115,6 @@ _OUT_OF_MEMORY = tuple(
         ),
     )
 )
-MOSTLY_FREE = mark("most of the card was free when the library asked")
-ACCOUNT_LINES = 3
-_ACCOUNT = late(r"(?i)memory usage: (\d{1,15}) bytes free, (\d{1,15}) bytes total")
 _TROUBLE = tuple(
     (library, late(pattern))
     for library, pattern in (
@@ -174,11 +172,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
     why = echo(text[: match.end()], text)
     if "memory" not in match[0].lower() and _asserted(page, index):
         why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
+    elif trouble and not failure and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
+        why = mark("most of the card is free: it is not memory that is short")
     if why:
         yield Lookalike(place, why)
-        return
-    if trouble and _is_mostly_free(page, index):
-        yield Lookalike(place, MOSTLY_FREE)
         return
     process = process_of(line, card_of_line(page, index))
     if named := _NCCL_WRITER.match(text):
@@ -194,12 +191,6 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
-
-
-def _is_mostly_free(page: Page, index: int) -> bool:
-    """Whether cuDNN's own account, which XLA and TensorFlow print below its failure, shows half of the card free."""
-    accounts = (_ACCOUNT.search(line.text) for line in page.after(index, ACCOUNT_LINES))
-    return any(int(account[1]) * 2 > int(account[2]) for account in accounts if account)
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:
