@@ -72,6 +72,8 @@ _REFUSALS = tuple(
         ),
         ("runtime", "error: invalid argument", r"(?P<device>CUDA|HIP) error: (?P<invalid>invalid argument)"),
         ("runtime", "cudaErrorMemoryAllocation", r"cudaErrorMemoryAllocation:? (?:error )?\(?out of memory"),
+        # helper_cuda.h of the samples, and its many copies
+        ("runtime", "(cudaErrorMemoryAllocation)", r"\bcode=(?P<code>2)\(cudaErrorMemoryAllocation\)"),
         ("runtime", "hipErrorOutOfMemory", r"hipErrorOutOfMemory"),
         ("nvml", "NVML_SUCCESS == ", _NVML),
         (
@@ -218,12 +220,13 @@ def _pins(page: Page, index: int) -> bool:
 
 FAMILY = Family(
     name="cuda_error",
-    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory"),
+    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory", "(cudaErrorMemoryAllocation)"),
     triggers=(
         "out of memory",
         "OutOfMemoryError",
         "CUDA_ERROR_OUT_OF_MEMORY",
         "hipErrorOutOfMemory",
+        "(cudaErrorMemoryAllocation)",
         "NVML_SUCCESS == ",
         "ERROR_OUT_OF_DEVICE_MEMORY",
         "PI_ERROR_OUT_OF_RESOURCES",

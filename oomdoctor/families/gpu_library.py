@@ -28,6 +28,7 @@ class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     strength: int = 2
 
     library: str  # cuBLAS, cuDNN, cuSOLVER, cuFFT, cuSPARSE, NCCL, RCCL, RMM, CuPy, bitsandbytes, ...
+    capped: bool | None = None  # it says that its own limit was hit, of whatever size
     status: str | None = None  # CUBLAS_STATUS_ALLOC_FAILED, CANN's EL0004
     code: int | None = None  # the number of the error
     source: str | None = None  # the C++ file and line it names
@@ -85,8 +86,14 @@ _OUT_OF_MEMORY = tuple(
         ("cuBLAS", r"create cublas handle: (?P<status>the resource allocation failed)"),  # XLA
         ("cuBLAS", r"(?P<status>cublas runtime error : resource allocation failed)"),  # PyTorch up to 1.4
         ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
+        (
+            "cuDNN",  # MXNet
+            r"with minimum memory requirement (?P<tried>\d{1,20}) bytes have been tried\. "
+            r"Workspace size is set to (?P<limit>\d{1,20}) bytes",
+        ),
         ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_ALLOC_FAILED)"),
         ("cuSPARSE", r"(?P<status>CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES))"),
+        ("cuSPARSE", r"CUSPARSE API failed .{0,80}(?P<status>insufficient resources)"),
         ("cuFFT", r"(?P<status>CUFFT_ALLOC_FAILED)"),
         ("cuRAND", r"(?P<status>CURAND_STATUS_ALLOCATION_FAILED)"),
         ("RCCL", rf"{_NCCL_SOURCE}HIP failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
@@ -103,10 +110,13 @@ _OUT_OF_MEMORY = tuple(
         ),
         ("CANN", _CANN),
         ("CANN", r"(?P<status>EL0004)\b"),
+        ("CANN", r"(?P<status>EI0007)\b(?=.{0,400}(?i:memory))"),
         ("CANN", r"\berror code (?:is |: ?)?(?P<code>207018)\b|The memory on the device is exhausted"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
+        ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
+        ("FAISS", r"StandardGpuResources.{0,200}CUDA memory allocation error"),
         ("tensorview", r"\bcuda failed with error (?P<code>2) out of memory\b"),  # below spconv and cumm
         (
             "ONNX Runtime",
@@ -128,6 +138,8 @@ _TROUBLE = tuple(
         ("cuSOLVER", r"(?P<status>(?:gpu|cu)solverDnCreate\(\S{0,40}\) failed)"),
     )
 )
+# A pool's or an adaptor's limit, which somebody has set
+_CAPPED = late(r"Exceeded memory limit|[Mm]aximum pool size exceeded")
 _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -181,6 +193,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         process = replace(process, gpu=int(card))
     if failure:
         stated = _stated(match)
+        if library == "RMM" and _CAPPED.search(text):
+            stated["capped"] = True
         if worker := match.groupdict().get("worker"):
             process = replace(process, rank=int(worker))
             last, figures = _below(page, index, match)
@@ -268,6 +282,12 @@ FAMILY = Family(
         "halMemAlloc failed",
         "EL0004",
         "207018",
+        "EI0007",
+        "with minimum memory requirement",
+        "CUSPARSE API failed",
+        "MEM_OBJECT_ALLOCATION",
+        "Memory Object Allocation",
+        "StandardGpuResources",
         "memory on the device is exhausted",
         "ublas handle",
         "uBLAS handle",

@@ -16,7 +16,7 @@ from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import show
+from oomdoctor.units import MIB, show
 
 # TensorFlow's names of types, and the bytes of one number
 _WIDTHS: Final = {
@@ -148,6 +148,8 @@ _PADDLE = (
     rf"Out of memory error on GPU \d{{1,3}}\. Cannot allocate (?P<tried>{AMOUNT}) memory on GPU \d{{1,3}}"
     rf"(?:, (?P<used>{AMOUNT}) memory has been allocated and available memory is only (?P<free>{AMOUNT}))?"
 )
+_PADDLES_LIMIT = late(r"maximum GPU memory usage is limited to (\d{1,9}) MB")
+_PADDLES_LINES: Final = 8
 _FAILURES = tuple(
     (framework, late(pattern))
     for framework, pattern in (
@@ -159,6 +161,7 @@ _FAILURES = tuple(
         ("tensorflow", _TENSOR),
         ("tensorflow", _BFC),
         ("paddle", _PADDLE),
+        ("tensorflow", r"Failed copying input tensor from .{0,200}GPU:\d{1,3} .{0,80}Dst tensor is not initialized"),
         ("tensorflow", rf"failed to alloc (?P<tried>{AMOUNT}) on (?P<pinned>host)"),
         ("tensorflow", r"could not allocate (?P<pinned>pinned) host memory of size: (?P<tried>\d{1,20})"),
     )
@@ -174,7 +177,7 @@ _PROBES = (
 _FOUND = late(rf"\b(Total memory|Free memory|totalMemory|freeMemory): ({AMOUNT})")
 _CREATED = late(r"Creat(?:ing|ed) TensorFlow device \(\S{0,80}(?:gpu|GPU):(\d{1,3})\b")
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
-_CPU = late(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
+_CPU = late(r"CpuDevice\(|TFRT_CPU|Falling back to cpu\b|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
 _CPU_CLIENT = late(r"\bJaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating \d{1,20} bytes\.")
 _ACCELERATOR = late(r"(?i)\b(?:cuda|gpu|tpu|rocm|nvidia|hbm)\w{0,20}\b")
 _REMATERIALIZED = late(
@@ -264,6 +267,7 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str], last:
     pool = "host_ram" if _on_cpu(page, index, line.text) else _pool(allocator, named.get("pinned"))
     card = _CARD.search(text)
     process = process_of(line)
+    limit = _own_limit(page, index) if framework == "paddle" else {}
     if card is not None:
         process = replace(process, gpu=int(next(group for group in card.groups() if group)))
     return ArrayOutOfMemory(
@@ -276,8 +280,15 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str], last:
         dtype=named.get("dtype"),
         allocator=allocator,
         device=_device(match, pool, is_card=card is not None),
-        **{**_account(page, index, match[0]), **_details(text), **_sizes(match)},
+        **{**_account(page, index, match[0]), **_details(text), **_sizes(match), **limit},
     )
+
+
+def _own_limit(page: Page, index: int) -> dict[str, Any]:
+    """What FLAGS_gpu_memory_limit_mb leaves the process, in the advice below Paddle's message."""
+    limits = (_PADDLES_LIMIT.search(line.text[:400]) for line in page.after(index, _PADDLES_LINES))
+    limit = next((match for match in limits if match), None)
+    return {"limit_bytes": int(limit[1]) * MIB} if limit else {}
 
 
 def _device(match: re.Match[str], pool: str, *, is_card: bool) -> str | None:
@@ -397,6 +408,7 @@ FAMILY = Family(
         "Resource exhausted: Out",
         "memory space hbm",
         "That was not possible",
+        "Dst tensor is not initialized",
         "Failed to allocate request for",
         "cuMemAllocAsync failed to allocate",
         "OOM when allocating tensor",

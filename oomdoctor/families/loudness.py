@@ -50,9 +50,10 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
+    r"^\W{0,4}(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
     r"(?!\s?(?:score|kill|handler|protect))"
 )
+_LIBFABRIC: Final = "libfabric:"  # it has no level above a warning
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
@@ -125,6 +126,8 @@ def _level(page: Page, index: int, text: str) -> str:
     if mark is not None:
         return _NAMED.get(mark, "loud")
     head = text[:_HEAD]
+    if head.startswith(_LIBFABRIC) and "<warn>" in head:
+        return "loud"
     found = _FIELD.search(text) or _WORD.search(head)
     if found is None:
         return ""

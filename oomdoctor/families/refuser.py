@@ -17,7 +17,12 @@ _CONTAINER = late(
     r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
 )
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
-_CARD = late(r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])")  # also in the name of a file
+# Also in the name of a file
+_CARD = late(
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|nvshmem|opencl|mem_reuse)s?(?![a-z])"
+    r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
+)
+_MALLOC = late(r"(?<![A-Za-z_])(?:m|c|re)alloc\(")  # of libc, whoever calls it
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
@@ -79,10 +84,12 @@ def pool_of(found: Shortfall, text: str) -> str:
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
+    if "v" not in letters and _MALLOC.search(text):
+        return "host_ram"
     named = _named(near, text) or _named(letters, text)
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
-    return named or _unnamed(letters, text)
+    return named or _unnamed(letters, text, found.sentence.text)
 
 
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
@@ -108,9 +115,9 @@ def _named(letters: str, text: str) -> str:
     return "host_ram" if "r" in letters or "H" in letters else ""
 
 
-def _unnamed(letters: str, text: str) -> str:
+def _unnamed(letters: str, text: str, spaced: str) -> str:
     """By the program's own words; the limit of a program's memory is a host's."""
-    if _CARD.search(text):
+    if _CARD.search(text) or _CARD.search(spaced):
         return "gpu"
     return "host_ram" if _HOST.search(text) or "ml" in letters or "mwl" in letters else "none"
 
