@@ -20,7 +20,7 @@ _REACH: Final = 14  # parts between a comparing word and its figures
 _FIGURES: Final = frozenset({"SIZE", "HEX", "COUNT", "NUMBER", "RATIO", "ZERO"})
 _GETTING: Final = frozenset({"ALLOCATE", "GET"})
 _BORDERS: Final = frozenset({"COMMA", "STOP", "COLON", "EQUALS", "PAREN", "PAREN_END", "FOR"})
-_NEAR: Final = 4  # parts between a word and the figure that it speaks of
+_NEAR: Final = 7  # parts between a word and the figure that it speaks of
 _MEANING: Final = {"NEED": "need", "ASKED": "need", "FREE": "have", "LIMIT": "limit", "USED": "used"}
 _ROLES: Final = {"need": "need", "get": "need", "have": "have", "limit": "limit", "used": "used", "by": "by"}
 # "5 visible GPUs", "640 more tokens": the word beside the figure stands in the count itself
@@ -243,7 +243,8 @@ def _around(part: Part, at: int, parts: Sequence[Part], amounts: Sequence[Figure
     """The figures on both sides of a word that compares."""
     if part.terminal not in _COMPARING:
         return None
-    before = next((one for one in reversed(amounts) if at - _REACH <= one.at < at and _in_one(parts, one.at, at)), None)
+    near = [one for one in amounts if at - _REACH <= one.at < at and _in_one(parts, one.at, at)]
+    before = next((one for one in near if one.at == near[-1].at), None)  # the first of "18.4/62.7 GiB"
     after = next((one for one in amounts if at < one.at <= at + _REACH and _in_one(parts, at, one.at)), None)
     if after is None or after.role == "by":
         return None

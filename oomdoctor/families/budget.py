@@ -122,10 +122,8 @@ _SIZE: Final = late(r"([\d.,]+) ?(\w*)")
 
 def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
-    if echo(text):
-        return
     for program, setting, pattern in _BUDGETS:
-        if match := pattern.search(text):
+        if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             figures = _figures(match)
             tried = figures.pop("need_bytes", None)
             yield BudgetSpent(
@@ -133,10 +131,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
             )
             return
     for name, pattern in _SPILLS:
-        if match := pattern.search(text):
+        if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             yield SpillRefused(**_about(page, index), program=name or None, **_figures(match))
             return
-    if _MAPS.search(text):
+    if (match := _MAPS.search(text)) and not echo(text[: match.end()], text):
         yield MapsSpent(**_about(page, index))
 
 

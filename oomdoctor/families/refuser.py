@@ -22,7 +22,7 @@ _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|nvshmem|opencl|mem_reuse)s?(?![a-z])"
     r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
 )
-_MALLOC = late(r"(?<![A-Za-z_])(?:m|c|re)alloc\(")  # of libc, whoever calls it
+_MALLOC = late(r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d")  # of libc, whoever calls it
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."

@@ -34,8 +34,8 @@ _LETTERS: Final = {
     "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "BEYOND": "V", "SHORT": "b", "ONLY": "y",
     # verbs
     "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V",
-    "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "LACK": "L", "NO": "O",
-    "SHORTAGE": "E",
+    "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "REACHED": "!", "LACK": "L",
+    "NO": "O", "SHORTAGE": "E",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
     # signs
@@ -56,7 +56,7 @@ _PREDICATES = tuple(
         r"La{0,2}S",
         rf"O[waf]{{0,2}}e{_FEW}(?:S|{_MEM})",
         # "no device memory left", "has no room", "no free cell", "nothing remains for the KV cache"
-        rf"O[wafHD]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
+        rf"O[wafHDq]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
         rf"hO{_FEW}(?:e|{_MEM})",
         r"Oea{0,2}D",
         rf"z[waf]{{0,3}}f{_FEW}{_MEM}",
@@ -86,6 +86,8 @@ _PREDICATES = tuple(
         rf"[SNU]{_FEW}CG",
     )
 )
+# A limit that was met, where the sentence is of memory
+_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}l"))
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 _OF_AN_OBJECT = late(rf"C{_FEW}A")
@@ -111,6 +113,8 @@ _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
+_PROGRAM = late(r"(?:\w{1,3}:){1,2}")  # "sort: ", "alloc.c: grow: "
+_ENDS: Final = frozenset({"", ".", ",", ":", "("})
 _MAY_BE = late(r"[wa]{0,2}i")
 
 
@@ -196,13 +200,17 @@ class Shortfall(Struct, frozen=True):
         bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
         if bound is not None and self.compared is not None:
             return self.compared.there == bound
-        return re.search("l[^.]{0,6}V|V[^.]{0,6}l", self.sentence.around(self.start, self.end)) is not None
+        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self.sentence.around(self.start, self.end)) is not None
 
     @property
     def opens(self) -> bool:
         """Whether the line begins with it."""
-        ends = self.sentence.letters[self.end : self.end + 1] in {"", ".", ",", ":", "("}
-        return self.start < _OPENING and ends and re.search(_MEM, self.letters) is not None
+        letters = self.sentence.letters
+        named = _PROGRAM.match(letters)
+        first = self.start - (named.end() if named else 0)
+        return (
+            first < _OPENING and letters[self.end : self.end + 1] in _ENDS and re.search(_MEM, self.letters) is not None
+        )
 
     @property
     def kept(self) -> bool:
@@ -274,6 +282,7 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
+        yield from _OF_A_LIMIT
     if sized and not by_name:
         yield from _OF_BYTES
 
