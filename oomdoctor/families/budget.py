@@ -70,6 +70,12 @@ _BUDGETS: Final = tuple(
             rf"Data too large, data for \[.{{1,200}}?\] would be \[(?P<need>{_NUMBER})/[^\]]{{1,20}}\], "
             rf"which is larger than the limit of \[(?P<limit>{_NUMBER})/",
         ),
+        (
+            "elasticsearch",  # 7.9 on
+            "indexing_pressure.memory.limit",
+            rf"rejected execution of \w{{4,20}} operation \[.{{0,200}}\ball_bytes=(?P<used>{_NUMBER})\b"
+            rf".{{0,200}}\bmax_\w{{4,40}}_bytes=(?P<limit>{_NUMBER})",
+        ),
         ("redis", "maxmemory", r"OOM (?:command not allowed|allow-oom flag is not set).{0,80}used memory > 'maxmemory'"),
         (
             "spark",
@@ -83,6 +89,12 @@ _BUDGETS: Final = tuple(
             rf"Unable to acquire (?P<tried>{_NUMBER}) bytes of memory, got (?P<free>{_NUMBER})\b",
         ),
         ("spark", "spark.driver.memory", r"Not enough memory to build and broadcast the table"),
+        (
+            "spark",
+            "spark.executor.memory",
+            rf"Can't acquire (?P<tried>{_NUMBER}) bytes memory to build hash relation, got (?P<free>{_NUMBER})\b"
+            r"|There is not enough memory to build the hash map",
+        ),
         (
             "kafka",
             "buffer.memory",
@@ -154,8 +166,11 @@ FAMILY = Family(
     triggers=(
         "Data too large, data for",
         "'maxmemory'",
+        "rejected execution of",
         "serialized results of",
         "Unable to acquire",
+        "to build hash relation",
+        "to build the hash map",
         "to build and broadcast the table",
         "within the configured max blocking time",
         "OOM if load",

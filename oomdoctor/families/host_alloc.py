@@ -119,6 +119,7 @@ _PINNED: Final = tuple(
             "cuda",
             r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
+            r"\baclrtMallocHost\b[^\n]{0,200}error code is 207001",  # CANN's, without memory
             # llama.cpp prints this too, and goes on with pageable memory
             r"^(?!.{0,80}ggml_).{0,200}(?i:could not|failed to|unable to) (?:allocate|pin|lock) .{0,40}pinned",
         ),
@@ -131,6 +132,7 @@ _PINNED: Final = tuple(
             "rdma",
             # what libfabric keeps its packets in is registered with the card
             r"\blibfabric:\d[^\n]{0,200}: Cannot allocate memory",
+            r"\bgdr_(?:pin_buffer|map)\w{0,6}\([^\n]{0,160}\) failed: 12\b",  # NCCL
             r"^\s{1,8}Memlock limit:\s{1,8}\d",  # at the end of Open MPI's notice
         ),
         ("mlock", r"\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)"),
@@ -160,6 +162,7 @@ _THREADS = late(
     r"|failed to create (?:new )?(?:OS )?thread"
 )
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
+_OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(
@@ -210,7 +213,10 @@ def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
     """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card."""
     if allocator not in {"c++", "python"}:
         return False
-    if any(_GPU.search(line.text) for line in page.after(index, 2)[:2]):
+    following = [line.text for line in page.after(index, 2)[:2]]
+    if any(_OF_THE_SYSTEM in text for text in following):
+        return False
+    if any(_GPU.search(text) for text in following):
         return True
     return any(_ON_A_CARD.search(line.text[:CHARACTERS]) for line in page.before(index, FRAMES))
 
@@ -238,7 +244,7 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
 def _is_handled(page: Page, index: int, text: str) -> bool:
     """Whether pageable memory does it, too: a warning behind which nothing fails, or the next line says so."""
     following = page.after(index, 2)[-1].text[:CHARACTERS]
-    if _HANDLED.search(text) or _PAGEABLE.search(following):
+    if _HANDLED.search(text) or _PAGEABLE.search(text) or _PAGEABLE.search(following):
         return True
     return not is_loud(page, index, text, sure=True, compared=True)
 
@@ -350,10 +356,12 @@ _TRIGGERS: Final = (
     ".pin_memory(",
     "cudaHost",
     "cudaMallocHost",
+    "aclrtMallocHost",
     "page-locked",
     "pin memory thread",
     "ibv_",
     "Memlock limit",
+    "gdr_",
     "libfabric:",
     "lock JVM Memory",
     "mlock",

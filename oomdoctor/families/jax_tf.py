@@ -13,6 +13,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, Usage
 from oomdoctor.families.lines import goes_on, place_of, process_of
+from oomdoctor.families.loudness import is_loud
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Line, Page
@@ -162,6 +163,7 @@ _FAILURES = tuple(
         ("tensorflow", _BFC),
         ("paddle", _PADDLE),
         ("tensorflow", r"Failed copying input tensor from .{0,200}GPU:\d{1,3} .{0,80}Dst tensor is not initialized"),
+        ("tensorflow", r"Failed to allocate memory for the (?P<batch>batch) of component \d"),
         ("tensorflow", rf"failed to alloc (?P<tried>{AMOUNT}) on (?P<pinned>host)"),
         ("tensorflow", r"could not allocate (?P<pinned>pinned) host memory of size: (?P<tried>\d{1,20})"),
     )
@@ -242,6 +244,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
         text = f"{text.rstrip()} {last.text.lstrip()[:400]}"
     for framework, pattern in _FAILURES:
         if match := pattern.search(text):
+            if match.groupdict().get("pinned") and not is_loud(page, index, text, sure=True, compared=True):
+                yield Lookalike(place, mark("pageable memory does it, too; the program went on"))
+                return
             yield _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match, last)
             return
 
@@ -264,7 +269,7 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str], last:
     text = line.text[:1200]
     named = match.groupdict()
     allocator = named.get("allocator")
-    pool = "host_ram" if _on_cpu(page, index, line.text) else _pool(allocator, named.get("pinned"))
+    pool = "host_ram" if named.get("batch") or _on_cpu(page, index, line.text) else _pool(allocator, named.get("pinned"))
     card = _CARD.search(text)
     process = process_of(line)
     limit = _own_limit(page, index) if framework == "paddle" else {}
@@ -409,6 +414,7 @@ FAMILY = Family(
         "memory space hbm",
         "That was not possible",
         "Dst tensor is not initialized",
+        "for the batch of component",
         "Failed to allocate request for",
         "cuMemAllocAsync failed to allocate",
         "OOM when allocating tensor",

@@ -110,7 +110,8 @@ def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) ->
         return _ENDS.search(text) is not None or _failed_below(page, index)
     if level == "loud" or sure or (compared and _failed_below(page, index)):
         return True
-    return any(words.search(text.replace("_", " ")) for words in (_ERROR, _ENDS, _OPENS))
+    spaced = text.replace("_", " ")
+    return any(words.search(spaced) for words in (_ERROR, _ENDS)) or _OPENS.search(text) is not None
 
 
 def _failed_below(page: Page, index: int) -> bool:

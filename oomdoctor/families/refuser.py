@@ -29,6 +29,10 @@ _HOST = late(
     r"|\b(?:machine|host|node) "
 )
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
+# What a program keeps its accounts in, also of a card's
+_STRUCTURE = late(
+    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
+)
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
 )
@@ -84,7 +88,7 @@ def pool_of(found: Shortfall, text: str) -> str:
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
-    if "v" not in letters and _MALLOC.search(text):
+    if "v" not in letters and (_MALLOC.search(text) or _STRUCTURE.search(text)):
         return "host_ram"
     named = _named(near, text) or _named(letters, text)
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):

@@ -69,6 +69,8 @@ _PREDICATES = tuple(
         rf"{_MEM}{_FEW}\(?S?\)?aB",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
+        # "91% of the memory, exceeding the limit of 90%"
+        rf"{_MEM},?[wa]{{0,3}}V[waf]{{0,3}}l",
         # "exceeds the device's memory"
         rf"V{_FEW}(?:{_MEM}|D)",
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"

@@ -41,6 +41,8 @@ _WORK_ON_A_CARD = late(
     r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/|/cu(?:ml|df|py)/"
     r"|pooled_storage_manager"
 )
+# What is refused to a program of Java's is refused by its heap
+_VIRTUAL_MACHINE = late(r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b")
 # The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "max_temp_directory_size"
 _SETTING = late(
     r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
@@ -147,7 +149,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=process_of(line, found.card),
         pool=pool,
         code=found.code,
-        limited=found.limited or (_SETTING.search(text) is not None) or None,
+        limited=found.limited or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE)) or None,
         refuser=refuser,
         **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )

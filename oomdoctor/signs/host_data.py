@@ -128,6 +128,16 @@ def _is_wide(event: HostAllocation) -> bool:
 
 
 @sign
+def arrow_was_refused(crash: Crash) -> Seen | None:
+    """The exception is Arrow's, which holds tables."""
+    refused = crash.first(HostAllocation)
+    if refused is None or "ArrowMemoryError" not in refused.at.text:
+        return None
+    words = say("Memory was refused to a table of Arrow's{asked}.", asked=asked_for(crash))
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
 def refused_while_reading_data(crash: Crash) -> Seen | None:
     """A frame that reads data made the allocation that was refused."""
     frame = crash.in_trace(_READING)
