@@ -98,7 +98,7 @@ _BUDGETS: Final = tuple(
         (
             "kafka",
             "buffer.memory",
-            rf"Failed to allocate (?P<tried>{_NUMBER}) bytes within the configured max blocking time.{{0,20}}?"
+            rf"Failed to allocate (?P<tried>{_NUMBER}) bytes within the configured max blocking time \d{{1,9}} ms\."
             rf"(?: Total memory: (?P<limit>{_NUMBER}) bytes\. Available memory: (?P<free>{_NUMBER}) bytes)?",
         ),
         (
@@ -162,7 +162,14 @@ def _figures(match: re.Match[str]) -> dict[str, int | None]:
 
 FAMILY = Family(
     name="budget",
-    anchors=("Data too large, data for", "OOM command not", "OOM if load", "memory quota exceeded"),
+    anchors=(
+        "Data too large, data for",
+        "OOM command not",
+        "OOM if load",
+        "memory quota exceeded",
+        "maxResultSize (",
+        "memory mappings",
+    ),
     triggers=(
         "Data too large, data for",
         "'maxmemory'",
