@@ -35,6 +35,7 @@ class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     free_bytes: Usage[int | None] = None
     allocated_bytes: Usage[int | None] = None
     limit_bytes: Usage[int | None] = None
+    left_bytes: Usage[int | None] = None  # under its own limit
 
 
 class LibraryTrouble(Event, frozen=True, kw_only=True):
@@ -112,6 +113,13 @@ _OUT_OF_MEMORY = tuple(
             "ONNX Runtime",
             rf"(?i:bfc_?arena|onnxruntime).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}",
         ),
+        # what an arena's own limit leaves
+        (
+            "ONNX Runtime",
+            rf"Available memory of (?P<left>{_NUMBER}) is smaller than requested bytes of (?P<tried>{_NUMBER})",
+        ),
+        ("MLX", rf"\[malloc\] Unable to allocate (?P<tried>{_NUMBER}) bytes"),
+        ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
     )
 )
 _TROUBLE = tuple(
@@ -198,7 +206,7 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[s
 def _stated(match: re.Match[str]) -> dict[str, Any]:
     found = {name: value for name, value in match.groupdict().items() if value}
     stated: dict[str, Any] = {"status": found.get("status")}
-    for name in ("tried", "allocated", "limit"):
+    for name in ("tried", "allocated", "limit", "left"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
     if "tried_gib" in found:
@@ -256,6 +264,9 @@ FAMILY = Family(
         "Error out of memory at line",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
+        "is smaller than requested bytes of",
+        "[malloc] Unable to allocate",
+        "OpenEncodeSessionEx failed",
         "_STATUS_NOT_INITIALIZED",
         "_STATUS_INTERNAL_ERROR",
         "cuDNN algorithm to run convolution",

@@ -25,7 +25,7 @@ _WORD = late(
     r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
     r"|^(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
-    r"|^\[?([EFWIDC])(?:\]|\d{4}\b|(?= \[| \S{1,200}[.:/]))"
+    r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
                  "WARNING": "warning", "WARN": "warning"}  # fmt: skip
@@ -37,11 +37,14 @@ _RAISED = late(
     r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}[A-Z]\w{2,60}: \S|panic: |terminate called|\s{0,4}what\(\):"
     r"|fatal(?: error)?: |FATAL: |thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at)"
 )
+# What an exception's next line says, where its own ends with a colon: "Exception from src/plugin.cpp:54:"
+_HEADLINE = late(r"(?:[^\n]{0,200}\b(?:Exception|Error)\b|Check ')[^\n]{0,400}:\s?$")
+_HEADLINES: Final = 4
 _PANICKED = late(r"thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at [^\n]{1,200}:\d{1,7}:\d{1,5}:$")
 _ERROR = late(
     r"(?i)\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
     r"|terminat\w{2,3})\b|^[EF]\d{4} |^[EF] |fork: |错误"
-    r"|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
+    r"|\breturn(?:s|ed)? null\b|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
 )
 # The end of something, behind whatever a warning says
 _ENDS = late(
@@ -87,7 +90,16 @@ def raised(page: Page, index: int, text: str) -> bool:
     """Whether the line is an exception's own."""
     if is_exception(text):
         return True
-    return index > 0 and _PANICKED.match(page.lines[index - 1].text) is not None
+    return index > 0 and (_PANICKED.match(page.lines[index - 1].text) is not None or _under_a_headline(page, index))
+
+
+def _under_a_headline(page: Page, index: int) -> bool:
+    for line in reversed(page.lines[max(0, index - _HEADLINES) : index]):
+        if _HEADLINE.match(line.text) is None:
+            return False
+        if is_exception(line.text):
+            return True
+    return False
 
 
 def is_source(page: Page, index: int, text: str) -> bool:

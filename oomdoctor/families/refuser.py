@@ -17,7 +17,14 @@ _CONTAINER = late(
     r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
 )
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
-_CARD = late(r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])")  # also in the name of a file
+# also in the name of a file; pictures are made on a card
+_CARD = late(
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])|\bdirectml\b|(?-i:Dml[A-Z])"
+    r"|\b(?:lower|smaller|reduce the) resolution\b"
+)
+_OF_THE_CPU = late(r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b")
+# "Not enough GPU memory for hybrid state cache"
+_FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
@@ -80,6 +87,10 @@ def pool_of(found: Shortfall, text: str) -> str:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
     named = _named(near, text) or _named(letters, text)
+    if named == "gpu" and _OF_THE_CPU.search(text):
+        return "host_ram"
+    if named == "gpu" and _FOR_A_CACHE.search(text):
+        return "kv_cache"
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
     return named or _unnamed(letters, text)

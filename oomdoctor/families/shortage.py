@@ -55,6 +55,8 @@ _PREDICATES = tuple(
         rf"L[waf]{{0,2}}e{_FEW}(?:S|{_MEM}|D)",
         r"La{0,2}S",
         rf"O[waf]{{0,2}}e{_FEW}(?:S|{_MEM})",
+        # "out of GPU and host memory"
+        rf"L[aDH]{{1,3}},[waDH]{{0,2}}{_MEM}",
         # "no device memory left", "has no room", "no free cell", "nothing remains for the KV cache"
         rf"O[wafHDq]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
         rf"hO{_FEW}(?:e|{_MEM})",
@@ -91,16 +93,24 @@ _OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}l"
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 _OF_AN_OBJECT = late(rf"C{_FEW}A")
-# A pool, where the sentence counts bytes
-_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX"))
+# A pool, where the sentence counts bytes; "exceeds the capacity by 8 GiB"
+_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX", r"L[waH]{0,2}g", rf"V{_FEW}bS"))
+# "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
+_NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
+_OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waA,]{0,24}aS"))
+# "due to insufficient workspace"
+_WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
+_OF_A_WORKSPACE = late(r"L[waf]{0,2}e(?=[.,;:()]|$)")
+# What a kernel has on the chip, beside the memory that processes share
+_ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs)\b")
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
-_OF_A_CACHE = tuple(late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e"))
+_OF_A_CACHE = tuple(late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e", r"[lqe][0SwN]{0,3}CG"))
 OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
 _ASIDE = late(r"\([^()]{1,12}\)")
-_OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\b")
+_OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b")
 # What takes memory where it is said to be allocated
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
@@ -109,6 +119,7 @@ _OBJECT = late(
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
 )
+_ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
@@ -281,6 +292,10 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
         yield from _OF_A_LIMIT
     if sized:
         yield from _OF_BYTES
+    if _NOT_FIT.search(sentence.text):
+        yield from _OF_A_PLACE
+    if _WORKING.search(sentence.text):
+        yield _OF_A_WORKSPACE
 
 
 def _passed_over(aside: re.Match[str]) -> str:
@@ -329,10 +344,14 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     if compared.unit in OF_A_CLUSTER or compared.there.unit in OF_A_CLUSTER:
         return _is_of(sentence.letters, "YNR")
     if compared.unit:
+        if _ALLOCATES.search(sentence.text):
+            return True
         refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
         return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
-    large = compared.needed.value >= MIB
-    return _is_of(sentence.letters, "kpsovdmr" if large else "kY")
+    if compared.needed.value >= MIB:
+        return _is_of(sentence.letters, "kpsovdmr")
+    asked = (compared.needed.role, compared.there.role) == ("need", "have")
+    return _is_of(sentence.letters, "kYr") or (asked and _ALLOCATES.search(sentence.text) is not None)
 
 
 def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
@@ -340,10 +359,20 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
     letters, start, end = sentence.letters, match.start(), match.end()
     if _CONDITION.search(letters[:end]) or _NEGATED.search(letters[:start]) or _MAY_BE.match(letters, end):
         return True
+    if _is_on_the_chip(sentence, match[0]):
+        return True
     around = sentence.around(start, end)
     if "Z" in around or ("Q" in around and not re.search("[kpsovdmrE]", match[0])):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _is_on_the_chip(sentence: Sentence, said: str) -> bool:
+    """Whether the shared memory is a kernel's own, of which a chip has less than a megabyte."""
+    if "s" not in said:
+        return False
+    sizes = [one.value for one in sentence.amounts if one.unit == BYTES]
+    return max(sizes, default=0) < MIB and (bool(sizes) or _ON_CHIP.search(sentence.text) is not None)
 
 
 def _for_another_reason(sentence: Sentence, said: str) -> bool:

@@ -41,8 +41,9 @@ _WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepsp
 
 # Where an engine hands out what its cache has; a message there that names no other memory is the cache's
 _CACHE_FILE = late(
-    r"/(?:scheduler|schedule_batch|block_manager|mem_cache|memory_pool|kv_cache|block_pool|token_to_kv|cache_engine"
-    r"|radix_cache|kv_manager)\w{0,30}\.py\""
+    r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_pool|kv_cache|block_pool"
+    r"|block_allocator|token_to_kv|cache_engine|radix_cache|kv_manager|evictor|prefix_caching)\w{0,30}\.py\""
+    r"|/cache/\w{1,30}\.py\""
 )
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 _FRAMES: Final = 3  # lines: a frame and its source
@@ -93,9 +94,17 @@ def read(page: Page, index: int) -> Iterator[Read]:
     is_raised = raised(page, index, text)
     if is_source(page, index, text) or not (is_raised or _is_last(page, index)):
         return
+    if is_raised and _is_a_headline(page, index, text):
+        return
     found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
     if found and not goes_on(page, index):
         yield from found
+
+
+def _is_a_headline(page: Page, index: int, text: str) -> bool:
+    """Whether the line below says it: "Check 'can_allocate(blocks)' failed at cache.cpp:96:"."""
+    below = page.lines[index + 1 : index + 2]
+    return text.rstrip().endswith(":") and bool(below) and shortfall(below[0].text[:CHARACTERS], raised=True) is not None
 
 
 def _is_last(page: Page, index: int) -> bool:
