@@ -53,7 +53,7 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
+    r"^\W{0,4}(?:[\w./-]{1,160} ?\(\d{1,6}\) ?: )?(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
     r"(?!\s?(?:score|kill|handler|protect))"
 )
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")

@@ -19,7 +19,7 @@ _CONTAINER = late(
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
 # also in the name of a file; pictures are made on a card
 _CARD = late(
-    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])|\bdirectml\b|(?-i:Dml[A-Z])"
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])|\bdirectml\b|(?-i:Dml[A-Z])|\bopencl\b|\bvulkan|\btensorrt\b|\[trt\]"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
 )
 _OF_THE_CPU = late(r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b")

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor import grammars
-from oomdoctor.families.amounts import BYTES, DEVICES, Comparison, Figure, comparison, figures
+from oomdoctor.families.amounts import BYTES, DEVICES, OF_A_WHOLE, Comparison, Figure, comparison, figures
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.identifiers import Words, as_words
 from oomdoctor.grammars import Part
@@ -208,7 +208,14 @@ class Shortfall(Struct, frozen=True):
         bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
         if bound is not None and self.compared is not None:
             return self.compared.there == bound
-        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self.sentence.around(self.start, self.end)) is not None
+        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self._bounds) is not None
+
+    @property
+    def _bounds(self) -> str:
+        """The letters around it, where what a machine has in all is no limit."""
+        parts = zip(self.sentence.parts, self.sentence.letters, strict=True)
+        letters = "".join("w" if letter == "l" and OF_A_WHOLE.fullmatch(part.text) else letter for part, letter in parts)
+        return Sentence(self.sentence.parts, letters, ()).around(self.start, self.end)
 
     @property
     def opens(self) -> bool:
@@ -351,7 +358,7 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     if compared.needed.value >= MIB:
         return _is_of(sentence.letters, "kpsovdmr")
     asked = (compared.needed.role, compared.there.role) == ("need", "have")
-    return _is_of(sentence.letters, "kYr") or (asked and _ALLOCATES.search(sentence.text) is not None)
+    return _is_of(sentence.around(compared.needed.at, compared.there.at), "kYr") or (asked and _ALLOCATES.search(sentence.text) is not None)
 
 
 def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
@@ -359,9 +366,9 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
     letters, start, end = sentence.letters, match.start(), match.end()
     if _CONDITION.search(letters[:end]) or _NEGATED.search(letters[:start]) or _MAY_BE.match(letters, end):
         return True
-    if _is_on_the_chip(sentence, match[0]):
-        return True
     around = sentence.around(start, end)
+    if _is_on_the_chip(sentence, around):
+        return True
     if "Z" in around or ("Q" in around and not re.search("[kpsovdmrE]", match[0])):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])

@@ -24,6 +24,7 @@ _BEFORE_SERVING: Final = (
 _LAYING_OUT: Final = late(
     r"(?i)\b(?:alloc|creat|initiali[sz]|reserv)\w{1,4} (?:\w{1,12} ){0,3}(?:kv|key)\b[ _-]?\w{0,6}"
     r"|\b(?:no|none|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,3}(?:kv|cache)\b"
+    r"|\brequested (?:kv|k v)?[ -]?cache size\b|\b(?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)\b"
 )
 _FRAMEWORKS: Final = frozenset({"torch", "jax", "tensorflow"})
 _PLACE: Final = late(r"\S{1,200}\.\w{1,4}:\d+")
@@ -35,7 +36,7 @@ _VISIBLE: Final = late(
     r"(?i)\bvisible|ordinal|device (?:index|id)|world[ _]size|parallel[ _]size|CUDA_VISIBLE|only \d+ (?:gpu|device)s?\b"
 )
 _OF_THE_WEIGHTS: Final = late(
-    r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}fit\b|for (?:the )?model|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
+    r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}fit\b|for (?:the )?model|fit (?:\S{1,12} ){0,3}model|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
 )
 _OF_A_PASS: Final = late(
     r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward|convolution|attention)\b"
