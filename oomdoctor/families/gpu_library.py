@@ -107,6 +107,7 @@ _OUT_OF_MEMORY = tuple(
         ("CANN", r"\berror code (?:is |: ?)?(?P<code>207018)\b|The memory on the device is exhausted"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
+        ("TensorRT", r"Could not find any implementation for node .{0,400}due to (?P<status>insufficient workspace)"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
         ("tensorview", r"\bcuda failed with error (?P<code>2) out of memory\b"),  # below spconv and cumm
         (
@@ -275,6 +276,7 @@ FAMILY = Family(
         "library cublas was not initialized",
         "Requested amount of GPU memory",
         "due to insufficient memory",
+        "due to insufficient workspace",
         "out of memory to allocate",
         "halMemAlloc failed",
         "EL0004",

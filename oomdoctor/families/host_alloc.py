@@ -153,7 +153,9 @@ _THREADS = late(
 )
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
 # What a program's own MemoryError says that it is of
-_OF_ANOTHER = late(r"MemoryError: (?=.{0,200}\b(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b)")
+_OF_ANOTHER = late(
+    r"MemoryError: (?=.{0,200}\b(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b)"
+)
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(
     r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"

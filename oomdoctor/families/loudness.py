@@ -53,8 +53,9 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,160} ?\(\d{1,6}\) ?: )?(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
+    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
     r"(?!\s?(?:score|kill|handler|protect))"
+    r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line
 )
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")

@@ -104,7 +104,10 @@ _OF_A_WORKSPACE = late(r"L[waf]{0,2}e(?=[.,;:()]|$)")
 # What a kernel has on the chip, beside the memory that processes share
 _ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs)\b")
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
-_OF_A_CACHE = tuple(late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e", r"[lqe][0SwN]{0,3}CG"))
+_OF_A_CACHE = tuple(
+    late(pattern)
+    for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e", r"[lqe][0SwN]{0,3}CG")
+)
 OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
@@ -214,7 +217,9 @@ class Shortfall(Struct, frozen=True):
     def _bounds(self) -> str:
         """The letters around it, where what a machine has in all is no limit."""
         parts = zip(self.sentence.parts, self.sentence.letters, strict=True)
-        letters = "".join("w" if letter == "l" and OF_A_WHOLE.fullmatch(part.text) else letter for part, letter in parts)
+        letters = "".join(
+            "w" if letter == "l" and OF_A_WHOLE.fullmatch(part.text) else letter for part, letter in parts
+        )
         return Sentence(self.sentence.parts, letters, ()).around(self.start, self.end)
 
     @property
@@ -358,7 +363,9 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     if compared.needed.value >= MIB:
         return _is_of(sentence.letters, "kpsovdmr")
     asked = (compared.needed.role, compared.there.role) == ("need", "have")
-    return _is_of(sentence.around(compared.needed.at, compared.there.at), "kYr") or (asked and _ALLOCATES.search(sentence.text) is not None)
+    return _is_of(sentence.around(compared.needed.at, compared.there.at), "kYr") or (
+        asked and _ALLOCATES.search(sentence.text) is not None
+    )
 
 
 def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:

@@ -104,7 +104,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
 def _is_a_headline(page: Page, index: int, text: str) -> bool:
     """Whether the line below says it: "Check 'can_allocate(blocks)' failed at cache.cpp:96:"."""
     below = page.lines[index + 1 : index + 2]
-    return text.rstrip().endswith(":") and bool(below) and shortfall(below[0].text[:CHARACTERS], raised=True) is not None
+    return (
+        text.rstrip().endswith(":") and bool(below) and shortfall(below[0].text[:CHARACTERS], raised=True) is not None
+    )
 
 
 def _is_last(page: Page, index: int) -> bool:

@@ -221,6 +221,16 @@ def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
 
 
 @sign
+def workspace_of_a_library_is_too_small(crash: Crash) -> Seen | None:
+    """No kernel fits into the workspace that a library was given."""
+    refused = crash.root
+    if not isinstance(refused, LibraryOutOfMemory) or refused.status != "insufficient workspace":
+        return None
+    words = say("No kernel of {library} fits into the workspace that it was given.", library=refused.library)
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
 def pool_of_a_library_within_its_limit(crash: Crash) -> Seen | None:
     """Allocated + asked for are within the limit that a library's pool was given."""
     return _pool_of_a_library(crash, kept=True)

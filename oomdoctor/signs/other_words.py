@@ -24,7 +24,8 @@ _BEFORE_SERVING: Final = (
 _LAYING_OUT: Final = late(
     r"(?i)\b(?:alloc|creat|initiali[sz]|reserv)\w{1,4} (?:\w{1,12} ){0,3}(?:kv|key)\b[ _-]?\w{0,6}"
     r"|\b(?:no|none|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,3}(?:kv|cache)\b"
-    r"|\brequested (?:kv|k v)?[ -]?cache size\b|\b(?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)\b"
+    r"|\brequested (?:kv|k v)?[ -]?cache size\b"
+    r"|\b(?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)\b"
 )
 _FRAMEWORKS: Final = frozenset({"torch", "jax", "tensorflow"})
 _PLACE: Final = late(r"\S{1,200}\.\w{1,4}:\d+")
@@ -36,12 +37,15 @@ _VISIBLE: Final = late(
     r"(?i)\bvisible|ordinal|device (?:index|id)|world[ _]size|parallel[ _]size|CUDA_VISIBLE|only \d+ (?:gpu|device)s?\b"
 )
 _OF_THE_WEIGHTS: Final = late(
-    r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}fit\b|for (?:the )?model|fit (?:\S{1,12} ){0,3}model|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
+    r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}fit\b|for (?:the )?model|fit (?:\S{1,12} ){0,3}model"
+    r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
 )
 _OF_A_PASS: Final = late(
     r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward|convolution|attention)\b"
 )
-_ROOM_MEASURED: Final = late(r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks")
+_ROOM_MEASURED: Final = late(
+    r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks"
+)
 _OF_AN_OPTIMIZER: Final = late(r"(?i)\b(?:optimi[sz]er|adamw?|momentum|moments)\b")
 _OF_DATA: Final = late(
     r"(?i)\b(?:dataset|data[ _]?frame|rows|records|partitions?|shuffle|group-?by|joins?|sort(?:ing)?|tokeni[sz]\w*"
