@@ -83,7 +83,9 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         return [Figure(*one, "have" if role == "have" else "used", at), Figure(*other, "total", at)]
     value, unit = _amount(part.text)
     if part.terminal == "HEX" and _IN_BYTES.search(part.text) is None:
-        unit = BYTES if _is_a_size(parts, at) else ""
+        if not _is_a_size(parts, at):
+            return []  # an address
+        unit = BYTES
     unit = unit or _of_key(parts, at)
     if not unit and value >= MIB and _is_a_size(parts, at):
         unit = BYTES

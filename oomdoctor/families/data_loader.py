@@ -86,7 +86,7 @@ _NO_SPACE = late(r"No space left on device")
 _HANDLED = late(r"(?i)\bfalling back to\b")
 _SHM_PATH = late(
     r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-"  # noqa: S108
-    r"|shared[ -]memory (?:segment|key|region|object|file)\b"
+    r"|shared[ -]memory (?:segment|key|region|object|file|size)\b|(?i:fail\w{0,4} to \w{1,12} shared memory)"
 )
 _SHM_FRAME = late(r"multiprocessing/(?:shared_memory|heap|synchronize)\.py|torch/multiprocessing/reductions\.py")
 _NAMES_A_PATH = late(r"['\"<]/|: /")

@@ -364,7 +364,7 @@ def _said(clause: str, said: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def _owner(page: Page, index: int, text: str) -> str | None:
     """Whose buffer it was, where the lines below do not say: by what was allocated last."""
-    if "gallocr" in text or "compute buffer" in text or "compute graph" in text:
+    if "gallocr" in text or "_pool_" in text or "compute buffer" in text or "compute graph" in text:
         return "compute"
     for line in reversed(page.before(index, _ABOVE)):
         for what, pattern in _OWNERS:

@@ -19,7 +19,7 @@ _CONTAINER = late(
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
 # also in the name of a file; pictures are made on a card
 _CARD = late(
-    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])|\bdirectml\b|(?-i:Dml[A-Z])|\bopencl\b|\bvulkan|\btensorrt\b|\[trt\]"
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])|\bdirectml\b|(?-i:Dml[A-Z])|\bopencl\b|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
 )
 _OF_THE_CPU = late(r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b")
@@ -98,6 +98,8 @@ def pool_of(found: Shortfall, text: str) -> str:
 
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.waits:
+        return True
+    if found.compared is None and "g" in found.letters and _NODES.search(text):
         return True
     if found.compared is None:
         return "Y" in found.letters and not _named(found.letters.replace("D", ""), "")

@@ -98,6 +98,9 @@ _OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX", r"L
 # "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
 _NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
 _OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waA,]{0,24}aS"))
+# "not enough resources to allocate 4 placement groups"
+_PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
+_OF_RESOURCES = late(r"L[wa]{0,2}g")
 # "due to insufficient workspace"
 _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
 _OF_A_WORKSPACE = late(r"L[waf]{0,2}e(?=[.,;:()]|$)")
@@ -106,7 +109,8 @@ _ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|g
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(
     late(pattern)
-    for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e", r"[lqe][0SwN]{0,3}CG")
+    for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e", r"[lqe][0SwN]{0,3}CG",
+    r"V[afl]{0,2}q", r"q[wa]{0,2}X")
 )
 OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
@@ -124,6 +128,7 @@ _SUSPICION = late(
 )
 _ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
+_NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}")
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
@@ -218,8 +223,9 @@ class Shortfall(Struct, frozen=True):
         """The letters around it, where what a machine has in all is no limit."""
         parts = zip(self.sentence.parts, self.sentence.letters, strict=True)
         letters = "".join(
-            "w" if letter == "l" and OF_A_WHOLE.fullmatch(part.text) else letter for part, letter in parts
+            "W" if letter == "l" and OF_A_WHOLE.fullmatch(part.text) else letter for part, letter in parts
         )
+        letters = letters.replace("Wq", "lq").replace("W", "w")  # "the total pool size"
         return Sentence(self.sentence.parts, letters, ()).around(self.start, self.end)
 
     @property
@@ -304,6 +310,8 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
         yield from _OF_A_LIMIT
     if sized:
         yield from _OF_BYTES
+    if _PLACEMENT.search(sentence.text):
+        yield _OF_RESOURCES
     if _NOT_FIT.search(sentence.text):
         yield from _OF_A_PLACE
     if _WORKING.search(sentence.text):
@@ -376,9 +384,16 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
     around = sentence.around(start, end)
     if _is_on_the_chip(sentence, around):
         return True
+    if _opens_by_name(letters, match):
+        around = match[0]
     if "Z" in around or ("Q" in around and not re.search("[kpsovdmrE]", match[0])):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _opens_by_name(letters: str, match: re.Match[str]) -> bool:
+    """Whether a sentence begins with it, by its own name: "Out of memory in HIP queue (Invalid value)"."""
+    return letters[match.start() - 1 : match.start()] in {"", ".", ":", "("} and _NAME.fullmatch(match[0]) is not None
 
 
 def _is_on_the_chip(sentence: Sentence, said: str) -> bool:

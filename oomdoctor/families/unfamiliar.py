@@ -45,6 +45,7 @@ _CACHE_FILE = late(
     r"|block_allocator|token_to_kv|cache_engine|radix_cache|kv_manager|evictor|prefix_caching)\w{0,30}\.py\""
     r"|/cache/\w{1,30}\.py\""
 )
+_ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
@@ -139,7 +140,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return
     line = page.lines[index]
     pool = pool_of(found, text)
-    if pool in _OF_A_FRAME and _is_of_a_cache(page, index):
+    if pool in _OF_A_FRAME and (_is_of_a_cache(page, index) or _is_of_an_engines_cache(page, index, found)):
         pool = "kv_cache"
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     if pool == "none":
@@ -165,6 +166,13 @@ def _is_of_a_cache(page: Page, index: int) -> bool:
     return any(_CACHE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
 
 
+def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:
+    """Whether it speaks of a cache, and the innermost frames are an engine's."""
+    if "q" not in found.letters:
+        return False
+    return any(_ENGINE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
+
+
 def _is_the_very_last(page: Page, index: int) -> bool:
     return page.ends and not any(line.text for line in page.lines[index + VERY_LAST :])
 
@@ -181,7 +189,7 @@ def _unnamed(page: Page, index: int, refuser: str) -> str:
         return "host_ram"
     if _works_on_a_card(page, index):
         return "gpu"
-    return "none" if page.once(_names_a_card) else "host_ram"
+    return "gpu" if page.once(_names_a_card) else "host_ram"
 
 
 def _names_a_card(page: Page) -> bool:
