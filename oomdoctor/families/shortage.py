@@ -109,8 +109,14 @@ _ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|g
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(
     late(pattern)
-    for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e", r"[lqe][0SwN]{0,3}CG",
-    r"V[afl]{0,2}q", r"q[wa]{0,2}X")
+    for pattern in (
+        r"[LO][wafnlq]{0,3}[euNU]",
+        rf"C{_FEW}G{_FEW}[euNU]",
+        r"O[wf]{0,3}e",
+        r"[lqe][0SwN]{0,3}CG",
+        r"V[afl]{0,2}q",
+        r"q[wa]{0,2}X",
+    )
 )
 OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})

@@ -7,6 +7,7 @@ stands around it. A message that is known says more: where one tells of a failur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -140,7 +141,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return
     line = page.lines[index]
     pool = pool_of(found, text)
-    if pool in _OF_A_FRAME and (_is_of_a_cache(page, index) or _is_of_an_engines_cache(page, index, found)):
+    if (pool in _OF_A_FRAME and _is_of_a_cache(page, index)) or _is_of_an_engines_cache(page, index, found):
         pool = "kv_cache"
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     if pool == "none":
@@ -168,7 +169,7 @@ def _is_of_a_cache(page: Page, index: int) -> bool:
 
 def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:
     """Whether it speaks of a cache, and the innermost frames are an engine's."""
-    if "q" not in found.letters:
+    if "q" not in found.letters or re.search("[kpsovdmrD]", found.letters):
         return False
     return any(_ENGINE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
 
