@@ -140,7 +140,9 @@ _REFUSALS = tuple(
 # TurboMind allocates its weights there and nothing else (0.1 to 0.8).
 _STAGES = {"memory_utils.cu": "model_load"}
 _SYCL = ("UR", "PI", "ZE")
-_PINNING = late(r"pin_memory|pinned|cuMemHost|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
+_PINNING = late(
+    r"pin_memory|pinned|cuMemHost|(?:cuda|hip)Host(?:Alloc|Malloc|Register)|cudaMallocHost|CachingHostAllocator"
+)
 # torch_memory_saver, of its hooks into PyTorch's allocator
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")

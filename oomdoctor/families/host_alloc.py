@@ -212,6 +212,10 @@ _THREADS = late(
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
+# What a program's own MemoryError says that it is of
+_OF_ANOTHER = late(
+    r"MemoryError: (?=.{0,200}\b(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b)"
+)
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(
     r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"
@@ -225,7 +229,7 @@ _NOT_MEMORY = (
     (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
 )
 _PAGEABLE = late(r"(?i)\busing pageable\b")
-_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
+_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|will not be available)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -245,7 +249,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
-    elif (allocator := _first(_ALLOCATORS, text)) and not _of_the_gpu(page, index, allocator):
+    elif (allocator := _first(_ALLOCATORS, text)) and not _of_another(page, index, allocator, text):
         yield _refused(page, index, allocator, text)
 
 
@@ -259,10 +263,13 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str | N
     return next((name for name, pattern in table if pattern.search(text)), None)
 
 
-def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
-    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card."""
+def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
+    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card. An engine raises one where
+    its own blocks run out."""
     if allocator not in {"c++", "python"}:
         return False
+    if allocator == "python" and _OF_ANOTHER.search(text):
+        return True
     following = [line.text for line in page.after(index, 2)[:2]]
     if any(_OF_THE_SYSTEM in text for text in following):
         return False
