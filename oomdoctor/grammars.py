@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:  # most healthy logs need none of it
     from lark import Lark, Token, Tree
@@ -116,6 +116,42 @@ def said(name: str, text: str) -> list[Clause]:
     """
     places = _places(name, text.translate(_ANY_DIGIT))
     return [(clause, tuple([text[start:end] for start, end in values])) for clause, values in places]
+
+
+class Part(NamedTuple):
+    """A token that the grammar keeps."""
+
+    clause: str  # in which it stands, "" outside of one
+    terminal: str
+    text: str
+    end: int
+
+
+def parts(name: str, text: str) -> tuple[Part, ...]:
+    """The tokens of the text, in order; none where it is not in the language.
+
+    As `said`, only for grammars that name no digit: texts with other figures are parsed once.
+    """
+    tokens = _tokens(name, text.translate(_ANY_DIGIT))
+    return tuple([Part(clause, terminal, text[start:end], end) for clause, terminal, start, end in tokens])
+
+
+@lru_cache(_KEPT)
+def _tokens(name: str, shape: str) -> tuple[tuple[str, str, int, int], ...]:
+    from lark import Tree  # noqa: PLC0415
+
+    tree = parse(name, shape)
+    found: list[tuple[str, str, int, int]] = []
+    for child in tree.children if tree else ():
+        clause, tokens = (child.data, child.scan_values(_is_token)) if isinstance(child, Tree) else ("", (child,))
+        found += ((clause, token.type, token.start_pos or 0, token.end_pos or 0) for token in tokens)
+    return tuple(found)
+
+
+def _is_token(value: object) -> bool:
+    from lark import Token  # noqa: PLC0415
+
+    return isinstance(value, Token)
 
 
 @lru_cache(_KEPT)

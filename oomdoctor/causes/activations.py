@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, ggml, logits, passes, warm_up
+from oomdoctor.signs import Grade, arrays, ggml, logits, other_words, passes, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "shorter-sequences", "gradient-checkpointing",
                    "token-budget-batching", "sequence-parallel")  # fmt: skip
-# Without a backward pass nothing is kept for it.
 INFERENCE_KNOBS = ("smaller-microbatch", "shorter-sequences", "quantize-weights", "memory-efficient-attention",
                    "smaller-model", "offload-parameters")  # fmt: skip
 # In an engine the batch is what its own settings let in.
@@ -38,6 +37,7 @@ CAUSE = Cause(
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
         Row(passes.in_its_own_computation, Grade.HINTS),
         Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
+        Row(other_words.pass_by_the_message, Grade.POINTS),
     ),
     against=(
         Row(passes.at_the_logits, Grade.POINTS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, allocator
+from oomdoctor.signs import Grade, address_space, allocator, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "shorter-sequences", "memory-efficient-attention")
 WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "shorter-sequences")
@@ -13,7 +13,7 @@ HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
 CAUSE = Cause(
     id="allocator-cap",
     title=mark("A limit below the hardware was hit"),
-    pools=("gpu",),
+    pools=("gpu", "host_ram"),
     excluded=(allocator.within_the_allowed, allocator.pool_of_a_library_within_its_limit),
     signs=(
         Row(allocator.pool_of_a_library_beyond_its_limit, Grade.PROVES),
@@ -23,6 +23,8 @@ CAUSE = Cause(
         Row(allocator.beyond_the_watermark, Grade.NAMES, WATERMARK_KNOBS),
         Row(allocator.card_partly_hidden, Grade.NAMES, HIDDEN_KNOBS),
         Row(allocator.beyond_the_allowed_on_a_full_card, Grade.POINTS),
+        Row(address_space.heap_of_a_runtime_is_full, Grade.NAMES),
+        Row(other_words.own_limit_in_other_words, Grade.NAMES),
     ),
     against=(Row(allocator.watermark_filled_by_its_own, Grade.POINTS),),
     knobs=("raise-allocator-cap", "smaller-microbatch", "shorter-sequences"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.checkpoints import (
     a_copy_of_a_state_was_refused,
     a_line_on_a_checkpoint,
@@ -23,6 +23,7 @@ CAUSE = Cause(
         Row(in_code_that_loads_a_state, Grade.NAMES),
         Row(while_a_checkpoint_was_written_or_read, Grade.NAMES),
         Row(a_line_on_a_checkpoint, Grade.HINTS),
+        Row(other_words.state_by_the_message, Grade.HINTS),
     ),
     knobs=("sharded-checkpoint", "less-offload", "offload-parameters", "low-memory-loading", "more-host-memory"),
     before=("host-memory-exhausted",),

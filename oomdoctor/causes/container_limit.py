@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, limits
+from oomdoctor.signs import Grade, limits, other_words
 
 CAUSE = Cause(
     id="container-limit",
@@ -15,6 +15,7 @@ CAUSE = Cause(
         Row(limits.kernel_hit_the_limit_of_a_group, Grade.PROVES),
         Row(limits.manager_reports_its_limit_with_figures, Grade.PROVES),
         Row(limits.manager_reports_its_limit, Grade.NAMES),
+        Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES),
     ),
     missing=(limits.killed_beside_a_limit,),
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),

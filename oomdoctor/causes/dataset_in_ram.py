@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.host_data import (
     a_wide_table_was_refused,
     data_is_cached_in_memory,
@@ -29,6 +29,7 @@ CAUSE = Cause(
         Row(many_readers_and_one_vanished, Grade.POINTS),
         Row(vanished_at_a_line_on_data, Grade.HINTS),
         Row(vanished_while_reading_data, Grade.LEFT),
+        Row(other_words.data_by_the_message, Grade.POINTS),
     ),
     knobs=("stream-data", "fewer-workers", "smaller-buffers", "smaller-microbatch", "more-host-memory"),
     before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, visibility
+from oomdoctor.signs import Grade, other_words, visibility
 
 CAUSE = Cause(
     id="gpu-visibility",
@@ -16,6 +16,7 @@ CAUSE = Cause(
         Row(visibility.not_visible, Grade.PROVES),
         Row(visibility.ray_counts_fewer_than_it_was_told_of, Grade.POINTS),
         Row(visibility.ray_counts_fewer_than_asked_for, Grade.HINTS),
+        Row(other_words.devices_missing_in_other_words, Grade.NAMES),
     ),
     knobs=("fix-environment", "fix-resource-request", "add-nodes", "more-gpus"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.host_loading import (
     a_buffer_for_weights_was_refused,
     a_buffer_on_the_host_was_refused,
@@ -32,6 +32,7 @@ CAUSE = Cause(
         Row(refused_while_loading_weights, Grade.NAMES),
         Row(killed_in_the_middle_of_loading, Grade.POINTS),
         Row(killed_behind_the_loading, Grade.HINTS),
+        Row(other_words.weights_by_the_message, Grade.POINTS),
     ),
     knobs=("low-memory-loading", "fewer-workers", "quantize-weights", "smaller-model", "more-host-memory"),
     before=("killed-without-evidence", "process-ram-hog"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, kv_cache
+from oomdoctor.signs import Grade, kv_cache, other_words
 
 OF_A_BUFFER = ("shorter-context", "quantize-kv-cache", "fewer-sequences", "offload-parameters", "smaller-model")
 BEHIND_THE_WEIGHTS = ("quantize-weights", "tensor-parallel", "quantize-kv-cache", "free-the-gpu", "smaller-model")
@@ -36,6 +36,7 @@ CAUSE = Cause(
         Row(kv_cache.weights_fill_mlcs_share, Grade.NAMES),
         Row(kv_cache.budget_of_no_block, Grade.NAMES),
         Row(kv_cache.no_sequence_fits_what_is_free, Grade.POINTS, OF_ONE_SEQUENCE),
+        Row(other_words.cache_gets_no_room_in_other_words, Grade.NAMES),
     ),
     against=(
         Row(kv_cache.others_count_inside_the_share, Grade.PROVES),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, kv_pool
+from oomdoctor.signs import Grade, kv_pool, other_words
 
 # Places and states go by the number of requests; a shorter prompt or a smaller cache entry frees none.
 FEWER_FIRST = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel", "pin-version")
@@ -34,6 +34,8 @@ CAUSE = Cause(
         Row(kv_pool.no_free_block, Grade.PROVES),
         Row(kv_pool.swap_space_is_full_too, Grade.PROVES),
         Row(kv_pool.buffer_on_the_host_is_full, Grade.NAMES, OF_A_HOST_BUFFER),
+        Row(other_words.cache_is_short_in_other_words, Grade.NAMES),
+        Row(other_words.one_request_does_not_fit_in_other_words, Grade.POINTS),
     ),
     knobs=(*IN_ANY_VERSION, "pin-version"),
 )

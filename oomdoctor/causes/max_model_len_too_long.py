@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.kv_cache import (
     context_longer_than_the_cache,
     no_context_is_short_enough,
@@ -20,6 +20,8 @@ CAUSE = Cause(
     signs=(
         Row(context_longer_than_the_cache, Grade.PROVES),
         Row(no_sequence_fits_the_cache, Grade.NAMES),
+        Row(other_words.longest_context_does_not_fit_in_other_words, Grade.NAMES),
+        Row(other_words.one_request_does_not_fit_in_other_words, Grade.POINTS),
     ),
     knobs=("shorter-context", "raise-engine-reservation", "quantize-kv-cache", "tensor-parallel", "quantize-weights"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, ggml, loading, warm_up
+from oomdoctor.signs import Grade, arrays, ggml, loading, other_words, warm_up
 
 KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "lora",
          "mixed-precision", "more-gpus")  # fmt: skip
@@ -43,6 +43,7 @@ CAUSE = Cause(
         Row(loading.one_piece_on_an_empty_card, Grade.HINTS),
         Row(loading.refused_to_tensorrt, Grade.HINTS, WORKSPACE_KNOBS),
         Row(loading.live_tensors_before_any_step, Grade.LEFT),
+        Row(other_words.weights_by_the_message, Grade.POINTS),
     ),
     knobs=KNOBS,
     knobs_where=((loading.nothing_is_trained, INFERENCE_KNOBS),),

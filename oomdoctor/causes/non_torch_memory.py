@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.library import (
     a_library_failed,
     a_library_was_refused,
@@ -25,6 +25,7 @@ CAUSE = Cause(
         Row(a_library_failed, Grade.POINTS),
         Row(much_outside_pytorch, Grade.POINTS),
         Row(much_outside_pytorch_in_an_engine, Grade.HINTS),
+        Row(other_words.library_was_refused_in_other_words, Grade.HINTS),
     ),
     knobs=("lower-engine-reservation", "smaller-microbatch", "free-the-gpu", "fix-environment", "shard-states"),
 )

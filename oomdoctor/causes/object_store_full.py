@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, store
+from oomdoctor.signs import Grade, other_words, store
 
 ON_THE_NODE = ("stream-data", "smaller-object-store", "clear-references", "fewer-workers", "more-host-memory")
 PERHAPS = ("collect-evidence", "smaller-object-store", "clear-references", "more-host-memory")
@@ -21,6 +21,7 @@ CAUSE = Cause(
         Row(store.store_fills_the_node, Grade.PROVES, ON_THE_NODE),
         Row(store.store_holds_much_of_the_node, Grade.POINTS, ON_THE_NODE),
         Row(store.much_stands_in_no_row, Grade.HINTS, PERHAPS),
+        Row(other_words.store_short_in_other_words, Grade.NAMES),
     ),
     knobs=("bigger-object-store", "stream-data", "clear-references", "fewer-workers", "free-disk", "more-host-memory"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, optimizer
+from oomdoctor.signs import Grade, optimizer, other_words
 
 CAUSE = Cause(
     id="optimizer-states",
@@ -14,6 +14,7 @@ CAUSE = Cause(
     signs=(
         Row(optimizer.in_the_optimizer, Grade.NAMES),
         Row(optimizer.stage_of_the_optimizer, Grade.NAMES),
+        Row(other_words.optimizer_by_the_message, Grade.POINTS),
     ),
     knobs=("shard-states", "offload-optimizer", "low-memory-optimizer", "lora", "mixed-precision", "more-gpus"),
 )

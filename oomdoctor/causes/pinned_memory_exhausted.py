@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.pinned import (
     locking_was_refused,
     page_locked_bytes_were_refused,
@@ -36,6 +36,7 @@ CAUSE = Cause(
         Row(refused_with_room_on_the_card, Grade.POINTS),
         Row(refused_beside_a_line_on_pinning, Grade.HINTS),
         Row(refused_under_wsl, Grade.LEFT),
+        Row(other_words.pinned_memory_short_in_other_words, Grade.NAMES),
     ),
     knobs=("unpin-memory", "raise-memlock", "less-offload", "less-swap-space", "more-host-memory"),
     before=("gpu-memory-exhausted", "gpu-shared"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, scheduling
+from oomdoctor.signs import Grade, other_words, scheduling
 
 CAUSE = Cause(
     id="ray-unschedulable",
@@ -14,6 +14,7 @@ CAUSE = Cause(
         Row(scheduling.more_asked_than_there_is, Grade.PROVES),
         Row(scheduling.ray_gave_a_request_up, Grade.PROVES),
         Row(scheduling.a_request_waits, Grade.NAMES),
+        Row(other_words.resources_missing_in_other_words, Grade.POINTS),
     ),
     knobs=("fix-resource-request", "add-nodes", "fix-environment", "separate-placement"),
 )

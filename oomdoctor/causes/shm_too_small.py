@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, shm
+from oomdoctor.signs import Grade, other_words, shm
 
 OF_THE_STORE = ("bigger-shm", "smaller-object-store")
 
@@ -21,6 +21,7 @@ CAUSE = Cause(
         Row(shm.bus_error_and_full, Grade.PROVES),
         Row(shm.bus_error_that_names_shm, Grade.NAMES),
         Row(shm.bus_error, Grade.HINTS),
+        Row(other_words.shared_memory_short_in_other_words, Grade.NAMES),
     ),
     knobs=("bigger-shm", "fewer-workers", "smaller-microbatch", "clear-references"),
 )

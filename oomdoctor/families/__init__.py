@@ -33,7 +33,7 @@ class Family(Struct, frozen=True):
     read: Callable[[Page, int], Iterable[Read]]
     # Asked only where no other family reads the line, in the order of the names: it knows words, not messages.
     last: bool = False
-    # Asked only where no message of the page tells of a memory failure, for lines that nobody else reads.
+    # Asked only for lines that nobody else reads, before the first message of the page that tells of a memory failure.
     otherwise: bool = False
 
 
@@ -104,12 +104,18 @@ def found_in(page: Page) -> Iterator[tuple[int, Read]]:
     Without their surroundings: who keeps an event looks them up.
     """
     waiting: list[tuple[Family, int]] = []
-    failed = False
+    known: Event | None = None
     for index, found in _each(page, waiting):
-        failed = failed or (isinstance(found, Event) and found.proves)
+        if isinstance(found, Event) and found.proves and (known is None or found.at.line < known.at.line):
+            known = found
         yield index, found
-    if not failed:
-        yield from ((index, found) for family, index in waiting for found in _read(family, page, index))
+    for family, index in waiting:
+        if known is None or page.lines[index].number < known.at.line:
+            yield from ((index, found) for found in _read(family, page, index) if _is_another(found, known))
+
+
+def _is_another(found: Read, known: Event | None) -> bool:
+    return known is None or not isinstance(found, Event) or found.is_another(known)
 
 
 def _each(page: Page, waiting: list[tuple[Family, int]]) -> Iterator[tuple[int, Read]]:

@@ -83,7 +83,10 @@ _NCCL_SEGMENT = late(
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
 )
 _NO_SPACE = late(r"No space left on device")
-_SHM_PATH = late(r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-")  # noqa: S108
+_SHM_PATH = late(
+    r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-"  # noqa: S108
+    r"|shared[ -]memory (?:segment|key|region|object|file)\b"
+)
 _SHM_FRAME = late(r"multiprocessing/(?:shared_memory|heap|synchronize)\.py|torch/multiprocessing/reductions\.py")
 _NAMES_A_PATH = late(r"['\"<]/|: /")
 _RAY_DISK = late(r"\bray\b|plasma|spill", re.IGNORECASE)

@@ -18,7 +18,8 @@ _STATEMENT = (
     r"[^.!]{0,200}(?:[(:\"'.=]|$)"
 )
 _ADVISING = (
-    r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|(?:may|might|could)(?! not)|"
+    r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|"
+    r"may(?! (?:use|take|hold|not))|(?:might|could)(?! not)|"
     r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|helps? (?:with|against)|"
     r"tip:|hint:|note:)"
 )
@@ -30,7 +31,8 @@ _AT_ZERO = (
 # "retry_on_oom: True"; what counts is no setting
 _SET = (
     r"(?i)(?<![\w.-])(?![\w.-]{0,60}(?:ooms|kills|counts?|total|events|errors|thrown)[\"']?\s{0,2}[:=])"
-    r"[\w.-]{0,60}oom[\w.-]{0,60}[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:true|false|none|null|-?\d)"
+    r"[\w.-]{0,60}oom[\w.-]{0,60}[\"']?\s{0,2}[:=]\s{0,2}[\"']?"
+    r"(?:true|false|none|null|-?\d(?![\d.,]{0,20} ?(?:[KMGT]i?B?|bytes)\b))"
 )
 _ECHOES = tuple(
     (late(pattern), why)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_type_hints
 
 from msgspec import Struct
 
 PROOF: Final = 2  # the strength from which an event shows a memory failure rather than hints at a death
+# Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.
+SIDES: Final[Mapping[str, str]] = {
+    "host_ram": "host", "cgroup": "host", "object_store": "host", "shm": "host", "pinned": "host",
+    "gpu": "device", "kv_cache": "device",
+    "scheduling": "scheduling",
+    "none": "none",
+}  # fmt: skip
 Role = Literal["root", "cascade", "confirmation", "advice", "context"]
 
 
@@ -86,6 +94,10 @@ class Event(Struct, frozen=True, kw_only=True):
     def proves(self) -> bool:
         """Whether it shows by itself that memory failed."""
         return self.role == "root" and self.strength >= PROOF
+
+    def is_another(self, known: Event) -> bool:  # noqa: ARG002  (of a shortage it depends on that)
+        """Whether it tells of something else than the first known message of its log, which tells of a failure."""
+        return self.read_as is None
 
     def identity(self) -> str:
         """Equal for two prints of the same happening. Kinds that are printed more or less whole override it."""

@@ -73,6 +73,11 @@ _XGBOOST = (
     rf"{_XGBOOST_HEAD} (?P<worker>\d{{1,6}}): "
     r"(?:Caching allocator|.{0,400}?(?:out of memory|out_of_memory|OUT_OF_MEMORY))"
 )
+# Behind a progress bar where the library's own line break is missing
+_BITSANDBYTES = (
+    r"(?:^\W{0,4}|(?:it/s|s/it)\]\s{0,4})Error out of memory at line (?P<row>\d{1,6}) in file"
+    r"(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?"
+)
 _OUT_OF_MEMORY = tuple(
     (library, late(pattern))
     for library, pattern in (
@@ -94,7 +99,7 @@ _OUT_OF_MEMORY = tuple(
         ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),
         (
             "bitsandbytes",
-            r"^\W{0,4}Error out of memory at line (?P<row>\d{1,6}) in file(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?",
+            _BITSANDBYTES,
         ),
         ("CANN", _CANN),
         ("CANN", r"(?P<status>EL0004)\b"),

@@ -177,7 +177,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _COMPILERS.search(text):
         yield _compiler(page, line, text)
     elif pinned := _first(_PINNED, text):
-        yield _pinned(page, line, pinned)
+        yield _handled(page, line) if _HANDLED.search(text) else _pinned(page, line, pinned)
     elif _PIN_THREAD.search(text):
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
@@ -206,7 +206,7 @@ def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
 def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     line = page.lines[index]
     if _HANDLED.search(text):
-        return Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
+        return _handled(page, line)
     figures = _figures(text)
     below = page.after(index, 2)[-1]
     code = _ERROR_CODE.match(below.text) if allocator == "torch" else None
@@ -221,6 +221,10 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         strength=3 if figures.get("tried_bytes") else 2,
         **{key: value for key, value in figures.items() if key != "program"},
     )
+
+
+def _handled(page: Page, line: Line) -> Lookalike:
+    return Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
 
 
 def _pinned(page: Page, line: Line, allocator: str) -> Read:

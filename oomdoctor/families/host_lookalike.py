@@ -28,7 +28,7 @@ _LOOKALIKES = tuple(
         (
             mark("the container could not be given a device (the device plugin or the runtime), not memory"),
             r"UnexpectedAdmissionError|device plugin resource",
-            r"(?i:failed to allocate (?:vGPU )?device\b)",
+            r"(?i:failed to allocate (?:vGPU )?device\b(?! (?:memory|mem|buffer|heap)))",
         ),
         (
             mark(

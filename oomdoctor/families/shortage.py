@@ -1,130 +1,362 @@
-"""Whether a line says, in whatever words, that memory could not be had; the vocabulary of `unfamiliar`."""
+"""What a line says, in whatever words, of memory that could not be had: how much of which, and what there was.
+
+The grammar knows the words and binds each figure to the one beside it. Here every word is a letter of its kind, and
+patterns over the letters say which kinds in which order are a failure: "could not reserve 2 GiB" is C A S, and so is
+"unable to allocate 58982400 bytes". Where figures can be compared they decide: what needs more than there is fails in
+any words, and what needs less does not.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from oomdoctor.families.echoes import echo
+from msgspec import Struct
+
+from oomdoctor import grammars
+from oomdoctor.families.amounts import BYTES, DEVICES, Comparison, Figure, comparison, figures
+from oomdoctor.families.echoes import ADVICE, echo
+from oomdoctor.families.identifiers import Words, as_words
+from oomdoctor.grammars import Part
 from oomdoctor.patterns import late
+from oomdoctor.units import MIB
 
-_FEW = r"(?:[\w'/()-]{1,24} ){0,4}"
-# What ran out; where another word follows that makes it a name ("memory card", "RAM role"), it did not.
-_NO_NAME = (
-    r"(?![ _-](?:info\w*|usage|stat\w*|leak\w*|card|slot|profil\w*|dump|monitor|format|layout|command|collection"
-    r"|roles?|share|lock)\b)"
-)
-_MEMORY = (
-    r"(?:mem\b|(?:\w{0,20}[ _-])?(?<!replay )(?<!conversation )(?<!experience )(?<!chat )memory"
-    rf"{_NO_NAME}|VRAM|RAM{_NO_NAME}|HBM|VMEM|DRAM|heap{_NO_NAME}|KV[ -]?(?:cache|blocks?)|cache (?:blocks|pages)|swap)"
-)
-_SIZE = r"\d[\d.,]{0,12} ?[KMGT]i?B"
-_ALLOCATE = r"(?:re-?)?(?:alloc\w{0,7}|malloc|mmap|reserv(?:e|ing))"
-_GET = r"(?:map|obtain|secure|acquire|get|grab|pin|grow|expand)"
-_TO_GET = rf"(?:{_MEMORY}|\d ?[KMGT]i?B|(?:pinned|device|host|staging) buffers?)\b"
-_TO_ALLOCATE = rf"(?:{_MEMORY}|\d ?[KMGT]i?B|bytes|(?:KV|cache|memory) (?:blocks?|pages?)|workspace|arena)\b"
-_CANNOT = (
-    r"(?:can ?not|can't|could ?n[o']t|could not|unable to|not able to|fail(?:s|ed|ure|ing)? (?:to|in|while)"
-    r"|did not manage to|refus\w{2,3} to|'t)"
-)
-_SHORT = late(
-    "(?i)"
-    + "|".join(
-        (
-            # "short of memory", "no more device memory", "too little RAM", "no device memory remains"
-            rf"\b(?:(?:out|short|shy) of|(?:ran|run|running) (?:out of|low on|short of)) {_FEW}{_MEMORY}\b",
-            rf"\b(?:not enough|no (?:enough|sufficient|more|free|available|room|space)) {_FEW}{_MEMORY}\b",
-            rf"\bno {_FEW}{_MEMORY} (?:remain\w{{0,3}}|left|available)\b",
-            rf"\b(?:insufficient|too little|lack(?:s|ing)?(?: of)?|depleted|low on) {_FEW}{_MEMORY}\b",
-            rf"\b(?:card|device|gpu|accelerator|host|node) has no {_FEW}(?:memory|room|space)\b",
-            # "memory is exhausted", "memory limit exceeded", "exceeds the device's memory"
-            rf"\b{_MEMORY} {_FEW}(?:exhaust\w{{2,4}}|deplet\w{{2,3}}|used up|overflow\w{{0,4}}|is full(?! of)|ran out)",
-            rf"\b{_MEMORY} (?:{_FEW}insufficient|(?:is |was |far |much )?too (?:small|low))\b",
-            rf"\b{_MEMORY} {_FEW}(?:limit|budget|capacity) (?:\w{{1,12}} ){{0,3}}(?:exceeded|passed|reached|hit)\b",
-            rf"\b(?:exceed(?:s|ed|ing)?|exhaust(?:ed|ing)|passed|is (?:above|over)|larger than) {_FEW}{_MEMORY}\b",
-            # "does not fit in GPU memory", "needs 40 GiB of memory but only", "only 310 MiB left"
-            rf"(?:not|n't) fit (?:in|into|on|onto|within) {_FEW}{_MEMORY}\b",
-            rf"\b(?:requires?|needs?) (?:more|{_SIZE})(?: of)? {_FEW}{_MEMORY} {_FEW}(?:than|only)\b",
-            rf"\bonly {_SIZE} (?:of )?{_FEW}(?:left|free|available|remain\w{{0,3}})\b(?! disk)",
-            # "could not reserve 2 GiB", "unable to get pinned buffers"
-            rf"\b{_CANNOT} {_FEW}(?:{_ALLOCATE} {_FEW}{_TO_ALLOCATE}|{_GET} {_FEW}{_TO_GET})",
-            rf"\b{_TO_ALLOCATE} (?:\w{{1,12}} ){{0,3}}(?:can ?not|could not|couldn't) be (?:{_ALLOCATE}|mapped)",
-            rf"\b(?:malloc|mmap)\b {_FEW}(?:fail\w{{0,4}}|refused|rejected|returned NULL)",
-            # counts of kills, names of errors
-            r"\b[1-9]\d{0,6} oom[-_ ]kill",
-            r"ALLOC(?:ATION)?_FAIL\w{0,3}|OUT_OF_(?:\w{1,20}_)?MEM\w{0,3}|\bENOMEM\b|NO_MEMORY",
-            r"(?<![\w/.'\"-])OOM(?![\w/.'\"])|(?<!\()(?:\b|Error)OutOf(?:Device|Host)?Memory\w{0,20}",
-            # systems that speak another language
-            r"(?:内存|显存|メモリ)\w{0,4}(?:不足|不够|耗尽|溢出)|无法分配\w{0,12}(?:内存|显存)",
-            r"Speicher nicht allozieren|Nicht genügend (?:Haupt|Arbeits)?speicher|d'allouer de la mémoire",
-        )
+_LETTERS: Final = {
+    # figures: a size, a count, a bare number, "3 of 4 GiB", nothing
+    "SIZE": "S", "HEX": "S", "COUNT": "N", "NUMBER": "0", "RATIO": "R", "ZERO": "z",
+    # memory by its name, and words that are memory in company
+    "KV": "k", "PINNED": "p", "HOST_ALLOC": "p", "SHM": "s", "STORE": "o", "CGROUP": "c", "VRAM": "v", "DRAM": "d",
+    "MEMORY": "m", "RAM": "r", "DEVICE": "D", "PLACE": "D", "DEVICES": "Y", "HOST": "H", "SPACE": "e", "CACHE": "q",
+    "UNIT": "u",
+    # what a figure is
+    "NEED": "n", "ASKED": "n", "ASKED_IS": "n", "HAVE": "h", "FREE": "f", "FREE_IS": "f", "LIMIT": "l",
+    "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "BEYOND": "V", "SHORT": "b", "ONLY": "y",
+    # verbs
+    "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V",
+    "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "REACHED": "!", "LACK": "L",
+    "NO": "O", "SHORTAGE": "E",
+    # what makes it no failure
+    "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
+    # signs
+    "LINK": "a", "FOR": "a", "ORDINAL": "x", "COLON": ":", "EQUALS": ":", "PAREN": "(", "PAREN_END": ")", "COMMA": ",",
+    "STOP": ".", "WORD": "w",
+}  # fmt: skip
+_MEM = "[kpsovdmr]"
+_FEW = r"(?:[wafnhltyxDYHequSN0RUkpsovdmr]|~-*){0,5}?"
+_END = r"(?:[.,;:()fFJCIGh]|a[^T]|wf|$)"
+_PREDICATES = tuple(
+    late(pattern)
+    for pattern in (
+        # a name for it: ENOMEM, OutOfMemory
+        r"E",
+        # "out of device memory", "not enough room for 3 GiB", "no more KV blocks", "lacks the 2 GiB"
+        rf"L{_FEW}{_MEM}",
+        rf"L[waf]{{0,2}}e{_FEW}(?:S|{_MEM}|D)",
+        r"La{0,2}S",
+        rf"O[waf]{{0,2}}e{_FEW}(?:S|{_MEM})",
+        # "no device memory left", "has no room", "no free cell", "nothing remains for the KV cache"
+        rf"O[wafHDq]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
+        rf"hO{_FEW}(?:e|{_MEM})",
+        r"Oea{0,2}D",
+        rf"z[waf]{{0,3}}f{_FEW}{_MEM}",
+        r"O[wfD]{0,2}Ya?f",
+        # "memory is exhausted", "the card is full", "memory limit exceeded", "exhausted the heap"
+        rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~-*){{0,4}}?:?[wa]{{0,2}}X",
+        rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~-*){{0,5}}?[VX](?=[.,;:()S]|$|[wa]{{0,2}}[b.])",
+        rf"{_MEM}[wa]{{0,3}}L(?=[.,;:()]|$)",
+        # "the memory available (0.42 GB) is less than ..."
+        rf"{_MEM}{_FEW}\(?S?\)?aB",
+        r"Da{0,2}X",
+        rf"X{_FEW}(?:{_MEM}|D)",
+        # "exceeds the device's memory"
+        rf"V{_FEW}(?:{_MEM}|D)",
+        # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
+        rf"C{_FEW}A{_FEW}(?:{_MEM}|[SNUeu]|D)",
+        rf"C{_FEW}G{_FEW}(?:{_MEM}|S)",
+        rf"Ca?p{_FEW}(?:S|e)",
+        # "only 310 MiB left"
+        r"ya{0,2}[SU][waD]{0,3}f",
+        # "host allocation of 3 GiB failed", "refused a block of 64 MiB", "page allocation failure"
+        rf"J{_FEW}S",
+        rf"S{_FEW}J",
+        rf"{_MEM}{_FEW}J",
+        # "memory could not be obtained", "a tensor of 3 GiB cannot be placed"
+        rf"(?:{_MEM}|[SNUeA]){_FEW}C(?:a{{1,2}}G|P)",
+        rf"[SNU]{_FEW}CG",
     )
 )
-_REFUSED = late(
-    rf"(?i)\b(?:alloc\w{{0,7}}|reservation)\b {_FEW}(?:fail\w{{0,4}}|refused|rejected)"
-    rf"|\b(?:fail(?:ed|ure)|refused|rejected|denied) {_FEW}(?:alloc\w{{0,7}}|reservation)\b"
+# A limit that was met, where the sentence is of memory
+_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}l"))
+# An allocation that failed, where the sentence says of what
+_OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
+_OF_AN_OBJECT = late(rf"C{_FEW}A")
+# A pool, where the sentence counts bytes
+_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX"))
+# Of the cache that an engine keeps its tokens in, where the sentence is about it
+_OF_A_CACHE = tuple(late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e"))
+OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
+OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
+# A wait for GPUs, or for what a cluster has
+_WAITING = late(r"W[wafnN0]{0,4}[YgN]")
+_ASIDE = late(r"\([^()]{1,12}\)")
+_OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\b")
+# What takes memory where it is said to be allocated
+_OBJECT = late(
+    r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
+    r"|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
 )
-_OF_MEMORY = late(rf"(?i)\b(?:{_MEMORY}|bytes)\b|\d ?[KMGT]i?B\b|\bc(?:u|uda|ublas)[a-z]{{0,20}}alloc|\bbuffer\b")
+_SUSPICION = late(
+    r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
+)
+_OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
+_NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
+_CONDITION = late(r"[Ii][^.:;]{0,60}$")
+_OPENING: Final = 2  # words
+_PROGRAM = late(r"(?:\w{1,3}:){1,2}")  # "sort: ", "alloc.c: grow: "
+_ENDS: Final = frozenset({"", ".", ",", ":", "("})
+_MAY_BE = late(r"[wa]{0,2}i")
 
-_RAISED = late(
-    r"(?:\w{1,60}(?:\.|::)){0,8}\w{0,60}(?:Error|Exception|Failure|Fault|Panic|Exit)\w{0,20}(?:: |\b)|panic: "
-    r"|terminate called|\s{0,4}what\(\):|fatal(?: error)?: |FATAL: |thread '[^'\n]{0,60}' panicked at"
-)
-_ERROR = late(
-    r"(?i)\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
-    r"|terminat\w{2,3})\b|^[EF]\d{4} |^[EF] |fork: |错误"
-)
-# What may happen or was kept from happening, in the clause of the shortage
-_IF = late(
-    r"(?i)\b(?:if|when(?:ever)?|unless|would(?! exceed)|should|may|might|could(?! ?n[o']t)|until|avoid\w{0,3}"
-    r"|prevent\w{0,3}|reduc\w{1,3}|warning)\b[^:;]{0,200}$"
-)
-_NOT = late(
-    r"(?i)(?:\bno(?:t|r)?(?: longer)?|n't|\bnever|\bneither|\bwithout|(?<![\d.,])0|\brather than|\bexpected"
-    r"|\bsimulated|\bfake)(?: \w{1,12}){0,2}[ :(]{0,3}$"
-)
-# What a program goes on after, unless it raises the error nevertheless
-_KEPT = late(
-    r"(?i)\b(?:retr(?:y|ies|ying)(?! fail)|(?<!cannot )skip\w{0,4}|fall(?:ing|s)? ?back|ignor\w{1,3}|recover\w{0,3}"
-    r"|continu\w{1,3}|handl(?:ed|er|ing)|caught|protect\w{0,4})\b"
-)
-_AFTERWARDS = late(
-    r"(?i)\b(?:retrying|will retry|handl(?:er|ing)|skipp(?:ed|ing)|falling back|fall back|ignor(?:ed|ing)"
-    r"|recover(?:ed|ing)|continuing|instead|using (?:the |a )?(?:default|smaller|CPU|slower))\b"
-)
-# The line gives another reason, or asks for nothing
-_ANOTHER_REASON = late(
-    r"(?i)\b(?:permission denied|not permitted|no such (?:file|process)|not found|not defined|not? raise|invalid"
-    r"|unknown|not (?:exist|loaded|supported|raised)|undefined symbol|time[ds]? ?out|timeout|connection|read-only"
-    r"|policy|already exists|unexpected keyword|has no attribute|ruled out|for lock table)\b"
-    r"|(?:of memory|errors?): 0\b|\ballocat\w{2,3} 0(?![\d.,]{0,20}\d)"
+
+# What a line is about; without any of these nothing in it can be short. Most exceptions have none.
+_ABOUT = late(
+    r"(?i)mem|mmap|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
+    r"|gpu|cuda|device|accelerator|\bcards?\b|[nxt]pus?\b|\bpin|lock|shm|shared|space|\broom|buffer|arena|pool|plasma|swap"
+    r"|nodes?\b|resource|spill|store\b|内存|显存|メモリ|Speicher|mémoire"
 )
 _OF_NAMES = late(
     r"(?:\w{1,40}\.){0,4}(?:Attribute|Name|Import|ModuleNotFound|Key|Syntax|FileNotFound|Type|IllegalArgument)"
     r"(?:Error|Exception)\b"
 )
+# An error's number that means memory: CUDA's and HIP's 2, CANN's 6, Linux' 12, Windows' 8, 14, 1450 and 1455
+_CODES = frozenset({2, 6, 8, 12, 14, 1450, 1455})
+_KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
+_CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
+_CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
 
 
-def raised(text: str) -> bool:
-    """Whether the line is an exception's own."""
-    return _RAISED.match(text) is not None
+class Sentence(Struct, frozen=True):
+    """A line as its words, their letters and its figures."""
+
+    parts: tuple[Part, ...]
+    letters: str
+    amounts: tuple[Figure, ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(part.text for part in self.parts)
+
+    def around(self, start: int, end: int) -> str:
+        """The letters of the sentence that these are part of."""
+        first = self.letters.rfind(".", 0, start) + 1
+        last = self.letters.find(".", end)
+        return self.letters[first : last if last >= 0 else None]
 
 
-def is_error(text: str) -> bool:
-    return _ERROR.search(text) is not None
+class Shortfall(Struct, frozen=True):
+    """A line that says so: the words with which it does, and the figures that it holds against each other."""
+
+    sentence: Sentence
+    start: int  # of the words that say it, among the parts
+    end: int
+    compared: Comparison | None = None
+    waits: bool = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether figures say it, beside a verb that does: a list of figures may hold any."""
+        around = self.sentence.around(self.start, self.end)
+        if self.compared is not None and re.search("[VMBCLJy]", around):
+            return True
+        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
+
+    @property
+    def letters(self) -> str:
+        return self.sentence.letters[self.start : self.end]
+
+    @property
+    def card(self) -> int | None:
+        """The number of the card that the sentence names."""
+        named = (_CARD.search(part.text) for part in self.sentence.parts if part.terminal == "PLACE")
+        return next((int(card[1]) for card in named if card), None)
+
+    @property
+    def code(self) -> int | None:
+        """The error's number."""
+        codes = (_CODE.match(part.text) for part in self.sentence.parts if part.terminal == "ORDINAL")
+        return next((int(code[1]) for code in codes if code), None)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it speaks of what was asked for."""
+        return re.search("[AGnCVJLEX]", self.sentence.letters.replace("Lm:", "", 1)) is not None
+
+    @property
+    def limited(self) -> bool:
+        """Whether it was a limit that was hit: "maximum pool size exceeded", "over its budget of 2 GiB"."""
+        bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
+        if bound is not None and self.compared is not None:
+            return self.compared.there == bound
+        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self.sentence.around(self.start, self.end)) is not None
+
+    @property
+    def opens(self) -> bool:
+        """Whether the line begins with it."""
+        letters = self.sentence.letters
+        named = _PROGRAM.match(letters)
+        first = self.start - (named.end() if named else 0)
+        return (
+            first < _OPENING and letters[self.end : self.end + 1] in _ENDS and re.search(_MEM, self.letters) is not None
+        )
+
+    @property
+    def kept(self) -> bool:
+        """Whether the program goes on all the same."""
+        letters = self.sentence.letters
+        return "K" in letters or "<" in letters[: self.end] or ">" in letters[self.end :]
 
 
-def says_so(text: str) -> bool:
-    """Whether the line says that memory could not be had: that it was so, not that it may be."""
-    short = _shortage(text)
-    if short is None or _OF_NAMES.match(text) or _ANOTHER_REASON.search(text) or echo(text[: short.end()]):
+def shortfall(text: str, *, raised: bool) -> Shortfall | None:
+    """What the line says of memory that could not be had: that it was so, not that it may be.
+
+    An exception is raised whatever was tried before.
+    """
+    if _ABOUT.search(text) is None or _OF_NAMES.match(text):
+        return None
+    words = as_words(text)
+    parts = grammars.parts("shortage", words.text)
+    letters = _letters(parts)
+    sentence = Sentence(parts, letters, figures(parts))
+    said = (found for found in (*_said(sentence), *_counted(sentence)) if raised or not found.kept)
+    found = next(said, None)
+    if found is None or _is_a_key(found, words, text):
+        return None
+    why = echo(text[: words.place(parts[found.end - 1].end)], text)
+    suspected = why == ADVICE and raised and (found.compared is not None or _SUSPICION.search(text) is not None)
+    return found if why is None or suspected else None
+
+
+def _is_a_key(found: Shortfall, words: Words, text: str) -> bool:
+    """Whether the words are the name of a setting: "on_out_of_memory: abort"."""
+    setting = _KEY.match(text)
+    return setting is not None and words.place(found.sentence.parts[found.end - 1].end) <= setting.end(1)
+
+
+def _said(sentence: Sentence) -> Iterator[Shortfall]:
+    """What words say."""
+    compared = comparison(sentence.parts, sentence.amounts)
+    short = compared if compared is not None and compared.short else None
+    patterns = (*_PREDICATES, *_fitting(sentence))
+    aside = _ASIDE.sub(_passed_over, sentence.letters)
+    for letters in dict.fromkeys((aside, sentence.letters)):
+        for match in (match for pattern in patterns for match in pattern.finditer(letters)):
+            if not _is_denied(sentence, match):
+                yield Shortfall(sentence, match.start(), match.end(), short)
+
+
+def _counted(sentence: Sentence) -> Iterator[Shortfall]:
+    """What figures say."""
+    compared = comparison(sentence.parts, sentence.amounts)
+    if compared is None:
+        yield from _nothing_left(sentence)
+    if compared is None or not compared.short:
+        return
+    first, last = sorted((compared.needed.at, compared.there.at))
+    around = sentence.around(first, last)
+    if "Q" in around or "Z" in around or _CONDITION.search(sentence.letters[:last]):
+        return
+    if _is_of_memory(sentence, compared) and not (compared.unit == BYTES and compared.needed.value < MIB):
+        yield Shortfall(sentence, first, last + 1, compared)
+
+
+def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
+    """What says it in a sentence about memory, and of another one does not."""
+    if _OBJECT.search(sentence.text):
+        yield _OF_AN_OBJECT
+    if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(sentence.text):
+        yield from _OF_A_CACHE
+    sized = any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
+    if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
+        yield from _OF_MEMORY
+        yield from _OF_A_LIMIT
+    if sized:
+        yield from _OF_BYTES
+
+
+def _passed_over(aside: re.Match[str]) -> str:
+    """What stands in brackets parts no words that belong together."""
+    return "~".ljust(len(aside[0]), "-")
+
+
+def _letters(parts: Sequence[Part]) -> str:
+    return "".join([_letter(part) for part in parts])
+
+
+def _letter(part: Part) -> str:
+    if part.terminal == "COUNT" and _OF_CACHE.search(part.text):
+        return "U"
+    return _LETTERS[part.terminal]
+
+
+def _nothing_left(sentence: Sentence) -> Iterator[Shortfall]:
+    """What cannot be done, where no memory is left."""
+    nothing = next((one for one in sentence.amounts if one.role == "have" and one.value <= 0 and one.unit), None)
+    if nothing is None:
+        return
+    of_memory = _is_of(sentence.letters, "kpsovdmrU") and _is_of(sentence.letters, "CFJX")
+    if of_memory or (nothing.unit in OF_A_CLUSTER and "L" in sentence.letters):
+        yield Shortfall(sentence, nothing.at, nothing.at + 1)
+
+
+def waits(text: str) -> Shortfall | None:
+    """The line, where it says that something waits for a cluster's resources."""
+    parts = grammars.parts("shortage", as_words(text).text)
+    letters = _letters(parts)
+    match = _WAITING.search(letters)
+    if match is None or _is_of(letters, "K"):
+        return None
+    return Shortfall(Sentence(parts, letters, figures(parts)), match.start(), match.end(), waits=True)
+
+
+def _is_of(letters: str, kinds: str) -> bool:
+    return any(kind in letters for kind in kinds)
+
+
+def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
+    """Whether the figures are of memory, or of what a cluster has."""
+    if compared.unit == BYTES:
+        return _is_of(sentence.letters, "kpsovdmrcDYHAeq")
+    if compared.unit in OF_A_CLUSTER or compared.there.unit in OF_A_CLUSTER:
+        return _is_of(sentence.letters, "YNR")
+    if compared.unit:
+        refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
+        return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
+    large = compared.needed.value >= MIB
+    return _is_of(sentence.letters, "kpsovdmr" if large else "kY")
+
+
+def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
+    """Whether the words around it say that it did not happen, or of what else it speaks."""
+    letters, start, end = sentence.letters, match.start(), match.end()
+    if _CONDITION.search(letters[:end]) or _NEGATED.search(letters[:start]) or _MAY_BE.match(letters, end):
+        return True
+    around = sentence.around(start, end)
+    if "Z" in around or ("Q" in around and not re.search("[kpsovdmrE]", match[0])):
+        return True
+    return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _for_another_reason(sentence: Sentence, said: str) -> bool:
+    """Whether a call that allocates failed with another error's number."""
+    if "A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A")):
         return False
-    if _IF.search(text[: short.end()]) or _NOT.search(text[: short.start()]):
-        return False
-    return raised(text) or not (_KEPT.search(text[: short.end()]) or _AFTERWARDS.search(text[short.end() :]))
+    codes = (_CODE.match(part.text) for part in sentence.parts if part.terminal == "ORDINAL")
+    return any(int(code[1]) not in _CODES for code in codes if code)
 
 
-def _shortage(text: str) -> re.Match[str] | None:
-    return _SHORT.search(text) or (_REFUSED.search(text) if _OF_MEMORY.search(text) else None)
+def _zero_before(sentence: Sentence, start: int) -> bool:
+    """Whether it is counted, and there was none: "0 out of memory errors"."""
+    return start > 0 and any(one.at == start - 1 and one.value == 0 for one in sentence.amounts)
 
 
-__all__ = ["is_error", "raised", "says_so"]
+__all__ = ["OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "shortfall", "waits"]

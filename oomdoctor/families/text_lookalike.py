@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
-from oomdoctor.families.echoes import SETTING, TEST, echo
+from oomdoctor.families.echoes import ADVICE, SETTING, TEST, echo
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.families.lines import place_of
+from oomdoctor.families.loudness import tells_at_once
+from oomdoctor.families.shortage import shortfall
 from oomdoctor.families.spoken import SPOKEN, spoken
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -72,9 +74,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 
 def _why(text: str) -> str | None:
-    if _WORDS.search(text) is None:
-        return INSIDE if _INSIDE.search(text) else None
-    if why := echo(text) or _first(_TELLING, text):
+    words = _WORDS.search(text)
+    if words is None:
+        return INSIDE if _INSIDE.search(text) and shortfall(text, raised=False) is None else None
+    why = echo(text)
+    if why in {ADVICE, SETTING} and tells_at_once(text) and echo(text[: words.end()]) is None:
+        return None  # what is advised, or set, stands behind what happened
+    if why := why or _first(_TELLING, text):
         return why
     return None if _FAILURE.search(text) else _first(_NAMES, text)
 

@@ -13,7 +13,7 @@ from oomdoctor.families.ended import explained
 from oomdoctor.families.event import Frame, Read
 from oomdoctor.families.frames import Unfinished, frames, is_exception, unfinished, waits
 from oomdoctor.families.lines import place_of, process_of
-from oomdoctor.families.shortage import is_error
+from oomdoctor.families.loudness import is_error
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 

@@ -12,44 +12,43 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from oomdoctor.families import Family, families, frames
+from oomdoctor.families import Family, families
+from oomdoctor.families.amounts import stated
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Read
+from oomdoctor.families.event import SIDES, Event, Read, Threshold, Usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
-from oomdoctor.families.shortage import is_error, raised, says_so
+from oomdoctor.families.loudness import CHARACTERS, is_loud, is_source, message, raised
+from oomdoctor.families.refuser import pool_of, refuser_of
+from oomdoctor.families.shortage import Shortfall, shortfall, waits
 from oomdoctor.patterns import late
-from oomdoctor.streams import Line, Page
-from oomdoctor.units import size
+from oomdoctor.streams import Page
 
-CHARACTERS: Final = 1000
+# Who allocates on a card beside the framework, and the families whose messages are a framework's own
+BESIDE_THE_FRAMEWORK: Final = frozenset({"library", "driver"})
+OF_A_FRAMEWORK: Final = frozenset({"cuda", "cuda_error", "jax_tf"})
 LAST_WORDS: Final = 200  # lines before the end of a log: an error further up, which no exception told, was survived
+VERY_LAST: Final = 3  # lines: what waits there still waits
 ABOVE: Final = 12
 AROUND: Final = 400  # lines that a family sees around a line that is read as its message
 AT_MOST: Final = 400  # characters of a line beside it
 
-_LOUD: Final = ("ERROR", "CRITICAL", "FATAL", "Error")
-_QUIET: Final = ("TRACE", "DEBUG", "INFO", "NOTICE", "WARNING", "WARN", "Info", "Warning", "Debug")
-_DONE = late(r"(?i)\b(?:finished|completed|done)\b(?!.{0,80}\b(?:fail|error))|exit(?:ed)?(?: with)?(?: code)? 0\b")
-_FRAME = late(r"\s{0,12}File \"|\s{0,4}at ")
-_SOURCE = late(r"\s{0,80}(?:[\w *&:<>.\[\]]{1,80}= ?)?[a-z]?[\"']")
-_SIZE = late(r"\b(\d[\d,.]{0,20}) ?(bytes|[KMGT]i?B)\b")
-
-# Which memory the words name, the narrower ones first.
-_POOLS = tuple(
-    (pool, late("(?i)" + "|".join(words)))
-    for pool, *words in (
-        ("kv_cache", r"\bKV[ _-]?(?:cache|pool|blocks?)", r"cache blocks", r"paged?[ _-](?:cache|pool)"),
-        ("pinned", r"\bpin(?:ned|ning)?\b", r"page-?locked", "HostAlloc", "HostRegister", "hipHostMalloc"),
-        ("shm", r"\bshared memory\b", r"\bshm\b"),
-        ("object_store", r"\bplasma\b", "object store"),
-        ("cgroup", r"\bcgroup", "container", r"\boom[-_ ]kill", r"\bpod\b", r"\b(?:memory|resource) limit\b"),
-        ("gpu", r"\bCUDA", r"\bcu(?-i:[A-Z])\w", r"\bGPU", r"\b(?:VRAM|HBM|HIP|XPU|NPU|TPU|ROCm|MPS|Vulkan)\b"),
-        ("gpu", r"\bdevice", r"\b(?:graphics|video|card|accelerator)\b", r"\bXla", "RESOURCE_EXHAUSTED", r"\bNCCL"),
-        ("host_ram", r"\bhost", r"\b(?:RAM|CPU|RSS|ENOMEM|node|machine|system|heap)\b", r"\b(?:malloc|mmap|numpy)"),
-    )
-)  # fmt: skip
+_DONE = late(
+    r"(?i)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
+    r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
+)
 _WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/")
+
+# Where an engine hands out what its cache has; a message there that names no other memory is the cache's
+_CACHE_FILE = late(
+    r"/(?:scheduler|schedule_batch|block_manager|mem_cache|memory_pool|kv_cache|block_pool|token_to_kv|cache_engine"
+    r"|radix_cache|kv_manager)\w{0,30}\.py\""
+)
+_OF_A_FRAME: Final = frozenset({"none", "host_ram"})
+_FRAMES: Final = 3  # lines: a frame and its source
+_CARD = late(
+    r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerator|\bdevice|\bmodel\b"
+)
 
 
 class Shortage(Event, frozen=True, kw_only=True):
@@ -60,7 +59,28 @@ class Shortage(Event, frozen=True, kw_only=True):
 
     strength: int = 2
 
-    tried_bytes: int | None = None
+    refuser: str = "unknown"  # "framework", "library", "engine", "driver", "kernel" or "scheduler"
+    tried_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None
+    missing_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    limit_bytes: Threshold[int | None] = None
+    limited: bool | None = None  # its words name a limit of the program's own
+    unit: str | None = None  # of what is counted: "tokens", "blocks", "devices", ...
+    needed: int | None = None
+    available: int | None = None
+    other_bytes: tuple[int, ...] = ()  # sizes that no word of ours names
+    code: int | None = None  # the error's number
+
+    def is_another(self, known: Event) -> bool:
+        """What stands before the known message and tells of another memory, or of one that allocates beside the
+        framework, is another failure or the reason for this one."""
+        if self.at.line >= known.at.line or self.pool == "none":
+            return False
+        if SIDES[self.pool] != SIDES[known.pool]:
+            return known.pool != "none"
+        return self.refuser in BESIDE_THE_FRAMEWORK and known.family in OF_A_FRAMEWORK
 
 
 def in_other_words(event: Event) -> bool:
@@ -69,20 +89,17 @@ def in_other_words(event: Event) -> bool:
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    if not _ends_a_program(page, index):
+    text = message(page.lines[index].text[:CHARACTERS])
+    is_raised = raised(page, index, text)
+    if is_source(page, index, text) or not (is_raised or _is_last(page, index)):
         return
-    found = tuple(_alike(page, index)) or tuple(_short(page, index))
+    found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
     if found and not goes_on(page, index):
         yield from found
 
 
-def _ends_a_program(page: Page, index: int) -> bool:
-    """Whether an exception says it, or one of the last lines of the log."""
-    line = page.lines[index]
-    of_frame = index and _FRAME.match(page.lines[index - 1].text) and not frames.is_exception(line.text)
-    if _SOURCE.match(line.text) or of_frame:
-        return False
-    return raised(line.text) or (page.ends and len(page.lines) - index <= LAST_WORDS)
+def _is_last(page: Page, index: int) -> bool:
+    return page.ends and len(page.lines) - index <= LAST_WORDS
 
 
 def _alike(page: Page, index: int) -> Iterator[Read]:
@@ -100,26 +117,45 @@ def _alike(page: Page, index: int) -> Iterator[Read]:
             yield replace(event, read_as=found.known)
 
 
-def _short(page: Page, index: int) -> Iterator[Read]:
-    """What its words say of memory."""
-    line = page.lines[index]
-    text = line.text[:CHARACTERS]
-    if not _loud(line, text) or not says_so(text) or (not raised(text) and _ends_well(page, index)):
+def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
+    """What its words and figures say of memory."""
+    found = shortfall(text, raised=is_raised)
+    if found is None:
+        found = waits(text) if _is_the_very_last(page, index) else None
+    elif not is_raised and (not _is_loud(page, index, text, found) or _ends_well(page, index)):
         return
-    sizes = _SIZE.findall(text)
+    if found is None:
+        return
+    line = page.lines[index]
+    pool = pool_of(found, text)
+    if pool in _OF_A_FRAME and _is_of_a_cache(page, index):
+        pool = "kv_cache"
+    refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
+    if pool == "none":
+        pool = _unnamed(page, index, refuser)
     yield Shortage(
         at=place_of(page, line),
         time=line.mark.time,
-        process=process_of(line),
-        pool=_pool(page, index, text),
-        tried_bytes=size(sizes[0][0], sizes[0][1]) if len(sizes) == 1 else None,
+        process=process_of(line, found.card),
+        pool=pool,
+        code=found.code,
+        limited=found.limited or None,
+        refuser=refuser,
+        **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
 
 
-def _loud(line: Line, text: str) -> bool:
-    if line.mark.level in _QUIET:
-        return False
-    return line.mark.level in _LOUD or raised(text) or is_error(text)
+def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
+    return is_loud(page, index, text, sure=found.sure or found.opens, compared=found.compared is not None)
+
+
+def _is_of_a_cache(page: Page, index: int) -> bool:
+    """Whether the innermost frames are those of an engine's scheduler or cache."""
+    return any(_CACHE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
+
+
+def _is_the_very_last(page: Page, index: int) -> bool:
+    return page.ends and not any(line.text for line in page.lines[index + VERY_LAST :])
 
 
 def _ends_well(page: Page, index: int) -> bool:
@@ -128,20 +164,34 @@ def _ends_well(page: Page, index: int) -> bool:
     return any(_DONE.search(line.text[:AT_MOST]) for line in behind)
 
 
-def _pool(page: Page, index: int, text: str) -> str:
-    named = next((pool for pool, words in _POOLS if words.search(text)), None)
-    if named is not None:
-        return named
-    above = page.before(index, ABOVE)
-    return "gpu" if any(_WORK_ON_A_CARD.search(line.text[:AT_MOST]) for line in above) else "none"
+def _unnamed(page: Page, index: int, refuser: str) -> str:
+    """Which memory it was, by what stands around."""
+    if refuser == "kernel":
+        return "host_ram"
+    if _works_on_a_card(page, index):
+        return "gpu"
+    return "none" if page.once(_names_a_card) else "host_ram"
+
+
+def _names_a_card(page: Page) -> bool:
+    return any(_CARD.search(line.text[:AT_MOST]) for line in page.lines)
+
+
+def _works_on_a_card(page: Page, index: int) -> bool:
+    return any(_WORK_ON_A_CARD.search(line.text[:AT_MOST]) for line in page.before(index, ABOVE))
 
 
 FAMILY = Family(
     name="unfamiliar",
     anchors=(),
-    triggers=("emory", "MEM", " mem ", "RAM", "HBM", "lloc", "ALLOC", "eserv", "KV cache", "OOM", "oom", "rror", "ail",
-              "ill", "Kill", "died", "xceed", "apacity", "space", "full", "xhaust", "unexpectedly",
-              "存", "モリ", "peicher", "mémoire", "blocks", " fit "),
+    triggers=(
+        "emory", "MEM", " mem ", "RAM", "HBM", "vram", "VRAM", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
+        "blocks", "cells", "slots", "tokens", "bytes", "GiB", "uffer", "heap", "space", "GPUs", "NPUs", "devices",
+        "ccelerator", "cards", "OOM", "oom", "NOMEM", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "Kill", "died",
+        "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
+        "enough", "no room", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
+        " want", " fit ", "aiting for", "unexpectedly", "存", "モリ", "peicher", "mémoire",
+    ),
     read=read,
     last=True,
     otherwise=True,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomdoctor.families.event import PROOF, Event, Lookalike, Process, Read, Role
+from oomdoctor.families.event import PROOF, SIDES, Event, Lookalike, Process, Read, Role
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
@@ -23,14 +23,6 @@ from oomdoctor.job.model import Context, Trajectory
 from oomdoctor.job.origins import writer_of
 from oomdoctor.job.roles import role_of
 from oomdoctor.streams import Page
-
-# Pools that fill up together: a cgroup's limit, /dev/shm and the object store are all the host's memory.
-SIDES: Final[Mapping[str, str]] = {
-    "host_ram": "host", "cgroup": "host", "object_store": "host", "shm": "host", "pinned": "host",
-    "gpu": "device", "kv_cache": "device",
-    "scheduling": "scheduling",
-    "none": "none",
-}  # fmt: skip
 
 ContextOf = Callable[[str], Context]  # what is known of the job that this file belongs to
 
@@ -138,9 +130,16 @@ def crashes(
 
 
 def _familiar(events: Collection[Event]) -> Iterable[Event]:
-    """The events without those in unknown words, where a known message of the same file tells of a memory failure."""
-    told = {event.at.file for event in events if event.proves and not in_other_words(event)}
-    return (event for event in events if event.at.file not in told or not in_other_words(event))
+    """The events without those in unknown words, where a known message of the same file tells of a memory failure.
+
+    What stands before the known message and tells of another one is another failure, or the reason for this one.
+    """
+    known = [event for event in events if event.proves and not in_other_words(event)]
+    first: dict[str, Event] = {}
+    for event in known:
+        if event.at.file not in first or event.at.line < first[event.at.file].at.line:
+            first[event.at.file] = event
+    return (event for event in events if event.at.file not in first or event.is_another(first[event.at.file]))
 
 
 def _placed(event: Event) -> Event:

@@ -11,8 +11,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from oomdoctor.decision.diagnosis import decide
-from oomdoctor.families.event import Event
-from oomdoctor.incident.assemble import SIDES
+from oomdoctor.families.event import SIDES, Event
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash, Ledger, LedgerRow
 from oomdoctor.job.model import Context, Setting, Value

@@ -12,6 +12,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import GIB, TIB, show
 
+NO_MEMORY: Final = 12  # ENOMEM
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
 NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
@@ -139,6 +140,13 @@ def array_refused(crash: Crash) -> Seen | None:
     """NumPy's or PyTorch's, of a size that full machines refuse as well."""
     refused = _refused(crash)
     return _refusal(refused) if refused is not None and refused.allocator in ARRAYS else None
+
+
+@sign
+def refused_with_an_errno(crash: Crash) -> Seen | None:
+    """The system itself answered: errno 12."""
+    refused = next((event for event in crash.every(HostAllocation) if event.errno == NO_MEMORY), None)
+    return _refusal(refused) if refused is not None and refused.pool == "host_ram" else None
 
 
 @sign

@@ -1,0 +1,135 @@
+"""Whether a line is an error's: by its level, wherever its program prints it, by its exception, or by its words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.patterns import late
+from oomdoctor.streams import Page
+
+CHARACTERS: Final = 1000
+
+_BELOW: Final = 3  # lines
+_LOUD: Final = ("ERROR", "CRITICAL", "FATAL")
+_HEAD: Final = 120  # characters in which a level stands
+_LEVELS: Final = {
+    "t": "quiet", "d": "quiet", "i": "quiet", "n": "quiet", "w": "warning", "e": "loud", "c": "loud", "f": "loud",
+    "p": "loud", "s": "loud",
+}  # fmt: skip
+# "level=error", {"severity": "ERROR"}
+_FIELD = late(
+    r"(?i)(?:^|[\s{,\"'])(?:level|lvl|severity|levelname|log_?level)[\"']?\s?[:=]\s?[\"']?([a-z])[a-z]{2,8}\b"
+)
+# "[error]", "ERROR ", "| ERROR |", "[E] ", "E [pool]", "W tensorflow/", "CRITICAL:root:"
+_WORD = late(
+    r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
+    r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
+    r"|^(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
+    r"|^\[?([EFWIDC])(?:\]|\d{4}\b|(?= \[| \S{1,200}[.:/]))"
+)
+_NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
+                 "WARNING": "warning", "WARN": "warning"}  # fmt: skip
+
+_RAISED = late(
+    r"(?:\[[^\]\n]{1,60}\]|std(?:out|err)|[EWF](?= )|\||>>|-|:|\s){0,8}"
+    r"(?:Exception in thread \"[^\"\n]{0,80}\" |Caused by: |Uncaught |Unhandled exception\.? )?"
+    r"(?:(?:\w{1,60}(?:\.|::)){0,8}\w{0,60}(?:Error|Exception|Failure|Fault|Panic|Exit)\w{0,20}(?:: |\b)"
+    r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}[A-Z]\w{2,60}: \S|panic: |terminate called|\s{0,4}what\(\):"
+    r"|fatal(?: error)?: |FATAL: |thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at)"
+)
+_PANICKED = late(r"thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at [^\n]{1,200}:\d{1,7}:\d{1,5}:$")
+_ERROR = late(
+    r"(?i)\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
+    r"|terminat\w{2,3})\b|^[EF]\d{4} |^[EF] |fork: |错误"
+    r"|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
+)
+# The end of something, behind whatever a warning says
+_ENDS = late(
+    r"(?i)\b(?:exit(?:ing|ed|s)?|abort(?:ing|ed|s)?|giv(?:ing|es) up|gave up|terminat(?:ing(?! any)|ed|es)|fatal|died"
+    r"|kill(?:ing|ed)|shut(?:ting)? down|stopp(?:ing|ed)|restarting|cannot (?:continue|proceed)|crash\w{0,3})\b"
+    r"|(?-i:\bFailed|\bError: )"
+)
+_OPENS = late(
+    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
+    r"(?!\s?(?:score|kill|handler|protect))"
+)
+_FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
+_LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
+_NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
+_SHELL = late(r"\s{0,80}(?:echo|printf)(?: -\w{1,3})? [\"']")
+_FIELDS = late(r"\s{0,8}[\w.-]{1,40}=(?:\"[^\"\n]{0,400}\"|[^\s\"]{0,200})\s{1,4}[\w.-]{1,40}=")
+_BAR = late(r"[^\n]{0,600}(?:\d|\?) ?(?:it/s|s/it)[^\]\n]{0,120}\]\s{0,4}(?=\S)")
+
+
+def message(text: str) -> str:
+    """The line without the progress bar that it was written behind."""
+    if "it/s" in text or "s/it" in text:
+        bar = _BAR.match(text)
+        return text[bar.end() :] if bar else text
+    return text
+
+
+def is_error(text: str) -> bool:
+    """Whether a word of the line is an error's."""
+    return _ERROR.search(text) is not None
+
+
+def is_exception(text: str) -> bool:
+    return _RAISED.match(text) is not None
+
+
+def tells_at_once(text: str) -> bool:
+    """Whether the line begins with what happened."""
+    return is_exception(text) or _OPENS.match(text) is not None
+
+
+def raised(page: Page, index: int, text: str) -> bool:
+    """Whether the line is an exception's own."""
+    if is_exception(text):
+        return True
+    return index > 0 and _PANICKED.match(page.lines[index - 1].text) is not None
+
+
+def is_source(page: Page, index: int, text: str) -> bool:
+    """Whether the line is a program's own text: a literal, or what stands under a frame."""
+    if _LITERAL.match(text) and not _FIELDS.match(text) and page.lines[index].mark.level is None:
+        return True
+    if _NAME.match(text) or _SHELL.match(text):
+        return True
+    under = index > 0 and _FRAME.match(page.lines[index - 1].text) is not None
+    return under and (text[:1] in (" ", "\t") or _RAISED.match(text) is None)
+
+
+def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) -> bool:
+    """Whether the line is an error's; what figures show is one in any words, unless it is marked as less."""
+    level = _level(page, index, text)
+    if level == "quiet":
+        return False
+    if level == "warning":
+        return _ENDS.search(text) is not None or _failed_below(page, index)
+    if level == "loud" or sure or (compared and _failed_below(page, index)):
+        return True
+    return any(words.search(text.replace("_", " ")) for words in (_ERROR, _ENDS, _OPENS))
+
+
+def _failed_below(page: Page, index: int) -> bool:
+    """Whether an error stands right below: what was warned of has come."""
+    below = page.lines[index + 1 : index + 1 + _BELOW]
+    return any(
+        line.mark.level in _LOUD or is_exception(line.text) or _ENDS.search(line.text[:CHARACTERS]) for line in below
+    )
+
+
+def _level(page: Page, index: int, text: str) -> str:
+    mark = page.lines[index].mark.level
+    if mark is not None:
+        return _NAMED.get(mark, "loud")
+    head = text[:_HEAD]
+    found = _FIELD.search(text) or _WORD.search(head)
+    if found is None:
+        return ""
+    letter = next((group for group in found.groups() if group), "")
+    return _LEVELS.get(letter.lower(), "")
+
+
+__all__ = ["CHARACTERS", "is_error", "is_loud", "is_source", "message", "raised", "tells_at_once"]

@@ -1,0 +1,128 @@
+"""Which memory a failure's words name, and who refused it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, Shortfall
+from oomdoctor.patterns import late
+
+# By the letters of `shortage`, the narrower ones first
+_POOLS: Final = (
+    ("kv_cache", "kU"), ("pinned", "p"), ("shm", "s"), ("object_store", "o"), ("cgroup", "c"), ("gpu", "vD"),
+)  # fmt: skip
+_NEAR: Final = 4  # words around those that say it
+
+_CONTAINER = late(
+    r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
+)
+_OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
+_CARD = late(r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])")  # also in the name of a file
+_HOST = late(
+    r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
+    r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
+    r"|\b(?:machine|host|node) "
+)
+_BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
+_NODES = late(
+    r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
+)
+
+_KERNEL = (
+    r"\bkernel: |page allocation|vmalloc|__vm_enough|\bfork\b|\bm(?:un)?map\b|cannot allocate memory|not enough space$",
+    r"\bE?NOMEM\b|errno|os error 12|oom[-_ ]kill",
+)
+_SCHEDULER = (
+    r"\b(?:slurm\w{0,6}|kubelet|batchd|pod_workers\.go|eviction|placement|(?<!lr_)(?<!lr )scheduler:)|\bpod\b",
+    r"limit of the allocation",
+)
+_CALL = r"(?:Mem|Malloc|Ctx|Device|Map|Create|Alloc|Host|Stream|Event)"
+_DRIVER = (
+    r"\bdriver\b|\bnvrm\b|\bmetal\b|command buffer|level[ -]?zero|native api",
+    rf"(?-i:\b(?:cu|hip|cuda|ze|vk|cl|drv|npu|acl|aclrt|hsa|zx){_CALL}\w*)",
+    r"ERR(?:OR)?_(?:\w{1,20}_)?(?:NO|OUT_OF)_DEVICE_MEM|(?-i:\b(?:VK|CL)_|\bPI_ERROR|\b\w{2,12}AllocDevice\b|\bhsa_)",
+)
+_ENGINE = (
+    r"\bkv[ _-]?(?:cache|pool|block|slot|page|cell|budget)|kvcache|paged[ _-]?(?:attention|cache)|cache[ _]blocks?",
+    r"\b(?:prompt|sequence|decode|prefill|batcher)\b",
+)
+_FRAMEWORK = (
+    r"\b(?:torch|pytorch|tensorflow|tf|jax(?:lib)?|xla|paddle|mxnet|mindspore|keras|megatron|deepspeed|autograd|bfc)\b",
+    r"\b(?:activations?|gradients?|optimizer|caching allocator|tensor allocator)\b|\bcuda:\d",
+)
+_ALLOCATOR = r"(?:Alloc|Heap|Pool|Arena|Buffer|Malloc|Mem)"
+_LIBRARY = (
+    # an allocator by its identifier, a namespace, a file of C++
+    rf"(?-i:\b(?!\w{{0,40}}(?:Error|Exception)\b)(?=[A-Za-z]{{0,30}}[a-z]{_ALLOCATOR})[A-Za-z]\w{{3,60}})",
+    r"(?-i:\b[a-z]\w{1,30}::\w)|\.(?:cu|cpp|cc|cuh|c)\b",
+    r"\b(?:workspace|scratch|work area|factori[sz]ation|solver|renderer|communicator|ring|fft|blas|gemm|sim)\b",
+    r"(?-i:\b[A-Z]{1,12}(?:BLAS|FFT|DNN|CCL|SOLVER|SPARSE)_|\b[a-z]{1,6}(?:blas|fft|dnn|solver|sparse)[A-Z])",
+)
+_REFUSERS: Final = tuple(
+    (refuser, late("(?i)" + "|".join(words)))
+    for refuser, words in (
+        ("kernel", _KERNEL),
+        ("scheduler", _SCHEDULER),
+        ("driver", _DRIVER),
+        ("engine", _ENGINE),
+        ("framework", _FRAMEWORK),
+        ("library", _LIBRARY),
+    )
+)
+
+
+def pool_of(found: Shortfall, text: str) -> str:
+    """The memory that ran out, nearest to the words that say it; "none" where nothing names it."""
+    if _is_of_a_cluster(found, text):
+        return "scheduling"
+    letters = found.sentence.letters
+    if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
+        return "kv_cache"
+    near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
+    named = _named(near, text) or _named(letters, text)
+    if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
+        return "cgroup"
+    return named or _unnamed(letters, text)
+
+
+def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
+    if found.waits:
+        return True
+    if found.compared is None:
+        return "Y" in found.letters and not _named(found.letters.replace("D", ""), "")
+    units = {found.compared.needed.unit, found.compared.there.unit}
+    return not OF_A_CLUSTER.isdisjoint(units) or _NODES.search(text) is not None
+
+
+def _is_a_limit_of_a_container(found: Shortfall, text: str) -> bool:
+    limited = "l" in found.sentence.letters or "OOM" in found.sentence.parts[found.start].text
+    return limited and _CONTAINER.search(text) is not None
+
+
+def _named(letters: str, text: str) -> str:
+    named = next((pool for pool, kinds in _POOLS if any(kind in letters for kind in kinds)), "")
+    if named:
+        return named
+    if "d" in letters:
+        return "gpu" if _BANKS.search(text) else "host_ram"
+    return "host_ram" if "r" in letters or "H" in letters else ""
+
+
+def _unnamed(letters: str, text: str) -> str:
+    """By the program's own words; the limit of a program's memory is a host's."""
+    if _CARD.search(text):
+        return "gpu"
+    return "host_ram" if _HOST.search(text) or "ml" in letters or "mwl" in letters else "none"
+
+
+def refuser_of(pool: str, text: str) -> str:
+    """Who refused: "framework", "library", "engine", "driver", "kernel", "scheduler", or "unknown"."""
+    if pool == "scheduling":
+        return "scheduler"
+    if pool == "kv_cache":
+        return "engine"
+    spaced = text.replace("_", " ")
+    return next((name for name, words in _REFUSERS if words.search(text) or words.search(spaced)), "unknown")
+
+
+__all__ = ["pool_of", "refuser_of"]

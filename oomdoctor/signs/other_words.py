@@ -1,0 +1,211 @@
+"""What a failure in words that no family knows says of its cause: which memory, who refused it, and its figures."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oomdoctor.families.unfamiliar import BESIDE_THE_FRAMEWORK, Shortage
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+# Where an engine lays its cache out; later than that it serves from it
+_BEFORE_SERVING: Final = (
+    "launch",
+    "engine_init",
+    "memory_profiling",
+    "kv_cache_init",
+    "model_load",
+    "cuda_graph_capture",
+)
+_LAYING_OUT: Final = late(
+    r"(?i)\b(?:alloc|creat|initiali[sz]|reserv)\w{1,4} (?:\w{1,12} ){0,3}(?:kv|key)\b[ _-]?\w{0,6}"
+)
+_FRAMEWORKS: Final = frozenset({"torch", "jax", "tensorflow"})
+_PLACE: Final = late(r"\S{1,200}\.\w{1,4}:\d+")
+_LONGEST: Final = late(
+    r"(?i)\b(?:context|max(?:imum)?[ _]?(?:model|seq\w*|token\w*|len\w*)|(?:seq\w*|prompt|input)[ _]len\w*)\b"
+)
+_REQUEST: Final = late(r"(?i)\b(?:prompt|request|sequence|input|context)\b")
+_VISIBLE: Final = late(
+    r"(?i)\bvisible|ordinal|device (?:index|id)|world[ _]size|parallel[ _]size|CUDA_VISIBLE|only \d+ (?:gpu|device)s?\b"
+)
+_OF_THE_WEIGHTS: Final = late(
+    r"(?i)\b(?:weights?|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
+)
+_OF_A_PASS: Final = late(
+    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|forward|backward|convolution|attention)\b"
+)
+_OF_AN_OPTIMIZER: Final = late(r"(?i)\b(?:optimi[sz]er|adamw?|momentum|moments)\b")
+_OF_DATA: Final = late(
+    r"(?i)\b(?:dataset|data[ _]?frame|rows|records|partitions?|shuffle|group-?by|joins?|sort(?:ing)?|tokeni[sz]\w*"
+    r"|columns|quer(?:y|ies)|parquet|csv|hash ?table|aggregat\w*|samples)\b"
+)
+_OF_A_STATE: Final = late(r"(?i)\b(?:checkpoints?|snapshots?|sav(?:e|ing)|seriali[sz]\w+|state[ _]?dict)\b")
+
+
+@sign
+def cache_is_short_in_other_words(crash: Crash) -> Seen | None:
+    """A cache of an engine that serves has nothing left, in words that no family knows."""
+    root = _of(crash, "kv_cache")
+    if root is None or _lays_out(crash, root):
+        return None
+    return Seen(words=_compared(root, say("The engine's cache of keys and values has no room left.")), evidence=(root,))
+
+
+@sign
+def cache_gets_no_room_in_other_words(crash: Crash) -> Seen | None:
+    """An engine that starts cannot lay out its cache, in words that no family knows."""
+    root = _of(crash, "kv_cache")
+    if root is None or not _lays_out(crash, root):
+        return None
+    return Seen(
+        words=_compared(root, say("The engine finds no room for its cache of keys and values.")), evidence=(root,)
+    )
+
+
+@sign
+def longest_context_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
+    """The tokens that a context may have are more than the cache holds."""
+    root = _of(crash, "kv_cache")
+    if root is None or _LONGEST.search(root.at.text) is None:
+        return None
+    return Seen(words=_compared(root, say("The context that is allowed is longer than the cache.")), evidence=(root,))
+
+
+@sign
+def one_request_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
+    """One request needs more tokens than the cache has."""
+    root = _of(crash, "kv_cache")
+    if root is None or root.unit != "tokens" or root.needed is None or _REQUEST.search(root.at.text) is None:
+        return None
+    return Seen(words=_compared(root, say("One request is longer than what the cache has left.")), evidence=(root,))
+
+
+@sign
+def limit_of_a_group_in_other_words(crash: Crash) -> Seen | None:
+    """A container's or a job's limit was hit, in words that no family knows."""
+    root = _of(crash, "cgroup")
+    if root is None:
+        return None
+    return Seen(words=_compared(root, say("The memory limit of the job or container was hit.")), evidence=(root,))
+
+
+@sign
+def pinned_memory_short_in_other_words(crash: Crash) -> Seen | None:
+    """Page-locked memory was refused, in words that no family knows."""
+    root = _of(crash, "pinned")
+    return None if root is None else Seen(words=say("Page-locked host memory was refused."), evidence=(root,))
+
+
+@sign
+def shared_memory_short_in_other_words(crash: Crash) -> Seen | None:
+    """Shared memory had no room, in words that no family knows."""
+    root = _of(crash, "shm")
+    return None if root is None else Seen(words=say("There was no room in shared memory."), evidence=(root,))
+
+
+@sign
+def store_short_in_other_words(crash: Crash) -> Seen | None:
+    """The object store had no room, in words that no family knows."""
+    root = _of(crash, "object_store")
+    return None if root is None else Seen(words=say("There was no room in the object store."), evidence=(root,))
+
+
+@sign
+def devices_missing_in_other_words(crash: Crash) -> Seen | None:
+    """More devices were wanted than the process sees."""
+    root = _of(crash, "scheduling")
+    if root is None or root.unit != "devices" or _VISIBLE.search(root.at.text) is None:
+        return None
+    return Seen(words=_compared(root, say("More devices were wanted than the process may see.")), evidence=(root,))
+
+
+@sign
+def resources_missing_in_other_words(crash: Crash) -> Seen | None:
+    """A cluster does not have what was asked for, in words that no family knows."""
+    root = _of(crash, "scheduling")
+    return None if root is None else Seen(words=say("The cluster does not have what was asked for."), evidence=(root,))
+
+
+@sign
+def own_limit_in_other_words(crash: Crash) -> Seen | None:
+    """A program's own limit was hit: its words name one, or its figures do."""
+    root = crash.root
+    if not isinstance(root, Shortage) or root.pool not in ("gpu", "host_ram") or not root.limited:
+        return None
+    return Seen(words=_compared(root, say("A limit that the program keeps for itself was hit.")), evidence=(root,))
+
+
+@sign
+def library_was_refused_in_other_words(crash: Crash) -> Seen | None:
+    """Who was refused memory of the card allocates beside the framework that the job runs on."""
+    root = _of(crash, "gpu")
+    if root is None or root.refuser not in BESIDE_THE_FRAMEWORK or crash.job.world not in _FRAMEWORKS:
+        return None
+    words = say("Memory of the card was refused to an allocator that is not the framework's.")
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def weights_by_the_message(crash: Crash) -> Seen | None:
+    """The message says that it was about weights."""
+    return _names(crash, _OF_THE_WEIGHTS)
+
+
+@sign
+def pass_by_the_message(crash: Crash) -> Seen | None:
+    """The message says that it was about a batch or its activations."""
+    return _names(crash, _OF_A_PASS)
+
+
+@sign
+def optimizer_by_the_message(crash: Crash) -> Seen | None:
+    """The message says that it was about an optimizer's states."""
+    return _names(crash, _OF_AN_OPTIMIZER)
+
+
+@sign
+def data_by_the_message(crash: Crash) -> Seen | None:
+    """The message says that it was about data."""
+    return _names(crash, _OF_DATA)
+
+
+@sign
+def state_by_the_message(crash: Crash) -> Seen | None:
+    """The message says that it was about a state that is saved or loaded."""
+    return _names(crash, _OF_A_STATE)
+
+
+def _lays_out(crash: Crash, root: Shortage) -> bool:
+    return crash.stage in _BEFORE_SERVING or _LAYING_OUT.search(root.at.text) is not None
+
+
+def _of(crash: Crash, pool: str) -> Shortage | None:
+    root = crash.root
+    return root if isinstance(root, Shortage) and root.pool == pool else None
+
+
+def _names(crash: Crash, what: re.Pattern[str]) -> Seen | None:
+    root = crash.root
+    found = what.search(_PLACE.sub("", root.at.text)) if isinstance(root, Shortage) else None
+    if found is None or root is None:
+        return None
+    return Seen(
+        words=say("The message itself says what the memory was for: {words}.", words=found[0]), evidence=(root,)
+    )
+
+
+def _compared(root: Shortage, words: str) -> str:
+    """With the figures that were held against each other, where there are such."""
+    there = next((size for size in (root.free_bytes, root.limit_bytes, root.total_bytes) if size is not None), None)
+    if root.tried_bytes is not None and there is not None:
+        needed, had = show(root.tried_bytes), show(there)
+    elif root.needed is not None and root.available is not None:
+        needed, had = str(root.needed), str(root.available)
+    else:
+        return words
+    return joined((words, say("{needed} were asked for, and there were {there}.", needed=needed, there=had)))

@@ -1,0 +1,57 @@
+"""What the words and figures of a message that no family knows say of its cause; each beside a near miss."""
+
+from __future__ import annotations
+
+import pytest
+from engine_logs import crash_of
+
+from oomdoctor.signs import Sign, other_words
+
+BLOCKS = "RuntimeError: sequence 7 needs 12 cache blocks, 3 are free\n"
+CONTEXT = "ValueError: could not create the KV cache: max_seq_len 65536 is more than its 40960 tokens\n"
+REQUEST = "RuntimeError: prompt requires 9000 tokens, only 8000 KV cache tokens remain\n"
+GROUP = "ERROR job step: memory cgroup limit of 512Mi is smaller than the 768Mi that it needs\n"
+PINNED = "RuntimeError: could not pin 24 GiB of memory\n"
+SHARED = "RuntimeError: no room for 3 GiB in shared memory\n"
+DEVICES = "RuntimeError: world size 16 needs 16 GPUs, only 8 devices are visible\n"
+CARD = "RuntimeError: could not reserve 3 GiB of device memory\n"
+LIMIT = "RuntimeError: query needs 210 GB, its memory limit is 64 GB\n"
+WEIGHTS = "RuntimeError: could not reserve 3 GiB of device memory for weights\n"
+BATCH = "RuntimeError: could not reserve 3 GiB of device memory for a batch of 64\n"
+ADAM = "RuntimeError: could not reserve 3 GiB of device memory for the optimizer\n"
+ROWS = "PoolError: could not reserve 3 GiB of RAM for a partition\n"
+STATE = "PoolError: could not reserve 3 GiB of RAM for the checkpoint\n"
+
+
+@pytest.mark.parametrize(
+    ("sign", "not_yet", "from_here"),
+    [
+        (other_words.cache_is_short_in_other_words, PINNED, BLOCKS),
+        (other_words.cache_is_short_in_other_words, CONTEXT, REQUEST),
+        (other_words.cache_gets_no_room_in_other_words, REQUEST, CONTEXT),
+        (other_words.longest_context_does_not_fit_in_other_words, BLOCKS, CONTEXT),
+        (other_words.one_request_does_not_fit_in_other_words, BLOCKS, REQUEST),
+        (other_words.limit_of_a_group_in_other_words, LIMIT, GROUP),
+        (other_words.pinned_memory_short_in_other_words, SHARED, PINNED),
+        (other_words.shared_memory_short_in_other_words, PINNED, SHARED),
+        (other_words.devices_missing_in_other_words, CARD, DEVICES),
+        (other_words.resources_missing_in_other_words, CARD, DEVICES),
+        (other_words.own_limit_in_other_words, GROUP, LIMIT),
+        (other_words.weights_by_the_message, CARD, WEIGHTS),
+        (other_words.pass_by_the_message, WEIGHTS, BATCH),
+        (other_words.optimizer_by_the_message, BATCH, ADAM),
+        (other_words.data_by_the_message, STATE, ROWS),
+        (other_words.state_by_the_message, ROWS, STATE),
+    ],
+)
+def test_the_message_says_so(sign: Sign, not_yet: str, from_here: str) -> None:
+    assert sign(crash_of(not_yet)) is None
+    assert sign(crash_of(from_here)) is not None
+
+
+def test_a_library_of_a_program_without_a_framework_is_the_program() -> None:
+    alone = "ERROR TextureHeap::grow: device allocation of 268435456 bytes refused (free: 91226112 bytes)\n"
+    trace = 'Traceback (most recent call last):\n  File "/srv/env/torch/nn/modules/module.py", line 9, in forward\n'
+    beside = f"{trace}RuntimeError: TextureHeap::grow: device allocation of 268435456 bytes refused\n"
+    assert other_words.library_was_refused_in_other_words(crash_of(alone)) is None
+    assert other_words.library_was_refused_in_other_words(crash_of(beside)) is not None
