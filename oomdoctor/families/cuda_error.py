@@ -122,6 +122,7 @@ _REFUSALS = tuple(
         ),
         # SYCL; the second one is what Level Zero makes of the first
         ("runtime", "ERROR_OUT_OF_DEVICE_MEMORY", r"\b(?P<device>UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY"),
+        ("runtime", "UR_RESULT_ERROR_OUT_OF_RESOURCES", r"\b(?P<device>UR)_RESULT_ERROR_OUT_OF_RESOURCES"),
         ("runtime", "Native API returns: -5 ", r"Native API returns: -5 \((?P<device>PI)_ERROR_OUT_OF_RESOURCES\)"),
         ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
         ("framework", "Insufficient VRAM", r"\bInsufficient VRAM\b"),
@@ -129,6 +130,11 @@ _REFUSALS = tuple(
             "dispatch",
             "Some modules are dispatched",
             r"Some modules are dispatched on the CPU or the disk\. Make sure you have enough GPU RAM",
+        ),
+        (
+            "dispatch",
+            "weights offloaded to the disk",
+            r"The current `device_map` had weights offloaded to the disk\. Please provide an `offload_folder`",
         ),
         ("batch-size-search", "No executable batch size found", r"No executable batch size found, reached zero"),
     )
@@ -218,7 +224,7 @@ def _pins(page: Page, index: int) -> bool:
 
 FAMILY = Family(
     name="cuda_error",
-    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory"),
+    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory", "ERROR_OUT_OF_RESOURCES"),
     triggers=(
         "out of memory",
         "OutOfMemoryError",
@@ -227,10 +233,12 @@ FAMILY = Family(
         "NVML_SUCCESS == ",
         "ERROR_OUT_OF_DEVICE_MEMORY",
         "PI_ERROR_OUT_OF_RESOURCES",
+        "UR_RESULT_ERROR_OUT_OF_RESOURCES",
         "No executable batch size found",
         "Insufficient VRAM",
         "error: invalid argument",
         "Some modules are dispatched on the CPU",
+        "weights offloaded to the disk",
     ),
     read=read,
 )
