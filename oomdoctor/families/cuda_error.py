@@ -124,6 +124,8 @@ _REFUSALS = tuple(
         ("runtime", "ERROR_OUT_OF_DEVICE_MEMORY", r"\b(?P<device>UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY"),
         ("runtime", "UR_RESULT_ERROR_OUT_OF_RESOURCES", r"\b(?P<device>UR)_RESULT_ERROR_OUT_OF_RESOURCES"),
         ("runtime", "Native API returns: -5 ", r"Native API returns: -5 \((?P<device>PI)_ERROR_OUT_OF_RESOURCES\)"),
+        ("framework", "Observe OOM", r"\bObserve OOM, will dump snapshot to \S"),  # slime's observer of PyTorch's allocator
+        ("runtime", "nrt_tensor_allocate", r"\b(?P<device>nrt)_tensor_allocate status=(?P<code>4)\b"),  # AWS Neuron
         ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
         ("framework", "Insufficient VRAM", r"\bInsufficient VRAM\b"),
         (
@@ -142,7 +144,7 @@ _REFUSALS = tuple(
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
 # TurboMind allocates its weights there and nothing else (0.1 to 0.8).
 _STAGES = {"memory_utils.cu": "model_load"}
-_SYCL = ("UR", "PI", "ZE")
+_RUNTIMES = {"UR": "XPU", "PI": "XPU", "ZE": "XPU", "NRT": "NEURON"}
 _PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
 # torch_memory_saver, of its hooks into PyTorch's allocator
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
@@ -207,7 +209,7 @@ def _of_ggml(page: Page, index: int) -> bool:
 
 def _device(match: re.Match[str]) -> str:
     named = (match.groupdict().get("device") or ("HIP" if "hip" in match[0] else "CUDA")).upper()
-    return "XPU" if named in _SYCL else named
+    return _RUNTIMES.get(named, named)
 
 
 def _told_below(page: Page, index: int) -> bool:
@@ -239,6 +241,8 @@ FAMILY = Family(
         "error: invalid argument",
         "Some modules are dispatched on the CPU",
         "weights offloaded to the disk",
+        "nrt_tensor_allocate",
+        "Observe OOM",
     ),
     read=read,
 )

@@ -12,6 +12,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.shortage import shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -141,7 +142,7 @@ _COMPILERS = late(
     r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
     r"|(?:ld|collect2|cc1plus|clang\S{0,6}) terminated with signal 9|unable to execute command: Killed"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
-    r"|virtual memory exhausted: Cannot allocate memory"
+    r"|virtual memory exhausted: Cannot allocate memory|\bneuronx?-cc was forcibly killed"
 )
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
@@ -182,7 +183,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
-    elif (allocator := _first(_ALLOCATORS, text)) and not _of_the_gpu(page, index, allocator):
+    elif (
+        (allocator := _first(_ALLOCATORS, text))
+        and not _of_the_gpu(page, index, allocator)
+        and not (allocator == "python" and _compares(text))
+    ):
         yield _refused(page, index, allocator, text)
 
 
@@ -201,6 +206,12 @@ def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
     if allocator not in {"c++", "python"}:
         return False
     return any(_GPU.search(line.text) for line in page.after(index, 2)[:2])
+
+
+def _compares(text: str) -> bool:
+    """Whether the program itself raised it, and says what it wanted and what there was."""
+    found = shortfall(text, raised=True)
+    return found is not None and found.compared is not None
 
 
 def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
@@ -338,6 +349,7 @@ _TRIGGERS: Final = (
     "Killed (program",
     "died due to signal",
     "terminated with signal",
+    "was forcibly killed",
     "execute command: Killed",
     "LLVM ERROR",
     "(signal: 9",

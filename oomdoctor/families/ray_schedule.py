@@ -522,6 +522,7 @@ FAMILY = Family(
         "resources are not enough to run any",
         "Failed to schedule placement group",
         "Failed to create placement group with",
+        "placement group timeout",
         "placement group could not be created",
         "placement group cannot be created",
         "imed out waiting for placement group",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, Shortfall
@@ -89,7 +90,7 @@ def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.waits:
         return True
     if found.compared is None:
-        return "Y" in found.letters and not _named(found.letters.replace("D", ""), "")
+        return re.search("[Yg]", found.letters) is not None and not _named(found.letters.replace("D", ""), "")
     units = {found.compared.needed.unit, found.compared.there.unit}
     return not OF_A_CLUSTER.isdisjoint(units) or _NODES.search(text) is not None
 

@@ -61,6 +61,11 @@ _PREDICATES = tuple(
         r"Oea{0,2}D",
         rf"z[waf]{{0,3}}f{_FEW}{_MEM}",
         r"O[wfD]{0,2}Ya?f",
+        # "not enough GPUs", "insufficient cluster resources", "cannot meet the required number of nodes"
+        rf"L[waf]{{0,2}}[Yg]",
+        rf"C{_FEW}G{_FEW}Y",
+        # "not enough buffers 1 for swapping 4"
+        r"Le[N0]",
         # "memory is exhausted", "the card is full", "memory limit exceeded", "exhausted the heap"
         rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~-*){{0,4}}?:?[wa]{{0,2}}X",
         rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~-*){{0,5}}?[VX](?=[.,;:()S]|$|[wa]{{0,2}}[b.])",
@@ -197,7 +202,8 @@ class Shortfall(Struct, frozen=True):
         bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
         if bound is not None and self.compared is not None:
             return self.compared.there == bound
-        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self.sentence.around(self.start, self.end)) is not None
+        around = _ASIDE.sub("", self.sentence.around(self.start, self.end))
+        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", around) is not None
 
     @property
     def opens(self) -> bool:

@@ -42,8 +42,9 @@ _WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepsp
 # Where an engine hands out what its cache has; a message there that names no other memory is the cache's
 _CACHE_FILE = late(
     r"/(?:scheduler|schedule_batch|block_manager|mem_cache|memory_pool|kv_cache|block_pool|token_to_kv|cache_engine"
-    r"|radix_cache|kv_manager)\w{0,30}\.py\""
+    r"|radix_cache|kv_manager)\w{0,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
 )
+_SWAPPING_FILE = late(r"/swap_tensor/")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
@@ -128,8 +129,8 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return
     line = page.lines[index]
     pool = pool_of(found, text)
-    if pool in _OF_A_FRAME and _is_of_a_cache(page, index):
-        pool = "kv_cache"
+    if pool in _OF_A_FRAME:
+        pool = _by_its_file(page, index) or pool
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     if pool == "none":
         pool = _unnamed(page, index, refuser)
@@ -149,9 +150,11 @@ def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
     return is_loud(page, index, text, sure=found.sure or found.opens, compared=found.compared is not None)
 
 
-def _is_of_a_cache(page: Page, index: int) -> bool:
-    """Whether the innermost frames are those of an engine's scheduler or cache."""
-    return any(_CACHE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
+def _by_its_file(page: Page, index: int) -> str | None:
+    """The memory that the innermost frames hand out: those of an engine's cache, of DeepSpeed's pinned buffers."""
+    around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
+    files = ((_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"))
+    return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
 
 
 def _is_the_very_last(page: Page, index: int) -> bool:
