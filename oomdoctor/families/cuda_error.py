@@ -124,6 +124,7 @@ _REFUSALS = tuple(
         ("runtime", "ERROR_OUT_OF_DEVICE_MEMORY", r"\b(?P<device>UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY"),
         ("runtime", "UR_RESULT_ERROR_OUT_OF_RESOURCES", r"\b(?P<device>UR)_RESULT_ERROR_OUT_OF_RESOURCES"),
         ("runtime", "Native API returns: -5 ", r"Native API returns: -5 \((?P<device>PI)_ERROR_OUT_OF_RESOURCES\)"),
+        ("runtime", "error code is 207001", r"\b(?P<device>NPU) function error: ?(?P<call>\w{1,60}), error code is (?P<code>207001)"),
         ("framework", "Observe OOM", r"\bObserve OOM, will dump snapshot to \S"),  # slime's observer of PyTorch's allocator
         ("runtime", "nrt_tensor_allocate", r"\b(?P<device>nrt)_tensor_allocate status=(?P<code>4)\b"),  # AWS Neuron
         ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
@@ -145,9 +146,10 @@ _REFUSALS = tuple(
 # TurboMind allocates its weights there and nothing else (0.1 to 0.8).
 _STAGES = {"memory_utils.cu": "model_load"}
 _RUNTIMES = {"UR": "XPU", "PI": "XPU", "ZE": "XPU", "NRT": "NEURON"}
-_PINNING = late(r"pin_memory|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
+_PINNING = late(r"pin_memory|MallocHost|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
 # torch_memory_saver, of its hooks into PyTorch's allocator
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
+_ANOTHER_WAY = late(r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b")
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
 _TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
@@ -170,6 +172,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     place = place_of(page, line)
     if why := echo(text[: match.end()], text):
         yield Lookalike(place, why)
+        return
+    if _ANOTHER_WAY.search(text, match.end()):
+        yield Lookalike(place, mark("caught: the program says that it goes on another way"))
         return
     if _RETRIED.search(text):
         yield Lookalike(place, mark("refused once: the allocator frees what it keeps and asks again"))
@@ -243,6 +248,7 @@ FAMILY = Family(
         "weights offloaded to the disk",
         "nrt_tensor_allocate",
         "Observe OOM",
+        "error code is 207001",
     ),
     read=read,
 )

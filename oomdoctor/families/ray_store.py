@@ -133,6 +133,7 @@ _SPILLING = late(r"\b(?:Spilled|Restored) \d")
 _NO_SPACE: Final = "[Errno 28] No space left on device"
 _NO_QUOTA: Final = "[Errno 122] Disk quota exceeded"
 _NEARLY_FULL: Final = "% full, available space"
+_SPILLING_GAVE_UP: Final = "Failed to spill objects"
 _SPILLING_FAILED: Final = "IO worker was spilling objects"
 _EXTERNAL_STORAGE: Final = late(r"\bray/(?:_private/)?external_storage\.py$")  # it moved
 _NAMES_A_PATH = late(r"No space left on device: ['\"<]?(.)")
@@ -143,7 +144,8 @@ _Found = Mapping[str, tuple[str, ...]]
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    if any(words in page.lines[index].text for words in (_NO_SPACE, _NO_QUOTA)):
+    text = page.lines[index].text
+    if any(words in text for words in (_NO_SPACE, _NO_QUOTA)) and _SPILLING_GAVE_UP not in text:
         yield from _no_space(page, index)
         return
     above = page.lines[max(0, index - 2) : index]
@@ -355,6 +357,8 @@ FAMILY = Family(
     name="ray_store",
     anchors=(
         "Out-of-disk",
+        "Plasma fallback allocator failed",
+        _SPILLING_GAVE_UP,
         _NEARLY_FULL,
         "Plasma store ",
         "dev/shm",
@@ -368,6 +372,8 @@ FAMILY = Family(
         " attempts. Plasma store status",
         "Local disk is full",
         "Out-of-disk",
+        "Plasma fallback allocator failed",
+        _SPILLING_GAVE_UP,
         _NEARLY_FULL,
         "Plasma store at capacity",
         "Current usage: ",

@@ -90,7 +90,8 @@ def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.waits:
         return True
     if found.compared is None:
-        return re.search("[Yg]", found.letters) is not None and not _named(found.letters.replace("D", ""), "")
+        things = "[Yg]" if _NODES.search(text) else "Y"
+        return re.search(things, found.letters) is not None and not _named(found.letters.replace("D", ""), "")
     units = {found.compared.needed.unit, found.compared.there.unit}
     return not OF_A_CLUSTER.isdisjoint(units) or _NODES.search(text) is not None
 

@@ -72,6 +72,7 @@ _PREDICATES = tuple(
         rf"{_MEM}[wa]{{0,3}}L(?=[.,;:()]|$)",
         # "the memory available (0.42 GB) is less than ..."
         rf"{_MEM}{_FEW}\(?S?\)?aB",
+        rf"{_MEM}[waHD]{{0,4}}f(?:[wa,]|~-*){{0,5}}?B",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
         # "exceeds the device's memory"
