@@ -358,6 +358,7 @@ FAMILY = Family(
     anchors=(
         "Out-of-disk",
         "Plasma fallback allocator failed",
+        "Out of disk space with fallocate",
         _SPILLING_GAVE_UP,
         _NEARLY_FULL,
         "Plasma store ",
@@ -373,6 +374,7 @@ FAMILY = Family(
         "Local disk is full",
         "Out-of-disk",
         "Plasma fallback allocator failed",
+        "Out of disk space with fallocate",
         _SPILLING_GAVE_UP,
         _NEARLY_FULL,
         "Plasma store at capacity",
