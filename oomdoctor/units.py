@@ -12,8 +12,9 @@ MIB: Final = 1024**2
 GIB: Final = 1024**3
 TIB: Final = 1024**4
 
-# 2**64 bytes printed as GiB is NVML's "not available" (WSL2, some vGPU): unknown, not a number.
-LARGEST_SIZE: Final = 1_000_000 * GIB
+# 2**64 bytes printed as GiB is NVML's "not available" (WSL2, some vGPU), 2**63 less a page the kernel's "no limit":
+# unknown, not a number. A request of a little less is a shape that has overflowed.
+LARGEST_SIZE: Final = 2**63 - 1_048_576
 LARGEST_NUMBER: Final = 1e18  # of anything: products of larger ones may be no numbers any more
 
 BINARY: Final[Mapping[str, int]] = {

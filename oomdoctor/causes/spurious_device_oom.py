@@ -9,6 +9,7 @@ from oomdoctor.signs.library import (
     a_limit_of_the_process,
     a_platform_that_refuses_what_is_free,
     enough_was_free,
+    far_more_was_free_for_a_library,
     less_was_free,
     plenty_was_free,
     twice_as_much_was_free,
@@ -21,6 +22,7 @@ CAUSE = Cause(
     excluded=(less_was_free, a_limit_of_the_process),
     signs=(
         Row(plenty_was_free, Grade.PROVES),
+        Row(far_more_was_free_for_a_library, Grade.NAMES),
         Row(twice_as_much_was_free, Grade.HINTS),
         Row(a_platform_that_refuses_what_is_free, Grade.HINTS),
         Row(enough_was_free, Grade.LEFT),

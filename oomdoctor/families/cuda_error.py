@@ -151,7 +151,7 @@ _PINNING = late(r"pin_memory|MallocHost|pinned|cudaHostAlloc|cudaHostRegister|Ca
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _ANOTHER_WAY = late(r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b")
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
-_TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
+_TOLD = late(r"out of memory|running low on memory|actual memory used=|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
 CHARACTERS = 8000
 TRACEBACK_LINES = 60

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
+from oomdoctor.families.jax_tf import mostly_free
 from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -171,6 +172,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     why = echo(text[: match.end()], text)
     if "memory" not in match[0].lower() and _asserted(page, index):
         why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
+    elif trouble and not failure and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
+        why = mark("most of the card is free: it is not memory that is short")
     if why:
         yield Lookalike(place, why)
         return

@@ -68,6 +68,14 @@ class CompilerKill(Event, frozen=True, kw_only=True):
     tried_bytes: Usage[int | None] = None
 
 
+WARNINGS: Final = ("WARN", "WARNING", "Warning")
+ABOVE: Final = 40  # lines in which a device has failed
+_WARNED = late(r"(?i)\bwarn(?:ing)? ?:")
+_DEVICE_FAILED = late(
+    r"(?i)illegal memory access|unspecified launch failure|device-side assert|\bcu[A-Z]\w{3,40} fail"
+    r"|\b(?:CUDA|HIP) error: ?7\d\d\b"
+    r"|launch timed out|\b(?:memcpy|kernel|stream) \w{0,12} ?failed"
+)
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))
@@ -178,7 +186,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _COMPILERS.search(text):
         yield _compiler(page, line, text)
     elif pinned := _first(_PINNED, text):
-        yield _handled(page, line) if _HANDLED.search(text) else _pinned(page, line, pinned)
+        yield _handled(page, line) if _HANDLED.search(text) else _pinned(page, index, pinned)
     elif _PIN_THREAD.search(text):
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
@@ -238,14 +246,18 @@ def _handled(page: Page, line: Line) -> Lookalike:
     return Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
 
 
-def _pinned(page: Page, line: Line, allocator: str) -> Read:
+def _pinned(page: Page, index: int, allocator: str) -> Read:
+    line = page.lines[index]
+    warned = line.mark.level in WARNINGS or _WARNED.search(line.text) is not None
+    if warned and any(_DEVICE_FAILED.search(above.text) for above in page.before(index, ABOVE)):
+        return Lookalike(place_of(page, line), mark("it follows a call on the device that had failed"))
     figures = _figures(line.text)
     return PinnedAllocation(
         at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
         allocator=allocator,
-        strength=3 if figures.get("tried_bytes") else 2,
+        strength=1 if warned else 3 if figures.get("tried_bytes") else 2,
         tried_bytes=figures.get("tried_bytes"),
         errno=figures.get("errno"),
     )

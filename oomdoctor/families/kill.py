@@ -149,6 +149,7 @@ _REPORTERS: Final = tuple(
             r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d",
             rf"^exit_status\s{{1,12}}{_CODES}",  # Grid Engine's qacct
             r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
+            r"\b(?:exited|died|ended) (?:with|by|from|on|of) (?:signal (?:9|SIGKILL)|SIGKILL)\b",
         ),
     )
 )

@@ -79,7 +79,7 @@ def windows_has_no_resources(crash: Crash) -> Seen | None:
 def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     """Java's or JavaScript's own heap."""
     refused = _refused(crash)
-    if refused is None or refused.allocator not in _HEAPS:
+    if refused is None or refused.allocator not in _HEAPS or refused.errno is not None:
         return None
     return Seen(words=translated(_HEAPS[refused.allocator]), evidence=(refused,))
 

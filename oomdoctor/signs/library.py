@@ -8,6 +8,7 @@ from typing import Final
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import AllocationProbe
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -22,6 +23,7 @@ ORDINARY: Final = 3 * GIB // 2  # context, NCCL and cuBLAS of an ordinary job
 SUSPICIOUS: Final = 3 * GIB  # ... and twice as much
 SHARE: Final = 0.10  # of the card: a large one has a large context
 VERY: Final = 2 * SHARE
+MANY_TIMES: Final = 8  # of what was asked for: no other process takes as much between the refusal and the print
 PLENTY: Final = 0.10  # of the card free: no rounding or late print explains it
 NARROW: Final = 0.02  # of the request: the printed digits, whole segments and the driver's pages explain it
 
@@ -223,6 +225,21 @@ def enough_was_free(crash: Crash) -> Seen | None:
     back."""
     it = _card_with_free(crash)
     return _not_full(crash, it, _read_later()) if it is not None else None
+
+
+@sign
+def far_more_was_free_for_a_library(crash: Crash) -> Seen | None:
+    """A library or an unknown program says that many times as much was free as it asked for."""
+    root = crash.root
+    if not isinstance(root, LibraryOutOfMemory | Shortage) or root.pool != "gpu":
+        return None
+    free, tried = root.free_bytes or 0, root.tried_bytes
+    if tried is None or free < max(MANY_TIMES * tried, GIB):
+        return None
+    words = say(
+        "{free} were free and {tried} asked for: it is not the card that is full.", free=show(free), tried=show(tried)
+    )
+    return Seen(words=words, evidence=(root,), against=(_read_later(),))
 
 
 @sign

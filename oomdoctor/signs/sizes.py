@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import refusal
 from oomdoctor.units import GIB, TIB, show
+
+_OnADevice = DeviceOutOfMemory | ArrayOutOfMemory | LibraryOutOfMemory | Shortage
 
 NO_MACHINE: Final = 8 * TIB  # more than the memory of any card, and of nearly any host
 NO_CARD: Final = TIB  # where the card's size is not printed
@@ -37,7 +41,8 @@ def device_size_that_no_machine_has(crash: Crash) -> Seen | None:
 def device_size_of_many_cards(crash: Crash) -> Seen | None:
     """Sixteen times the card were asked for, or 1 TiB."""
     event, tried = _on_a_device(crash)
-    least = min(ODD_CARDS * event.total_bytes, NO_CARD) if event is not None and event.total_bytes else NO_CARD
+    total = _total(event)
+    least = min(ODD_CARDS * total, NO_CARD) if total else NO_CARD
     return _of_several_cards(event, tried) if event is not None and tried >= least else None
 
 
@@ -45,19 +50,21 @@ def device_size_of_many_cards(crash: Crash) -> Seen | None:
 def device_size_of_several_cards(crash: Crash) -> Seen | None:
     """Four times the card were asked for."""
     event, tried = _on_a_device(crash)
-    if event is None or not event.total_bytes or tried < MANY_CARDS * event.total_bytes:
+    total = _total(event)
+    if event is None or not total or tried < MANY_CARDS * total:
         return None
     return _of_several_cards(event, tried)
 
 
-def _of_several_cards(event: DeviceOutOfMemory | ArrayOutOfMemory, tried: int) -> Seen:
+def _of_several_cards(event: _OnADevice, tried: int) -> Seen:
+    total = _total(event)
     words = (
         say(
             "{words} were asked for, {times} times the card: a shape may be wrong.",
             words=_words(event, tried),
-            times=f"{tried / event.total_bytes:.0f}",
+            times=f"{tried / total:.0f}",
         )
-        if event.total_bytes
+        if total
         else say("{words} were asked for: a shape may be wrong.", words=_words(event, tried))
     )
     against = (say("a tensor over all pairs of tokens can be as large with very long inputs"),)
@@ -68,22 +75,27 @@ def _of_several_cards(event: DeviceOutOfMemory | ArrayOutOfMemory, tried: int) -
 def device_size_that_cards_have(crash: Crash) -> Seen | None:
     """A quarter of the card or more, and less than the whole; ordinary requests are not worth a word."""
     event, tried = _on_a_device(crash)
-    if event is None or not event.total_bytes or not event.total_bytes // 4 <= tried < event.total_bytes:
+    total = _total(event)
+    if event is None or not total or not total // 4 <= tried < total:
         return None
-    total = show(event.total_bytes)
-    return Seen(words=say("{tried} of {total} is a size that cards have", tried=show(tried), total=total))
+    return Seen(words=say("{tried} of {total} is a size that cards have", tried=show(tried), total=show(total)))
 
 
-def _on_a_device(crash: Crash) -> tuple[DeviceOutOfMemory | ArrayOutOfMemory | None, int]:
+def _total(event: _OnADevice | None) -> int | None:
+    """What the card has, where the message says so."""
+    return None if event is None or isinstance(event, LibraryOutOfMemory) else event.total_bytes
+
+
+def _on_a_device(crash: Crash) -> tuple[_OnADevice | None, int]:
     """The refused request with its size; none where the host refused it, or without one."""
     event = refusal(crash) or crash.root
-    if isinstance(crash.root, HostAllocation) or not isinstance(event, DeviceOutOfMemory | ArrayOutOfMemory):
+    if isinstance(crash.root, HostAllocation) or not isinstance(event, _OnADevice) or event.pool != "gpu":
         return None, 0
     tried = event.array_bytes if isinstance(event, ArrayOutOfMemory) else event.tried_bytes
     return (event, tried) if tried is not None else (None, 0)
 
 
-def _words(event: DeviceOutOfMemory | ArrayOutOfMemory, tried: int) -> str | None:
+def _words(event: _OnADevice, tried: int) -> str | None:
     return event.array_words if isinstance(event, ArrayOutOfMemory) else show(tried)
 
 
@@ -146,9 +158,11 @@ def host_size_that_machines_have(crash: Crash) -> Seen | None:
     return Seen(words=say("{tried} is a size that machines have", tried=show(tried)))
 
 
-def _on_the_host(crash: Crash) -> tuple[HostAllocation | None, int]:
+def _on_the_host(crash: Crash) -> tuple[HostAllocation | Shortage | None, int]:
     root = crash.root
-    return (root, root.tried_bytes) if isinstance(root, HostAllocation) and root.tried_bytes is not None else (None, 0)
+    if not isinstance(root, HostAllocation | Shortage) or root.pool != "host_ram" or root.tried_bytes is None:
+        return None, 0
+    return root, root.tried_bytes
 
 
 def _memory(crash: Crash) -> int | None:
@@ -156,9 +170,10 @@ def _memory(crash: Crash) -> int | None:
     return total if isinstance(total, int) else None
 
 
-def _in_one_piece(crash: Crash, event: HostAllocation, tried: int, against: tuple[str, ...] = ()) -> Seen:
+def _in_one_piece(crash: Crash, event: HostAllocation | Shortage, tried: int, against: tuple[str, ...] = ()) -> Seen:
     total = _memory(crash)
-    words = _of_a_shape(event.shape, tried, total) if event.shape else _of_no_shape(tried, total)
+    shape = event.shape if isinstance(event, HostAllocation) else None
+    words = _of_a_shape(shape, tried, total) if shape else _of_no_shape(tried, total)
     return Seen(words=words, evidence=(event,), against=against)
 
 
