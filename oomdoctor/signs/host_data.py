@@ -16,7 +16,7 @@ from oomdoctor.units import show, size
 _READING: Final = (
     r"\bdatasets/|load_dataset|arrow_dataset|pyarrow/|pandas/|read_(?:csv|parquet|json|pickle)|numpy/lib/npyio"
     r"|\btokenize_|\btokeni[sz]e\w*\(|preprocess_dataset|get_dataset\b|build_dataset|cache_images|load_image|imread"
-    r"|torch/utils/data|DataLoader|dask/"
+    r"|torch/utils/data|DataLoader|dask/|replay_buffers?/"
 )
 _READING_LINE: Final = (
     r"(?i)caching images|running tokenizer|tokenizing|\bmap \(num_proc|\bmap:|generating \w+ split|loading dataset"
