@@ -180,7 +180,7 @@ def _is_whole(parts: Sequence[Part], at: int) -> bool:
 
 
 def _is_a_size(parts: Sequence[Part], at: int) -> bool:
-    """Whether a bare number is what is said to be a size: "alloc(4294967296)", "size=1073741824", "mmap(0x7f.., 4096)"."""
+    """Whether a bare number is what is said to be a size: "alloc(4294967296)", "size=1073741824", "mmap(0x7f, 64)"."""
     if at > _ADDRESS_BEFORE and parts[at - 1].terminal == "COMMA" and parts[at - 2].terminal == "HEX":
         at -= _ADDRESS_BEFORE
     if at < 2 or parts[at - 1].terminal not in {"COLON", "EQUALS", "PAREN"}:
@@ -233,7 +233,7 @@ def comparison(parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison |
     else:
         needs = [one for one in amounts if not one.role and bounds and one.at < bounds[0].at and one.value]
     for need in needs:
-        for bound in bounds:
+        for bound in sorted(bounds, key=lambda one: one.unit != need.unit):
             if bound is not need and _comparable(need, bound):
                 return Comparison(need, bound, _taken(bound, amounts))
     return None
