@@ -35,7 +35,7 @@ class LimitKill(Event, frozen=True, kw_only=True):
     strength: int = 3
 
     # "slurm", "kubernetes", "docker", "podman", "conmon", "containerd", "nomad", "volume",
-    # "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
+    # "kernel", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
     # "sagemaker", "notebook"
     manager: str
     used_bytes: Usage[int | None] = None
@@ -127,6 +127,7 @@ _CONDOR = late(
 _VOLUME = late(
     r"Usage of EmptyDir volume \"[\w.-]{0,60}(?:shm|memory|ram)[\w.-]{0,60}\" exceeds the limit \"(\w{1,20})\""
 )
+_EVENTS = late(r"^\s{0,8}oom_kill ([1-9]\d{0,8})$")  # of memory.events and memory.oom_control
 _LAMBDA = late(r"\bMemory Size: (\d{1,6}) MB\s{1,4}Max Memory Used: (\d{1,6}) MB\b")
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
@@ -317,6 +318,19 @@ def _volume(page: Page, index: int) -> Event:
         pool="shm",
         limit_bytes=_quantity((said[1],)) if said else None,
         reason="Evicted",
+    )
+
+
+def _events(page: Page, index: int) -> Event:
+    """The control group's own count of kills."""
+    line = page.lines[index]
+    said = _EVENTS.search(line.text)
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="kernel",
+        strength=2,
+        kills=int(said[1]) if said else None,
     )
 
 
@@ -537,6 +551,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_CONDITION, _condition),
     (_VOLUME, _volume),
     (_LAMBDA, _lambda),
+    (_EVENTS, _events),
     (_SAGEMAKER, _sagemaker),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
@@ -651,6 +666,7 @@ FAMILY = Family(
         "exceeded request_memory",
         "EmptyDir volume",
         "Max Memory Used: ",
+        "oom_kill ",
         " OOM ",
         '("OOM") event',
         "child was OOM killed",

@@ -46,6 +46,7 @@ _LOOKALIKES = tuple(
         ),
         (
             mark("a limit that was asked for is refused or cannot be changed; nothing ran out of memory"),
+            r"Initial heap size set to a larger value than|Invalid maximum heap size: |Too small maximum heap",  # the JVM's
             r"\bset memory limit \d{1,20} too low|requested amount of memory \(\d{1,9} MB\) greater than total system",
         ),
         (
@@ -163,6 +164,8 @@ FAMILY = Family(
         "memory is already over",
         "memory is under",
         "set memory limit",
+        "heap size ",
+        "maximum heap",
         "requested amount of memory",
         "out of shared memory",
         "vmap allocation",
