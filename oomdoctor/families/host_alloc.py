@@ -118,6 +118,7 @@ _ALLOCATORS: Final = tuple(
         (
             "jvm",
             r"os::commit_memory\(.{0,200}(?:Cannot allocate memory|Not enough space)",
+            r"OutOfMemoryError: requested \d{1,20} bytes for .{1,80}Out of swap space",  # before JDK 7
             r"Native memory allocation \(m(?:alloc|map)\) failed to",
         ),
         (
@@ -183,7 +184,8 @@ _PINNED: Final = tuple(
         ),
         (
             "mlock",
-            r"\bmmap: too much locked memory\b|\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)",
+            r"\bmmap: too much locked memory\b",  # Go's
+            r"\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)",
         ),
     )
 )

@@ -31,7 +31,7 @@ _LOOKALIKES = tuple(
         ),
         (
             mark("the container could not be given a device (the device plugin or the runtime), not memory"),
-            r"UnexpectedAdmissionError|device plugin resource",
+            r"UnexpectedAdmissionError(?!.{0,200}\bmemory\b)|device plugin resource",
             r"(?i:failed to allocate (?:vGPU )?device\b(?! (?:memory|mem|buffer|heap)))",
         ),
         (
@@ -46,7 +46,8 @@ _LOOKALIKES = tuple(
         ),
         (
             mark("a limit that was asked for is refused or cannot be changed; nothing ran out of memory"),
-            r"Initial heap size set to a larger value than|Invalid maximum heap size: |Too small maximum heap",  # the JVM's
+            # the JVM's
+            r"Initial heap size set to a larger value than|Invalid maximum heap size: |Too small maximum heap",
             r"\bset memory limit \d{1,20} too low|requested amount of memory \(\d{1,9} MB\) greater than total system",
         ),
         (

@@ -51,6 +51,8 @@ _HEAD_OF_ONE = late(
 )
 _ERROR = late(
     r"(?i)\bnon-zero status\b"
+    # what a call failed with
+    r"|: (?:out of memory|cannot allocate memory|memory exhausted|not enough (?:memory|space))\.?$"
     r"|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
     r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\breturn(?:s|ed)? null\b|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
@@ -62,7 +64,7 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
+    r"^(?:(?:[^;\n]{1,60};){3,6}|\W{0,4})(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
     r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM|Memory (?:usage )?limit (?:reached|exceeded))\b"
     r"(?!\s?(?:score|kill|handler|protect))"
     r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line

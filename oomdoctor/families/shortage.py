@@ -104,7 +104,14 @@ _OF_AN_OBJECT = late(rf"C{_FEW}A")
 # A pool, where the sentence counts bytes; "exceeds the capacity by 8 GiB"
 _OF_BYTES = tuple(
     late(pattern)
-    for pattern in (r"[qe][wl]{0,3}[VX]", r"gX", r"CA[wa]{0,3}\([^()]{0,24}?[S0]", r"L[waH]{0,2}g", rf"V{_FEW}bS")
+    for pattern in (
+        r"[qe][wl]{0,3}[VX]",
+        r"gX",
+        r"CA[wa]{0,3}\([^()]{0,24}?[S0]",
+        r"A[wna]{0,3}X",
+        r"L[waH]{0,2}g",
+        rf"V{_FEW}bS",
+    )
 )
 # "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
 _NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
