@@ -27,7 +27,7 @@ _WORD = late(
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
     r"|^(?:[\w./+-]{1,60}(?: std(?:err|out))?: ){0,3}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):"
     r"|^PHP (W)arning:"
-    r"|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
+    r"|(?:^|[\]|]\s?)(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"  # not the kind of an event of Kubernetes
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
