@@ -759,6 +759,26 @@ AROUND: Final = (
         "host_ram",
     ),
     _row(
+        "02/11/2026 08:31:04;0001;packd;Svr;packd;Out of memory sorting rows",
+        "02/11/2026 08:31:04;0001;packd;Svr;packd;Sorting rows, out of which memory holds half",
+        "host_ram",
+    ),
+    _row(
+        "Warning  PackFailed  12s  packd  failed to place rows, no host with enough memory",
+        "Warning: rows are packed twice, no host lacks memory",
+        "host_ram",
+    ),
+    _row(
+        "Error: failed to allocate message copies",
+        "Error: failed to allocate port numbers",
+        "host_ram",
+    ),
+    _row(
+        "packd::sort rows by key: cannot allocate memory",
+        "packd::sort rows by key: cannot allocate a port",
+        "host_ram",
+    ),
+    _row(
         "ERROR packer: heap is exhausted",
         "ERROR packer: stack overflow in heap walk",
         "host_ram",

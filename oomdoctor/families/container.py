@@ -96,8 +96,11 @@ _SACCT = late(
     r"|^\s{0,20}\d{1,12}[\w.]{0,20}\s[^\n]{0,200}\sOOM\s{1,20}[\d:-]{4,20}\s"  # squeue
 )
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
-_ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
-_KUBERNETES = late(rf"\bOOMKill(?:ed)?\b|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\"|{_ENGINE_EVENT.pattern}")
+_ENGINE_EVENT = late(r"(?<!for )\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
+_KUBERNETES = late(
+    rf"\bOOMKill(?:ed)?\b|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\""
+    rf"|(?<!whether it )(?<!if it )\bwas OOM[- ]killed\b|{_ENGINE_EVENT.pattern}"
+)
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
 _EVICTED = late(r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory")
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
@@ -658,6 +661,7 @@ FAMILY = Family(
         "TERM_SWAP",
         "OOM event received",
         "OOM received",
+        "was OOM",
         'OOM Killed"',
         "oomKilled",
         "memory+swap limit",

@@ -36,6 +36,10 @@ _KILLS: Final = tuple(
             r"\boomd kill: [\d.]{1,9} [\d.]{1,9} [\d.]{1,9} (?P<unit>\S{1,300}) (?P<used>\d{1,18}) ",
             r"\bTrying to kill /sys/fs/cgroup/(?P<group>\S{1,300})",
         ),
+        (
+            "OOM killer",
+            r"\bOOM[- ][Kk]iller (?:has )?(?:stopped|killed|terminated|ended) (?!some processes in this unit)",
+        ),
         ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
     )
@@ -83,6 +87,8 @@ def _said(kill: re.Match[str]) -> dict[str, Any]:
 FAMILY = Family(
     name="killers",
     anchors=(
+        "OOM Killer stopped",
+        "OOM killer stopped",
         "zone map exhausted",
         "memorystatus: killing_",
         "low swap: killing",
@@ -95,6 +101,9 @@ FAMILY = Family(
         "inadequate hugepage pool",
     ),
     triggers=(
+        "OOM Killer ",
+        "OOM killer ",
+        "OOM-killer ",
         "zone map exhausted",
         "memorystatus: killing_",
         "low swap: killing",

@@ -27,7 +27,7 @@ _WORD = late(
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
     r"|^(?:[\w./+-]{1,60}(?: std(?:err|out))?: ){0,3}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):"
     r"|^PHP (W)arning:"
-    r"|(?:^|[\]|]\s?)(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"  # not the kind of an event of Kubernetes
+    r"|(?:^|[\]|]\s?)(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
@@ -64,7 +64,7 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 _OPENS = late(
-    r"^(?:(?:[^;\n]{1,60};){3,6}|\W{0,4})(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
+    r"^\W{0,4}(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
     r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM|Memory (?:usage )?limit (?:reached|exceeded))\b"
     r"(?!\s?(?:score|kill|handler|protect))"
     r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line
@@ -75,11 +75,14 @@ _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
 _SHELL = late(r"\s{0,80}(?:echo|printf)(?: -\w{1,3})? [\"']")
 _FIELDS = late(r"\s{0,8}[\w.-]{1,40}=(?:\"[^\"\n]{0,400}\"|[^\s\"]{0,200})\s{1,4}[\w.-]{1,40}=")
+_RECORD = late(r"[\d/]{8,10} [\d:.]{8,16};[\da-f]{4};(?:[^;\n]{0,80};){3}")  # of PBS' daemons
 _BAR = late(r"[^\n]{0,600}(?:\d|\?) ?(?:it/s|s/it)[^\]\n]{0,120}\]\s{0,4}(?=\S)")
 
 
 def message(text: str) -> str:
     """The line without the progress bar that it was written behind."""
+    if ";" in text and (record := _RECORD.match(text)):
+        return text[record.end() :]
     if "it/s" in text or "s/it" in text:
         bar = _BAR.match(text)
         return text[bar.end() :] if bar else text

@@ -145,7 +145,8 @@ _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:requ
 # What takes memory where it is said to be allocated
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
-    r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
+    r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page"
+    r"|structure|msg|message|argv|copy|table|descriptor|packet)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
@@ -261,9 +262,9 @@ class Shortfall(Struct, frozen=True):
         letters = self.sentence.letters
         named = _PROGRAM.match(letters)
         first = self.start - (named.end() if named else 0)
-        return (
-            first < _OPENING and letters[self.end : self.end + 1] in _ENDS and re.search(_MEM, self.letters) is not None
-        )
+        if first >= _OPENING or re.search(_MEM, self.letters) is None:
+            return False
+        return "C" in self.letters or letters[self.end : self.end + 1] in _ENDS
 
     @property
     def kept(self) -> bool:
