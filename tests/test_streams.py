@@ -622,7 +622,7 @@ def test_a_page_knows_its_file() -> None:
 
 
 def test_coloredlogs_names_the_process_behind_the_logger() -> None:
-    (line,) = streams.page("job.log", 1, b"2026-03-01 10:00:00 node7 trainer.loop[4711] INFO step 3\n").lines
+    (line,) = page("job.log", 1, b"2026-03-01 10:00:00 node7 trainer.loop[4711] INFO step 3").lines
     assert (line.text, line.mark.pid, line.mark.host, line.mark.source) == ("step 3", 4711, "node7", "trainer.loop")
 
 
@@ -630,5 +630,5 @@ def test_coloredlogs_names_the_process_behind_the_logger() -> None:
     "text", ["2026-03-01 10:00:00 node7 shape[4711] is odd", "node7 trainer[4711] INFO step 3", "x = table[12] INFO"]
 )
 def test_other_brackets_name_no_process(text: str) -> None:
-    (line,) = streams.page("job.log", 1, text.encode()).lines
+    (line,) = page("job.log", 1, text.encode()).lines
     assert line.mark.pid is None
