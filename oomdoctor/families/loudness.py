@@ -24,7 +24,8 @@ _FIELD = late(
 _WORD = late(
     r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
-    r"|^(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
+    r"|^(?:[\w./+-]{1,60}: ){0,2}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|^PHP (W)arning:"
+    r"|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
     r"|^\[?([EFWIDC])(?:\]|\d{4}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
@@ -37,10 +38,15 @@ _RAISED = late(
     r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}[A-Z]\w{2,60}: \S|panic: |terminate called|\s{0,4}what\(\):"
     r"|fatal(?: error)?: |FATAL: |thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at)"
 )
-_PANICKED = late(r"thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at [^\n]{1,200}:\d{1,7}:\d{1,5}:$")
+# The head of an exception whose words stand on the line below: Rust's, MATLAB's, R's, the JVM's
+_HEAD_OF_ONE = late(
+    r"thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at [^\n]{1,200}:\d{1,7}:\d{1,5}:$"
+    r"|Error using [\w./]{1,80}(?: \(line \d{1,6}\))?$|Error in [^\n]{1,200} :\s?$"
+    r"|Error occurred during initialization of VM$"
+)
 _ERROR = late(
     r"(?i)\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
-    r"|terminat\w{2,3})\b|^[EF]\d{4} |^[EF] |fork: |错误"
+    r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
 )
 # The end of something, behind whatever a warning says
@@ -50,7 +56,8 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
+    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}"
+    r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM|Memory (?:usage )?limit (?:reached|exceeded))\b"
     r"(?!\s?(?:score|kill|handler|protect))"
 )
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
@@ -87,7 +94,7 @@ def raised(page: Page, index: int, text: str) -> bool:
     """Whether the line is an exception's own."""
     if is_exception(text):
         return True
-    return index > 0 and _PANICKED.match(page.lines[index - 1].text) is not None
+    return index > 0 and _HEAD_OF_ONE.match(page.lines[index - 1].text) is not None
 
 
 def is_source(page: Page, index: int, text: str) -> bool:

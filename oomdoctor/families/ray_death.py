@@ -13,6 +13,7 @@ from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
+from oomdoctor.families.ended import ends_well
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.language import mark, say
@@ -179,6 +180,8 @@ def _death(page: Page, index: int) -> Read:
         why = say("the worker left by itself with exit code {code}", code=code)
     pid = _number(_value(found, "pid"))
     why = why or _crashed(page, index, pid)
+    if why is None and _says_nothing(found) and ends_well(page, index):
+        why = mark("the job was done all the same: Ray runs a task again whose worker is gone")
     if why is not None:
         return Lookalike(at, why)
     exit_type = _exit_type(found)
@@ -207,6 +210,11 @@ def _death(page: Page, index: int) -> Read:
         worker_id=_value(found, "worker_id"),
         node_id=_value(found, "node_id"),
     )
+
+
+def _says_nothing(found: Mapping[str, Sequence[str]]) -> bool:
+    """Whether it is no more than that a worker is gone, while no exception tells its owner."""
+    return "error" not in found and "exit_type" not in found
 
 
 def _facts_above(page: Page, index: int) -> list[Line]:

@@ -15,9 +15,12 @@ _NEAR: Final = 4  # words around those that say it
 
 _CONTAINER = late(
     r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
+    r"|\bfunction invocation\b|\bmemory quota\b|cloud\.google\.com"  # of services that run a container
 )
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
-_CARD = late(r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator)s?(?![a-z])")  # also in the name of a file
+_CARD = late(
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|amdgpu|drm|ttm|i915)s?(?![a-z])"
+)  # also in the name of a file
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
@@ -38,7 +41,7 @@ _SCHEDULER = (
 )
 _CALL = r"(?:Mem|Malloc|Ctx|Device|Map|Create|Alloc|Host|Stream|Event)"
 _DRIVER = (
-    r"\bdriver\b|\bnvrm\b|\bmetal\b|command buffer|level[ -]?zero|native api",
+    r"\bdriver\b|\bnvrm\b|\bdrm\b|\bamdgpu\b|\bttm\b|\bmetal\b|command buffer|level[ -]?zero|native api",
     rf"(?-i:\b(?:cu|hip|cuda|ze|vk|cl|drv|npu|acl|aclrt|hsa|zx){_CALL}\w*)",
     r"ERR(?:OR)?_(?:\w{1,20}_)?(?:NO|OUT_OF)_DEVICE_MEM|(?-i:\b(?:VK|CL)_|\bPI_ERROR|\b\w{2,12}AllocDevice\b|\bhsa_)",
 )

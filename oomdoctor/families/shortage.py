@@ -87,7 +87,7 @@ _PREDICATES = tuple(
     )
 )
 # A limit that was met, where the sentence is of memory
-_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}l"))
+_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}A?{_FEW}l"))
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 _OF_AN_OBJECT = late(rf"C{_FEW}A")
@@ -104,7 +104,7 @@ _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\
 # What takes memory where it is said to be allocated
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
-    r"|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
+    r"|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page|object)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
@@ -113,7 +113,7 @@ _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
-_PROGRAM = late(r"(?:\w{1,3}:){1,2}")  # "sort: ", "alloc.c: grow: "
+_PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?")  # "sort: ", "alloc.c: grow: ", "curl: (27) "
 _ENDS: Final = frozenset({"", ".", ",", ":", "("})
 _MAY_BE = late(r"[wa]{0,2}i")
 
@@ -166,7 +166,7 @@ class Shortfall(Struct, frozen=True):
     def sure(self) -> bool:
         """Whether figures say it, beside a verb that does: a list of figures may hold any."""
         around = self.sentence.around(self.start, self.end)
-        if self.compared is not None and re.search("[VMBCLJy]", around):
+        if self.compared is not None and re.search("[VMBCLJXy]", around):
             return True
         return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
 

@@ -46,6 +46,12 @@ class Growth(Struct, frozen=True):
         return self.figure.what.startswith("PID ")
 
 
+# Of a process' memory: an engine's own count of its cache is another
+_LEAK: Final = (
+    r"(?i)(?<!allocator )(?<!pool )(?<!cache )memory leak(?:ed|ing|s)?\b.{0,60}(?:detected|suspected|step|worker)"
+)
+
+
 @sign
 def host_memory_grew(crash: Crash) -> Seen | None:
     """A figure of host memory, printed three times at least, grew; by 128 MiB where nobody says how much there is."""
@@ -147,7 +153,7 @@ def few_kills_show_growth(crash: Crash) -> Seen | None:
 @sign
 def log_speaks_of_a_leak(crash: Crash) -> Seen | None:
     """A line near the failure has the log's own word for a leak; figures show none."""
-    if crash.mentions(r"(?i)memory leak(?:ed|ing|s)?\b.{0,60}(?:detected|suspected|step|worker)") is None:
+    if crash.mentions(_LEAK) is None:
         return None
     words = say("The log itself speaks of a memory leak; no figure in it shows the growth.")
     return Seen(words=words, evidence=(crash.root,), against=(say("it may be no more than a suspicion"),))
