@@ -19,7 +19,7 @@ _STATEMENT = (
 )
 _ADVISING = (
     r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|"
-    r"may(?! (?:use|take|hold|not))|(?:might|could)(?! not)|"
+    r"may(?! \d| (?:use|take|hold|not))|(?:might|could)(?! not)|"
     r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|helps? (?:with|against)|"
     r"tip:|hint:|note:)"
 )
@@ -43,7 +43,10 @@ _OF_A_RUNTIME = (
 _ECHOES = tuple(
     (late(pattern), why)
     for pattern, why in (
-        (rf"^[\s\d|>:+-]{{0,20}}(?:#(?!{_OF_A_STEP}|{_OF_A_RUNTIME})|//|/\*)", COMMENT),
+        (
+            rf"^[\s\d|>:+-]{{0,20}}(?:#(?!{_OF_A_STEP}|{_OF_A_RUNTIME}|\d{{3}}: )|//|/\*)",
+            COMMENT,
+        ),  # HDF5 numbers its calls
         (_STATEMENT, SOURCE),
         (r"\bin str\(|\bisinstance\(|\bin repr\(|pytest\.raises|\bin (?:e|err|exc|msg|message)\b", SOURCE),
         (r"(?i)(?:out of memory|oom)[^#\n]{0,40}[\"'] ?(?:in|not in|==) (?:\w{1,30}(?:[(:)\]]|\.\w|$)|[\"'])", SOURCE),

@@ -12,12 +12,14 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.loudness import is_loud
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, GIB, size
 
 CHARACTERS: Final = 1500
+FRAMES: Final = 4  # lines above an exception: the innermost frames
 
 
 class HostAllocation(Event, frozen=True, kw_only=True):
@@ -150,7 +152,7 @@ _ALLOCATORS: Final = tuple(
             r"\bfork/exec \S{1,200}: cannot allocate memory",  # Go
             r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)| - \S{1,200} \(Errno::ENOMEM\)| \(ThreadError\)|$)",
         ),
-        ("python", r"(?:^|[\s.])(?:_Array|Arrow)?MemoryError(?::|\s{0,4}$|\(\))"),
+        ("python", r"(?:^|[\s.])(?:_Array|Arrow)?MemoryError(?::(?! Task )|\s{0,4}$|\(\))"),
     )
 )
 
@@ -161,6 +163,7 @@ _PINNED: Final = tuple(
             "cuda",
             r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
+            r"\baclrtMallocHost\b[^\n]{0,200}error code is 207001",  # CANN's, without memory
             # llama.cpp prints this too, and goes on with pageable memory
             r"^(?!.{0,80}ggml_).{0,200}(?i:could not|failed to|unable to) (?:allocate|pin|lock) .{0,40}pinned",
         ),
@@ -168,6 +171,13 @@ _PINNED: Final = tuple(
             "rdma",
             r"\bibv_(?:reg_mr|create_qp|create_cq|alloc_pd)\w{0,20}\b[^\n]{0,120}Cannot allocate memory",
             r"\bibv_(?:reg_mr|create_qp|create_cq)\w{0,20}\b[^\n]{0,80}(?:errno|error)[ :=]{0,3}12\b",
+        ),
+        (
+            "rdma",
+            # what libfabric keeps its packets in is registered with the card
+            r"\blibfabric:\d[^\n]{0,200}: Cannot allocate memory",
+            r"\bgdr_(?:pin_buffer|map)\w{0,6}\([^\n]{0,160}\) failed: 12\b",  # NCCL
+            r"^\s{1,8}Memlock limit:\s{1,8}\d",  # at the end of Open MPI's notice
         ),
         ("mlock", r"\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)"),
     )
@@ -179,7 +189,7 @@ _PIN_FRAME = late(r"❱ ?\d{1,6}[ │]{0,80}[^\n]{0,200}\.pin_memory\(")
 _MESSAGE = late(r"^\W{0,8}(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b")
 MESSAGE_LINES: Final = 30
 # llama.cpp locks the model if it can, and goes on if it cannot.
-_GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d")
+_GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d|Unable to lock JVM Memory")
 
 _COMPILERS = late(
     r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
@@ -199,7 +209,9 @@ _THREADS = late(
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
     r"|failed to create (?:new )?(?:OS )?thread)"
 )
-_GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
+_GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
+_OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
+_ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(
     r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"
@@ -209,9 +221,10 @@ _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 _NOT_MEMORY = (
     (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
     (_SWAP_STAYS, mark("the swap could not be given back; it stays in use")),
-    (_GOES_ON, mark("locking the model in memory is a wish; the program goes on without")),
+    (_GOES_ON, mark("locking memory is a wish; the program goes on without")),
     (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
 )
+_PAGEABLE = late(r"(?i)\busing pageable\b")
 _HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
 
 
@@ -227,7 +240,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _COMPILERS.search(text):
         yield _compiler(page, line, text)
     elif pinned := _first(_PINNED, text):
-        yield _handled(page, line) if _HANDLED.search(text) else _pinned(page, index, pinned)
+        yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, index, pinned)
     elif _PIN_THREAD.search(text):
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
@@ -250,7 +263,12 @@ def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
     """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card."""
     if allocator not in {"c++", "python"}:
         return False
-    return any(_GPU.search(line.text) for line in page.after(index, 2)[:2])
+    following = [line.text for line in page.after(index, 2)[:2]]
+    if any(_OF_THE_SYSTEM in text for text in following):
+        return False
+    if any(_GPU.search(text) for text in following):
+        return True
+    return any(_ON_A_CARD.search(line.text[:CHARACTERS]) for line in page.before(index, FRAMES))
 
 
 def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
@@ -271,6 +289,14 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         strength=3 if figures.get("tried_bytes") else 2,
         **{key: value for key, value in figures.items() if key != "program"},
     )
+
+
+def _is_handled(page: Page, index: int, text: str) -> bool:
+    """Whether pageable memory does it, too: a warning behind which nothing fails, or the next line says so."""
+    following = page.after(index, 2)[-1].text[:CHARACTERS]
+    if _HANDLED.search(text) or _PAGEABLE.search(text) or _PAGEABLE.search(following):
+        return True
+    return not is_loud(page, index, text, sure=True, compared=True)
 
 
 def _handled(page: Page, line: Line) -> Lookalike:
@@ -406,9 +432,14 @@ _TRIGGERS: Final = (
     ".pin_memory(",
     "cudaHost",
     "cudaMallocHost",
+    "aclrtMallocHost",
     "page-locked",
     "pin memory thread",
     "ibv_",
+    "Memlock limit",
+    "gdr_",
+    "libfabric:",
+    "lock JVM Memory",
     "mlock",
     "Killed signal",
     "Killed (program",

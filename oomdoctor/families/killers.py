@@ -23,8 +23,10 @@ _KILLS: Final = tuple(
         (
             "macOS",
             r"memorystatus: killing_(?!idle)\w{1,40} pid (?P<pid>\d{1,9}) \[(?P<name>[^\]\n]{1,60})\](?! \(idle)",
-            r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
-            r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB",
+            (
+                r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
+                r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB"
+            ),
         ),
         ("FreeBSD", r"\bpid (?P<pid>\d{1,9}) \((?P<name>[^)\n]{1,60})\),[\w, ]{1,40}, was killed: " + _FREEBSD),
         (

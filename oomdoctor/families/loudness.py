@@ -45,7 +45,7 @@ _HEAD_OF_ONE = late(
     r"|Error occurred during initialization of VM$"
 )
 _ERROR = late(
-    r"(?i)\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
+    r"(?i)\bnon-zero status\b|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
     r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
 )
@@ -56,10 +56,11 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}"
+    r"^\W{0,4}(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
     r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM|Memory (?:usage )?limit (?:reached|exceeded))\b"
     r"(?!\s?(?:score|kill|handler|protect))"
 )
+_LIBFABRIC: Final = "libfabric:"  # it has no level above a warning
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
@@ -116,7 +117,8 @@ def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) ->
         return _ENDS.search(text) is not None or _failed_below(page, index)
     if level == "loud" or sure or (compared and _failed_below(page, index)):
         return True
-    return any(words.search(text.replace("_", " ")) for words in (_ERROR, _ENDS, _OPENS))
+    spaced = text.replace("_", " ")
+    return any(words.search(spaced) for words in (_ERROR, _ENDS)) or _OPENS.search(text) is not None
 
 
 def _failed_below(page: Page, index: int) -> bool:
@@ -132,6 +134,8 @@ def _level(page: Page, index: int, text: str) -> str:
     if mark is not None:
         return _NAMED.get(mark, "loud")
     head = text[:_HEAD]
+    if head.startswith(_LIBFABRIC) and "<warn>" in head:
+        return "loud"
     found = _FIELD.search(text) or _WORD.search(head)
     if found is None:
         return ""

@@ -52,7 +52,7 @@ _PREDICATES = tuple(
         r"E",
         # "out of device memory", "not enough room for 3 GiB", "no more KV blocks", "lacks the 2 GiB"
         rf"L{_FEW}{_MEM}",
-        rf"L[waf]{{0,2}}e{_FEW}(?:S|{_MEM}|D)",
+        rf"L[waf]{{0,2}}e(?:aA)?{_FEW}(?:S|{_MEM}|D)",
         r"La{0,2}S",
         rf"O[waf]{{0,2}}e{_FEW}(?:S|{_MEM})",
         # "no device memory left", "has no room", "no free cell", "nothing remains for the KV cache"
@@ -69,6 +69,8 @@ _PREDICATES = tuple(
         rf"{_MEM}{_FEW}\(?S?\)?aB",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
+        # "91% of the memory, exceeding the limit of 90%"
+        rf"{_MEM},?[wa]{{0,3}}V[waf]{{0,3}}l",
         # "exceeds the device's memory"
         rf"V{_FEW}(?:{_MEM}|D)",
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
@@ -104,7 +106,7 @@ _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\
 # What takes memory where it is said to be allocated
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
-    r"|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page|object)s?\b"
+    r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
@@ -133,6 +135,9 @@ _CODES = frozenset({2, 6, 8, 12, 14, 1450, 1455})
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
+
+
+_NEGATIVE = late(r"-(\d{1,3})$")  # an error's number as C gives it back
 
 
 class Sentence(Struct, frozen=True):
@@ -168,7 +173,7 @@ class Shortfall(Struct, frozen=True):
         around = self.sentence.around(self.start, self.end)
         if self.compared is not None and re.search("[VMBCLJXy]", around):
             return True
-        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
+        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]|EA", around) is not None
 
     @property
     def letters(self) -> str:
@@ -275,11 +280,12 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
         yield _OF_AN_OBJECT
     if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(sentence.text):
         yield from _OF_A_CACHE
-    sized = any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
+    by_name = any("malloc" in part.text.lower() for part in sentence.parts if part.terminal == "ALLOCATE")
+    sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
         yield from _OF_A_LIMIT
-    if sized:
+    if sized and not by_name:
         yield from _OF_BYTES
 
 
@@ -350,7 +356,9 @@ def _for_another_reason(sentence: Sentence, said: str) -> bool:
     """Whether a call that allocates failed with another error's number."""
     if "A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A")):
         return False
-    codes = (_CODE.match(part.text) for part in sentence.parts if part.terminal == "ORDINAL")
+    codes = (
+        _CODE.match(part.text) or _NEGATIVE.search(part.text) for part in sentence.parts if part.terminal == "ORDINAL"
+    )
     return any(int(code[1]) not in _CODES for code in codes if code)
 
 

@@ -33,7 +33,19 @@ ABOVE: Final = 12
 AROUND: Final = 400  # lines that a family sees around a line that is read as its message
 AT_MOST: Final = 400  # characters of a line beside it
 
-_WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/")
+_WORK_ON_A_CARD = late(
+    r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/|/cu(?:ml|df|py)/"
+    r"|pooled_storage_manager"
+)
+# What is refused to a program of Java's is refused by its heap
+_VIRTUAL_MACHINE = late(
+    r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b"
+)
+# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "max_temp_directory_size"
+_SETTING = late(
+    r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
+    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead))\b"
+)
 
 # Where an engine hands out what its cache has; a message there that names no other memory is the cache's
 _CACHE_FILE = late(
@@ -135,14 +147,15 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=process_of(line, found.card),
         pool=pool,
         code=found.code,
-        limited=found.limited or None,
+        limited=found.limited or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE)) or None,
         refuser=refuser,
         **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
 
 
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
-    return is_loud(page, index, text, sure=found.sure or found.opens, compared=found.compared is not None)
+    kernels = page.lines[index].mark.name == "kernel" and "C" in found.letters  # it prints no level
+    return is_loud(page, index, text, sure=found.sure or found.opens or kernels, compared=found.compared is not None)
 
 
 def _is_of_a_cache(page: Page, index: int) -> bool:

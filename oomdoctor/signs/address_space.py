@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.budget import MapsSpent
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
@@ -84,6 +85,16 @@ def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     if refused is None or refused.allocator not in _HEAPS or refused.errno is not None:
         return None
     return Seen(words=translated(_HEAPS[refused.allocator]), evidence=(refused,))
+
+
+@sign
+def maps_of_memory_are_spent(crash: Crash) -> Seen | None:
+    """A process may have no more maps of memory."""
+    spent = crash.first(MapsSpent)
+    if spent is None:
+        return None
+    words = say("The process may have no more maps of memory (vm.max_map_count), whatever of RAM is free.")
+    return Seen(words=words, evidence=(spent,), next_evidence=("sysctl vm.max_map_count", "ulimit -v"))
 
 
 @sign

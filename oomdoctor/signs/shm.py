@@ -21,6 +21,7 @@ _USERS: Final = {
     "torch": mark("PyTorch's loader workers"),
     "nccl": mark("NCCL"),
     "python": mark("Python's shared memory"),
+    "messages": mark("what passes messages between processes"),
 }
 
 
