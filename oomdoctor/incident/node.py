@@ -142,7 +142,7 @@ def machine_before(crash: Crash) -> list[MachineMemory]:
 
 def _is_shortly_before(event: MachineMemory, root: Event) -> bool:
     """Whether it is of the hour before the failure, and of its machine; in one log without times, not far above it."""
-    if event.process.node and root.process.node and event.process.node != root.process.node:
+    if _of_another_machine(event.process.node, root):
         return False
     one_log = event.at.file == root.at.file
     if one_log and event.at.line >= root.at.line:
@@ -151,6 +151,13 @@ def _is_shortly_before(event: MachineMemory, root: Event) -> bool:
     if then is not None and now is not None:
         return 0 <= seconds_since(then, now) <= STALE_SECONDS
     return one_log and root.at.line - event.at.line <= STALE_LINES
+
+
+def _of_another_machine(node: str | None, root: Event) -> bool:
+    """Whether the failure's line names a machine, and another one; a line with a time and no such name does."""
+    if node is None or not (root.process.node or root.time):
+        return False
+    return node != root.process.node and node not in root.at.text
 
 
 def _of_tools(crash: Crash) -> NodeMemory | None:
