@@ -37,6 +37,7 @@ class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     free_bytes: Usage[int | None] = None
     allocated_bytes: Usage[int | None] = None
     limit_bytes: Usage[int | None] = None
+    left_bytes: Usage[int | None] = None  # under its own limit
 
 
 class LibraryTrouble(Event, frozen=True, kw_only=True):
@@ -122,6 +123,7 @@ _OUT_OF_MEMORY = tuple(
         ("CANN", r"\berror code (?:is |: ?)?(?P<code>207018)\b|The memory on the device is exhausted"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
+        ("TensorRT", r"Could not find any implementation for node .{0,400}due to (?P<status>insufficient workspace)"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
         ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
         # The runtime says so of threads, too: here no memory was left
@@ -132,6 +134,13 @@ _OUT_OF_MEMORY = tuple(
             "ONNX Runtime",
             rf"(?i:bfc_?arena|onnxruntime).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}",
         ),
+        # what an arena's own limit leaves
+        (
+            "ONNX Runtime",
+            rf"Available memory of (?P<left>{_NUMBER}) is smaller than requested bytes of (?P<tried>{_NUMBER})",
+        ),
+        ("MLX", rf"\[malloc\] Unable to allocate (?P<tried>{_NUMBER}) bytes"),
+        ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
     )
 )
 _TROUBLE = tuple(
@@ -230,7 +239,7 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[s
 def _stated(match: re.Match[str]) -> dict[str, Any]:
     found = {name: value for name, value in match.groupdict().items() if value}
     stated: dict[str, Any] = {"status": found.get("status")}
-    for name in ("tried", "allocated", "limit"):
+    for name in ("tried", "allocated", "limit", "left"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
     if "tried_gib" in found:
@@ -288,6 +297,9 @@ FAMILY = Family(
         "Error out of memory at line",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
+        "is smaller than requested bytes of",
+        "[malloc] Unable to allocate",
+        "OpenEncodeSessionEx failed",
         "_STATUS_NOT_INITIALIZED",
         "_STATUS_INTERNAL_ERROR",
         "cuDNN algorithm to run convolution",
@@ -296,6 +308,7 @@ FAMILY = Family(
         "library cublas was not initialized",
         "Requested amount of GPU memory",
         "due to insufficient memory",
+        "due to insufficient workspace",
         "out of memory to allocate",
         "halMemAlloc failed",
         "EL0004",

@@ -13,6 +13,7 @@ from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.loudness import is_loud
+from oomdoctor.families.shortage import shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -197,7 +198,7 @@ _COMPILERS = late(
     r"|unable to execute command: Killed"
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
-    r"|virtual memory exhausted: Cannot allocate memory"
+    r"|virtual memory exhausted: Cannot allocate memory|\bneuronx?-cc was forcibly killed"
 )
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
@@ -212,6 +213,10 @@ _THREADS = late(
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
+# What a program's own MemoryError says that it is of
+_OF_ANOTHER = late(
+    r"MemoryError: (?=.{0,200}\b(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b)"
+)
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(
     r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"
@@ -225,7 +230,7 @@ _NOT_MEMORY = (
     (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
 )
 _PAGEABLE = late(r"(?i)\busing pageable\b")
-_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
+_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|will not be available)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -245,7 +250,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
-    elif (allocator := _first(_ALLOCATORS, text)) and not _of_the_gpu(page, index, allocator):
+    elif (
+        (allocator := _first(_ALLOCATORS, text))
+        and not _of_another(page, index, allocator, text)
+        and not (allocator == "python" and _compares(text))
+    ):
         yield _refused(page, index, allocator, text)
 
 
@@ -259,16 +268,25 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str | N
     return next((name for name, pattern in table if pattern.search(text)), None)
 
 
-def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
-    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card."""
+def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
+    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card. An engine raises one where
+    its own blocks run out."""
     if allocator not in {"c++", "python"}:
         return False
+    if allocator == "python" and _OF_ANOTHER.search(text):
+        return True
     following = [line.text for line in page.after(index, 2)[:2]]
     if any(_OF_THE_SYSTEM in text for text in following):
         return False
     if any(_GPU.search(text) for text in following):
         return True
     return any(_ON_A_CARD.search(line.text[:CHARACTERS]) for line in page.before(index, FRAMES))
+
+
+def _compares(text: str) -> bool:
+    """Whether the program itself raised it, and says what it wanted and what there was."""
+    found = shortfall(text, raised=True)
+    return found is not None and found.compared is not None
 
 
 def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
@@ -445,6 +463,7 @@ _TRIGGERS: Final = (
     "Killed (program",
     "died due to signal",
     "terminated with signal",
+    "was forcibly killed",
     "execute command: Killed",
     "LLVM ERROR",
     "(signal: 9",
