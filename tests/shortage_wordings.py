@@ -712,4 +712,82 @@ MORE: Final = (
     ),
 )
 
-WORDINGS: Final = (*DEVICE, *CACHE, *HOST, *CONTAINER, *PINNED_AND_SHARED, *SCHEDULING, *MORE)
+# What stands around the words: who passes them on, what is above them, what they are the name of
+AROUND: Final = (
+    _row(
+        "2026-02-11 08:31:04,117 ERROR relay stderr: packer: could not reserve 3 GiB of RAM",
+        "2026-02-11 08:31:04,117 ERROR relay stderr: packer: warning: could not reserve 3 GiB of RAM",
+        "host_ram",
+        tried_bytes=3 * GIB,
+    ),
+    _row(
+        "packer: error: could not reserve 3 GiB of huge pages",
+        "packer: warning: could not reserve 3 GiB of huge pages",
+        "host_ram",
+        tried_bytes=3 * GIB,
+    ),
+    _row(
+        "Error using packGrid\nMaximum grid size allowed on the device is exceeded.",
+        "Notes on packGrid\nMaximum grid size allowed on the device is exceeded.",
+        "gpu",
+    ),
+    _row(
+        "pack.lua:31: memory allocation error: block of 61 GiB",
+        "pack.lua:31: memory allocation errors are listed below: none",
+        "host_ram",
+        tried_bytes=61 * GIB,
+    ),
+    _row(
+        "ERROR could not allocate arena (bytes=8589934592, align=64)",
+        "ERROR could not allocate port (number=8589, tries=64)",
+        "host_ram",
+        tried_bytes=8 * GIB,
+    ),
+    _row(
+        "the packer has run out of memory",
+        "the packer has run out of work; memory is fine",
+        "host_ram",
+    ),
+    _row(
+        "ERROR packer: memory usage limit reached",
+        "ERROR packer: memory usage report not sent",
+        "host_ram",
+    ),
+    _row(
+        "ERROR launcher: packer left: OutOfMemory",
+        "ERROR launcher: unknown flag, known are --dumpOnOutOfMemory --exitOnOutOfMemoryError",
+        "host_ram",
+    ),
+    _row(
+        "02/11/2026 08:31:04;0001;packd;Svr;packd;Out of memory sorting rows",
+        "02/11/2026 08:31:04;0001;packd;Svr;packd;Sorting rows, out of which memory holds half",
+        "host_ram",
+    ),
+    _row(
+        "Warning  PackFailed  12s  packd  failed to place rows, no host with enough memory",
+        "Warning: rows are packed twice, no host lacks memory",
+        "host_ram",
+    ),
+    _row(
+        "Error: failed to allocate message copies",
+        "Error: failed to allocate port numbers",
+        "host_ram",
+    ),
+    _row(
+        "packd::sort rows by key: cannot allocate memory",
+        "packd::sort rows by key: cannot allocate a port",
+        "host_ram",
+    ),
+    _row(
+        "ERROR packer: heap is exhausted",
+        "ERROR packer: stack overflow in heap walk",
+        "host_ram",
+    ),
+    _row(
+        "##[error]packer: the maximum allowed memory size was exceeded",
+        "## packer: when the maximum allowed memory size is exceeded",
+        "host_ram",
+    ),
+)
+
+WORDINGS: Final = (*AROUND, *DEVICE, *CACHE, *HOST, *CONTAINER, *PINNED_AND_SHARED, *SCHEDULING, *MORE)

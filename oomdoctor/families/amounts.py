@@ -16,10 +16,12 @@ BYTES: Final = "bytes"
 DEVICES: Final = "devices"
 WORKERS: Final = "workers"
 _COMPARING: Final = frozenset({"OVER", "MUST", "MUST_NOT_BE_LESS", "LESS"})
+_ADDRESSES: Final = 1 << 45  # where a 64-bit process has its memory: 0x7f... is a place, no size
 _REACH: Final = 14  # parts between a comparing word and its figures
 _FIGURES: Final = frozenset({"SIZE", "HEX", "COUNT", "NUMBER", "RATIO", "ZERO"})
 _GETTING: Final = frozenset({"ALLOCATE", "GET"})
 _BORDERS: Final = frozenset({"COMMA", "STOP", "COLON", "EQUALS", "PAREN", "PAREN_END", "FOR"})
+_ADDRESS_BEFORE: Final = 2  # parts: the address and its comma
 _NEAR: Final = 7  # parts between a word and the figure that it speaks of
 _MEANING: Final = {"NEED": "need", "ASKED": "need", "FREE": "have", "LIMIT": "limit", "USED": "used"}
 _ROLES: Final = {"need": "need", "get": "need", "have": "have", "limit": "limit", "used": "used", "by": "by"}
@@ -83,8 +85,8 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         return [Figure(*one, "have" if role == "have" else "used", at), Figure(*other, "total", at)]
     value, unit = _amount(part.text)
     if part.terminal == "HEX" and _IN_BYTES.search(part.text) is None:
-        if not _is_a_size(parts, at):
-            return []  # an address
+        if value >= _ADDRESSES or not _is_a_size(parts, at):
+            return []
         unit = BYTES
     unit = unit or _of_key(parts, at)
     if not unit and value >= MIB and _is_a_size(parts, at):
@@ -178,7 +180,9 @@ def _is_whole(parts: Sequence[Part], at: int) -> bool:
 
 
 def _is_a_size(parts: Sequence[Part], at: int) -> bool:
-    """Whether a bare number is what is said to be a size: "alloc(4294967296)", "size=1073741824"."""
+    """Whether a bare number is what is said to be a size: "alloc(4294967296)", "size=1073741824", "mmap(0x7f, 64)"."""
+    if at > _ADDRESS_BEFORE and parts[at - 1].terminal == "COMMA" and parts[at - 2].terminal == "HEX":
+        at -= _ADDRESS_BEFORE
     if at < 2 or parts[at - 1].terminal not in {"COLON", "EQUALS", "PAREN"}:
         return False
     named = parts[at - 2]

@@ -35,7 +35,7 @@ class LimitKill(Event, frozen=True, kw_only=True):
     strength: int = 3
 
     # "slurm", "kubernetes", "docker", "podman", "conmon", "containerd", "nomad", "volume",
-    # "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
+    # "kernel", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
     # "sagemaker", "notebook"
     manager: str
     used_bytes: Usage[int | None] = None
@@ -96,8 +96,11 @@ _SACCT = late(
     r"|^\s{0,20}\d{1,12}[\w.]{0,20}\s[^\n]{0,200}\sOOM\s{1,20}[\d:-]{4,20}\s"  # squeue
 )
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
-_ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
-_KUBERNETES = late(rf"\bOOMKill(?:ed)?\b|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\"|{_ENGINE_EVENT.pattern}")
+_ENGINE_EVENT = late(r"(?<!for )\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
+_KUBERNETES = late(
+    rf"\bOOMKill(?:ed)?\b|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\""
+    rf"|(?<!whether it )(?<!if it )\bwas OOM[- ]killed\b|{_ENGINE_EVENT.pattern}"
+)
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
 _EVICTED = late(r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory")
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
@@ -127,6 +130,7 @@ _CONDOR = late(
 _VOLUME = late(
     r"Usage of EmptyDir volume \"[\w.-]{0,60}(?:shm|memory|ram)[\w.-]{0,60}\" exceeds the limit \"(\w{1,20})\""
 )
+_EVENTS = late(r"^\s{0,8}oom_kill ([1-9]\d{0,8})$")  # of memory.events and memory.oom_control
 _LAMBDA = late(r"\bMemory Size: (\d{1,6}) MB\s{1,4}Max Memory Used: (\d{1,6}) MB\b")
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
@@ -317,6 +321,19 @@ def _volume(page: Page, index: int) -> Event:
         pool="shm",
         limit_bytes=_quantity((said[1],)) if said else None,
         reason="Evicted",
+    )
+
+
+def _events(page: Page, index: int) -> Event:
+    """The control group's own count of kills."""
+    line = page.lines[index]
+    said = _EVENTS.search(line.text)
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="kernel",
+        strength=2,
+        kills=int(said[1]) if said else None,
     )
 
 
@@ -537,6 +554,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_CONDITION, _condition),
     (_VOLUME, _volume),
     (_LAMBDA, _lambda),
+    (_EVENTS, _events),
     (_SAGEMAKER, _sagemaker),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
@@ -643,6 +661,7 @@ FAMILY = Family(
         "TERM_SWAP",
         "OOM event received",
         "OOM received",
+        "was OOM",
         'OOM Killed"',
         "oomKilled",
         "memory+swap limit",
@@ -651,6 +670,7 @@ FAMILY = Family(
         "exceeded request_memory",
         "EmptyDir volume",
         "Max Memory Used: ",
+        "oom_kill ",
         " OOM ",
         '("OOM") event',
         "child was OOM killed",

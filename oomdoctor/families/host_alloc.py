@@ -118,6 +118,7 @@ _ALLOCATORS: Final = tuple(
         (
             "jvm",
             r"os::commit_memory\(.{0,200}(?:Cannot allocate memory|Not enough space)",
+            r"OutOfMemoryError: requested \d{1,20} bytes for .{1,80}Out of swap space",  # before JDK 7
             r"Native memory allocation \(m(?:alloc|map)\) failed to",
         ),
         (
@@ -128,6 +129,7 @@ _ALLOCATORS: Final = tuple(
         (
             "runtime",
             r"\bHeap exhausted(?:;| during )",  # GHC's, SBCL's
+            r"\b(?:vector|cons) memory (?:exhausted \(limit reached|limit of [\d.]{1,20} \w{1,6} reached)",  # R's
             r"\bExhausted heap space, trying to allocate \d",  # Dart's
             r"Not enough memory to run compilation\. Try to increase it",  # Kotlin's daemon
             r"JVMDUMP039I .{0,80}java/lang/OutOfMemoryError",  # OpenJ9's
@@ -180,7 +182,11 @@ _PINNED: Final = tuple(
             r"\bgdr_(?:pin_buffer|map)\w{0,6}\([^\n]{0,160}\) failed: 12\b",  # NCCL
             r"^\s{1,8}Memlock limit:\s{1,8}\d",  # at the end of Open MPI's notice
         ),
-        ("mlock", r"\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)"),
+        (
+            "mlock",
+            r"\bmmap: too much locked memory\b",  # Go's
+            r"\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)",
+        ),
     )
 )
 _PIN_THREAD = late(r"Caught RuntimeError in pin memory thread")
@@ -420,6 +426,9 @@ _TRIGGERS: Final = (
     "Fatal JavaScript",
     "Fatal process out of",
     "eap exhausted",
+    "locked memory (",
+    "vector memory ",
+    "cons memory ",
     "Exhausted heap",
     "to run compilation",
     "JVMDUMP039I",

@@ -31,7 +31,7 @@ _LOOKALIKES = tuple(
         ),
         (
             mark("the container could not be given a device (the device plugin or the runtime), not memory"),
-            r"UnexpectedAdmissionError|device plugin resource",
+            r"UnexpectedAdmissionError(?!.{0,200}\bmemory\b)|device plugin resource",
             r"(?i:failed to allocate (?:vGPU )?device\b(?! (?:memory|mem|buffer|heap)))",
         ),
         (
@@ -42,16 +42,29 @@ _LOOKALIKES = tuple(
             r"(?:salloc|srun|sbatch): error: Unable to allocate resources",
             r"\b(?:QOS|Assoc)(?:Grp|Max)Mem\w{0,40}|Memory specification can not be satisfied",
             r"memory is (?:already overallocated|under-?allocated) \(\d",
+            r"\bDimension \\?\"memory\\?\" exhausted on \d|\bResources exhausted on \d{1,6} nodes",  # Nomad's
         ),
         (
             mark("a limit that was asked for is refused or cannot be changed; nothing ran out of memory"),
+            # the JVM's
+            r"Initial heap size set to a larger value than|Invalid maximum heap size: |Too small maximum heap",
             r"\bset memory limit \d{1,20} too low|requested amount of memory \(\d{1,9} MB\) greater than total system",
+        ),
+        (
+            mark("a warning of how little memory is left; what fails for it has a line of its own"),
+            r"Reached total allocation of \d{1,9}Mb: see help",  # R's, on Windows
+            r"Virtual Memory Minimum Too Low|\bdiagnosed a low virtual memory condition",
+            r"\bNodeHasInsufficientMemory\b",
+            r"\bMemory pressure for \S{1,400} is [\d.]{1,9}% > |\bmemory usage=\d{1,20} hit threshold=",
         ),
         (
             mark("the service lets it swap beyond its quota; nothing was ended yet"),
             r"\bError R14 \(Memory quota exceeded\)",
         ),
-        (mark("PostgreSQL's table of locks is full, not memory"), r"(?:ERROR|FATAL):  out of shared memory$"),
+        (
+            mark("PostgreSQL's table of locks is full, not memory"),
+            r"(?:^|ERROR: {1,2}|FATAL: {1,2})out of shared memory(?:\"|$)",
+        ),
         (
             mark("the kernel could not serve a driver or its own tables; nobody was killed for memory"),
             r"\bvmap allocation for size \d{1,20} failed: use vmalloc|HugeTLB: allocating \d{1,9} of page size",
@@ -140,9 +153,20 @@ FAMILY = Family(
         "GrpMem",
         "Memory specification",
         "Error R14 ",
+        'memory" exhausted on',
+        'memory\\" exhausted on',
+        "Resources exhausted on",
+        "Reached total allocation",
+        "Memory Minimum Too Low",
+        "low virtual memory condition",
+        "NodeHasInsufficientMemory",
+        "Memory pressure for ",
+        " hit threshold=",
         "memory is already over",
         "memory is under",
         "set memory limit",
+        "heap size ",
+        "maximum heap",
         "requested amount of memory",
         "out of shared memory",
         "vmap allocation",

@@ -15,6 +15,10 @@ from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 from oomdoctor.units import MIB
 
+_LOW_SWAP = (
+    r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
+    r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB"
+)
 _FREEBSD = r"(?:failed to reclaim memory|out of swap space|a thread waited too long to allocate a page)"
 # xnu 3789 to 12377; FreeBSD 9 to 15; oomd 0.1 to 0.5; nohang 0.1 to 0.3; mm/hugetlb.c since 2.6.24
 _KILLS: Final = tuple(
@@ -23,16 +27,18 @@ _KILLS: Final = tuple(
         (
             "macOS",
             r"memorystatus: killing_(?!idle)\w{1,40} pid (?P<pid>\d{1,9}) \[(?P<name>[^\]\n]{1,60})\](?! \(idle)",
-            (
-                r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
-                r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB"
-            ),
+            _LOW_SWAP,
+            r"panic\(cpu \d{1,4} caller 0x[0-9a-f]{1,16}\): zalloc\[\d{1,3}\]: zone map exhausted",
         ),
         ("FreeBSD", r"\bpid (?P<pid>\d{1,9}) \((?P<name>[^)\n]{1,60})\),[\w, ]{1,40}, was killed: " + _FREEBSD),
         (
             "oomd",
             r"\boomd kill: [\d.]{1,9} [\d.]{1,9} [\d.]{1,9} (?P<unit>\S{1,300}) (?P<used>\d{1,18}) ",
             r"\bTrying to kill /sys/fs/cgroup/(?P<group>\S{1,300})",
+        ),
+        (
+            "OOM killer",
+            r"\bOOM[- ][Kk]iller (?:has )?(?:stopped|killed|terminated|ended) (?!some processes in this unit)",
         ),
         ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
@@ -81,16 +87,24 @@ def _said(kill: re.Match[str]) -> dict[str, Any]:
 FAMILY = Family(
     name="killers",
     anchors=(
+        "OOM Killer stopped",
+        "OOM killer stopped",
+        "zone map exhausted",
         "memorystatus: killing_",
         "low swap: killing",
         "exceeded mem limit",
         ", was killed: ",
         "oomd kill: ",
         "rying to kill /sys/fs/cgroup",
-        " to the victim",
+        "KILL to the victim",
+        "TERM to the victim",
         "inadequate hugepage pool",
     ),
     triggers=(
+        "OOM Killer ",
+        "OOM killer ",
+        "OOM-killer ",
+        "zone map exhausted",
         "memorystatus: killing_",
         "low swap: killing",
         "exceeded mem limit",
@@ -98,7 +112,8 @@ FAMILY = Family(
         "oomd kill: ",
         "ried to kill /sys/fs/cgroup",
         "rying to kill /sys/fs/cgroup",
-        " to the victim",
+        "KILL to the victim",
+        "TERM to the victim",
         "inadequate hugepage pool",
     ),
     read=read,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from oomdoctor.patterns import late
@@ -24,8 +25,9 @@ _FIELD = late(
 _WORD = late(
     r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
-    r"|^(?:[\w./+-]{1,60}: ){0,2}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|^PHP (W)arning:"
-    r"|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
+    r"|^(?:[\w./+-]{1,60}(?: std(?:err|out))?: ){0,3}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):"
+    r"|^PHP (W)arning:"
+    r"|(?:^|[\]|]\s?)(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
@@ -48,7 +50,10 @@ _HEAD_OF_ONE = late(
     r"|Error occurred during initialization of VM$"
 )
 _ERROR = late(
-    r"(?i)\bnon-zero status\b|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
+    r"(?i)\bnon-zero status\b"
+    # what a call failed with
+    r"|: (?:out of memory|cannot allocate memory|memory exhausted|not enough (?:memory|space))\.?$"
+    r"|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
     r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\breturn(?:s|ed)? null\b|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
 )
@@ -70,11 +75,14 @@ _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
 _SHELL = late(r"\s{0,80}(?:echo|printf)(?: -\w{1,3})? [\"']")
 _FIELDS = late(r"\s{0,8}[\w.-]{1,40}=(?:\"[^\"\n]{0,400}\"|[^\s\"]{0,200})\s{1,4}[\w.-]{1,40}=")
+_RECORD = late(r"[\d/]{8,10} [\d:.]{8,16};[\da-f]{4};(?:[^;\n]{0,80};){3}")  # of PBS' daemons
 _BAR = late(r"[^\n]{0,600}(?:\d|\?) ?(?:it/s|s/it)[^\]\n]{0,120}\]\s{0,4}(?=\S)")
 
 
 def message(text: str) -> str:
     """The line without the progress bar that it was written behind."""
+    if ";" in text and (record := _RECORD.match(text)):
+        return text[record.end() :]
     if "it/s" in text or "s/it" in text:
         bar = _BAR.match(text)
         return text[bar.end() :] if bar else text
@@ -145,14 +153,18 @@ def _failed_below(page: Page, index: int) -> bool:
 def _level(page: Page, index: int, text: str) -> str:
     mark = page.lines[index].mark.level
     if mark is not None:
-        return _NAMED.get(mark, "loud")
+        # who passes on what another program prints to its error stream calls all of it an error
+        own = _named(_WORD.search(text[:_HEAD])) if mark in _LOUD else ""
+        return own or _NAMED.get(mark, "loud")
     head = text[:_HEAD]
     if head.startswith(_LIBFABRIC) and "<warn>" in head:
         return "loud"
-    found = _FIELD.search(text) or _WORD.search(head)
-    if found is None:
-        return ""
-    letter = next((group for group in found.groups() if group), "")
+    return _named(_FIELD.search(text) or _WORD.search(head))
+
+
+def _named(found: re.Match[str] | None) -> str:
+    """What the letter of a level makes of its line."""
+    letter = next((group for group in found.groups() if group), "") if found is not None else ""
     return _LEVELS.get(letter.lower(), "")
 
 

@@ -102,7 +102,17 @@ _OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}A?
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 _OF_AN_OBJECT = late(rf"C{_FEW}A")
 # A pool, where the sentence counts bytes; "exceeds the capacity by 8 GiB"
-_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX", r"L[waH]{0,2}g", rf"V{_FEW}bS"))
+_OF_BYTES = tuple(
+    late(pattern)
+    for pattern in (
+        r"[qe][wl]{0,3}[VX]",
+        r"gX",
+        r"CA[wa]{0,3}\([^()]{0,24}?[S0]",
+        r"A[wna]{0,3}X",
+        r"L[waH]{0,2}g",
+        rf"V{_FEW}bS",
+    )
+)
 # "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
 _NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
 _OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waA,]{0,24}aS"))
@@ -130,12 +140,13 @@ OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
-_ASIDE = late(r"\([^()]{1,12}\)")
+_ASIDE = late(r"\([^()]{0,12}\)")
 _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b")
 # What takes memory where it is said to be allocated
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
-    r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
+    r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page"
+    r"|structure|msg|message|argv|copy|table|descriptor|packet)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
@@ -251,9 +262,9 @@ class Shortfall(Struct, frozen=True):
         letters = self.sentence.letters
         named = _PROGRAM.match(letters)
         first = self.start - (named.end() if named else 0)
-        return (
-            first < _OPENING and letters[self.end : self.end + 1] in _ENDS and re.search(_MEM, self.letters) is not None
-        )
+        if first >= _OPENING or re.search(_MEM, self.letters) is None:
+            return False
+        return "C" in self.letters or letters[self.end : self.end + 1] in _ENDS
 
     @property
     def kept(self) -> bool:

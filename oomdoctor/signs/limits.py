@@ -21,6 +21,7 @@ _MANAGERS: Final = {
     "slurm": "Slurm",
     "kubernetes": "Kubernetes",
     "docker": "docker",
+    "kernel": "The kernel",
     "podman": "podman",
     "conmon": "conmon",
     "containerd": "containerd",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from system_logs import crash_of, quiet
 
 from oomdoctor.causes.build_parallelism import CAUSE
@@ -43,3 +44,30 @@ def test_a_kill_amid_build_output_is_a_hint() -> None:
     assert isinstance(judgement, Finding)
     assert judgement.grade is Grade.POINTS
     assert judgement.next_evidence
+
+
+COMMAND = "/opt/cuda/bin/nvcc -I/src/csrc -c /src/csrc/bwd_hdim96.cu -o build/bwd_hdim96.o\n"
+
+
+@pytest.mark.parametrize(
+    "above", [COMMAND, "[7/60] " + COMMAND, "FAILED: build/bwd_hdim96.o\n", "clang++ -O2 -c scan.cpp -o scan.o\n"]
+)
+def test_a_kill_under_a_compilers_command_shows_that_memory_failed(above: str) -> None:
+    judgement = judgement_of(CAUSE, crash_of(above + "Killed\n"))
+    assert isinstance(judgement, Finding)
+    assert judgement.grade is Grade.NAMES
+    assert judgement.shows_memory
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        COMMAND + "[8/60] linked\n" + "test 1 passed\n" * 4,  # it was something else that ran
+        "nvcc --version\n",
+        "building with gcc, as CC says\n",
+        "FAILED: unit test of the loader\n",
+    ],
+)
+def test_a_kill_under_anything_else_does_not(above: str) -> None:
+    judgement = judgement_of(CAUSE, crash_of(above + "Killed\n"))
+    assert not isinstance(judgement, Finding) or not judgement.shows_memory
