@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
@@ -67,21 +67,31 @@ _BUDGETS: Final = tuple(
         (
             "elasticsearch",  # OpenSearch's, too; 1.4 on
             "indices.breaker.total.limit",
-            rf"Data too large, data for \[.{{1,200}}?\] would be \[(?P<need>{_NUMBER})/[^\]]{{1,20}}\], "
-            rf"which is larger than the limit of \[(?P<limit>{_NUMBER})/",
+            (
+                rf"Data too large, data for \[.{{1,200}}?\] would be \[(?P<need>{_NUMBER})/[^\]]{{1,20}}\], "
+                rf"which is larger than the limit of \[(?P<limit>{_NUMBER})/"
+            ),
         ),
         (
             "elasticsearch",  # 7.9 on
             "indexing_pressure.memory.limit",
-            rf"rejected execution of \w{{4,20}} operation \[.{{0,200}}\ball_bytes=(?P<used>{_NUMBER})\b"
-            rf".{{0,200}}\bmax_\w{{4,40}}_bytes=(?P<limit>{_NUMBER})",
+            (
+                rf"rejected execution of \w{{4,20}} operation \[.{{0,200}}\ball_bytes=(?P<used>{_NUMBER})\b"
+                rf".{{0,200}}\bmax_\w{{4,40}}_bytes=(?P<limit>{_NUMBER})"
+            ),
         ),
-        ("redis", "maxmemory", r"OOM (?:command not allowed|allow-oom flag is not set).{0,80}used memory > 'maxmemory'"),
+        (
+            "redis",
+            "maxmemory",
+            r"OOM (?:command not allowed|allow-oom flag is not set).{0,80}used memory > 'maxmemory'",
+        ),
         (
             "spark",
             "spark.driver.maxResultSize",
-            rf"serialized results of \d{{1,9}} tasks \((?P<need>{_AMOUNT})\) is bigger than "
-            rf"(?:\S{{1,40}}|local )maxResultSize \((?P<limit>{_AMOUNT})\)",
+            (
+                rf"serialized results of \d{{1,9}} tasks \((?P<need>{_AMOUNT})\) is bigger than "
+                rf"(?:\S{{1,40}}|local )maxResultSize \((?P<limit>{_AMOUNT})\)"
+            ),
         ),
         (
             "spark",
@@ -92,28 +102,36 @@ _BUDGETS: Final = tuple(
         (
             "spark",
             "spark.executor.memory",
-            rf"Can't acquire (?P<tried>{_NUMBER}) bytes memory to build hash relation, got (?P<free>{_NUMBER})\b"
-            r"|There is not enough memory to build the hash map",
+            (
+                rf"Can't acquire (?P<tried>{_NUMBER}) bytes memory to build hash relation, got (?P<free>{_NUMBER})\b"
+                r"|There is not enough memory to build the hash map"
+            ),
         ),
         (
             "kafka",
             "buffer.memory",
-            rf"Failed to allocate (?P<tried>{_NUMBER}) bytes within the configured max blocking time \d{{1,9}} ms\."
-            rf"(?: Total memory: (?P<limit>{_NUMBER}) bytes\. Available memory: (?P<free>{_NUMBER}) bytes)?",
+            (
+                rf"Failed to allocate (?P<tried>{_NUMBER}) bytes within the configured max blocking time \d{{1,9}} ms\."
+                rf"(?: Total memory: (?P<limit>{_NUMBER}) bytes\. Available memory: (?P<free>{_NUMBER}) bytes)?"
+            ),
         ),
         (
             "milvus",
             "queryNode.overloadedMemoryThresholdPercentage",
-            r"OOM if load, .{0,200}?(?:predictMemUsage|usedMemAfterLoad) = (?P<need>[\d.]{1,24} MB), "
-            r"totalMem = (?P<limit>[\d.]{1,24} MB)",
+            (
+                r"OOM if load, .{0,200}?(?:predictMemUsage|usedMemAfterLoad) = (?P<need>[\d.]{1,24} MB), "
+                r"totalMem = (?P<limit>[\d.]{1,24} MB)"
+            ),
         ),
         ("milvus", "quotaAndLimits.limitWriting.memProtection", r"reason=memory quota exceeded\b"),
         ("milvus", "queryNode.overloadedMemoryThresholdPercentage", r"deny to load, insufficient memory\b"),
         (
             "dask",
             "memory_limit",
-            rf"has (?P<need>{_AMOUNT}) worth of input dependencies, but worker \S{{1,80}} has memory_limit set to "
-            rf"(?P<limit>{_AMOUNT})",
+            (
+                rf"has (?P<need>{_AMOUNT}) worth of input dependencies, but worker \S{{1,80}} has memory_limit set to "
+                rf"(?P<limit>{_AMOUNT})"
+            ),
         ),
         ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
     )
@@ -150,12 +168,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield MapsSpent(**_about(page, index))
 
 
-def _about(page: Page, index: int) -> dict[str, object]:
+def _about(page: Page, index: int) -> dict[str, Any]:
     line = page.lines[index]
     return {"at": place_of(page, line), "time": line.mark.time, "process": process_of(line)}
 
 
-def _figures(match: re.Match[str]) -> dict[str, int | None]:
+def _figures(match: re.Match[str]) -> dict[str, Any]:
     said = ((name, _SIZE.match(value)) for name, value in match.groupdict().items() if value)
     return {f"{name}_bytes": size(found[1].replace(",", ""), found[2]) for name, found in said if found}
 

@@ -61,7 +61,8 @@ _CUPY = (
 _NCCL_SOURCE = r"(?:(?P<file>[\w.-]{1,60}):(?P<row>\d{1,6}) (?:\(\w{1,80}\) )?NCCL WARN )?"
 # RMM says what it was asked for since 2024: in bytes, or in GiB with six decimals.
 _RMM = (
-    r"(?!.{0,400}system_memory_resource)(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
+    r"(?!.{0,400}system_memory_resource)"
+    r"(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
     r"(?:.{0,400}?\(failed to allocate (?:(?P<tried>\d{1,20}) bytes|(?P<tried_gib>[\d.]{1,20}) GiB)\))?"
 )
 _CANN = (
@@ -88,8 +89,10 @@ _OUT_OF_MEMORY = tuple(
         ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
         (
             "cuDNN",  # MXNet
-            r"with minimum memory requirement (?P<tried>\d{1,20}) bytes have been tried\. "
-            r"Workspace size is set to (?P<limit>\d{1,20}) bytes",
+            (
+                r"with minimum memory requirement (?P<tried>\d{1,20}) bytes have been tried\. "
+                r"Workspace size is set to (?P<limit>\d{1,20}) bytes"
+            ),
         ),
         ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_ALLOC_FAILED)"),
         ("cuSPARSE", r"(?P<status>CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES))"),
@@ -102,7 +105,10 @@ _OUT_OF_MEMORY = tuple(
         ("XGBoost", _XGBOOST),  # before RMM, which it may allocate with
         ("RMM", _RMM),
         ("RMM", rf"\[Upstream (?P<tried>{_NUMBER})B\]\[FAILURE maximum pool size exceeded"),
-        ("RMM", r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on-demand"),
+        (
+            "RMM",
+            r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on",
+        ),
         ("CuPy", _CUPY),
         # CuPy up to 4
         ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),

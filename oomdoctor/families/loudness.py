@@ -39,8 +39,8 @@ _RAISED = late(
 )
 _PANICKED = late(r"thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at [^\n]{1,200}:\d{1,7}:\d{1,5}:$")
 _ERROR = late(
-    r"(?i)\bnon-zero status\b|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
-    r"|terminat\w{2,3})\b|^[EF]\d{4} |^[EF] |fork: |错误"
+    r"(?i)\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
+    r"|non-zero status|terminat\w{2,3})\b|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
 )
 # The end of something, behind whatever a warning says

@@ -22,7 +22,9 @@ _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|nvshmem|opencl|mem_reuse)s?(?![a-z])"
     r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
 )
-_MALLOC = late(r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d")  # of libc, whoever calls it
+_MALLOC = late(
+    r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
+)  # of libc, whoever calls it
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
@@ -31,7 +33,8 @@ _HOST = late(
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
-    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
+    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}"
+    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
 )
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"

@@ -42,7 +42,9 @@ _WORK_ON_A_CARD = late(
     r"|pooled_storage_manager"
 )
 # What is refused to a program of Java's is refused by its heap
-_VIRTUAL_MACHINE = late(r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b")
+_VIRTUAL_MACHINE = late(
+    r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b"
+)
 # The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "max_temp_directory_size"
 _SETTING = late(
     r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"

@@ -229,7 +229,9 @@ def frameworks_own_limit_is_hit(crash: Crash) -> Seen | None:
     refused = crash.root
     if not isinstance(refused, ArrayOutOfMemory) or refused.framework != "paddle" or refused.limit_bytes is None:
         return None
-    words = say("The framework is limited to {limit} of the card by a flag of its own.", limit=show(refused.limit_bytes))
+    words = say(
+        "The framework is limited to {limit} of the card by a flag of its own.", limit=show(refused.limit_bytes)
+    )
     return Seen(words=words, evidence=(refused,))
 
 
@@ -248,7 +250,9 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
             limit=show(spent.limit_bytes),
         )
     else:
-        words = say("{program} keeps within {setting}, which is used up.", program=spent.program, setting=spent.setting or "")
+        words = say(
+            "{program} keeps within {setting}, which is used up.", program=spent.program, setting=spent.setting or ""
+        )
     return Seen(words=words, evidence=(spent,))
 
 

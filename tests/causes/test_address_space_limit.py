@@ -74,5 +74,3 @@ def test_a_scheduler_that_counts_address_space() -> None:
     judgement = judgement_of(CAUSE, crash_of("=>> PBS: job killed: vmem 67209216kb exceeded limit 67108864kb\n"))
     assert isinstance(judgement, Finding)
     assert "64.10 GiB against 64.00 GiB" in judgement.why
-
-
