@@ -79,7 +79,7 @@ _SEGMENT = late(
 )
 _LOST_SEGMENT = late(r"unable to open shared memory object <[^>\n]{1,200}>[^\n]{0,40}: No such file")
 _NCCL_SEGMENT = late(
-    r"failed to extend /dev/shm/nccl-|Error while creating shared memory segment"
+    r"(?:failed to extend|Could not map) /dev/shm/nccl-|Error while creating shared memory segment"
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
 )
 # System V's, and what a message-passing library lays out: UCX, Open MPI, MPICH, MXNet

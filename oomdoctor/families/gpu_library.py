@@ -123,6 +123,7 @@ _OUT_OF_MEMORY = tuple(
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
+        ("Thrust", r"temporary_buffer::allocate: get_temporary_buffer failed"),
         ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
         # The runtime says so of threads, too: here no memory was left
         ("HSA", r"(?P<status>HSA_STATUS_ERROR_OUT_OF_RESOURCES): (?=.{0,400}Available Free mem : \d{1,2} MB)"),
@@ -293,6 +294,7 @@ FAMILY = Family(
         "EL0004",
         "207018",
         "EI0007",
+        "get_temporary_buffer failed",
         "with minimum memory requirement",
         "CUSPARSE API failed",
         "MEM_OBJECT_ALLOCATION",

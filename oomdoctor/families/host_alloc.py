@@ -156,6 +156,7 @@ _COMPILERS = late(
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
+_SHM = late(r"/dev/shm/|(?i:unable to allocate|failed to map) shared memory\b")
 _THREADS = late(
     r"can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
@@ -183,6 +184,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = line.text[:CHARACTERS]
     if not _is_ours(text) or echo(text) in {SOURCE, COMMENT}:
         return
+    if _SHM.search(text):
+        return  # of data_loader
     if "out of memory" in text and _ERRNO_OF_ANOTHER.search(text):
         return
     if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):

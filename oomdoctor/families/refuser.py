@@ -19,9 +19,10 @@ _CONTAINER = late(
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
 # Also in the name of a file
 _CARD = late(
-    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|nvshmem|opencl|mem_reuse)s?(?![a-z])"
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|nvrm|nvshmem|opencl|mem_reuse)s?(?![a-z])"
     r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
 )
+_ON_THE_CPU = late(r"/device:CPU:\d")  # TensorFlow's name of it
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
 )  # of libc, whoever calls it
@@ -91,6 +92,8 @@ def pool_of(found: Shortfall, text: str) -> str:
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
+    if _ON_THE_CPU.search(text):
+        return "host_ram"
     if "v" not in letters and (_MALLOC.search(text) or _STRUCTURE.search(text)):
         return "host_ram"
     named = _named(near, text) or _named(letters, text)

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families.budget import BudgetUsage
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
@@ -90,6 +91,24 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
         shows_memory=True,
         next_evidence=OF_THE_MACHINE,
     )
+
+
+@sign
+def budget_was_nearly_spent_before_the_kill(crash: Crash) -> Seen | None:
+    """A worker's last report finds 90 % of its budget in use, and a kill follows that nothing explains."""
+    last = next(reversed([usage for usage in crash.every(BudgetUsage) if usage.limit_bytes]), None)
+    if last is None or not isinstance(crash.root, Kill) or crash.root.pool != "host_ram":
+        return None
+    used, limit = last.used_bytes or 0, last.limit_bytes or 0
+    if used < NEARLY_FULL * limit:
+        return None
+    words = say(
+        "The worker's last report before the kill shows {used} in use of the {limit} that it may have.",
+        used=show(used),
+        limit=show(limit),
+    )
+    against = (say("the kill itself is not explained"),)
+    return Seen(words=words, evidence=(last, crash.root), against=against, shows_memory=True)
 
 
 @sign
