@@ -151,8 +151,10 @@ _BUDGETS: Final = tuple(
         (
             "duckdb",
             "memory_limit",
-            rf"(?:allocate block|pin block|allocate data) of size (?P<tried>{_AMOUNT}) "
-            rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)",
+            (
+                rf"(?:allocate block|pin block|allocate data) of size (?P<tried>{_AMOUNT}) "
+                rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)"
+            ),
         ),
         ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
     )

@@ -156,7 +156,7 @@ _COMPILERS = late(
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
-_SHM = late(r"/dev/shm/|(?i:unable to allocate|failed to map) shared memory\b")
+_SHM = late(r"/dev/shm/|(?i:unable to allocate|failed to map) shared memory\b")  # noqa: S108  (read, not written to)
 _THREADS = late(
     r"can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
