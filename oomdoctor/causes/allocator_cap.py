@@ -21,6 +21,8 @@ CAUSE = Cause(
         Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
         Row(allocator.budget_of_a_program_is_spent, Grade.PROVES),
         Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES),
+        Row(allocator.arena_of_a_library_is_full, Grade.NAMES),
+        Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_memory_fraction, Grade.PROVES),
         Row(allocator.beyond_the_allowed_beside_room, Grade.PROVES),

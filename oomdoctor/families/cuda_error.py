@@ -140,11 +140,13 @@ _REFUSALS = tuple(
 # TurboMind allocates its weights there and nothing else (0.1 to 0.8).
 _STAGES = {"memory_utils.cu": "model_load"}
 _SYCL = ("UR", "PI", "ZE")
-_PINNING = late(r"pin_memory|pinned|cuMemHost|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
+_PINNING = late(
+    r"pin_memory|pinned|cuMemHost|(?:cuda|hip)Host(?:Alloc|Malloc|Register)|cudaMallocHost|CachingHostAllocator"
+)
 # torch_memory_saver, of its hooks into PyTorch's allocator
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
-_TOLD = late(r"out of memory|running low on memory|Allocation on device|out of resource")
+_TOLD = late(r"out of memory|running low on memory|actual memory used=|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
 CHARACTERS = 8000
 TRACEBACK_LINES = 60

@@ -92,9 +92,10 @@ _OTHER_SEGMENT = late(
     r"|System memory request exceeds memory available in /dev/shm"
 )
 _NO_SPACE = late(r"No space left on device")
+_HANDLED = late(r"(?i)\bfalling back to\b")
 _SHM_PATH = late(
     r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-"  # noqa: S108
-    r"|shared[ -]memory (?:segment|key|region|object|file)\b"
+    r"|shared[ -]memory (?:segment|key|region|object|file|size)\b|(?i:fail\w{0,4} to \w{1,12} shared memory)"
 )
 _SHM_FRAME = late(r"multiprocessing/(?:shared_memory|heap|synchronize)\.py|torch/multiprocessing/reductions\.py")
 _NAMES_A_PATH = late(r"['\"<]/|: /")
@@ -217,7 +218,9 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     above = [one.text for one in page.before(index, 12)]
     unnamed = not _NAMES_A_PATH.search(line.text)
-    if _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
+    if _HANDLED.search(line.text):
+        yield Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
+    elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, "nccl" if "nccl" in line.text else "python")
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
         yield Lookalike(place_of(page, line), mark("a disk is full (or its inodes, or inotify watches), not memory"))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
+from oomdoctor.families.jax_tf import mostly_free
 from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -36,6 +37,7 @@ class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     free_bytes: Usage[int | None] = None
     allocated_bytes: Usage[int | None] = None
     limit_bytes: Usage[int | None] = None
+    left_bytes: Usage[int | None] = None  # under its own limit
 
 
 class LibraryTrouble(Event, frozen=True, kw_only=True):
@@ -122,6 +124,7 @@ _OUT_OF_MEMORY = tuple(
         ("CANN", r"\berror code (?:is |: ?)?(?P<code>207018)\b|The memory on the device is exhausted"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
+        ("TensorRT", r"Could not find any implementation for node .{0,400}due to (?P<status>insufficient workspace)"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
         ("Thrust", r"temporary_buffer::allocate: get_temporary_buffer failed"),
         ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
@@ -133,6 +136,13 @@ _OUT_OF_MEMORY = tuple(
             "ONNX Runtime",
             rf"(?i:bfc_?arena|onnxruntime).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}",
         ),
+        # what an arena's own limit leaves
+        (
+            "ONNX Runtime",
+            rf"Available memory of (?P<left>{_NUMBER}) is smaller than requested bytes of (?P<tried>{_NUMBER})",
+        ),
+        ("MLX", rf"\[malloc\] Unable to allocate (?P<tried>{_NUMBER}) bytes"),
+        ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
     )
 )
 _TROUBLE = tuple(
@@ -194,6 +204,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     why = echo(text[: match.end()], text)
     if "memory" not in match[0].lower() and _asserted(page, index):
         why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
+    elif trouble and not failure and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
+        why = mark("most of the card is free: it is not memory that is short")
     if why:
         yield Lookalike(place, why)
         return
@@ -223,7 +235,7 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[s
 def _stated(match: re.Match[str]) -> dict[str, Any]:
     found = {name: value for name, value in match.groupdict().items() if value}
     stated: dict[str, Any] = {"status": found.get("status")}
-    for name in ("tried", "allocated", "limit"):
+    for name in ("tried", "allocated", "limit", "left"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
     if "tried_gib" in found:
@@ -281,6 +293,9 @@ FAMILY = Family(
         "Error out of memory at line",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
+        "is smaller than requested bytes of",
+        "[malloc] Unable to allocate",
+        "OpenEncodeSessionEx failed",
         "_STATUS_NOT_INITIALIZED",
         "_STATUS_INTERNAL_ERROR",
         "cuDNN algorithm to run convolution",
@@ -289,6 +304,7 @@ FAMILY = Family(
         "library cublas was not initialized",
         "Requested amount of GPU memory",
         "due to insufficient memory",
+        "due to insufficient workspace",
         "out of memory to allocate",
         "halMemAlloc failed",
         "EL0004",

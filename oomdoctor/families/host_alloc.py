@@ -69,6 +69,14 @@ class CompilerKill(Event, frozen=True, kw_only=True):
     tried_bytes: Usage[int | None] = None
 
 
+WARNINGS: Final = ("WARN", "WARNING", "Warning")
+ABOVE: Final = 40  # lines in which a device has failed
+_WARNED = late(r"(?i)\bwarn(?:ing)? ?:")
+_DEVICE_FAILED = late(
+    r"(?i)illegal memory access|unspecified launch failure|device-side assert|\bcu[A-Z]\w{3,40} fail"
+    r"|\b(?:CUDA|HIP) error: ?7\d\d\b"
+    r"|launch timed out|\b(?:memcpy|kernel|stream) \w{0,12} ?failed"
+)
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))
@@ -87,7 +95,11 @@ _ALLOCATORS: Final = tuple(
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
-        ("c++", r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$"),
+        (
+            "c++",
+            r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
+            r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
+        ),
         (
             "windows",
             r"WinError 1455\b|\(os error 1455\)|\(1455\)|error code: <(?:1450|1455)>",
@@ -96,17 +108,49 @@ _ALLOCATORS: Final = tuple(
         ),
         (
             "java",
-            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Requested array|Direct buffer)",
-            r"os::commit_memory\(.{0,200}Cannot allocate memory",
+            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Compressed class|Requested array)",
+            r"java\.lang\.OutOfMemoryError: (?:Direct buffer|Cannot reserve \d)",
+            r"\bJVM heap space is exhausted|\brunning out of JVM (?:heap|memory)",  # Gradle's daemon
+            r"GC triggered before VM initialization completed",
         ),
-        ("node", r"JavaScript heap out of memory"),
-        ("go", r"fatal error: runtime: (?:out of memory|cannot allocate memory)"),
+        # of the machine: its stacks, its code, the pages under its heap
+        (
+            "jvm",
+            r"os::commit_memory\(.{0,200}(?:Cannot allocate memory|Not enough space)",
+            r"Native memory allocation \(m(?:alloc|map)\) failed to",
+        ),
+        (
+            "node",
+            r"JavaScript heap out of memory|\bJS heap out of memory",
+            r"Fatal JavaScript out of memory: ",  # V8 without Node.js: Deno
+        ),
+        (
+            "runtime",
+            r"\bHeap exhausted(?:;| during )",  # GHC's, SBCL's
+            r"\bExhausted heap space, trying to allocate \d",  # Dart's
+            r"Not enough memory to run compilation\. Try to increase it",  # Kotlin's daemon
+            r"JVMDUMP039I .{0,80}java/lang/OutOfMemoryError",  # OpenJ9's
+            r"\bcache resources exhausted\b.{0,300}OpenPixelCache",  # ImageMagick's policy
+        ),
+        ("v8", r"Fatal process out of memory: "),
+        ("redis", r"command not allowed when used memory > 'maxmemory'"),
+        ("dotnet", r"(?:failed with error|HRESULT:) 0x8007000E\b"),
+        ("wsl", r"\b(?:0x800705aa|HCS/E_OUTOFMEMORY)\b"),
+        (
+            "go",
+            r"fatal error: runtime: (?:out of memory|cannot allocate memory)",
+            r"failed to create new OS thread \([^()\n]{0,60}errno=12\)",
+        ),
         (
             "os",
             r"\[Errno 12\]",
             r"\bfork: Cannot allocate memory",
             r"unable to mmap \d{1,20} bytes from file",
-            r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)|$)",
+            r"mach_vm_map\(size=\d{1,20}[^()\n]{0,40}\) failed|\bmalloc: can't allocate region",  # macOS
+            r"Insufficient free host memory pages available to allocate guest RAM",  # QEMU
+            r"AddressSanitizer: (?:requested allocation size 0x|out of memory: allocator is|failed to allocate 0x)",
+            r"\bfork/exec \S{1,200}: cannot allocate memory",  # Go
+            r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)| - \S{1,200} \(Errno::ENOMEM\)| \(ThreadError\)|$)",
         ),
         ("python", r"(?:^|[\s.])(?:_Array|Arrow)?MemoryError(?::(?! Task )|\s{0,4}$|\(\))"),
     )
@@ -149,7 +193,9 @@ _GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock
 
 _COMPILERS = late(
     r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
-    r"|(?:ld|collect2|cc1plus|clang\S{0,6}) terminated with signal 9|unable to execute command: Killed"
+    r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9"
+    r"|unable to execute command: Killed"
+    r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory"
 )
@@ -157,26 +203,34 @@ _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
 _SHM = late(r"/dev/shm/|(?i:unable to allocate|failed to map) shared memory\b")  # noqa: S108  (read, not written to)
+# of its error's number 11; with 12 it is memory
 _THREADS = late(
-    r"can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
+    r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}"
+    r"(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
-    r"|failed to create (?:new )?(?:OS )?thread"
+    r"|failed to create (?:new )?(?:OS )?thread)"
 )
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
+# What a program's own MemoryError says that it is of
+_OF_ANOTHER = late(
+    r"MemoryError: (?=.{0,200}\b(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b)"
+)
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(
     r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"
 )
 _ERROR_CODE = late(r"\s{0,8}Error code (\d{1,5}) \(")  # of PyTorch 1.x, on its own line
+_SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 _NOT_MEMORY = (
     (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
+    (_SWAP_STAYS, mark("the swap could not be given back; it stays in use")),
     (_GOES_ON, mark("locking memory is a wish; the program goes on without")),
     (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
 )
 _PAGEABLE = late(r"(?i)\busing pageable\b")
-_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
+_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|will not be available)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -193,12 +247,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _COMPILERS.search(text):
         yield _compiler(page, line, text)
     elif pinned := _first(_PINNED, text):
-        yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, line, pinned)
+        yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, index, pinned)
     elif _PIN_THREAD.search(text):
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
-    elif (allocator := _first(_ALLOCATORS, text)) and not _of_the_gpu(page, index, allocator):
+    elif (allocator := _first(_ALLOCATORS, text)) and not _of_another(page, index, allocator, text):
         yield _refused(page, index, allocator, text)
 
 
@@ -212,10 +266,13 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str | N
     return next((name for name, pattern in table if pattern.search(text)), None)
 
 
-def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
-    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card."""
+def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
+    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card. An engine raises one where
+    its own blocks run out."""
     if allocator not in {"c++", "python"}:
         return False
+    if allocator == "python" and _OF_ANOTHER.search(text):
+        return True
     following = [line.text for line in page.after(index, 2)[:2]]
     if any(_OF_THE_SYSTEM in text for text in following):
         return False
@@ -256,14 +313,18 @@ def _handled(page: Page, line: Line) -> Lookalike:
     return Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
 
 
-def _pinned(page: Page, line: Line, allocator: str) -> Read:
+def _pinned(page: Page, index: int, allocator: str) -> Read:
+    line = page.lines[index]
+    warned = line.mark.level in WARNINGS or _WARNED.search(line.text) is not None
+    if warned and any(_DEVICE_FAILED.search(above.text) for above in page.before(index, ABOVE)):
+        return Lookalike(place_of(page, line), mark("it follows a call on the device that had failed"))
     figures = _figures(line.text)
     return PinnedAllocation(
         at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
         allocator=allocator,
-        strength=3 if figures.get("tried_bytes") else 2,
+        strength=1 if warned else 3 if figures.get("tried_bytes") else 2,
         tried_bytes=figures.get("tried_bytes"),
         errno=figures.get("errno"),
     )
@@ -348,6 +409,28 @@ _TRIGGERS: Final = (
     "error code: <1450",
     "() failed. GetLastError()",
     "heap out of memory",
+    "Fatal JavaScript",
+    "Fatal process out of",
+    "eap exhausted",
+    "Exhausted heap",
+    "to run compilation",
+    "JVMDUMP039I",
+    "cache resources exhausted",
+    "JVM heap space",
+    "out of JVM",
+    "GC triggered before",
+    "Native memory allocation",
+    "'maxmemory'",
+    "0x8007",
+    "E_OUTOFMEMORY",
+    "mach_vm_map(",
+    "malloc: can't allocate",
+    "fork/exec ",
+    "Insufficient free host memory",
+    "AddressSanitizer: ",
+    "C++ OOM",
+    "signal: killed",
+    "(Killed): ",
     "runtime: out of memory",
     "runtime: cannot allocate",
     "posix_memalign",
@@ -392,6 +475,9 @@ FAMILY = Family(
         "memory allocation of",
         "out of memory",
         "annot allocate",
+        "Native memory allocation (m",
+        "Fatal JavaScript out",
+        "heap space is exhausted",
         "died due to signal",
         "Killed",
     ),

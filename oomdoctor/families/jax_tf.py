@@ -214,6 +214,17 @@ _TELLING = ("OOM when", "out of memory", "Out of memory", "ailed to alloc")
 _DUMPED = late(r"\b(\w{0,40}bfc)\b")
 
 
+# What XLA prints of the card below a library's failure
+_CARD_USE: Final = late(r"Memory usage: (\d{1,15}) bytes free, (\d{1,15}) bytes total")
+MOST: Final = 0.5  # of the card
+
+
+def mostly_free(text: str) -> bool:
+    """Whether the line prints that half of the card or more is free."""
+    match = _CARD_USE.search(text)
+    return match is not None and int(match[1]) >= MOST * int(match[2])
+
+
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:1200]
@@ -225,18 +236,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     for pattern in _PROBES:
         if match := pattern.search(text):
-            sizes = _sizes(match)
-            if "tried_bytes" in sizes and goes_on(page, index):
-                yield Lookalike(
-                    place, mark("TensorFlow asks for less and less at its start and goes on with what it gets")
-                )
-            else:
-                found, gpu = _card_found(page, index)
-                process = process if gpu is None else replace(process, gpu=gpu)
-                yield AllocationProbe(at=place, time=line.mark.time, process=process, **{**found, **sizes})
+            yield _probe(page, index, _sizes(match))
             return
     if match := _REMATERIALIZED.search(text):
-        sizes = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
+        sizes: dict[str, Any] = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
         yield ProgramTooLarge(at=place, time=line.mark.time, process=process, **sizes)
         return
     last = page.after(index, 2)[-1] if _BROKEN_OFF.search(text) else line
@@ -255,6 +258,18 @@ def _failed(page: Page, index: int, framework: str, match: re.Match[str], last: 
     if pinned and not is_loud(page, index, line.text[:1200], sure=True, compared=True):
         return Lookalike(place_of(page, line), mark("pageable memory does it, too; the program went on"))
     return _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match, last)
+
+
+def _probe(page: Page, index: int, sizes: dict[str, Any]) -> Read:
+    line = page.lines[index]
+    if mostly_free(line.text[:1200]):
+        return Lookalike(place_of(page, line), mark("most of the card is free: it is not memory that is short"))
+    if "tried_bytes" in sizes and goes_on(page, index):
+        why = mark("TensorFlow asks for less and less at its start and goes on with what it gets")
+        return Lookalike(place_of(page, line), why)
+    found, gpu = _card_found(page, index)
+    process = process_of(line) if gpu is None else replace(process_of(line), gpu=gpu)
+    return AllocationProbe(at=place_of(page, line), time=line.mark.time, process=process, **{**found, **sizes})
 
 
 def _card_found(page: Page, index: int) -> tuple[dict[str, Any], int | None]:

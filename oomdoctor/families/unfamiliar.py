@@ -7,6 +7,7 @@ stands around it. A message that is known says more: where one tells of a failur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.echoes import echo
+from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Read, Threshold, Usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
@@ -27,16 +29,11 @@ from oomdoctor.streams import Page
 # Who allocates on a card beside the framework, and the families whose messages are a framework's own
 BESIDE_THE_FRAMEWORK: Final = frozenset({"library", "driver"})
 OF_A_FRAMEWORK: Final = frozenset({"cuda", "cuda_error", "jax_tf"})
-LAST_WORDS: Final = 200  # lines before the end of a log: an error further up, which no exception told, was survived
 VERY_LAST: Final = 3  # lines: what waits there still waits
 ABOVE: Final = 12
 AROUND: Final = 400  # lines that a family sees around a line that is read as its message
 AT_MOST: Final = 400  # characters of a line beside it
 
-_DONE = late(
-    r"(?i)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
-    r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
-)
 _WORK_ON_A_CARD = late(
     r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/|/cu(?:ml|df|py)/"
     r"|pooled_storage_manager"
@@ -53,9 +50,11 @@ _SETTING = late(
 
 # Where an engine hands out what its cache has; a message there that names no other memory is the cache's
 _CACHE_FILE = late(
-    r"/(?:scheduler|schedule_batch|block_manager|mem_cache|memory_pool|kv_cache|block_pool|token_to_kv|cache_engine"
-    r"|radix_cache|kv_manager)\w{0,30}\.py\""
+    r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_pool|kv_cache|block_pool"
+    r"|block_allocator|token_to_kv|cache_engine|radix_cache|kv_manager|evictor|prefix_caching)\w{0,30}\.py\""
+    r"|/cache/\w{1,30}\.py\""
 )
+_ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
@@ -105,9 +104,19 @@ def read(page: Page, index: int) -> Iterator[Read]:
     is_raised = raised(page, index, text)
     if is_source(page, index, text) or not (is_raised or _is_last(page, index)):
         return
+    if is_raised and _is_a_headline(page, index, text):
+        return
     found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
     if found and not goes_on(page, index):
         yield from found
+
+
+def _is_a_headline(page: Page, index: int, text: str) -> bool:
+    """Whether the line below says it: "Check 'can_allocate(blocks)' failed at cache.cpp:96:"."""
+    below = page.lines[index + 1 : index + 2]
+    return (
+        text.rstrip().endswith(":") and bool(below) and shortfall(below[0].text[:CHARACTERS], raised=True) is not None
+    )
 
 
 def _is_last(page: Page, index: int) -> bool:
@@ -134,13 +143,13 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     found = shortfall(text, raised=is_raised)
     if found is None:
         found = waits(text) if _is_the_very_last(page, index) else None
-    elif not is_raised and (not _is_loud(page, index, text, found) or _ends_well(page, index)):
+    elif not is_raised and (not _is_loud(page, index, text, found) or ends_well(page, index)):
         return
     if found is None:
         return
     line = page.lines[index]
     pool = pool_of(found, text)
-    if pool in _OF_A_FRAME and _is_of_a_cache(page, index):
+    if (pool in _OF_A_FRAME and _is_of_a_cache(page, index)) or _is_of_an_engines_cache(page, index, found):
         pool = "kv_cache"
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     if pool == "none":
@@ -167,14 +176,15 @@ def _is_of_a_cache(page: Page, index: int) -> bool:
     return any(_CACHE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
 
 
+def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:
+    """Whether it speaks of a cache, and the innermost frames are an engine's."""
+    if "q" not in found.letters or re.search("[kpsovdmrD]", found.letters):
+        return False
+    return any(_ENGINE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
+
+
 def _is_the_very_last(page: Page, index: int) -> bool:
     return page.ends and not any(line.text for line in page.lines[index + VERY_LAST :])
-
-
-def _ends_well(page: Page, index: int) -> bool:
-    """Whether something behind the line says that the job was done all the same."""
-    behind = page.lines[index + 1 : index + 1 + LAST_WORDS]
-    return any(_DONE.search(line.text[:AT_MOST]) for line in behind)
 
 
 def _unnamed(page: Page, index: int, refuser: str) -> str:
@@ -183,7 +193,7 @@ def _unnamed(page: Page, index: int, refuser: str) -> str:
         return "host_ram"
     if _works_on_a_card(page, index):
         return "gpu"
-    return "none" if page.once(_names_a_card) else "host_ram"
+    return "gpu" if page.once(_names_a_card) else "host_ram"
 
 
 def _names_a_card(page: Page) -> bool:

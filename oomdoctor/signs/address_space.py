@@ -21,6 +21,8 @@ LARGE: Final = 64 * GIB  # from here on a machine of the usual size may really n
 SMALL: Final = 1 * GIB
 ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the two on machines that are simply full
 _HEAPS: Final = {
+    "runtime": mark("A runtime's own limit was hit, the heap that it may have, not the machine's memory."),
+    "redis": mark("A program's own limit was hit (Redis' maxmemory), not the machine's memory."),
     "java": mark("A runtime's own limit was hit, the Java heap (-Xmx), not the machine's memory."),
     "node": mark(
         "A runtime's own limit was hit, the JavaScript heap (--max-old-space-size), not the machine's memory."

@@ -208,6 +208,31 @@ def pool_of_a_library_beyond_its_limit(crash: Crash) -> Seen | None:
 
 
 @sign
+def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
+    """More was asked for than a library's arena has left under its own limit."""
+    arena = crash.root
+    if not isinstance(arena, LibraryOutOfMemory) or arena.left_bytes is None or arena.tried_bytes is None:
+        return None
+    words = say(
+        "{tried} were asked for, and the limit of {library} for its arena leaves {left}.",
+        tried=show(arena.tried_bytes),
+        library=arena.library,
+        left=show(arena.left_bytes),
+    )
+    return Seen(words=words, evidence=(arena,))
+
+
+@sign
+def workspace_of_a_library_is_too_small(crash: Crash) -> Seen | None:
+    """No kernel fits into the workspace that a library was given."""
+    refused = crash.root
+    if not isinstance(refused, LibraryOutOfMemory) or refused.status != "insufficient workspace":
+        return None
+    words = say("No kernel of {library} fits into the workspace that it was given.", library=refused.library)
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
 def pool_of_a_library_within_its_limit(crash: Crash) -> Seen | None:
     """Allocated + asked for are within the limit that a library's pool was given."""
     return _pool_of_a_library(crash, kept=True)

@@ -8,7 +8,7 @@ from oomdoctor.families.budget import SpillRefused
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, Spilled, StoreFull, StoreUsage
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import NodeMemory, node_memory, store_bytes
+from oomdoctor.incident.node import NodeMemory, node_memory, ray_kill, store_bytes
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import percent, show
@@ -234,7 +234,7 @@ def _store_is_the_matter(crash: Crash) -> bool:
 
 def _kill(crash: Crash) -> tuple[NodeOutOfMemory | None, int | None]:
     """The kill, and what the store held at it or at most."""
-    kill = crash.first(NodeOutOfMemory)
+    kill = ray_kill(crash)
     return kill, store_bytes(crash, kill) if kill is not None else None
 
 
