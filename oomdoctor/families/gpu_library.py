@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Read, Usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Usage
 from oomdoctor.families.jax_tf import mostly_free
 from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
@@ -209,11 +209,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if why:
         yield Lookalike(place, why)
         return
-    process = process_of(line, card_of_line(page, index))
-    if named := _NCCL_WRITER.match(text):
-        process = replace(process, pid=int(named[1]), gpu=int(named[2]))
-    elif card := match.groupdict().get("card"):
-        process = replace(process, gpu=int(card))
+    process = _process(page, index, match)
     if failure:
         stated = _stated(match)
         if library == "RMM" and _CAPPED.search(text):
@@ -225,6 +221,14 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
+
+
+def _process(page: Page, index: int, match: re.Match[str]) -> Process:
+    process = process_of(page.lines[index], card_of_line(page, index))
+    if named := _NCCL_WRITER.match(match.string):
+        return replace(process, pid=int(named[1]), gpu=int(named[2]))
+    card = match.groupdict().get("card")
+    return replace(process, gpu=int(card)) if card else process
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:

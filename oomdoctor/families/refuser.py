@@ -20,11 +20,12 @@ _CONTAINER = late(
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
 # Also in the name of a file
 _CARD = late(
-    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvrm|nvshmem|opencl|mem_reuse)"
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem|opencl|mem_reuse)"
     r"s?(?![a-z])"
     r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
     # pictures are made on a card
-    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid|\b(?:lower|smaller|reduce the) resolution\b"
+    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
+    r"|\b(?:lower|smaller|reduce the) resolution\b"
 )
 _ON_THE_CPU = late(r"/device:CPU:\d")  # TensorFlow's name of it
 _MALLOC = late(
