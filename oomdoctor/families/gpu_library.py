@@ -161,6 +161,7 @@ _TROUBLE = tuple(
 )
 # A pool's or an adaptor's limit, which somebody has set
 _CAPPED = late(r"Exceeded memory limit|[Mm]aximum pool size exceeded")
+_HINT = late(r"\s{0,4}\[Hint: 'C")  # Paddle names the status below its number
 _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -201,7 +202,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    why = echo(text[: match.end()], text)
+    why = None if _HINT.match(text) else echo(text[: match.end()], text)
     if "memory" not in match[0].lower() and _asserted(page, index):
         why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
     elif trouble and not failure and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):

@@ -21,8 +21,8 @@ _CONTAINER = late(
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
 # Also in the name of a file
 _CARD = late(
-    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|workspace|hsa|amdgpu|drm|ttm|i915"
-    r"|nvshmem|opencl|mem_reuse)s?(?![a-z])"
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
+    r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
     r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
     # pictures are made on a card
     r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
