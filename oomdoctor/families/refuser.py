@@ -43,8 +43,8 @@ _HOST = late(
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
-    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}"
-    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
+    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,4}"
+    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node|tables?)\b"
 )
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
