@@ -126,7 +126,7 @@ _OUT_OF_MEMORY = tuple(
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
         ("TensorRT", r"Could not find any implementation for node .{0,400}due to (?P<status>insufficient workspace)"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
-        ("the driver's graphs", r"ran out of memory trying to instantiate command buffer"),  # XLA
+        ("CUDA graphs", r"ran out of memory trying to instantiate command buffer"),  # XLA
         ("Thrust", r"temporary_buffer::allocate: get_temporary_buffer failed"),
         ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
         # The runtime says so of threads, too: here no memory was left

@@ -76,3 +76,10 @@ def test_memory_is_not_short(text: str, tmp_path: Path) -> None:
 def test_a_warning_behind_which_something_fails_is_a_failure(tmp_path: Path) -> None:
     text = QUIET[0] + "\nF0613 14:02:10.4 16109 a.cc:1] died"
     assert verdict(tmp_path, text) == ("oom", "pinned")
+
+
+def test_graphs_are_beside_the_framework(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    said = "RESOURCE_EXHAUSTED: Underlying backend ran out of memory trying to instantiate command buffer with 7 (of 3)."
+    log.write_text(f"jaxlib.xla_extension.XlaRuntimeError: {said}\n", encoding="utf-8")
+    assert oomdoctor.diagnose(log).as_json()["diagnoses"][0]["cause"] == "non-torch-memory"
