@@ -203,11 +203,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    why = None if _HINT.match(text) else echo(text[: match.end()], text)
-    if "memory" not in match[0].lower() and _asserted(page, index):
-        why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
-    elif trouble and not failure and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
-        why = mark("most of the card is free: it is not memory that is short")
+    why = _explained(page, index, match[0]) or (None if _HINT.match(text) else echo(text[: match.end()], text))
     if why:
         yield Lookalike(place, why)
         return
@@ -231,6 +227,17 @@ def _process(page: Page, index: int, match: re.Match[str]) -> Process:
         return replace(process, pid=int(named[1]), gpu=int(named[2]))
     card = match.groupdict().get("card")
     return replace(process, gpu=int(card)) if card else process
+
+
+def _explained(page: Page, index: int, said: str) -> str | None:
+    """Why a failure that does not speak of memory is none of memory."""
+    if "memory" in said.lower():
+        return None
+    if _asserted(page, index):
+        return mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
+    if any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
+        return mark("most of the card is free: it is not memory that is short")
+    return None
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:
