@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space, allocator, other_words
+from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "shorter-sequences", "memory-efficient-attention")
 WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "shorter-sequences")
@@ -20,6 +20,7 @@ CAUSE = Cause(
         Row(allocator.pool_of_a_library_says_so, Grade.NAMES),
         Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
         Row(allocator.budget_of_a_program_is_spent, Grade.PROVES),
+        Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES),
         Row(allocator.arena_of_a_library_is_full, Grade.NAMES),
         Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),

@@ -8,6 +8,7 @@ from oomdoctor.signs import Grade
 from oomdoctor.signs.host_refusals import (
     host_array_refused,
     host_memory_short_in_other_words,
+    host_refused_without_a_size,
     no_memory_in_a_pass_on_the_cpu,
 )
 from oomdoctor.signs.kills import killed_for_the_nodes_memory, nearly_full_before_the_kill
@@ -31,6 +32,7 @@ CAUSE = Cause(
         Row(no_memory_in_a_pass_on_the_cpu, Grade.HINTS, OF_A_PASS),
         Row(host_memory_short_in_other_words, Grade.LEFT),
         Row(host_array_refused, Grade.LEFT),
+        Row(host_refused_without_a_size, Grade.HINTS),
     ),
     against=(
         Row(ray_killed_a_good_share, Grade.LEFT),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Read, Threshold, Usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 from oomdoctor.units import size
@@ -56,6 +57,20 @@ class MapsSpent(Event, frozen=True, kw_only=True):
 
     pool: str = "host_ram"
     strength: int = 2
+
+
+class BudgetUsage(Event, frozen=True, kw_only=True):
+    """How much of its budget a worker uses: context."""
+
+    family = "budget"
+    kind = "budget-usage"
+
+    role: Role = "context"
+    pool: str = "host_ram"
+
+    program: str
+    used_bytes: Usage[int | None] = None
+    limit_bytes: Threshold[int | None] = None
 
 
 _AMOUNT: Final = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes|B)\b"
@@ -133,6 +148,14 @@ _BUDGETS: Final = tuple(
                 rf"(?P<limit>{_AMOUNT})"
             ),
         ),
+        (
+            "duckdb",
+            "memory_limit",
+            (
+                rf"(?:allocate block|pin block|allocate data) of size (?P<tried>{_AMOUNT}) "
+                rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)"
+            ),
+        ),
         ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
     )
 )
@@ -146,12 +169,29 @@ _SPILLS: Final = tuple(
         ("", r"(?i)\bspill\w{0,6} (?:file|data|to disk)\b.{0,200}No space left on device"),
     )
 )
+# Dask's, whatever it does then
+_USAGE: Final = late(
+    rf"Worker is at \d{{1,3}}% memory usage\..{{0,60}}Process memory: (?P<used>{_AMOUNT}) -- Worker memory limit: "
+    rf"(?P<limit>{_AMOUNT})"
+)
+# What Spark cannot cache in memory it writes to a disk, or computes again
+_NOT_CACHED: Final = late(r"\bMemoryStore: (?:Not enough space to cache|Failed to reserve initial|Will not store)")
 _MAPS: Final = late(r"OutOfMemoryError: Map failed\b|\bnot enough memory mappings\b")
 _SIZE: Final = late(r"([\d.,]+) ?(\w*)")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
+    if match := _USAGE.search(text):
+        yield BudgetUsage(**_about(page, index), program="dask", **_figures(match))
+    elif _NOT_CACHED.search(text):
+        why = mark("what is not cached in memory is written to a disk or computed again; the work goes on")
+        yield Lookalike(place_of(page, page.lines[index]), why)
+    else:
+        yield from _refused(page, index, text)
+
+
+def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
     for program, setting, pattern in _BUDGETS:
         if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             figures = _figures(match)
@@ -168,12 +208,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield MapsSpent(**_about(page, index))
 
 
-def _about(page: Page, index: int) -> dict[str, object]:
+def _about(page: Page, index: int) -> dict[str, Any]:
     line = page.lines[index]
     return {"at": place_of(page, line), "time": line.mark.time, "process": process_of(line)}
 
 
-def _figures(match: re.Match[str]) -> dict[str, int | None]:
+def _figures(match: re.Match[str]) -> dict[str, Any]:
     said = ((name, _SIZE.match(value)) for name, value in match.groupdict().items() if value)
     return {f"{name}_bytes": size(found[1].replace(",", ""), found[2]) for name, found in said if found}
 
@@ -203,6 +243,9 @@ FAMILY = Family(
         "deny to load",
         "worth of input dependencies",
         "Failed to change memory limit",
+        " used)",
+        "% memory usage.",
+        "MemoryStore: ",
         "failed to offload data block",
         "No space left on device",
         "Map failed",

@@ -138,7 +138,7 @@ _YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physic
 _NOTEBOOK = late(r"crashed after using all available RAM|tried to allocate more memory than is available")
 _STATED = late(
     r"^\s{0,40}\"Memory\": [1-9]\d{6}"  # docker's, in bytes
-    r"|^\s{0,40}\"?[Ll]imits\"?:\s{0,4}\{?\s{0,4}$|\b[Mm]emory [Ll]imit:"
+    r"|^\s{0,40}\"?[Ll]imits\"?:\s{0,4}\{?\s{0,4}$|(?<!Worker )\b[Mm]emory [Ll]imit:"  # a Dask worker's is its own
     r"|hierarchical_memory_limit \d|mem_limit:"
     r"|\bmemory\.(?:max|limit_in_bytes)\b"
 )

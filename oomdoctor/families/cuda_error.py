@@ -185,17 +185,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if layer == "framework" and _told_below(page, index):
         return
     place = place_of(page, line)
-    if why := echo(text[: match.end()], text):
+    if why := _survived(text, match):
         yield Lookalike(place, why)
-        return
-    if _ANOTHER_WAY.search(text, match.end()):
-        yield Lookalike(place, mark("caught: the program says that it goes on another way"))
-        return
-    if _RETRIED.search(text):
-        yield Lookalike(place, mark("refused once: the allocator frees what it keeps and asks again"))
-        return
-    if "using pageable" in text[match.end() :]:
-        yield Lookalike(place, mark("caught: the program goes on behind it"))
         return
     if "row" in match.groupdict():
         if any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
@@ -223,6 +214,17 @@ def read(page: Page, index: int) -> Iterator[Read]:
         code=int(groups["code"]) if groups.get("code") else None,
         exception=raised[1] if (raised := _EXCEPTION.match(text[: match.start() + 1])) else None,
     )
+
+
+def _survived(text: str, match: re.Match[str]) -> str | None:
+    """Why the line itself tells of no failure."""
+    if why := echo(text[: match.end()], text):
+        return why
+    if _ANOTHER_WAY.search(text, match.end()):
+        return mark("caught: the program says that it goes on another way")
+    if _RETRIED.search(text):
+        return mark("refused once: the allocator frees what it keeps and asks again")
+    return mark("caught: the program goes on behind it") if "using pageable" in text[match.end() :] else None
 
 
 def _of_ggml(page: Page, index: int) -> bool:

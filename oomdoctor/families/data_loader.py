@@ -79,14 +79,14 @@ _SEGMENT = late(
 )
 _LOST_SEGMENT = late(r"unable to open shared memory object <[^>\n]{1,200}>[^\n]{0,40}: No such file")
 _NCCL_SEGMENT = late(
-    r"failed to extend /dev/shm/nccl-|Error while creating shared memory segment"
+    r"(?:failed to extend|Could not map) /dev/shm/nccl-|Error while creating shared memory segment"
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
 )
 # System V's, and what a message-passing library lays out: UCX, Open MPI, MPICH, MXNet
 _OTHER_SEGMENT = late(
     r"\bshmget\([^\n]{0,120}\) for \S{1,60} failed: (?:No space left|Cannot allocate|Invalid argument, allocation size)"
     r"|not enough space for \S{1,200} \(the shared-memory backing"
-    r"|(?i:unable to allocate|failed to map) shared memory\b[^\n]{0,80}(?:No space left on device|Cannot allocate memory)"
+    r"|(?i:unable to allocate|failed to map) shared memory\b[^\n]{0,80}(?:No space left|Cannot allocate memory)"
     r"|Not enough memory to write total of \d{1,20} bytes\. Please check that /dev/shm"
     r"|BUS error encountered in DataLoader worker"  # Paddle's
     r"|System memory request exceeds memory available in /dev/shm"

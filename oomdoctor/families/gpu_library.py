@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Read, Usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Usage
 from oomdoctor.families.jax_tf import mostly_free
 from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
@@ -63,7 +63,8 @@ _CUPY = (
 _NCCL_SOURCE = r"(?:(?P<file>[\w.-]{1,60}):(?P<row>\d{1,6}) (?:\(\w{1,80}\) )?NCCL WARN )?"
 # RMM says what it was asked for since 2024: in bytes, or in GiB with six decimals.
 _RMM = (
-    r"(?!.{0,400}system_memory_resource)(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
+    r"(?!.{0,400}system_memory_resource)"
+    r"(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
     r"(?:.{0,400}?\(failed to allocate (?:(?P<tried>\d{1,20}) bytes|(?P<tried_gib>[\d.]{1,20}) GiB)\))?"
 )
 _CANN = (
@@ -108,7 +109,7 @@ _OUT_OF_MEMORY = tuple(
         ("RMM", rf"\[Upstream (?P<tried>{_NUMBER})B\]\[FAILURE maximum pool size exceeded"),
         (
             "RMM",
-            r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on-demand",
+            r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on",
         ),
         ("CuPy", _CUPY),
         # CuPy up to 4
@@ -125,6 +126,8 @@ _OUT_OF_MEMORY = tuple(
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
         ("TensorRT", r"Could not find any implementation for node .{0,400}due to (?P<status>insufficient workspace)"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
+        ("CUDA graphs", r"ran out of memory trying to instantiate command buffer"),  # XLA
+        ("Thrust", r"temporary_buffer::allocate: get_temporary_buffer failed"),
         ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
         # The runtime says so of threads, too: here no memory was left
         ("HSA", r"(?P<status>HSA_STATUS_ERROR_OUT_OF_RESOURCES): (?=.{0,400}Available Free mem : \d{1,2} MB)"),
@@ -159,6 +162,7 @@ _TROUBLE = tuple(
 )
 # A pool's or an adaptor's limit, which somebody has set
 _CAPPED = late(r"Exceeded memory limit|[Mm]aximum pool size exceeded")
+_HINT = late(r"\s{0,4}\[Hint: 'C")  # Paddle names the status below its number
 _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -199,14 +203,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    if why := _explained(page, index, match[0]) or echo(text[: match.end()], text):
+    why = _explained(page, index, match[0]) or (None if _HINT.match(text) else echo(text[: match.end()], text))
+    if why:
         yield Lookalike(place, why)
         return
-    process = process_of(line, card_of_line(page, index))
-    if named := _NCCL_WRITER.match(text):
-        process = replace(process, pid=int(named[1]), gpu=int(named[2]))
-    elif card := match.groupdict().get("card"):
-        process = replace(process, gpu=int(card))
+    process = _process(page, index, match)
     if failure:
         stated = _stated(match)
         if library == "RMM" and _CAPPED.search(text):
@@ -218,6 +219,14 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
+
+
+def _process(page: Page, index: int, match: re.Match[str]) -> Process:
+    process = process_of(page.lines[index], card_of_line(page, index))
+    if named := _NCCL_WRITER.match(match.string):
+        return replace(process, pid=int(named[1]), gpu=int(named[2]))
+    card = match.groupdict().get("card")
+    return replace(process, gpu=int(card)) if card else process
 
 
 def _explained(page: Page, index: int, said: str) -> str | None:
@@ -314,6 +323,8 @@ FAMILY = Family(
         "EL0004",
         "207018",
         "EI0007",
+        "get_temporary_buffer failed",
+        "to instantiate command buffer",
         "with minimum memory requirement",
         "CUSPARSE API failed",
         "MEM_OBJECT_ALLOCATION",

@@ -209,6 +209,7 @@ _COMPILERS = late(
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
+_SHM = late(r"/dev/shm/|(?i:unable to allocate|failed to map) shared memory\b")  # noqa: S108  (read, not written to)
 # of its error's number 11; with 12 it is memory
 _THREADS = late(
     r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}"
@@ -244,6 +245,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = line.text[:CHARACTERS]
     if not _is_ours(text) or echo(text) in {SOURCE, COMMENT}:
         return
+    if _SHM.search(text):
+        return  # of data_loader
     if "out of memory" in text and _ERRNO_OF_ANOTHER.search(text):
         return
     if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):

@@ -247,11 +247,17 @@ def read(page: Page, index: int) -> Iterator[Read]:
         text = f"{text.rstrip()} {last.text.lstrip()[:400]}"
     for framework, pattern in _FAILURES:
         if match := pattern.search(text):
-            if match.groupdict().get("pinned") and not is_loud(page, index, text, sure=True, compared=True):
-                yield Lookalike(place, mark("pageable memory does it, too; the program went on"))
-                return
-            yield _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match, last)
+            yield _failed(page, index, framework, match, last)
             return
+
+
+def _failed(page: Page, index: int, framework: str, match: re.Match[str], last: Line) -> Read:
+    """The failure, or the warning that pageable memory will have to do."""
+    line = page.lines[index]
+    pinned = match.groupdict().get("pinned")
+    if pinned and not is_loud(page, index, line.text[:1200], sure=True, compared=True):
+        return Lookalike(place_of(page, line), mark("pageable memory does it, too; the program went on"))
+    return _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match, last)
 
 
 def _probe(page: Page, index: int, sizes: dict[str, Any]) -> Read:

@@ -21,11 +21,14 @@ _CONTAINER = late(
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
 # Also in the name of a file
 _CARD = late(
-    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|workspace|hsa|amdgpu|drm|ttm|i915|nvshmem|opencl|mem_reuse)s?(?![a-z])"
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
+    r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
     r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
     # pictures are made on a card
-    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid|\b(?:lower|smaller|reduce the) resolution\b"
+    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
+    r"|\b(?:lower|smaller|reduce the) resolution\b"
 )
+_ON_THE_CPU = late(r"/device:CPU:\d")  # TensorFlow's name of it
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
 )  # of libc, whoever calls it
@@ -40,7 +43,8 @@ _HOST = late(
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
-    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
+    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,4}"
+    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node|tables?)\b"
 )
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
@@ -97,6 +101,8 @@ def pool_of(found: Shortfall, text: str) -> str:
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
+    if _ON_THE_CPU.search(text):
+        return "host_ram"
     if "v" not in letters and (_MALLOC.search(text) or _STRUCTURE.search(text)):
         return "host_ram"
     named = _named(near, text) or _named(letters, text)

@@ -146,7 +146,7 @@ _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:requ
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
     r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page"
-    r"|structure|msg|message|argv|copy|table|descriptor|packet)s?\b"
+    r"|request(?!s)|structure|msg|message|argv|copy|table|descriptor(?!s)|packet)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
@@ -172,8 +172,9 @@ _OF_NAMES = late(
     r"(?:\w{1,40}\.){0,4}(?:Attribute|Name|Import|ModuleNotFound|Key|Syntax|FileNotFound|Type|IllegalArgument)"
     r"(?:Error|Exception)\b"
 )
-# An error's number that means memory: CUDA's and HIP's 2, CANN's 6, Linux' 12, Windows' 8, 14, 1450 and 1455
-_CODES = frozenset({2, 6, 8, 12, 14, 1450, 1455})
+# An error's number that means memory: CUDA's and HIP's 2, CANN's 6, Linux' 12, Windows' 8, 14, 1450 and 1455,
+# netCDF's -61
+_CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455})
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")

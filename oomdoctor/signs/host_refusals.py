@@ -44,6 +44,18 @@ def host_memory_short_in_other_words(crash: Crash) -> Seen | None:
 
 
 @sign
+def host_refused_without_a_size(crash: Crash) -> Seen | None:
+    """C++ had no memory to give, of whatever size: what a limit and a full machine answer alike."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or root.allocator != "c++":
+        return None
+    if root.tried_bytes is not None or root.errno is not None:
+        return None
+    words = say("Host memory was refused; the log says neither how much was asked for nor who held the rest.")
+    return Seen(words=words, evidence=(root,), next_evidence=(WHO_HOLDS_IT_NOW, "ulimit -v"))
+
+
+@sign
 def host_array_refused(crash: Crash) -> Seen | None:
     """XLA or TensorFlow was refused memory for an array."""
     if not isinstance(crash.root, ArrayOutOfMemory):

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families.budget import BudgetUsage
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
@@ -110,6 +111,24 @@ def _in_use(last: MemoryReport | MachineMemory) -> tuple[int | None, float]:
     if isinstance(last, MemoryReport):
         return last.host_used_bytes, last.host_used_fraction or 0
     return last.in_use_bytes, last.share or 0
+
+
+@sign
+def budget_was_nearly_spent_before_the_kill(crash: Crash) -> Seen | None:
+    """A worker's last report finds 90 % of its budget in use, and a kill follows that nothing explains."""
+    last = next(reversed([usage for usage in crash.every(BudgetUsage) if usage.limit_bytes]), None)
+    if last is None or not isinstance(crash.root, Kill) or crash.root.pool != "host_ram":
+        return None
+    used, limit = last.used_bytes or 0, last.limit_bytes or 0
+    if used < NEARLY_FULL * limit:
+        return None
+    words = say(
+        "The worker's last report before the kill shows {used} in use of the {limit} that it may have.",
+        used=show(used),
+        limit=show(limit),
+    )
+    against = (say("the kill itself is not explained"),)
+    return Seen(words=words, evidence=(last, crash.root), against=against, shows_memory=True)
 
 
 @sign

@@ -29,7 +29,9 @@ NARROW: Final = 0.02  # of the request: the printed digits, whole segments and t
 
 TAKERS: Final = ("jax", "tensorflow")
 # Libraries that allocate for themselves; RMM, CuPy and bitsandbytes are the program's own allocators.
-_BESIDE: Final = frozenset({"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL"})
+_BESIDE: Final = frozenset(
+    {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs"}
+)
 _HANDLES: Final = ("cuBLAS", "cuDNN", "cuSOLVER")
 _QUIRKS: Final = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
 

@@ -41,7 +41,8 @@ _OF_THE_WEIGHTS: Final = late(
     r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
 )
 _OF_A_PASS: Final = late(
-    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward|convolution|attention|working memory|latents?)\b"
+    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward"
+    r"|convolution|attention|working memory|latents?)\b"
 )
 _ROOM_MEASURED: Final = late(
     r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks"
@@ -51,7 +52,7 @@ _OF_DATA: Final = late(
     r"(?i)\b(?:dataset|data[ _]?frame|rows|records|partitions?|shuffle|group-?by|joins?|sort(?:ing)?|tokeni[sz]\w*"
     r"|columns|quer(?:y|ies)|parquet|csv|hash ?table|aggregat\w*|samples)\b"
 )
-_OF_A_STATE: Final = late(r"(?i)\b(?:checkpoints?|snapshots?|sav(?:e|ing)|seriali[sz]\w+|state[ _]?dict)\b")
+_OF_A_STATE: Final = late(r"(?i)\b(?:checkpoints?|snapshots?|sav(?:e|ing)(?! restore)|seriali[sz]\w+|state[ _]?dict)\b")
 
 
 @sign

@@ -161,3 +161,18 @@ FLAG = "so the maximum GPU memory usage is limited to 8000 MB."
 def test_a_flag_limits_a_framework() -> None:
     assert "limited to 7.81 GiB of the card by a flag" in finding(CAUSE, PADDLE, "", FLAG).why
     assert not isinstance(says(CAUSE, PADDLE), Finding)
+
+
+WORKER = (
+    "distributed.worker.memory - WARNING - Worker is at {}% memory usage. Pausing worker.  Process memory: {} GiB -- "
+)
+KILL = "distributed.nanny - INFO - Worker process 4410 was killed by signal 9"
+
+
+def test_a_worker_that_had_nearly_spent_its_budget_when_it_was_killed() -> None:
+    found = finding(CAUSE, WORKER.format("94", "29.37") + "Worker memory limit: 31.25 GiB", KILL)
+    assert "29.37 GiB in use of the 31.25 GiB that it may have" in found.why
+
+
+def test_not_a_worker_with_room() -> None:
+    assert not isinstance(says(CAUSE, WORKER.format("64", "20.00") + "Worker memory limit: 31.25 GiB", KILL), Finding)

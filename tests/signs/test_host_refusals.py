@@ -25,3 +25,10 @@ def test_a_piece_is_much_of_the_machine_from_forty_percent(size: str, much: bool
 
 def test_of_a_machine_whose_size_is_not_printed_no_piece_is_much() -> None:
     assert host_refusals.one_piece_of_the_machine_refused(crash(numpy("400. GiB"))) is None
+
+
+def test_a_refusal_without_a_size_is_open() -> None:
+    bare = crash("terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc")
+    assert host_refusals.host_refused_without_a_size(bare) is not None
+    assert host_refusals.host_refused_without_a_size(crash(numpy("3.00 GiB"))) is None
+    assert host_refusals.host_refused_without_a_size(crash("MemoryError")) is None
