@@ -97,7 +97,7 @@ _OF_AN_OBJECT = late(rf"C{_FEW}A")
 _OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX", r"L[waH]{0,2}g", rf"V{_FEW}bS"))
 # "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
 _NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
-_OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waA,]{0,24}aS"))
+_OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waAequ,]{0,24}aS"))
 # "not enough resources to allocate 4 placement groups"
 _PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
 _OF_RESOURCES = late(r"L[wa]{0,2}g")
