@@ -1,7 +1,8 @@
 """How fast, how large, and how it grows, next to what else reads logs: `python -m benchmarks`.
 
 Everything is measured side by side in one go, in turns, on logs made here and deleted again; the medians of the rounds'
-ratios matter, not seconds. Others: `python -m benchmarks.baseline`, `.mutated` and `.models` (how often it is right).
+ratios matter, not seconds. Others: `python -m benchmarks.baseline`, `.catalogue`, `.mutated` and `.models` (how often
+it is right), `.answers` (what a change changes) and `.upstream` (what a program can print that is not read).
 """
 
 from __future__ import annotations

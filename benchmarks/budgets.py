@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 BUDGETS = Path(__file__).parent / "budgets.toml"
 ABOVE = 1.2  # times its budget is a regression: machines differ by less, and so do rounds
 HEAD = """\
@@ -16,10 +18,7 @@ HEAD = """\
 
 
 def budgets() -> dict[str, float]:
-    import tomllib  # noqa: PLC0415  (from Python 3.11 on, and only for this)
-
-    with BUDGETS.open("rb") as file:
-        return {name: float(value) for name, value in tomllib.load(file).items()}
+    return msgspec.toml.decode(BUDGETS.read_bytes(), type=dict[str, float])
 
 
 def exceeded(figures: Mapping[str, float]) -> Iterator[str]:

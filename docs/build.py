@@ -34,6 +34,7 @@ _CODE: Final = re.compile(r"^<!-- code (\S+) (\w+) -->$", re.MULTILINE)
 _HELP: Final = re.compile(r"^<!-- help ([\w-]+) -->$", re.MULTILINE)
 _MEANWHILE: Final = re.compile(r"(?<= -->)\n_[^\n]+_$", re.MULTILINE)
 _FENCED: Final = re.compile(r"(^(`{3,}).*?^\2$)", re.MULTILINE | re.DOTALL)
+_SPAN: Final = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 _HEADING: Final = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
 _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)")
 _ELSEWHERE: Final = re.compile(r'<(?:script|link|img)[^>]*?\b(?:src|href)="?(?:https?:)?//(?!www\.example\.com)')
@@ -135,7 +136,7 @@ def broken(site: Mapping[str, str]) -> Iterator[str]:
     """Links to pages and headings that are not there."""
     anchors = {name: {*headings(text)} for name, text in site.items() if name.endswith(".md")}
     for name in anchors:
-        for words, target in _LINK.findall(_without_code(site[name])):
+        for words, target in _LINK.findall(_SPAN.sub("code", _without_code(site[name]))):
             path, _, anchor = target.partition("#")
             to = normpath(PurePosixPath(name).parent / path) if path else name
             if "://" not in target and (to not in site or (anchor and anchor not in anchors.get(to, ()))):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 import typer.main
 from typer.testing import CliRunner
 
+from benchmarks.catalogue import Message, Program, programs
 from oomdoctor.causes import Cause, causes
 from oomdoctor.cli.app import app
 from oomdoctor.cli.diagnose import FORMATS
@@ -49,6 +51,7 @@ def pages() -> dict[str, str]:
         "reference/knobs.md": _knobs(),
         "reference/spellings.md": _spellings(),
         "reference/frameworks.md": _frameworks(),
+        **_messages(),
         "reference/pools-and-stages.md": _vocabulary(),
         "reference/events.md": _events(),
         "reference/formats.md": _formats(),
@@ -170,6 +173,74 @@ def _spellings() -> str:
             head = ("knob", "write", "default", "versions", "needs", "not with")
             parts += [f"## {title(framework)}\n", _table(head, lines)]
     return "\n".join(parts)
+
+
+_WHAT_IS_READ: Final = """\
+# What is read
+
+{messages} messages of {programs} programs stand in `fixtures/catalogue/`, taken from their sources: what each can print
+when memory is short, and what only sounds like it. A test holds what is said of each, alone. Messages in words that
+stand in no list are read, too; these are the ones that are known to be.
+
+"""
+_ON_A_KIND: Final = """\
+`{}` stands for a value. Where several causes are named, either may stand first: the message alone does not tell them
+apart.
+"""
+
+
+def _messages() -> dict[str, str]:
+    """What is read, by the catalogue: a page for each kind of program, and one that leads to them."""
+    kinds = {kind: list(some) for kind, some in groupby(programs(), lambda program: program.kind)}
+    lines = [(f"[{kind}]({_slug(kind)}.md)", _program_links(some), str(_count(some))) for kind, some in kinds.items()]
+    every = programs()
+    index = _WHAT_IS_READ.format(messages=_count(every), programs=len(every))
+    index += _table(("kind", "programs", "messages"), lines)
+    pages = {f"reference/messages/{_slug(kind)}.md": _kind_page(kind, some) for kind, some in kinds.items()}
+    return {"reference/messages/index.md": index, **pages}
+
+
+def _count(some: Iterable[Program]) -> int:
+    return sum(len(program.message) for program in some)
+
+
+def _program_links(some: Iterable[Program]) -> str:
+    return ", ".join(f"[{one.program}]({_slug(one.kind)}.md#{_slug(one.program)})" for one in some)
+
+
+def _kind_page(kind: str, some: Iterable[Program]) -> str:
+    parts = [f"# What is read: {kind}\n", _ON_A_KIND]
+    for program in some:
+        lines = [(_verbatim(one.template), _code(one.file), _releases(one), _said(one)) for one in program.message]
+        parts += [
+            f"## {program.program}\n",
+            f"`{program.repository}`\n",
+            _table(("message", "source", "releases", "what is said"), lines),
+        ]
+    return "\n".join(parts)
+
+
+def _verbatim(text: str) -> str:
+    """Code with whatever stands in it, on one line."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    edge = " " if "`" in (text[:1], text[-1:]) else ""
+    return f"{fence}{edge}{' '.join(text.split())}{edge}{fence}"
+
+
+def _releases(message: Message) -> str:
+    """From which one on, and up to which; nothing where nobody looked."""
+    if message.first and message.last:
+        return message.first if message.first == message.last else f"{message.first} to {message.last}"
+    return f"since {message.first}" if message.first else f"up to {message.last}" if message.last else ""
+
+
+def _said(message: Message) -> str:
+    if message.gap:
+        return f"not read rightly yet: {message.gap}"
+    if message.expect != "oom":
+        return "no failure: memory is short, and the work goes on" if message.expect == "pressure" else "no failure"
+    found = " or ".join(f"[{cause}](../causes/{cause}.md)" for cause in message.causes)
+    return f"{found} ({' or '.join(POOL_NAMES.get(pool, 'no memory that is named') for pool in message.pools)})"
 
 
 def _frameworks() -> str:

@@ -293,6 +293,12 @@ _AFTER_TIME = (
     _Decoration(">", ">> "),
     _Decoration(_LETTERS, r"(?P<source>[A-Za-z_][\w.]{1,120}:\d{1,6}) >> "),
     _Decoration(_LETTERS, rf"(?P<source>[A-Za-z_][\w.]{{2,120}}): \[(?P<level>{_LEVEL})\] ?"),
+    # coloredlogs
+    _Decoration(
+        _LETTERS + _DIGITS,
+        rf"(?P<host>{_HOST}) (?P<source>[A-Za-z_][\w.]{{0,80}})\[(?P<pid>\d{{1,10}})\] (?P<level>{_LEVEL}) ",
+        who=("host", "pid"),
+    ),
     _Decoration(
         _LETTERS + _DIGITS,
         rf"(?P<host>{_HOST}) (?P<name>kernel|systemd(?:-oomd)?|earlyoom|slurmstepd|slurmd|dockerd|containerd|kubelet)"

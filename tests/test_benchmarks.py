@@ -44,7 +44,6 @@ def test_a_program_that_fails_is_no_measurement() -> None:
         in_turns({"fails": Command(fails)}, 1)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib")
 def test_a_fifth_above_its_budget_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budgets, "BUDGETS", tmp_path / "budgets.toml")
     budgets.BUDGETS.write_text('"a, 1 GB: file / wc -l" = 2\n"b" = 3.0\n', encoding="utf-8")
@@ -56,7 +55,6 @@ def test_a_fifth_above_its_budget_is_too_much(tmp_path: Path, monkeypatch: pytes
     ]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib")
 def test_the_budgets_are_of_figures_that_are_measured() -> None:
     assert {name.partition(",")[0].partition(":")[0] for name in budgets.budgets()} <= {
         "sparse", "metrics", "dense", "start-up / do nothing",

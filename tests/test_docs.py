@@ -13,8 +13,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from msgspec.structs import replace
 from test_readme import oomdoctor
 
+from benchmarks.catalogue import Message, programs
 from oomdoctor.causes import causes
 
 TOP = Path(__file__).parent.parent
@@ -64,6 +66,7 @@ def test_links_lead_somewhere(builder: ModuleType, site: dict[str, str]) -> None
     page = "[a](b.md) [c](#d)\n\n# C\n\n```\n[x](y.md)\n```\n"
     assert list(builder.broken({"a.md": page})) == ["a.md: [a](b.md)", "a.md: [c](#d)"]
     assert list(builder.broken({"a.md": page.replace("#d", "#c"), "b.md": ""})) == []
+    assert list(builder.broken({"a.md": "a `[x](y.md)` b ``[x](`z.md)`` [`c`](d.md)"})) == ["a.md: [code](d.md)"]
 
 
 def test_the_pages_can_be_followed_in_the_repository_too(builder: ModuleType) -> None:
@@ -86,13 +89,16 @@ def test_what_is_taken_from_elsewhere_is_linked_to_in_the_repository(site: dict[
     assert "_Here stand" not in "".join(site.values())
 
 
-def test_every_page_can_be_reached(site: dict[str, str]) -> None:
+def test_every_page_can_be_reached(builder: ModuleType, site: dict[str, str]) -> None:
     nav = set(re.findall(r'"([\w/-]+\.md)"', (DOCS / "zensical.toml").read_text(encoding="utf-8")))
     assert nav <= site.keys()
     listed = {f"reference/causes/{cause.id}.md" for cause in causes()}
+    listed |= {f"reference/messages/{builder.slug(program.kind)}.md" for program in programs()}
     assert {name for name in site if name.endswith(".md")} == nav | listed
-    index = site["reference/causes/index.md"]
-    assert [cause.id for cause in causes() if f"]({cause.id}.md)" not in index] == []
+    for folder in ("causes", "messages"):
+        index = site[f"reference/{folder}/index.md"]
+        pages = [name.rpartition("/")[2] for name in listed if f"/{folder}/" in name]
+        assert [page for page in pages if f"]({page})" not in index] == []
 
 
 def test_the_reference_is_of_what_is_there(site: dict[str, str]) -> None:
@@ -105,6 +111,33 @@ def test_the_reference_is_of_what_is_there(site: dict[str, str]) -> None:
     assert "list of [Incident](#incident)" in site["reference/schema.md"]
     assert "## Not to be confused with" in site["reference/causes/container-limit.md"]
     assert [name for name, text in site.items() if str(TOP) in text] == []
+
+
+def test_what_is_read_is_the_catalogue(builder: ModuleType, site: dict[str, str]) -> None:
+    index = site["reference/messages/index.md"]
+    for program in programs():
+        page = site[f"reference/messages/{builder.slug(program.kind)}.md"]
+        (part,) = re.findall(rf"^## {re.escape(program.program)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+        assert f"[{program.program}]({builder.slug(program.kind)}.md#" in index
+        assert f"`{program.repository}`" in part
+        assert len(re.findall(r"^\| `", part, re.MULTILINE)) == len(program.message)
+    assert f"{sum(len(program.message) for program in programs())} messages" in index
+
+
+def test_a_message_is_shown_with_its_releases_and_what_is_said_of_it(builder: ModuleType) -> None:
+    reference = builder.reference
+    message = Message(file="f.py", template="a |`b`|", rendered="", expect="oom", causes=("activations",), pool="gpu")
+    assert reference._said(message) == "[activations](../causes/activations.md) (GPU memory)"
+    releases = {("", ""): "", ("1.0", ""): "since 1.0", ("", "2.0"): "up to 2.0", ("1.0", "2.0"): "1.0 to 2.0"}
+    releases[("1.0", "1.0")] = "1.0"
+    assert {pair: reference._releases(replace(message, first=pair[0], last=pair[1])) for pair in releases} == releases
+    assert reference._said(replace(message, gap="why")) == "not read rightly yet: why"
+    quiet = replace(message, expect="no-oom", causes=(), pool="")
+    assert reference._said(quiet) == "no failure"
+    assert "goes on" in reference._said(replace(quiet, expect="pressure"))
+    assert [reference._verbatim(text) for text in ("a  {}\nb", "`a` b", "a `b` c")] == [
+        "`a {} b`", "`` `a` b ``", "``a `b` c``"
+    ]  # fmt: skip
 
 
 def test_the_exit_codes_lead_to_the_commands_that_tell_theirs(site: dict[str, str]) -> None:

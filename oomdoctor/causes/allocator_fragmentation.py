@@ -23,6 +23,7 @@ CAUSE = Cause(
     signs=(
         Row(fragments.idle_in_pieces, Grade.PROVES),
         Row(fragments.pool_in_pieces, Grade.PROVES),
+        Row(fragments.idle_by_the_table, Grade.NAMES),
     ),
     against=(
         Row(fragments.small_segment_refused, Grade.NAMES),

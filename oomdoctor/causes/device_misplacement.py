@@ -15,6 +15,7 @@ CAUSE = Cause(
         Row(placement.restored_beside_others, Grade.PROVES),
         Row(placement.restored_by_a_rank, Grade.NAMES),
         Row(placement.process_on_several_cards, Grade.NAMES),
+        Row(placement.ranks_in_a_row, Grade.NAMES),
         Row(placement.others_of_its_size, Grade.POINTS),
         Row(placement.restored, Grade.POINTS),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, neighbours
+from oomdoctor.signs import Grade, neighbours, placement
 
 AT_THE_START = ("free-the-gpu", "lower-engine-reservation", "start-in-sequence", "separate-placement")
 BESIDE_AN_ENGINE = (
@@ -46,6 +46,7 @@ CAUSE = Cause(
         Row(neighbours.others_hold_some, Grade.HINTS),
         Row(neighbours.others_hold_hardly_any, Grade.LEFT),
     ),
+    against=(Row(placement.ranks_in_a_row, Grade.HINTS),),
     knobs=("free-the-gpu", "separate-placement", "lower-engine-reservation", "fix-placement", "start-in-sequence"),
     knobs_where=((neighbours.figures_of_a_card_beside_an_engine, BESIDE_AN_ENGINE),),
     before=("vllm-utilization-too-high",),

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
-from oomdoctor.signs.host_growth import (
-    few_kills_show_growth,
-    few_prints_show_growth,
-    host_memory_grew,
-    host_memory_stays,
-    log_speaks_of_a_leak,
-    most_was_in_use_before,
-    tables_of_kills_show_growth,
-)
+from oomdoctor.signs import Grade, host_growth
 from oomdoctor.signs.node import a_reward_model_is_the_largest
 from oomdoctor.signs.offload import (
     engine_has_swap_space,
@@ -35,16 +26,18 @@ CAUSE = Cause(
     id="host-memory-leak",
     title=mark("Host memory grows step after step until something is killed"),
     pools=("host_ram", "cgroup"),
-    excluded=(host_memory_stays,),
+    excluded=(host_growth.host_memory_stays,),
     signs=(
-        Row(host_memory_grew, Grade.PROVES),
-        Row(log_speaks_of_a_leak, Grade.LEFT),
+        Row(host_growth.host_memory_grew, Grade.PROVES),
+        Row(host_growth.machine_filled_up, Grade.NAMES),
+        Row(host_growth.machine_was_full_the_next_time, Grade.POINTS),
+        Row(host_growth.log_speaks_of_a_leak, Grade.LEFT),
     ),
     against=(
-        Row(few_prints_show_growth, Grade.NAMES),
-        Row(most_was_in_use_before, Grade.POINTS),
-        Row(tables_of_kills_show_growth, Grade.NAMES),
-        Row(few_kills_show_growth, Grade.POINTS),
+        Row(host_growth.few_prints_show_growth, Grade.NAMES),
+        Row(host_growth.most_was_in_use_before, Grade.POINTS),
+        Row(host_growth.tables_of_kills_show_growth, Grade.NAMES),
+        Row(host_growth.few_kills_show_growth, Grade.POINTS),
         Row(a_reward_model_is_the_largest, Grade.PROVES),
     ),
     knobs=KNOBS,

@@ -22,6 +22,7 @@ CAUSE = Cause(
     signs=(
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),
         Row(ggml.weights_larger_than_what_was_free, Grade.PROVES, BUFFER_KNOBS),
+        Row(ggml.weights_larger_than_the_loaders_table, Grade.PROVES, BUFFER_KNOBS),
         Row(loading.weights_larger_than_the_share, Grade.PROVES, INFERENCE_KNOBS),
         Row(loading.weights_left_off_the_card, Grade.PROVES),
         Row(loading.executor_without_weights, Grade.PROVES, INFERENCE_KNOBS),

@@ -44,6 +44,7 @@ CAUSE = Cause(
     missing=(ray_kills.rays_table_is_missing,),
     knobs=OF_A_CLUSTER,
     knobs_where=(
+        (ray_kills.rays_limit_is_low, ("clear-references", "tune-ray-monitor", *OF_A_CLUSTER[1:])),
         (node.a_rank_is_the_largest, OF_A_TRAINER),
         (ray_kills.ray_killed_for_memory, OF_A_CLUSTER),
         (states_are_sharded, OF_A_TRAINER),

@@ -19,7 +19,7 @@ from oomdoctor.signs.node_groups import (
     two_alike_have_it,
     workers_of_all_names_have_it,
 )
-from oomdoctor.signs.ray_kills import a_rank_was_killed, ray_killed_several
+from oomdoctor.signs.ray_kills import a_rank_was_killed, ray_killed_many, ray_killed_several
 
 CAUSE = Cause(
     id="too-many-workers",
@@ -30,6 +30,7 @@ CAUSE = Cause(
         Row(several_alike_have_it, Grade.PROVES),
         Row(two_alike_have_it, Grade.NAMES),
         Row(workers_of_all_names_have_it, Grade.POINTS),
+        Row(ray_killed_many, Grade.POINTS),
         Row(a_rank_was_killed, Grade.HINTS, OF_A_TRAINER),
         Row(one_of_many_workers_was_killed, Grade.HINTS),
         Row(ray_killed_several, Grade.LEFT),

@@ -82,6 +82,15 @@ _NCCL_SEGMENT = late(
     r"failed to extend /dev/shm/nccl-|Error while creating shared memory segment"
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
 )
+# System V's, and what a message-passing library lays out: UCX, Open MPI, MPICH, MXNet
+_OTHER_SEGMENT = late(
+    r"\bshmget\([^\n]{0,120}\) for \S{1,60} failed: (?:No space left|Cannot allocate|Invalid argument, allocation size)"
+    r"|not enough space for \S{1,200} \(the shared-memory backing"
+    r"|(?i:unable to allocate|failed to map) shared memory\b[^\n]{0,80}(?:No space left on device|Cannot allocate memory)"
+    r"|Not enough memory to write total of \d{1,20} bytes\. Please check that /dev/shm"
+    r"|BUS error encountered in DataLoader worker"  # Paddle's
+    r"|System memory request exceeds memory available in /dev/shm"
+)
 _NO_SPACE = late(r"No space left on device")
 _HANDLED = late(r"(?i)\bfalling back to\b")
 _SHM_PATH = late(
@@ -158,6 +167,10 @@ def _segment(page: Page, index: int) -> Iterator[Read]:
 
 def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
     yield _full(page, page.lines[index], "nccl")
+
+
+def _other_segment(page: Page, index: int) -> Iterator[Read]:
+    yield _full(page, page.lines[index], "messages")
 
 
 def _lost_segment(page: Page, index: int) -> Iterator[Read]:
@@ -244,6 +257,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Iterator[Read
     (_SEGMENT, _segment),
     (_LOST_SEGMENT, _lost_segment),
     (_NCCL_SEGMENT, _nccl_segment),
+    (_OTHER_SEGMENT, _other_segment),
     (_NO_SPACE, _no_space),
     (_DF, _df),
 )
@@ -259,6 +273,9 @@ FAMILY = Family(
         "ConnectionResetError",
         "EOFError",
         "shared memory",
+        "shared-memory backing",
+        "shmget(",
+        "BUS error encountered",
         "unable to write to file",
         "Unexpected bus error",
         "dev/shm",

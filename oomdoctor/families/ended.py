@@ -13,6 +13,9 @@ BEFORE: Final = 60
 AFTER: Final = 12
 CHARACTERS: Final = 600
 
+LAST_WORDS: Final = 200  # lines
+AT_MOST: Final = 400  # characters of a line that says so
+
 STEPS: Final = 3  # of a loop, printed while a signal takes effect
 
 BY_RAY: Final = mark("Ray was told to end it")
@@ -84,12 +87,20 @@ _ENDINGS = tuple(
             r"\bWORKER TIMEOUT\b|\bWatchdog timeout \(limit",
             r"\bHeartbeat .{0,40}timed? ?out\b",
         ),
+        (
+            mark("its parent ended it when a child of its own had failed"),
+            r"Received sigquit from a child process",
+        ),
         (mark("the test's own time limit ended it"), r"\bTimeout >\s?\d|Failed: Timeout"),
     )
 )
 # Slurm ends a step that was cancelled or whose other tasks failed. Printed behind a kill it is that kill's consequence.
 _ENDED_BEFORE = late(r"\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,200} CANCELLED AT|srun: forcing job termination")
 _KILLED = late(r"\b(?:Killed|OOM|oom.?kill|Out Of Memory)\b|exitcode: -9")
+_DONE = late(
+    r"(?i)(?<!\.\.\.)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
+    r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
+)
 # Ray prints all its guesses ("ray stop --force is called") with every death of a worker.
 _GUESSES = "potential root causes"
 
@@ -118,6 +129,12 @@ def explained(page: Page, index: int) -> str | None:
         if why and not (why in _ALSO_BEFORE_A_JOB and _ran_on(page, position, index)):
             return why
     return mark("its scheduler had cancelled the step before") if _cancelled(page, index) else None
+
+
+def ends_well(page: Page, index: int) -> bool:
+    """Whether something behind the line says that the job was done all the same."""
+    behind = page.lines[index + 1 : index + 1 + LAST_WORDS]
+    return any(_DONE.search(line.text[:AT_MOST]) for line in behind)
 
 
 def _ran_on(page: Page, position: int, index: int) -> bool:

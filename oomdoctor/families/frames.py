@@ -30,6 +30,7 @@ QUOTED: Final = 6
 LONGEST: Final = 1000
 NAMED: Final = 300  # characters of a message in which its exception is named
 
+_SIGNS: Final = ('File "', "❱", "--> ")
 _INDENT = "    "  # of source
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 # The comma is missing where faulthandler prints; loguru points at the frame that caught the exception.
@@ -42,7 +43,10 @@ _RICH_FRAME = late(r"((?:/|~|\.|[A-Za-z]:\\)[^:\n]{0,400}|[\w./-]{1,300}\.py(?=:
 # "File ~/train.py:20, in Trainer.step(self, batch)", before IPython 8 "~/train.py in step(self, batch)"
 _NOTEBOOK_FRAME = late(
     r"(?:File (?P<new>[^\s:][^:\n]{0,400}):(?P<line>\d{1,7}), in |(?P<old>(?:~|/|<ipython)\S{0,300}) in )"
-    r"(?P<function>[\w.<>]{1,200})\("
+    r"(?P<function>[\w.<>]{1,200})(?:\(|(?<=<module>)\s{0,4}$)"
+)
+_CELL = late(
+    r"(?:Cell In ?|Input In ?|In ?)\[\d{1,6}\](?:, (?:line \d{1,7}|in <[^>\n]{1,80}>(?:\(\))?))?\s{0,4}:?\s{0,4}$"
 )
 # the arrow at the line, of rich and of IPython
 _ARROW = late(r"\s{0,8}(?:❱|-{1,10}>|>(?= {1,8}\d{1,7} {2})) {0,8}\d{1,7} ?│?(.{0,400})")
@@ -79,7 +83,7 @@ def is_frame(text: str) -> bool:
     """Whether the line is the head of a frame."""
     if " in " in text and any(pattern.match(text) for pattern in (_FRAME, _RICH_FRAME, _NOTEBOOK_FRAME)):
         return True
-    return 'File "' in text and _FILE.match(text) is not None
+    return _CELL.match(text) is not None or ('File "' in text and _FILE.match(text) is not None)
 
 
 def _is_remote(text: str) -> bool:
@@ -352,4 +356,4 @@ def unfinished(page: Page) -> Unfinished | None:
 
 
 def _shows(text: str) -> bool:
-    return ('File "' in text or "❱" in text) and (is_frame(text) or _ARROW.match(text) is not None)
+    return any(sign in text for sign in _SIGNS) and (is_frame(text) or _ARROW.match(text) is not None)

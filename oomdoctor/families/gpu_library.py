@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
+from oomdoctor.families.jax_tf import mostly_free
 from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -28,6 +29,7 @@ class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     strength: int = 2
 
     library: str  # cuBLAS, cuDNN, cuSOLVER, cuFFT, cuSPARSE, NCCL, RCCL, RMM, CuPy, bitsandbytes, ...
+    capped: bool | None = None  # it says that its own limit was hit, of whatever size
     status: str | None = None  # CUBLAS_STATUS_ALLOC_FAILED, CANN's EL0004
     code: int | None = None  # the number of the error
     source: str | None = None  # the C++ file and line it names
@@ -61,7 +63,7 @@ _CUPY = (
 _NCCL_SOURCE = r"(?:(?P<file>[\w.-]{1,60}):(?P<row>\d{1,6}) (?:\(\w{1,80}\) )?NCCL WARN )?"
 # RMM says what it was asked for since 2024: in bytes, or in GiB with six decimals.
 _RMM = (
-    r"(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
+    r"(?!.{0,400}system_memory_resource)(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
     r"(?:.{0,400}?\(failed to allocate (?:(?P<tried>\d{1,20}) bytes|(?P<tried_gib>[\d.]{1,20}) GiB)\))?"
 )
 _CANN = (
@@ -86,8 +88,16 @@ _OUT_OF_MEMORY = tuple(
         ("cuBLAS", r"create cublas handle: (?P<status>the resource allocation failed)"),  # XLA
         ("cuBLAS", r"(?P<status>cublas runtime error : resource allocation failed)"),  # PyTorch up to 1.4
         ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
+        (
+            "cuDNN",  # MXNet
+            (
+                r"with minimum memory requirement (?P<tried>\d{1,20}) bytes have been tried\. "
+                r"Workspace size is set to (?P<limit>\d{1,20}) bytes"
+            ),
+        ),
         ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_ALLOC_FAILED)"),
         ("cuSPARSE", r"(?P<status>CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES))"),
+        ("cuSPARSE", r"CUSPARSE API failed .{0,80}(?P<status>insufficient resources)"),
         ("cuFFT", r"(?P<status>CUFFT_ALLOC_FAILED)"),
         ("cuRAND", r"(?P<status>CURAND_STATUS_ALLOCATION_FAILED)"),
         ("RCCL", rf"{_NCCL_SOURCE}HIP failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
@@ -95,6 +105,11 @@ _OUT_OF_MEMORY = tuple(
         ("NCCL", rf"Failed to (?:CUDA|HIP) (?P<how>host alloc|calloc async|calloc|malloc) (?P<tried>{_NUMBER}) bytes"),
         ("XGBoost", _XGBOOST),  # before RMM, which it may allocate with
         ("RMM", _RMM),
+        ("RMM", rf"\[Upstream (?P<tried>{_NUMBER})B\]\[FAILURE maximum pool size exceeded"),
+        (
+            "RMM",
+            r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on-demand",
+        ),
         ("CuPy", _CUPY),
         # CuPy up to 4
         ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),
@@ -104,11 +119,16 @@ _OUT_OF_MEMORY = tuple(
         ),
         ("CANN", _CANN),
         ("CANN", r"(?P<status>EL0004)\b"),
+        ("CANN", r"(?P<status>EI0007)\b(?=.{0,400}(?i:memory))"),
         ("CANN", r"\berror code (?:is |: ?)?(?P<code>207018)\b|The memory on the device is exhausted"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
         ("TensorRT", r"Could not find any implementation for node .{0,400}due to (?P<status>insufficient workspace)"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
+        ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
+        # The runtime says so of threads, too: here no memory was left
+        ("HSA", r"(?P<status>HSA_STATUS_ERROR_OUT_OF_RESOURCES): (?=.{0,400}Available Free mem : \d{1,2} MB)"),
+        ("FAISS", r"StandardGpuResources.{0,200}CUDA memory allocation error"),
         ("tensorview", r"\bcuda failed with error (?P<code>2) out of memory\b"),  # below spconv and cumm
         (
             "ONNX Runtime",
@@ -137,6 +157,8 @@ _TROUBLE = tuple(
         ("cuSOLVER", r"(?P<status>(?:gpu|cu)solverDnCreate\(\S{0,40}\) failed)"),
     )
 )
+# A pool's or an adaptor's limit, which somebody has set
+_CAPPED = late(r"Exceeded memory limit|[Mm]aximum pool size exceeded")
 _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -180,6 +202,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     why = echo(text[: match.end()], text)
     if "memory" not in match[0].lower() and _asserted(page, index):
         why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
+    elif trouble and not failure and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
+        why = mark("most of the card is free: it is not memory that is short")
     if why:
         yield Lookalike(place, why)
         return
@@ -190,6 +214,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         process = replace(process, gpu=int(card))
     if failure:
         stated = _stated(match)
+        if library == "RMM" and _CAPPED.search(text):
+            stated["capped"] = True
         if worker := match.groupdict().get("worker"):
             process = replace(process, rank=int(worker))
             last, figures = _below(page, index, match)
@@ -281,6 +307,15 @@ FAMILY = Family(
         "halMemAlloc failed",
         "EL0004",
         "207018",
+        "EI0007",
+        "with minimum memory requirement",
+        "CUSPARSE API failed",
+        "MEM_OBJECT_ALLOCATION",
+        "Memory Object Allocation",
+        "StandardGpuResources",
+        "Available Free mem :",
+        "[FAILURE maximum pool",
+        "RMM allocation of",
         "memory on the device is exhausted",
         "ublas handle",
         "uBLAS handle",

@@ -52,8 +52,8 @@ def _lines_of_ends(page: Page) -> list[int]:
     return [index for index, line in enumerate(page.lines) if _ENDS.search(line.text[:400])]
 
 
-# PyTorch's DataParallel, above the traceback of one of its threads
-_REPLICA = late(r"Caught \w{1,60} in replica \d{1,3} on device (\d{1,3})\.")
+# PyTorch's DataParallel and its data loader, above the traceback of one of their threads
+_REPLICA = late(r"Caught \w{1,60} in (?:replica \d{1,3} on|pin memory thread for) device (\d{1,3})\.")
 REPLICA_LINES: Final = 60
 
 

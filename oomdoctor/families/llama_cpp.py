@@ -51,6 +51,7 @@ class LoadPlan(Event, frozen=True, kw_only=True):
     layers: int | None = None
     offloaded_layers: int | None = None
     context_len: int | None = None
+    asked_context_len: int | None = None  # where it was made to fit
 
 
 class BufferRefused(Event, frozen=True, kw_only=True):
@@ -255,11 +256,12 @@ def _projected(said: tuple[str, ...]) -> Iterator[_Figures]:
 
 
 def _breakdown(said: tuple[str, ...]) -> Iterator[_Figures]:
-    """The table at the end: total = free + (self = model + context + compute) + unaccounted, in MiB."""
+    """Its table: total = free + (self = model + context + compute) + unaccounted, in MiB, of the host self alone."""
     numbers = [int(number) * MIB for number in _ROW.findall(said[1])] if len(said) > 1 else []
-    if len(numbers) == 7:
-        names = ("total_bytes", "free_bytes", "needed_bytes", "weights_bytes", "kv_bytes", "compute_bytes")
-        yield LoadPlan, {"device": _named(said[0]), **dict(zip(names, numbers, strict=False))}
+    names = ("total_bytes", "free_bytes", "needed_bytes", "weights_bytes", "kv_bytes", "compute_bytes")
+    if len(numbers) in (4, 7):
+        named = names[2:] if len(numbers) == 4 else names
+        yield LoadPlan, {"device": _named(said[0]), **dict(zip(named, numbers, strict=False))}
 
 
 def _cells(said: tuple[str, ...]) -> Iterator[_Figures]:
@@ -268,6 +270,11 @@ def _cells(said: tuple[str, ...]) -> Iterator[_Figures]:
 
 def _context(said: tuple[str, ...]) -> Iterator[_Figures]:
     yield LoadPlan, {"context_len": count_of(said[0])}
+
+
+def _reduced(said: tuple[str, ...]) -> Iterator[_Figures]:
+    if len(said) == 2:
+        yield LoadPlan, {"asked_context_len": count_of(said[0]), "context_len": count_of(said[1])}
 
 
 _OF_LOAD: dict[str, Any] = {
@@ -284,6 +291,7 @@ _OF_LOAD: dict[str, Any] = {
     "breakdown": _breakdown,
     "cells": _cells,
     "n_ctx": _context,
+    "reduced": _reduced,
 }
 
 
@@ -448,6 +456,7 @@ FAMILY = Family(
         "memory_breakdown_print",
         "kv_cache: size",
         "n_ctx ",
+        "context size reduced from",
         "n_ctx_slot",
     ),
     read=read,

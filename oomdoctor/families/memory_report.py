@@ -84,8 +84,8 @@ _COUNTS: Final = {
     "params": "params_millions", "layer_params": "largest_layer_millions",
 }  # fmt: skip
 
-_DEEPSPEED: Final = late(r"^\s{0,4}MA -?\d[\d.]{0,20} GB\s{1,20}Max_MA ")
-_HOST: Final = late(r"^\s{0,4}CPU Virtual Memory:\s{1,4}used = ")
+_DEEPSPEED: Final = late(r"(?:^|[\s\]|>:])MA -?\d[\d.]{0,20} GB\s{1,20}Max_MA ")
+_HOST: Final = late(r"\bCPU Virtual Memory:\s{1,4}used = ")
 _MEGATRON: Final = late(r"memory \(MB\) \| allocated: \d")
 _TITAN: Final = late(r"\bstep:\s{1,8}\d{1,9}\b.{1,200}\bmemory:\s{1,4}\d[\d.]{0,8}GiB\(")
 _THEORY: Final = late(r"Theoretical memory footprints: .{0,10}weight and optimizer=\d")
@@ -96,7 +96,7 @@ _ESTIMATE_ROW: Final = late(r"^\s{0,8}(?:HW: |SW: |per CPU |[\d.]{1,12}GB \|)")
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:CHARACTERS]
-    if _DEEPSPEED.match(text):
+    if _DEEPSPEED.search(text):
         yield _deepspeed(page, index)
     elif _MEGATRON.search(text):
         yield _report(page, [line], "megatron")
@@ -113,13 +113,13 @@ def _deepspeed(page: Page, index: int) -> Read:
     """Three lines: what the program says, the GPU, the node. Up to 0.18.2 each is logged with its own prefix."""
     gpu = page.lines[index]
     said = [line for line in page.before(index, 1) if line.text.strip() and _is_title(line, gpu)]
-    below = [line for line in page.after(index, 2)[1:] if _HOST.match(line.text)]
+    below = [line for line in page.after(index, 2)[1:] if _HOST.search(line.text)]
     return _report(page, [*said, gpu, *below], "deepspeed")
 
 
 def _is_title(line: Line, gpu: Line) -> bool:
     function = (gpu.mark.source or "").rpartition(":")[2]
-    return (line.mark.source or "").rpartition(":")[2] == function and not _HOST.match(line.text)
+    return (line.mark.source or "").rpartition(":")[2] == function and not _HOST.search(line.text)
 
 
 def _report(page: Page, lines: Sequence[Line], reporter: str) -> Read:
@@ -136,7 +136,7 @@ def _report(page: Page, lines: Sequence[Line], reporter: str) -> Read:
 
 
 def _of_figures(line: Line) -> bool:
-    return bool(_DEEPSPEED.match(line.text) or _HOST.match(line.text))
+    return bool(_DEEPSPEED.search(line.text) or _HOST.search(line.text))
 
 
 def _estimate(page: Page, index: int) -> Read:

@@ -13,6 +13,7 @@ from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
+from oomdoctor.families.ended import ends_well
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.language import mark, say
@@ -36,6 +37,7 @@ class WorkerDeath(Event, frozen=True, kw_only=True):
     exit_type: str | None = None  # SYSTEM_ERROR, NODE_OUT_OF_MEMORY, ...
     exit_code: int | None = None
     class_name: str | None = None
+    actor_name: str | None = None
     actor_id: str | None = None
     worker_id: str | None = None
     node_id: str | None = None
@@ -92,6 +94,8 @@ _CRASH_NAMES: Final = {"Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}
 _OWN_FAULT: Final = frozenset({"SIGSEGV", "SIGILL", "SIGFPE"})
 _SHARED_MEMORY = late(r"shared_memory|/dev/shm|\bshm\b")
 _FACT = late(r"^(?:class_name|actor_id|pid|name|namespace|ip):|^The actor |^Worker |^The process receives|^- |^\t|^$")
+
+_ROW_OF_FACTS = late(r"^(?:class_name|actor_id|pid|name|namespace|ip):")
 
 # What a clause says about the death; the first that stands wins over the later ones.
 _CAUSES: Final[Mapping[str, str]] = {
@@ -166,7 +170,7 @@ def _node_death(page: Page, line: Line) -> NodeDeath:
 
 
 def _death(page: Page, index: int) -> Read:
-    lines = _block(page, index)
+    lines = [*_facts_above(page, index), *_block(page, index)]
     found = _clauses(" \n".join(line.text for line in lines))
     first = lines[0]
     at = place_of(page, first, lines[-1])
@@ -176,6 +180,8 @@ def _death(page: Page, index: int) -> Read:
         why = say("the worker left by itself with exit code {code}", code=code)
     pid = _number(_value(found, "pid"))
     why = why or _crashed(page, index, pid)
+    if why is None and _says_nothing(found) and ends_well(page, index):
+        why = mark("the job was done all the same: Ray runs a task again whose worker is gone")
     if why is not None:
         return Lookalike(at, why)
     exit_type = _exit_type(found)
@@ -199,10 +205,27 @@ def _death(page: Page, index: int) -> Read:
         exit_type=exit_type,
         exit_code=code,
         class_name=class_name,
+        actor_name=(_value(found, "actor_name") or "").partition(":")[2].strip() or None,
         actor_id=_value(found, "actor_id"),
         worker_id=_value(found, "worker_id"),
         node_id=_value(found, "node_id"),
     )
+
+
+def _says_nothing(found: Mapping[str, Sequence[str]]) -> bool:
+    """Whether it is no more than that a worker is gone, while no exception tells its owner."""
+    return "error" not in found and "exit_type" not in found
+
+
+def _facts_above(page: Page, index: int) -> list[Line]:
+    """The actor's facts right above, where the exception's first line is lost."""
+    kept: list[Line] = []
+    if page.lines[index].text.startswith("The actor is dead"):
+        for line in reversed(page.before(index, BLOCK_LINES)):
+            if not _ROW_OF_FACTS.match(line.text.strip()):
+                break
+            kept.insert(0, line)
+    return kept
 
 
 def _block(page: Page, index: int) -> list[Line]:

@@ -148,6 +148,9 @@ _ROW = late(r"^\s{0,16}(\d{1,8})[\t ]{1,12}(\d{1,6}\.\d{1,2})\s?(GiB|GB)?[\t ]{1
 _JOINED_ROWS = late(r"[,;] (?=\d{1,8}[\t ]{1,12}\d{1,6}\.\d\d[\t ])")
 _GLUED_ROW = late(r"\d{1,16}\t(\d{1,6}\.\d\d)\t([^\t]{1,200}?)(?=\d{1,16}\t|\d{0,12}PID\t|Refer to|$)")
 _ADVICE = late(r"[,;]?\s{0,8}Refer to the documentation\b.*", re.DOTALL)
+# A worker that the killing policy looked at, as 2.55 and later list them
+_CONSIDERED = late(r"\((?:Task: |Actor\(|Worker with no lease).{0,2000}\bactual memory used=\d[\d.]{0,11}[KMGT]?i?B")
+CONSIDERED_GAP: Final = 3  # lines between two of them that were cut
 _FOLD = late(r"\\?\n\s*(?:\\(?= ))?")
 
 
@@ -160,6 +163,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         rows = _table_alone(page, index)
         if rows:
             yield _table(page, rows)
+    elif _CONSIDERED.search(line.text):
+        yield from _considered_alone(page, index)
     elif _OLD_NAME.search(line.text):
         yield from _without_its_words(page, index)
     else:
@@ -256,7 +261,7 @@ def _kill(page: Page, lines: Sequence[Line], time: str | None) -> NodeOutOfMemor
     found = _Reading()
     for name, values in _clauses(head[:HEAD_CHARACTERS]) + _clauses(_after_table(tail)):
         found.take(name, values)
-    rows = _rows(tail) or _glued_rows(lines[0].text)
+    rows = _rows(tail) or _glued_rows(lines[0].text) or found.rows()
     proves = bool(rows or found.workers or "used_bytes" in found.figures)
     victims = found.victims()
     first = victims[0] if victims else Victim()
@@ -344,6 +349,12 @@ class _Reading:
         """Those selected; without such a list, all that are named."""
         chosen = [w for n, w in enumerate(self.workers) if n in self.selected] if self.selected else self.workers
         return tuple(victim for victim in chosen if victim != Victim())
+
+    def rows(self) -> tuple[Row, ...]:
+        """The workers that the policy looked at, where no table names others and they have half of what was in use."""
+        sized = [Row(pid=w.pid, bytes=w.bytes, command=w.name or "") for w in self.workers if w.bytes and w.pid]
+        used = self.figures.get("used_bytes") or 0
+        return tuple(sized) if len(sized) > 1 and sum(row.bytes or 0 for row in sized) >= used / 2 else ()
 
     def generation(self, head: str) -> str | None:
         if "more_than" in self._words:
@@ -510,6 +521,20 @@ def _table(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
     )
 
 
+def _considered_alone(page: Page, index: int) -> Iterator[Read]:
+    """The list of workers that the policy looked at, without the message that it belongs to."""
+    if _inside_another(page, index) or _follows_message(page, index):
+        return
+    lines = page.after(index, BLOCK_LINES)
+    last = 0
+    for position, line in enumerate(lines):
+        if _CONSIDERED.search(line.text):
+            last = position
+        elif position - last > CONSIDERED_GAP or _is_head(line.text):
+            break
+    yield _kill(page, lines[: last + 1], lines[0].mark.time)
+
+
 # --- the lines of one sentence
 
 
@@ -586,7 +611,14 @@ def _first(found: dict[str, tuple[str, ...]], name: str, convert: Any) -> Any:
 
 FAMILY = Family(
     name="ray_kill",
-    anchors=("low on memory", "OutOfMemory", "memory pressure", "MEM(GB)", "emory usage above threshold"),
+    anchors=(
+        "low on memory",
+        "OutOfMemory",
+        "memory pressure",
+        "MEM(GB)",
+        "emory usage above threshold",
+        "actual memory used=",
+    ),
     triggers=(
         "System memory low at node",
         "running low on memory",
@@ -596,6 +628,7 @@ FAMILY = Family(
         "MEM(GB)",
         "emory usage above threshold",
         "Refer to the documentation on how to address",
+        "actual memory used=",
         "RayTaskError(RayOutOfMemoryError)",
         "MemoryMonitor initialized",
         "MemoryMonitor disabled",

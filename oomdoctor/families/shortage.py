@@ -52,7 +52,7 @@ _PREDICATES = tuple(
         r"E",
         # "out of device memory", "not enough room for 3 GiB", "no more KV blocks", "lacks the 2 GiB"
         rf"L{_FEW}{_MEM}",
-        rf"L[waf]{{0,2}}e{_FEW}(?:S|{_MEM}|D)",
+        rf"L[waf]{{0,2}}e(?:aA)?{_FEW}(?:S|{_MEM}|D)",
         r"La{0,2}S",
         rf"O[waf]{{0,2}}e{_FEW}(?:S|{_MEM})",
         # "out of GPU and host memory"
@@ -71,6 +71,8 @@ _PREDICATES = tuple(
         rf"{_MEM}{_FEW}\(?S?\)?aB",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
+        # "91% of the memory, exceeding the limit of 90%"
+        rf"{_MEM},?[wa]{{0,3}}V[waf]{{0,3}}l",
         # "exceeds the device's memory"
         rf"V{_FEW}(?:{_MEM}|D)",
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
@@ -89,7 +91,7 @@ _PREDICATES = tuple(
     )
 )
 # A limit that was met, where the sentence is of memory
-_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}l"))
+_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}A?{_FEW}l"))
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 _OF_AN_OBJECT = late(rf"C{_FEW}A")
@@ -127,7 +129,7 @@ _OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:requ
 # What takes memory where it is said to be allocated
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
-    r"|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
+    r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
@@ -138,7 +140,7 @@ _NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}")
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
-_PROGRAM = late(r"(?:\w{1,3}:){1,2}")  # "sort: ", "alloc.c: grow: "
+_PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?")  # "sort: ", "alloc.c: grow: ", "curl: (27) "
 _ENDS: Final = frozenset({"", ".", ",", ":", "("})
 _MAY_BE = late(r"[wa]{0,2}i")
 
@@ -158,6 +160,9 @@ _CODES = frozenset({2, 6, 8, 12, 14, 1450, 1455})
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
+
+
+_NEGATIVE = late(r"-(\d{1,3})$")  # an error's number as C gives it back
 
 
 class Sentence(Struct, frozen=True):
@@ -191,9 +196,9 @@ class Shortfall(Struct, frozen=True):
     def sure(self) -> bool:
         """Whether figures say it, beside a verb that does: a list of figures may hold any."""
         around = self.sentence.around(self.start, self.end)
-        if self.compared is not None and re.search("[VMBCLJy]", around):
+        if self.compared is not None and re.search("[VMBCLJXy]", around):
             return True
-        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
+        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]|EA", around) is not None
 
     @property
     def letters(self) -> str:
@@ -310,11 +315,12 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
         yield _OF_AN_OBJECT
     if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(sentence.text):
         yield from _OF_A_CACHE
-    sized = any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
+    by_name = any("malloc" in part.text.lower() for part in sentence.parts if part.terminal == "ALLOCATE")
+    sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
         yield from _OF_A_LIMIT
-    if sized:
+    if sized and not by_name:
         yield from _OF_BYTES
     if _PLACEMENT.search(sentence.text):
         yield _OF_RESOURCES
@@ -414,7 +420,9 @@ def _for_another_reason(sentence: Sentence, said: str) -> bool:
     """Whether a call that allocates failed with another error's number."""
     if "A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A")):
         return False
-    codes = (_CODE.match(part.text) for part in sentence.parts if part.terminal == "ORDINAL")
+    codes = (
+        _CODE.match(part.text) or _NEGATIVE.search(part.text) for part in sentence.parts if part.terminal == "ORDINAL"
+    )
     return any(int(code[1]) not in _CODES for code in codes if code)
 
 

@@ -10,13 +10,15 @@ from typing import Final
 
 from oomdoctor.families import Family, training_cut, vllm_cut
 from oomdoctor.families.ended import explained
-from oomdoctor.families.event import Frame, Read
+from oomdoctor.families.event import PROOF, Frame, Read
 from oomdoctor.families.frames import Unfinished, frames, is_exception, unfinished, waits
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.loudness import is_error
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
+HINT: Final = 1  # the strength of a traceback that does not say what failed
 ABOVE: Final = 400  # lines that are searched for the exception
 NEAR: Final = 12  # those that are searched for another message
 SHOWN: Final = 400  # characters of each
@@ -40,6 +42,11 @@ _ELSEWHERE = late(
     r"|pydantic\w{0,20}|json|yaml|importlib|frozen importlib\S{0,30}"
     r"|torch/distributed/(?:rendezvous|elastic))(?:[/.>]|$)"
 )
+# IPython's title: "MemoryError          Traceback (most recent call last)"
+_NAMED_TITLE = late(r"\s{0,8}(?:[a-z_]\w{0,40}\.){0,8}(\w{1,60}) {2,80}Traceback \(most recent call last\)")
+_OF_A_CARD = late(r"OutOfMemory|ResourceExhausted")
+_OF_THE_HOST = late(r"^_?\w{0,20}MemoryError$(?<!OutOfMemoryError)")
+_ANY = late(r"Runtime|System|Exit|Killed|Process|Xla|Internal|Unknown|Child|Worker|Actor|Task|^Exception$|^Error$")
 _GAVE_UP = late(r"\[[EF] |(?i:time[d-]? ?out)")
 _ANNOUNCED = late(r"(?i)error executing job|(?:exception|error) in |\b(?:unhandled|uncaught)\b")
 # What takes memory, in the words of functions and of what a program says that it does
@@ -80,7 +87,20 @@ def read(page: Page, index: int) -> Iterator[Read]:
     ):
         return
     line = page.lines[index]
-    yield CutProgram(at=place_of(page, line), time=line.mark.time, process=process_of(line), pool=_pool(trace))
+    name = _name(page.lines[end.first])
+    if _OF_THE_HOST.search(name):
+        yield HostAllocation(
+            at=place_of(page, line), time=line.mark.time, process=process_of(line), pool="host_ram", allocator="python"
+        )
+        return
+    on_a_card = _OF_A_CARD.search(name) is not None
+    yield CutProgram(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        pool="gpu" if on_a_card else _pool(trace),
+        strength=PROOF if on_a_card else HINT,
+    )
 
 
 def _is_read(page: Page, end: Unfinished) -> bool:
@@ -103,12 +123,24 @@ def _says_why(page: Page, end: Unfinished, above: Sequence[Line]) -> bool:
     remote = (_REMOTE.search(line.text) for line in page.lines[end.first : end.last + 1])
     return (
         title.mark.level in _QUIET
+        or _names_something_else(title)
         or any(_HARMLESS.search(line.text[:SHOWN]) for line in (*above[-2:], title))
         or any(match and not _OF_ANOTHER.search(match[1]) for match in remote)
         or any(_is_error(line) and not _announces(line) for line in above[-NEAR:])
         or any(is_exception(line.text) and not _announces(line) for line in above)
         or explained(page, end.index) is not None
     )
+
+
+def _name(title: Line) -> str:
+    """Of the exception, in the title that IPython prints above a traceback."""
+    named = _NAMED_TITLE.match(title.text)
+    return named[1] if named else ""
+
+
+def _names_something_else(title: Line) -> bool:
+    name = _name(title)
+    return bool(name) and not any(names.search(name) for names in (_ANY, _OF_A_CARD, _OF_THE_HOST))
 
 
 def _is_error(line: Line) -> bool:
@@ -136,7 +168,7 @@ def _pool(trace: Sequence[Frame]) -> str:
 FAMILY = Family(
     name="traceback_cut",
     anchors=(),
-    triggers=('File "', "❱"),
+    triggers=('File "', "❱", "--> "),
     read=read,
     last=True,
     otherwise=True,

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.echoes import echo
+from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Read, Threshold, Usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
@@ -28,17 +29,24 @@ from oomdoctor.streams import Page
 # Who allocates on a card beside the framework, and the families whose messages are a framework's own
 BESIDE_THE_FRAMEWORK: Final = frozenset({"library", "driver"})
 OF_A_FRAMEWORK: Final = frozenset({"cuda", "cuda_error", "jax_tf"})
-LAST_WORDS: Final = 200  # lines before the end of a log: an error further up, which no exception told, was survived
 VERY_LAST: Final = 3  # lines: what waits there still waits
 ABOVE: Final = 12
 AROUND: Final = 400  # lines that a family sees around a line that is read as its message
 AT_MOST: Final = 400  # characters of a line beside it
 
-_DONE = late(
-    r"(?i)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
-    r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
+_WORK_ON_A_CARD = late(
+    r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/|/cu(?:ml|df|py)/"
+    r"|pooled_storage_manager"
 )
-_WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/")
+# What is refused to a program of Java's is refused by its heap
+_VIRTUAL_MACHINE = late(
+    r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b"
+)
+# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "max_temp_directory_size"
+_SETTING = late(
+    r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
+    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead))\b"
+)
 
 # Where an engine hands out what its cache has; a message there that names no other memory is the cache's
 _CACHE_FILE = late(
@@ -135,7 +143,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     found = shortfall(text, raised=is_raised)
     if found is None:
         found = waits(text) if _is_the_very_last(page, index) else None
-    elif not is_raised and (not _is_loud(page, index, text, found) or _ends_well(page, index)):
+    elif not is_raised and (not _is_loud(page, index, text, found) or ends_well(page, index)):
         return
     if found is None:
         return
@@ -152,14 +160,15 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=process_of(line, found.card),
         pool=pool,
         code=found.code,
-        limited=found.limited or None,
+        limited=found.limited or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE)) or None,
         refuser=refuser,
         **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
 
 
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
-    return is_loud(page, index, text, sure=found.sure or found.opens, compared=found.compared is not None)
+    kernels = page.lines[index].mark.name == "kernel" and "C" in found.letters  # it prints no level
+    return is_loud(page, index, text, sure=found.sure or found.opens or kernels, compared=found.compared is not None)
 
 
 def _is_of_a_cache(page: Page, index: int) -> bool:
@@ -176,12 +185,6 @@ def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:
 
 def _is_the_very_last(page: Page, index: int) -> bool:
     return page.ends and not any(line.text for line in page.lines[index + VERY_LAST :])
-
-
-def _ends_well(page: Page, index: int) -> bool:
-    """Whether something behind the line says that the job was done all the same."""
-    behind = page.lines[index + 1 : index + 1 + LAST_WORDS]
-    return any(_DONE.search(line.text[:AT_MOST]) for line in behind)
 
 
 def _unnamed(page: Page, index: int, refuser: str) -> str:

@@ -12,7 +12,7 @@ from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import MemoryProfile
-from oomdoctor.incident import ledger_cards, ledger_engines
+from oomdoctor.incident import ledger_cards, ledger_engines, ledger_machine
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.job.names import SMALLER
@@ -41,8 +41,9 @@ def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
             found[ledger.pool, ledger.device] = ledger
     known_pools = {ledger.pool for ledger in found.values() if len(ledger.rows) > 1}
     reported = [ledger for ledger in _last_reports(events) if ledger.pool not in known_pools]
-    shown = [] if "gpu" in {*known_pools, *(ledger.pool for ledger in reported)} else ledger_cards.ledgers(events)
-    return (*found.values(), *reported, *shown)
+    told = {*known_pools, *(ledger.pool for ledger in reported)}
+    others = (*ledger_machine.ledgers(events), *(list(ledger_machine.plans(events)) or ledger_cards.ledgers(events)))
+    return (*found.values(), *reported, *(ledger for ledger in others if ledger.pool not in told))
 
 
 def _all(events: Sequence[Event]) -> Iterator[Ledger]:

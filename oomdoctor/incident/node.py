@@ -14,10 +14,12 @@ from msgspec import Struct
 
 from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.job.roles import is_outside_ray, role_of, short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -35,6 +37,12 @@ EXPLAINED: Final = 0.50
 LOW_LIMIT: Final = 0.9
 # One request from which on a single process is the matter.
 LARGE: Final = 1 * GIB
+
+# A machine is as good as full from here on.
+NEARLY_FULL: Final = 0.9
+# What a tool printed longer before the failure tells nothing of it.
+STALE_SECONDS: Final = 3600
+STALE_LINES: Final = 2000
 
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 
@@ -71,6 +79,7 @@ class NodeMemory(Struct, frozen=True):
     total_bytes: int | None
     store_bytes: int | None  # of Ray's object store, inside what is used
     cut: bool  # the first rows are missing
+    of_tools: bool = False  # top or ps printed it of a machine that was nearly full: only that shows it
 
     @property
     def listed_bytes(self) -> int:
@@ -123,7 +132,38 @@ def node_memory(crash: Crash) -> NodeMemory | None:
         named = [(task.name, task.pid, task.rss_bytes) for task in dump.tasks]
         used = dump.used_bytes  # of the cgroup; the machine's is not printed
         return NodeMemory(dump, _holders(named), used, dump.limit_bytes or dump.total_bytes, None, cut=False)
-    return None
+    return _of_tools(crash)
+
+
+def machine_before(crash: Crash) -> list[MachineMemory]:
+    """What tools printed of the machine's memory not long before the failure; the last stands last."""
+    root = crash.root
+    return [
+        event
+        for event in crash.every(MachineMemory)
+        if event.at.file == root.at.file and event.at.line < root.at.line and not _is_stale(event, root)
+    ]
+
+
+def _is_stale(event: MachineMemory, root: Event) -> bool:
+    """Whether it is of another hour or of another machine than the failure."""
+    if event.process.node and root.process.node and event.process.node != root.process.node:
+        return True
+    then, now = moment(event.time), moment(root.time)
+    if then is not None and now is not None:
+        return not 0 <= seconds_since(then, now) <= STALE_SECONDS
+    return root.at.line - event.at.line > STALE_LINES
+
+
+def _of_tools(crash: Crash) -> NodeMemory | None:
+    """The processes that top or ps listed last, where the machine was nearly full then."""
+    prints = machine_before(crash)
+    listed = next((event for event in reversed(prints) if event.processes), None)
+    told = next((event for event in reversed(prints) if event.share is not None), None)
+    if listed is None or told is None or (told.share or 0) < NEARLY_FULL:
+        return None
+    named = [(row.command, row.pid, row.bytes) for row in listed.processes]
+    return NodeMemory(listed, _holders(named), told.in_use_bytes, told.total_bytes, None, cut=False, of_tools=True)
 
 
 def _of_rows(rows: Sequence[Row]) -> tuple[Holder, ...]:
@@ -159,6 +199,15 @@ def store_bytes(crash: Crash, kill: NodeOutOfMemory | None) -> int | None:
     tables = [int((status.used or {}).get("object_store_memory", 0)) for status in crash.every(ClusterStatus)]
     statistics = [usage.in_use_bytes or usage.used_bytes or 0 for usage in crash.every(StoreUsage)]
     return max([*tables, *statistics], default=0) or None
+
+
+def ray_kill(crash: Crash) -> NodeOutOfMemory | None:
+    """The kill that says most of itself: of the first one often only the headline is there."""
+    return max(crash.every(NodeOutOfMemory), key=_said, default=None)
+
+
+def _said(kill: NodeOutOfMemory) -> tuple[bool, bool, bool]:
+    return bool(kill.used_bytes), bool(kill.total_bytes), bool(kill.victims)
 
 
 def used_bytes(crash: Crash) -> int | None:

@@ -10,11 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from math import inf
 from typing import Final, NamedTuple
 
 import ahocorasick_rs
 from msgspec import Struct, field
 
+from oomdoctor.families import machine_memory
 from oomdoctor.job.model import Point, Trajectory, counted
 from oomdoctor.job.names import AT_KILLS, ON_THE_CARD, ON_THE_NODE
 from oomdoctor.job.trend import LEAST_POINTS, Trend, trend
@@ -22,7 +24,7 @@ from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.text import sanitize
-from oomdoctor.units import MIB, size
+from oomdoctor.units import GIB, MIB, size
 
 # Printed once per step, so many in a healthy log: look around these lines, not further.
 ANCHORS: tuple[str, ...] = (
@@ -48,10 +50,12 @@ class _Series(Struct):
     file: str
     points: list[Point] = field(default_factory=list)
     limit: int | None = None  # how much there is in all, as it was printed last
+    of_rest: bool = False  # it counts what is left
     apart: int = 0  # lines that lie between two points at least
     last: Point | None = None
     turn: int = 0  # the number of its last figure among those of all series
     printed: Counter[str] = field(default_factory=Counter)  # how often in each place
+    unit: int = 1  # of its numbers, where the program prints none
 
     def add(self, point: Point, limit: int | None) -> None:
         if self.last is not None and point.line <= self.last.line:
@@ -97,7 +101,7 @@ class _Series(Struct):
 
     def _judged(self, shown: list[Point], points: list[Point]) -> Trajectory:
         prints = max(len(points), self.printed[_place(points[0])])
-        found = _trend(points, prints)
+        found = _trend(_filled(points) if self.of_rest else points, prints)
         shape = found.shape
         if self.what.startswith("PID ") and points[-1].bytes - points[0].bytes < LEAST_RISE_OF_A_ROW:
             shape = "level" if shape == "growing" else shape
@@ -111,9 +115,10 @@ class _Series(Struct):
             shape=shape,
             growth_low_bytes=_whole_bytes(found.low) if told else None,
             growth_high_bytes=_whole_bytes(found.high) if told else None,
-            reached_bytes=found.reached,
+            reached_bytes=points[-1].bytes if self.of_rest else found.reached,
             limit_bytes=self.limit,
             prints=prints,
+            of_rest=self.of_rest,
         )
 
 
@@ -155,11 +160,13 @@ class TrajectoryBuilder:
         # a node's figure is one series whoever prints it, a process's figure is its own
         key = (figure.what, file if figure.what.startswith(_NODE) else f"{file} {line.writer}")
         self._turn += 1
-        if figure.bytes is None or not (key in self._series or self._has_room()):
+        if figure.bytes is figure.plain or not (key in self._series or self._has_room()):
             return
-        series = self._series.setdefault(key, _Series(figure.what, figure.pool, file))
+        fresh = _Series(figure.what, figure.pool, file, of_rest=figure.of_rest, unit=_likely_unit(figure.plain))
+        series = self._series.setdefault(key, fresh)
         series.turn = self._turn
-        series.add(Point(figure.step, figure.bytes, line.number, figure.said), figure.total)
+        sized = figure.bytes if figure.plain is None else round(figure.plain * series.unit)
+        series.add(Point(figure.step, sized or 0, figure.line or line.number, figure.said), figure.total)
 
     def _has_room(self) -> bool:
         """Whether one more series can be kept, if need be instead of one that ended long ago."""
@@ -172,6 +179,14 @@ class TrajectoryBuilder:
         return True
 
 
+def _likely_unit(number: float | None) -> int:
+    """What a program counts in that prints no unit, by the first number of the series: no card that computes has less
+    than 100 MiB or more than a TiB."""
+    if number is None:
+        return 1
+    return next(unit for most, unit in ((100, GIB), (1e6, MIB), (inf, 1)) if number < most)
+
+
 def _place(point: Point) -> str:
     """Where the program printed it, whatever it counts there."""
     return _DIGITS.sub("#", point.text or "")
@@ -181,6 +196,12 @@ def growth(points: list[Point]) -> int | None:
     """The rise per step (per print, where no step stands), None where the figure does not grow."""
     found = _trend(points, len(points))
     return _whole_bytes(found.slope) if found.shape == "growing" else None
+
+
+def _filled(points: list[Point]) -> list[Point]:
+    """What came to be in use since most was left."""
+    most = max(point.bytes for point in points)
+    return [Point(point.step, most - point.bytes, point.line, point.text) for point in points]
 
 
 def _trend(points: list[Point], prints: int) -> Trend:
@@ -201,6 +222,7 @@ _NODE: Final = ON_THE_NODE
 
 ALLOCATED: Final = mark("memory allocated")
 RESERVED: Final = mark("memory reserved")
+AVAILABLE: Final = mark("memory available on the node")
 
 
 class _Figure(NamedTuple):
@@ -210,6 +232,9 @@ class _Figure(NamedTuple):
     step: int | None = None
     total: int | None = None  # what there is in all
     said: str | None = None  # where in the program it was printed
+    line: int | None = None  # where it stands, if not here
+    of_rest: bool = False  # it is what is left
+    plain: float | None = None  # the number, where no unit is printed
 
 
 class _Here(NamedTuple):
@@ -270,10 +295,28 @@ _OWN_PRINT: Final = late(
 )
 _GPU_PRINT: Final = late(
     r"(?P<what>max_memory_allocated|memory_allocated|max_memory_reserved|memory_reserved"
-    r"|GPU memory(?: allocated| used| usage)?"
-    r"|gpu_mem|memory allocated|allocated memory|cuda memory|CUDA memory)"
-    r"(?: \((?P<title>GB|MB|GiB|MiB)\))?\s{0,3}[:=]\s{0,3}"
-    r"(?P<number>\d{1,15}(?:\.\d{1,20})?)\s?(?P<unit>GiB|GB|MiB|MB|G|M|bytes)?(?!\w)"
+    r"|(?:[Pp]eak )?(?:GPU|CUDA|gpu|cuda) [Mm]emory(?: allocated| used| usage)?|gpu_mem|memory allocated"
+    r"|allocated memory|mem_usage:cuda:\d{1,3}|max_mem)"
+    r"(?: \((?P<title>GB|MB|GiB|MiB)\))?(?:\s{0,3}[:=]|(?<=cuda:\d))\s{0,3}"
+    r"(?P<number>\d{1,15}(?:,\d{3}){0,3}(?:\.\d{1,20})?)\s?(?P<unit>GiB|GB|MiB|MB|G|M|bytes)?(?!\w)"
+    r"(?:, reserved: (?P<reserved>\d{1,15}(?:\.\d{1,20})?)\s?(?P<of>GiB|GB|MiB|MB))?"
+)
+_BAR_PRINT: Final = late(
+    r"[\[, ](?P<what>mem(?:ory)?)=(?P<number>\d{1,7}(?:\.\d{1,4})?)\s?(?P<unit>GiB|GB|MiB|MB|G|M)\b"
+)
+_OF_A_CARD: Final = r"(?:gpu|cuda|device|video)[ _]?(?:memory|mem|ram)|vram"
+_FREE_PRINT: Final = late(
+    rf"(?i)(?<![\w.])(?P<what>(?:free|available)[ _](?:{_OF_A_CARD})|(?:{_OF_A_CARD})[ _](?:free|available|left)"
+    r"|gb_free|(?P<host>(?:free|available)[ _](?:system |host |cpu )?ram|ram[ _](?:free|available|left)))"
+    r"(?: \((?P<title>GB|MB|GiB|MiB)\))?\"?\s{0,3}[:=]\s{0,3}\"?"
+    r"(?P<number>\d{1,15}(?:\.\d{1,20})?)\s?(?P<unit>GiB|GB|MiB|MB|KiB|kB|G|M|bytes|B)?(?![\w.%])"
+)
+# Ultralytics prints a row for each epoch: "  3/100   5.4G   1.02 ..."
+_EPOCH_ROW: Final = late(r"\s{0,8}(\d{1,5})/\d{1,5}\s{2,12}(\d{1,3}(?:\.\d{1,3})?)G\s{2,12}\d{1,4}\.\d")
+# verl's performance log before 0.3
+_CARD_AT: Final = late(
+    r"(?P<said>\b(?:[Bb]efore|[Aa]fter) [^:]{3,80}): (?P<used>\d{1,4}\.\d{1,6}) (?P<unit>Gi?B) / "
+    r"(?P<total>\d{1,4}\.\d{1,6}) Gi?B"
 )
 
 
@@ -379,6 +422,51 @@ def _slime(here: _Here) -> Iterator[_Figure]:
         yield _Figure(_NODE, "host_ram", size(match[1], "gb"), _step(here.text))
 
 
+def _machine(here: _Here) -> Iterator[_Figure]:
+    """free, top and others. Where what is used counts the cache, too, only what is available tells how full it is."""
+    for event in machine_memory.every(here.page, here.at):
+        said, line = event.tool, event.at.line
+        used = event.used_without_cache_bytes if event.counts_cache else event.used_bytes
+        if event.tool in ("sar", "meminfo"):
+            rest = event.available_bytes
+            yield _Figure(AVAILABLE, "host_ram", rest, total=event.total_bytes, said=said, line=line, of_rest=True)
+        elif event.total_bytes and " on this node" not in here.text:
+            yield _Figure(_NODE, "host_ram", used, total=event.total_bytes, said=said, line=line)
+
+
+def _free(here: _Here) -> Iterator[_Figure]:
+    """A program's own print of what is left, also without a unit."""
+    if match := _FREE_PRINT.search(here.text):
+        unit = match["unit"] or match["title"] or ("GiB" if match["what"].lower() == "gb_free" else None)
+        number = match["number"]
+        yield _Figure(
+            match["what"].lower(),
+            "host_ram" if match["host"] else "gpu",
+            None if unit is None else size(number, unit),
+            _step(here.text),
+            of_rest=True,
+            plain=float(number) if unit is None else None,
+        )
+
+
+def _bar(here: _Here) -> Iterator[_Figure]:
+    """A progress bar's "mem=12.3G", which trainers take from the card."""
+    if (match := _BAR_PRINT.search(here.text)) and "it" in here.text:
+        yield _Figure(match["what"], "gpu", size(match["number"], match["unit"]), _step(here.text))
+
+
+def _epochs(here: _Here) -> Iterator[_Figure]:
+    if match := _EPOCH_ROW.match(here.text):
+        yield _Figure("gpu_mem", "gpu", size(match[2], "GiB"))
+
+
+def _card_at(here: _Here) -> Iterator[_Figure]:
+    if match := _CARD_AT.search(here.text):
+        said = sanitize(match["said"].strip(), NAMED_CHARACTERS) or None
+        used, total = (size(match[name], match["unit"]) for name in ("used", "total"))
+        yield _Figure(ON_THE_CARD, "gpu", used, total=total, said=said)
+
+
 _NOT_OWN: Final = (
     "KV cache",
     "out of memory",
@@ -398,6 +486,8 @@ def _own(here: _Here) -> Iterator[_Figure]:
         unit = match["unit"] or match["title"]
         if unit is not None:
             yield _Figure(match["what"].lower(), "gpu", size(match["number"], unit), _step(here.text))
+        if match["reserved"]:
+            yield _Figure(RESERVED, "gpu", size(match["reserved"], match["of"]))
         return
     if match := _OWN_PRINT.search(here.text):
         yield _Figure(match["what"].lower(), "host_ram", size(match["number"], match["unit"]), _step(here.text))
@@ -429,11 +519,18 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
             "RSS", "rss", "emory usage", "mem usage", "emory used", "RAM", " ram", "PU memory", "host memory",
             "memory_used", "mem_used",
             "urrent memory", "memory_allocated", "memory_reserved", "gpu_mem", "emory allocated",
-            "allocated memory", "cuda memory",
-            "CUDA memory",
+            "allocated memory", "cuda memory", "CUDA memory", "GPU Memory", "gpu memory", "GPU memory",
+            "mem_usage:cuda:", "max_mem",
         ),
         _own,
     ),
+    (machine_memory.TRIGGERS, _machine),
+    (("gb_free", "ree GPU", "ree gpu", "ree CUDA", "ree cuda", "ree device", "ree VRAM", "ree vram", "ree RAM",
+      "ree ram", "ailable GPU", "ailable gpu", "ailable VRAM", "ailable RAM", "ailable ram",
+      " free:", " free=", "_free:", "_free=", " left:", " left="), _free),
+    ((" mem=", ",mem=", "[mem=", "memory="), _bar),
+    (("G  ",), _epochs),
+    ((" GB / ", " GiB / "), _card_at),
 )  # fmt: skip
 
 

@@ -65,6 +65,12 @@ _BANNER: Final = late(
     r"|Total (?:training )?steps|Using max model len|Number of trainable parameters|Total [Pp]arameters)\s?[=:]?\s?"
     r"([\d,]{1,18})(?![\d.,]{0,12} ?[BMK]\b)"
 )
+# Python's list of a command's words: a program, a script or a flag comes first.
+_WORDS_LISTED: Final = late(
+    r"\[\s{0,4}['\"](?:(?:[^'\"\s]{0,200}/)?(?:python[\d.]{0,6}|torchrun|deepspeed|accelerate|uv)|[^'\"\s]{1,200}\.py"
+    r"|--[a-z][\w-]{1,60}(?:=[^'\"]{0,200})?)['\"]\s{0,4},"
+)
+_LISTS: Final = ("overrides: [", "Command '[")
 # transformers counts what it is given against what the model was made for
 _TOO_LONG: Final = late(r"maximum sequence length for this model \((\d{1,9}) > (\d{1,9})\)")
 
@@ -142,9 +148,14 @@ def as_written(name: str, text: str) -> str | None:
 
 
 def listed_command(here: Here) -> Iterator[Stated]:
-    """`Command '['python', 'train.py', '--bf16']' returned ...`, `overrides: ['data.train_batch_size=16', ...]`."""
-    text, _ = _joined(here)
-    words = [word for word, _ in strings(text, text.find("["))]
+    """`overrides: ['data.train_batch_size=16', ...]`, and the words of a command as Python and launchers print them:
+    `Command '['python', 'train.py', '--save_steps', '100']' returned ...`."""
+    match = _WORDS_LISTED.search(here.text)
+    if match is None and not any(words in here.text for words in _LISTS):
+        return
+    at = match.start() if match else here.text.find("[")
+    text = here.text if _closes(here.text, at) else _joined(here)[0]
+    words = [word for word, _ in strings(text, at)]
     yield from (Stated(name, value, here.line) for name, value in launch.read_words(words))
 
 
@@ -255,7 +266,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     (("Namespace(", "Args(", "Arguments(", "Config("), rendered),
     (("args: {",), named_dict),
     (("with config: ",), engine),
-    (("overrides: [", "Command '["), listed_command),
+    ((*_LISTS, "', '--", '", "--'), listed_command),
     ((" .. ", " ..."), dotted),
     (("- config key -",), two_columns),
     (("Override ", "Overriding ", "Set args."), overridden),

@@ -101,15 +101,18 @@ class Trajectory(Struct, frozen=True):
     reached_bytes: int | None = None  # how high it stood last, of a sawtooth the last peak
     limit_bytes: int | None = None  # how much there is in all, where the same print says it
     prints: int = 0  # how often it is printed; of many prints not all are points
+    of_rest: bool = False  # it counts what is left: it falls while the memory fills
 
     @property
     def grown(self) -> int:
         """How much came between the first print and the highest of the last ones."""
-        return max(self.points[-1].bytes, self.reached_bytes or 0) - self.points[0].bytes
+        first, last = self.points[0].bytes, self.points[-1].bytes
+        return first - last if self.of_rest else max(last, self.reached_bytes or 0) - first
 
     def room(self, limit: int) -> int:
         """What is left up to a limit."""
-        return limit - (self.reached_bytes or self.points[-1].bytes)
+        last = self.points[-1].bytes
+        return last if self.of_rest else limit - (self.reached_bytes or last)
 
     @property
     def shows_a_whole(self) -> bool:

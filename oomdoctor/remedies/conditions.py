@@ -12,13 +12,12 @@ from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
-from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import node_memory, of_low_limit, total_bytes
+from oomdoctor.incident.node import node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
 from oomdoctor.remedies import engine, host
 from oomdoctor.remedies.knobs import KNOBS, Knob
@@ -196,7 +195,7 @@ def memory_grows(case: Case) -> bool:
 
 
 def killed_by_rays_monitor(case: Case) -> bool:
-    kill = case.crash.first(NodeOutOfMemory)
+    kill = ray_kill(case.crash)
     return kill is not None and kill.fraction is not None
 
 

@@ -15,7 +15,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import Holder, node_memory, store_bytes, total_bytes, used_bytes
+from oomdoctor.incident.node import Holder, node_memory, ray_kill, store_bytes, total_bytes, used_bytes
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import joined, listed, say, semicolons
@@ -358,7 +358,7 @@ def smaller_store(case: Case) -> Answer:
     total = total_bytes(case.crash)
     if total is None:
         return None
-    held = store_bytes(case.crash, case.crash.first(NodeOutOfMemory))
+    held = store_bytes(case.crash, ray_kill(case.crash))
     if held is not None and held < HARDLY * total:
         return Refusal(
             say(
@@ -694,7 +694,7 @@ def _whole_node(crash: Crash) -> tuple[int, str]:
 
 def tune_monitor(case: Case) -> Answer:
     crash = case.crash
-    kill = crash.first(NodeOutOfMemory)
+    kill = ray_kill(crash)
     if kill is None or kill.fraction is None:
         return None
     return Proposal(

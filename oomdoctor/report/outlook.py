@@ -29,7 +29,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
 def outlook(figure: Trajectory, limit: int | None) -> Outlook | None:
     """None where it does not grow, has come to the limit already, or does in the next step."""
     growth, low, high = figure.growth_bytes, figure.growth_low_bytes, figure.growth_high_bytes
-    if not growth or not low or not high or limit is None or figure.room(limit) <= 0:
+    if not growth or not low or not high or limit is None or figure.of_rest or figure.room(limit) <= 0:
         return None
     room = figure.room(limit)
     count = round(room / growth)

@@ -18,6 +18,7 @@ from oomdoctor.units import percent, show
 CACHE_SHARE: Final = 0.10
 # What is idle of TensorFlow's pool is spread over its bins; less than this part of it is.
 POOL_SHARE: Final = 0.25
+MOST_OF_IT: Final = 0.5  # of what is reserved: no ordinary cache is that large
 OTHERS: Final = 2  # times what lies idle: then it is they who are to go
 # While an engine starts, no batch of training is on the card yet.
 STARTING: Final = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture")
@@ -37,6 +38,28 @@ def idle_in_pieces(crash: Crash) -> Seen | None:
         tried=show(tried),
     )
     return Seen(words=words, evidence=(event,) if summary is None else (event, summary))
+
+
+@sign
+def idle_by_the_table(crash: Crash) -> Seen | None:
+    """The allocator's table counts a refused request, and no message says what was asked for: half of what it had
+    reserved was in no tensor, and as much of that stuck in blocks in use."""
+    summary = _summary(crash)
+    if summary is None or refusal(crash) is not None or not summary.ooms:
+        return None
+    idle, stuck, reserved = summary.idle_bytes or 0, summary.non_releasable_bytes or 0, summary.reserved_bytes or 0
+    if not reserved or min(idle, stuck) < MOST_OF_IT * reserved:
+        return None
+    words = say(
+        "The allocator's table counts {count} refused request(s) while {idle} of the {reserved} that it had reserved "
+        "were in no tensor, and {stuck} of that in pieces of blocks in use.",
+        count=summary.ooms,
+        idle=show(idle),
+        reserved=show(reserved),
+        stuck=show(stuck),
+    )
+    doubt = say("what was asked for is not in the log")
+    return Seen(words=words, evidence=(summary,), against=(doubt,), shows_memory=True)
 
 
 @sign

@@ -43,6 +43,25 @@ def weights_larger_than_what_was_free(crash: Crash) -> Seen | None:
 
 
 @sign
+def weights_larger_than_the_loaders_table(crash: Crash) -> Seen | None:
+    """The table that the loader makes before it loads: beside what is free there is no room for the weights."""
+    plans = (plan for plan in crash.every(LoadPlan) if plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes)
+    for plan in plans:
+        free, weights = plan.free_bytes or 0, plan.weights_bytes or 0
+        # after the load what it holds is no longer free
+        if free + (plan.needed_bytes or 0) > (plan.total_bytes or 0) and weights > free:
+            words = say(
+                "The loader puts {weights} of weights on {device}, which has {free} free of {total}.",
+                weights=show(weights),
+                device=plan.device or say("the card"),
+                free=show(free),
+                total=show(plan.total_bytes or 0),
+            )
+            return Seen(words=words, evidence=(plan, crash.root))
+    return None
+
+
+@sign
 def weights_refused(crash: Crash) -> Seen | None:
     """The buffer of the weights was refused."""
     root = crash.root

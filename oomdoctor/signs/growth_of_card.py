@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.series import no_growth, per
+from oomdoctor.signs.series import change, no_growth
 from oomdoctor.signs.trace import refusal
-from oomdoctor.units import MIB, show
+from oomdoctor.units import MIB
 
 POINTS: Final = 4  # fewer prints may be a warm-up
 GROWTH: Final = 16 * MIB  # per step; less is a counter or a slowly filling cache
@@ -63,21 +63,11 @@ def _grown(crash: Crash) -> Trajectory | None:
 
 
 def _is_steady(grown: Trajectory) -> bool:
-    steps = [later.bytes - earlier.bytes for earlier, later in zip(grown.points, grown.points[1:], strict=False)]
+    sign_of_use = -1 if grown.of_rest else 1
+    steps = [sign_of_use * (later.bytes - earlier.bytes) for earlier, later in pairwise(grown.points)]
     return sum(step > 0 for step in steps) >= STEADY * len(steps)
 
 
 def _growth(crash: Crash, grown: Trajectory, against: tuple[str, ...] = ()) -> Seen:
-    first, last = grown.points[0], grown.points[-1]
-    words = say(
-        "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}: "
-        "something keeps what every step makes.",
-        figure=names.figure(grown.what),
-        first=show(first.bytes),
-        first_line=first.line,
-        last=show(last.bytes),
-        last_line=last.line,
-        rate=show(grown.growth_bytes or 0),
-        step=per(grown),
-    )
+    words = joined((change(grown), say("Something keeps what every step makes.")))
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), against=against, shows_memory=_is_steady(grown))

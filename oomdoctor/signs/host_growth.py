@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import total_bytes, used_bytes
-from oomdoctor.job import names
+from oomdoctor.incident.node import NEARLY_FULL, machine_before, total_bytes, used_bytes
 from oomdoctor.job.model import Trajectory
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.series import no_growth, per
+from oomdoctor.signs.series import change, no_growth
 from oomdoctor.units import MIB, percent, show
 
 # Growth that explains the kill: this share of what was in use came during the log.
@@ -20,6 +21,7 @@ MUCH: Final = 0.2
 LEAST_POINTS: Final = 3
 ENOUGH_POINTS: Final = 5
 LEAST_GROWN: Final = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
+_FILLS_ONCE: Final = ("data_load", "model_load", "checkpoint_load", "engine_init")
 HOST_POOLS: Final = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
 
 
@@ -44,27 +46,63 @@ class Growth(Struct, frozen=True):
         return self.figure.what.startswith("PID ")
 
 
+# Of a process' memory: an engine's own count of its cache is another
+_LEAK: Final = (
+    r"(?i)(?<!allocator )(?<!pool )(?<!cache )memory leak(?:ed|ing|s)?\b.{0,60}(?:detected|suspected|step|worker)"
+)
+
+
 @sign
 def host_memory_grew(crash: Crash) -> Seen | None:
     """A figure of host memory, printed three times at least, grew; by 128 MiB where nobody says how much there is."""
     growth = _growth(crash)
     if growth is None:
         return None
-    start, end = growth.figure.points[0], growth.figure.points[-1]
-    words = say(
-        "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
-        "{rate} per {step}: {share} of {whole} came while the job ran.",
-        figure=names.figure(growth.figure.what),
-        first=show(start.bytes),
-        first_line=start.line,
-        last=show(end.bytes),
-        last_line=end.line,
-        rate=show(growth.figure.growth_bytes or 0),
-        step=per(growth.figure),
+    end = growth.figure.points[-1]
+    share = say(
+        "{share} of {whole} came while the job ran.",
         share=percent(growth.share),
         whole=_whole(crash, growth.base, end.bytes),
     )
-    return Seen(words=words, evidence=(crash.root,), shows_memory=True)
+    return Seen(words=joined((change(growth.figure), share)), evidence=(crash.root,), shows_memory=True)
+
+
+@sign
+def machine_filled_up(crash: Crash) -> Seen | None:
+    """Three prints or more of the machine's memory find more in use each time, a fifth of it more in all, and the last
+    before the failure finds 90 % in use."""
+    filled = _filled(crash)
+    return _seen_to_fill(crash, filled) if filled is not None and len(filled) >= LEAST_POINTS else None
+
+
+@sign
+def machine_was_full_the_next_time(crash: Crash) -> Seen | None:
+    """Two prints of the machine's memory: a fifth of it or more came between them, and the last finds 90 % in use."""
+    filled = _filled(crash)
+    return _seen_to_fill(crash, filled) if filled is not None and len(filled) < LEAST_POINTS else None
+
+
+def _filled(crash: Crash) -> list[MachineMemory] | None:
+    """The prints of one tool that show it, while the job does what it does all the time."""
+    prints = [event for event in machine_before(crash) if event.share is not None]
+    of_one_tool = [event for event in prints if event.tool == prints[-1].tool]
+    shares = [event.share or 0 for event in of_one_tool]
+    if crash.stage in _FILLS_ONCE or len(shares) < 2 or shares[-1] < NEARLY_FULL or shares[-1] - shares[0] < MUCH:
+        return None
+    return of_one_tool if all(later >= earlier for earlier, later in pairwise(shares)) else None
+
+
+def _seen_to_fill(crash: Crash, prints: list[MachineMemory]) -> Seen:
+    first, last = prints[0], prints[-1]
+    words = say(
+        "The machine's memory filled from {first} (line {first_line}) to {last} (line {last_line}).",
+        first=percent(first.share),
+        first_line=first.at.line,
+        last=percent(last.share),
+        last_line=last.at.line,
+    )
+    doubt = say("a job that loads its data fills it once in the same way")
+    return Seen(words=words, evidence=(last, crash.root), against=(doubt,), shows_memory=True)
 
 
 @sign
@@ -115,7 +153,7 @@ def few_kills_show_growth(crash: Crash) -> Seen | None:
 @sign
 def log_speaks_of_a_leak(crash: Crash) -> Seen | None:
     """A line near the failure has the log's own word for a leak; figures show none."""
-    if crash.mentions(r"(?i)memory leak(?:ed|ing|s)?\b.{0,60}(?:detected|suspected|step|worker)") is None:
+    if crash.mentions(_LEAK) is None:
         return None
     words = say("The log itself speaks of a memory leak; no figure in it shows the growth.")
     return Seen(words=words, evidence=(crash.root,), against=(say("it may be no more than a suspicion"),))

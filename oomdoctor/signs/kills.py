@@ -11,11 +11,12 @@ from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import HOG, LARGE, raylet_log, total_bytes
+from oomdoctor.incident.node import HOG, LARGE, NEARLY_FULL, machine_before, raylet_log, total_bytes
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -26,8 +27,6 @@ from oomdoctor.units import percent, show
 
 # Worker processes that one setting starts.
 MANY: Final = 16
-# Of the node, in the last report before a kill that nothing explains.
-NEARLY_FULL: Final = 0.9
 # Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 OF_THE_MACHINE: Final = ("dmesg -T | grep -B 400 -i 'killed process'", WHO_HOLDS_IT_NOW)
@@ -70,18 +69,23 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
 
 @sign
 def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
-    """DeepSpeed's last report finds 90 % of the node in use, and a kill follows that nothing explains."""
-    reports = [report for report in crash.every(MemoryReport) if report.host_used_fraction is not None]
-    if not isinstance(crash.root, Kill) or crash.root.pool != "host_ram" or not reports:
+    """The last print of the node's memory, the job's own or a tool's, finds 90 % in use, and a kill follows that
+    nothing explains."""
+    last = _last_print(crash)
+    if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or last is None:
         return None
-    last = reports[-1]
-    if (last.host_used_fraction or 0) < NEARLY_FULL:
+    used, share = _in_use(last)
+    if share < NEARLY_FULL:
         return None
-    words = say(
-        "The job's last report before the kill shows {host_used} in use on the node, "
-        "{host_used_fraction} of its memory; who held it, it does not say.",
-        host_used=show(last.host_used_bytes or 0),
-        host_used_fraction=percent(last.host_used_fraction),
+    words = (
+        say(
+            "The last print before the kill shows {host_used} in use on the node, "
+            "{host_used_fraction} of its memory; who held it, it does not say.",
+            host_used=show(used),
+            host_used_fraction=percent(share),
+        )
+        if used is not None
+        else say("The last print before the kill shows {share} of the node's memory in use.", share=percent(share))
     )
     return Seen(
         words=words,
@@ -90,6 +94,22 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
         shows_memory=True,
         next_evidence=OF_THE_MACHINE,
     )
+
+
+def _last_print(crash: Crash) -> MemoryReport | MachineMemory | None:
+    reports = [report for report in crash.every(MemoryReport) if report.host_used_fraction is not None]
+    prints = [each for each in machine_before(crash) if each.share is not None]
+    both: list[MemoryReport | MachineMemory] = [*reports, *prints]
+    root = crash.root.at
+    before = (each for each in both if each.at.file != root.file or each.at.line < root.line)
+    return max(before, key=lambda each: each.at.line, default=None)
+
+
+def _in_use(last: MemoryReport | MachineMemory) -> tuple[int | None, float]:
+    """So much, and so great a part of the node's memory."""
+    if isinstance(last, MemoryReport):
+        return last.host_used_bytes, last.host_used_fraction or 0
+    return last.in_use_bytes, last.share or 0
 
 
 @sign
@@ -115,22 +135,24 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
 
 @sign
 def killed_process_held_most(crash: Crash) -> Seen | None:
-    """The process that the kernel or a guard killed held 40 % of the machine or of its limit; no table says more."""
+    """The process that the kernel or a guard killed held 40 % of what was in use, or of the machine or its limit where
+    nobody says how much was; no table says more."""
     one = _victim(crash)
-    if one is None or one.total_bytes is None or one.bytes < HOG * one.total_bytes:
+    if one is None or one.whole_bytes is None or one.bytes < HOG * one.whole_bytes:
         return None
-    share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
+    share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
     words = say("{held}: {share} of {total}.", held=one.words, share=share, total=total)
     return Seen(words=words, evidence=(one.kill,))
 
 
 @sign
 def killed_process_held_little(crash: Crash) -> Seen | None:
-    """The process that the kernel or a guard killed held less than 40 % of the machine; no table says more."""
+    """The process that the kernel or a guard killed held less than 40 % of what was in use, or of the machine; no table
+    says more."""
     one = _victim(crash)
-    if one is None or one.total_bytes is None or one.bytes >= HOG * one.total_bytes:
+    if one is None or one.whole_bytes is None or one.bytes >= HOG * one.whole_bytes:
         return None
-    share, total = percent(one.bytes / one.total_bytes), show(one.total_bytes)
+    share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
     return Seen(words=say("{held}: {share} of {total}", held=one.words, share=share, total=total))
 
 
@@ -138,7 +160,7 @@ def killed_process_held_little(crash: Crash) -> Seen | None:
 def killed_process_was_large(crash: Crash) -> Seen | None:
     """The process that the kernel or a guard killed held 1 GiB, of nobody knows how much."""
     one = _victim(crash)
-    if one is None or one.total_bytes is not None or one.bytes < LARGE:
+    if one is None or one.whole_bytes is not None or one.bytes < LARGE:
         return None
     words = say("{held}; how much the machine has is not in the log.", held=one.words)
     return Seen(words=words, evidence=(one.kill,))
@@ -150,22 +172,35 @@ class Victim(Struct, frozen=True):
     kill: KernelKill | UserspaceKill
     words: str  # a clause: who held how much
     bytes: int
-    total_bytes: int | None
+    whole_bytes: int | None  # what was in use, else what there is
 
 
 def _victim(crash: Crash) -> Victim | None:
+    """The largest of those who were killed: the first is often a bystander."""
     if table(crash) is not None:
         return None
-    kill = crash.first(KernelKill)
-    if kill is not None and kill.anon_rss_bytes is not None:
-        own = kill.anon_rss_bytes + (kill.shmem_rss_bytes or 0)
+    kills = [kill for kill in crash.every(KernelKill) if kill.anon_rss_bytes is not None]
+    if kills:
+        kill = max(kills, key=_own)
+        own = _own(kill)
         return Victim(kill, _by_the_kernel(kill, own), own, kill.limit_bytes or total_bytes(crash))
-    early = next((event for event in crash.every(UserspaceKill) if (event.rss_bytes or 0) >= LARGE), None)
-    if early is None or early.rss_bytes is None:
+    early = max(crash.every(UserspaceKill), key=lambda event: event.rss_bytes or 0, default=None)
+    if early is None or early.rss_bytes is None or early.rss_bytes < LARGE:
         return None
-    rss, killer = show(early.rss_bytes), early.killer
-    words = say("{who} held {rss} when {killer} ended it", who=_who(early), rss=rss, killer=killer)
-    return Victim(early, words, early.rss_bytes, early.total_bytes)
+    words = say(
+        "{who} held {rss} when {killer} ended it", who=_who(early), rss=show(early.rss_bytes), killer=early.killer
+    )
+    return Victim(early, words, early.rss_bytes, _in_use_at(early))
+
+
+def _own(kill: KernelKill) -> int:
+    return (kill.anon_rss_bytes or 0) + (kill.shmem_rss_bytes or 0)
+
+
+def _in_use_at(early: UserspaceKill) -> int | None:
+    """What was in use; earlyoom kills while much is free, where it is told to."""
+    total, free = early.total_bytes, early.available_bytes
+    return total - free if total is not None and free is not None and free < total else total
 
 
 def _by_the_kernel(kill: KernelKill, own: int) -> str:

@@ -144,7 +144,8 @@ def one_process_has_it(crash: Crash) -> Seen | None:
     )
     stranger = top.outside_ray and isinstance(memory.event, NodeOutOfMemory)
     outside = say("It is no worker of Ray, which can therefore never end it.") if stranger else ""
-    return Seen(words=joined((held, outside, killed_another(crash, top))), evidence=(memory.event,))
+    words = joined((held, outside, killed_another(crash, top)))
+    return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
 
 
 @sign

@@ -42,7 +42,7 @@ def two_alike_have_it(crash: Crash) -> Seen | None:
         share=percent(memory.share(group.bytes)),
         each=_each(group),
     )
-    return Seen(words=words, evidence=(memory.event,))
+    return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
 
 
 @sign
@@ -63,7 +63,7 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
         share=percent(memory.share(held)),
         largest=show(memory.heaviest.largest),
     )
-    return Seen(words=words, evidence=(memory.event,))
+    return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
 
 
 @sign

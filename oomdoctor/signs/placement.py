@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
+from oomdoctor.families.event import Event
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -17,6 +19,9 @@ MUCH: Final = 0.25  # of the card in other hands: the other ranks' tensors are t
 ALIKE: Final = 0.15  # how far sizes of one job's ranks may differ
 A_RANK: Final = GIB // 4  # less is a context
 MOST_SHOWN: Final = 4
+SOME: Final = 0.15  # of the card, in the hands of such a row: what idle ranks leave on it is less
+SEVERAL: Final = 3  # processes of one size may be chance
+STARTED_TOGETHER: Final = 8  # numbers between two that one launcher starts: shells and helpers take some
 
 # torch.load without map_location puts every rank's tensors where they were saved: on card 0.
 _RESTORING = r"restore_location|\b_cuda\b.{0,40}|_rebuild_\w+|load_tensor|persistent_load"
@@ -41,6 +46,62 @@ def own_ranks_on_the_card(crash: Crash) -> Seen | None:
     )
     also = [other for other in crash.every(DeviceOutOfMemory) if other is not event]
     return Seen(words=words, evidence=(event, *also[: MOST_SHOWN - 1]))
+
+
+@sign
+def ranks_in_a_row(crash: Crash) -> Seen | None:
+    """Three others or more, of 256 MiB and more and with 15 % of the card together, differ from each other by 15 % at
+    most and have process numbers that follow each other; two, where this process's own number does too."""
+    found = next(((told, row) for told, others, total in _cards(crash) if (row := _row(others, total, crash))), None)
+    if found is None:
+        return None
+    told, row = found
+    words = say(
+        "{count} other processes on this card have nearly the same size ({sizes}) and numbers that follow each other "
+        "(pid {pids}): one launcher started them, as ranks of one job.",
+        count=len(row),
+        sizes=", ".join(show(process.bytes or 0) for process in row[:MOST_SHOWN]),
+        pids=", ".join(str(process.pid) for process in row[:MOST_SHOWN]),
+    )
+    doubt = say("another job's ranks look the same")
+    return Seen(words=words, evidence=(told, crash.root) if told is not crash.root else (told,), against=(doubt,))
+
+
+def _cards(crash: Crash) -> Iterator[tuple[Event, Sequence[OtherProcess], int | None]]:
+    """Who tells of a card's processes: the message, or where it prints none, nvidia-smi of each card."""
+    event = refusal(crash)
+    if event is not None and event.others:
+        yield event, event.others, event.total_bytes
+        return
+    for table in crash.every(GpuTable):
+        for each in table.cards:
+            on_it = [OtherProcess(pid=p.pid, bytes=p.used_bytes) for p in table.processes if p.gpu == each.gpu]
+            yield table, on_it, each.total_bytes
+
+
+def _row(others: Sequence[OtherProcess], total: int | None, crash: Crash) -> list[OtherProcess]:
+    """The longest run of others that one launcher started, by their sizes and numbers, where it holds enough."""
+    best = _longest_run(others, crash.root.process.pid)
+    held = sum(process.bytes or 0 for process in best)
+    return best if total and held >= SOME * total else []
+
+
+def _longest_run(others: Sequence[OtherProcess], own: int | None) -> list[OtherProcess]:
+    sized = sorted((one for one in others if (one.bytes or 0) >= A_RANK), key=lambda one: one.pid)
+    best: list[OtherProcess] = []
+    for first, one in enumerate(sized):
+        run = [one]
+        for other in sized[first + 1 :]:
+            if other.pid - run[-1].pid <= STARTED_TOGETHER and _alike(one.bytes or 0, other.bytes or 0):
+                run.append(other)
+        beside = own is not None and any(abs(own - each.pid) <= STARTED_TOGETHER for each in run)
+        if len(run) > len(best) and len(run) + beside >= SEVERAL:
+            best = run
+    return best
+
+
+def _alike(one: int, other: int) -> bool:
+    return abs(one - other) <= ALIKE * max(one, other)
 
 
 @sign

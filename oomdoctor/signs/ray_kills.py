@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import HOG, raylet_log, used_bytes, victim
+from oomdoctor.incident.node import HOG, of_low_limit, ray_kill, raylet_log, used_bytes, victim
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -17,6 +17,8 @@ from oomdoctor.units import percent, show
 TELLING: Final = 0.15
 # A share of the memory in one worker of a group (known by its rank) that its sisters multiply to most of it.
 OF_A_RANK: Final = 0.1
+# So many kills within a minute are of workers of one kind.
+MANY_KILLS: Final = 8
 
 _RANKED: Final = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
 
@@ -24,7 +26,7 @@ _RANKED: Final = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
 @sign
 def ray_killed_without_a_table(crash: Crash) -> Seen | None:
     """Ray killed for the node's memory, and the table of who held it is not in the log."""
-    kill = crash.first(NodeOutOfMemory)
+    kill = ray_kill(crash)
     if kill is None or table(crash) is not None:
         return None
     whom = victim(crash)
@@ -35,10 +37,10 @@ def ray_killed_without_a_table(crash: Crash) -> Seen | None:
 @sign
 def ray_killed_a_good_share(crash: Crash) -> Seen | None:
     """One whom Ray killed held 15 % of what was in use; no table says who held the rest."""
-    kill, used = crash.first(NodeOutOfMemory), used_bytes(crash)
-    if kill is None or not used or table(crash) is not None:
+    used = used_bytes(crash)
+    if not used or table(crash) is not None:
         return None
-    share = max((one.bytes or 0 for one in kill.victims), default=0) / used
+    share = max((one.bytes or 0 for kill in crash.every(NodeOutOfMemory) for one in kill.victims), default=0) / used
     if share < TELLING:
         return None
     return Seen(words=say("the killed worker itself held {share} of what was in use", share=percent(share)))
@@ -79,6 +81,12 @@ def ray_killed_for_memory(crash: Crash) -> Seen | None:
 
 
 @sign
+def rays_limit_is_low(crash: Crash) -> Seen | None:
+    """Ray killed at a limit that leaves a tenth of the memory or more."""
+    return Seen(words="") if of_low_limit(crash) else None
+
+
+@sign
 def a_rank_was_killed(crash: Crash) -> Seen | None:
     """Ray killed a worker that has a rank, so that it has sisters, and that held a tenth of what was in use."""
     used = used_bytes(crash)
@@ -107,6 +115,16 @@ def a_rank_was_killed(crash: Crash) -> Seen | None:
 
 
 @sign
+def ray_killed_many(crash: Crash) -> Seen | None:
+    """Ray counts eight kills for memory within a minute, and the table of who held it is not in the log."""
+    count = max(crash.every(KillCount), key=lambda one: one.killed or 0, default=None)
+    if count is None or (count.killed or 0) < MANY_KILLS or table(crash) is not None:
+        return None
+    words = say("Ray killed {killed} workers for memory within a minute: so many run at a time.", killed=count.killed)
+    return Seen(words=words, evidence=(count,))
+
+
+@sign
 def ray_killed_several(crash: Crash) -> Seen | None:
     """Ray counts two kills for memory within a minute, and speaks of none of them by itself."""
     count = crash.first(KillCount)
@@ -120,7 +138,7 @@ def ray_killed_several(crash: Crash) -> Seen | None:
 
 def found_full(crash: Crash) -> str:
     """What the killer says of the node's memory."""
-    kill = crash.first(NodeOutOfMemory)
+    kill = ray_kill(crash)
     if kill is not None and kill.used_bytes and kill.total_bytes:
         return say(
             "Ray found {used} of {total} in use and killed for it.",

@@ -10,6 +10,8 @@ from oomdoctor.units import show
 
 def no_growth(figure: Trajectory) -> str | None:
     """None where its prints leave open whether it grows."""
+    if figure.shape in ("few", "growing", "unclear"):
+        return None
     first, last = figure.points[0].bytes, figure.points[-1].bytes
     sizes = [point.bytes for point in figure.points]
     figures = {
@@ -18,6 +20,8 @@ def no_growth(figure: Trajectory) -> str | None:
         "first": show(first),
         "last": show(last),
     }
+    if figure.of_rest:
+        return say("{figure} is printed {count} times: {first} at first, {last} at the end", **figures)
     if figure.shape == "plateau":
         return say("{figure} is printed {count} times, rises from {first} to {last} and then stays there", **figures)
     if figure.shape == "sawtooth":
@@ -29,11 +33,30 @@ def no_growth(figure: Trajectory) -> str | None:
             low=show(min(sizes)),
             high=show(max(sizes)),
         )
-    if figure.shape in ("level", "falling"):
+    return say("{figure} is printed {count} times and does not grow: {first} at first, {last} at the end", **figures)
+
+
+def change(figure: Trajectory) -> str:
+    """A sentence: from what to what it grew, or what is left fell."""
+    first, last = figure.points[0], figure.points[-1]
+    figures = {
+        "figure": names.figure(figure.what),
+        "first": show(first.bytes),
+        "first_line": first.line,
+        "last": show(last.bytes),
+        "last_line": last.line,
+        "rate": show(figure.growth_bytes or 0),
+        "step": per(figure),
+    }
+    if figure.of_rest:
         return say(
-            "{figure} is printed {count} times and does not grow: {first} at first, {last} at the end", **figures
+            "{figure} fell from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}.",
+            **figures,
         )
-    return None
+    return say(
+        "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}.",
+        **figures,
+    )
 
 
 _PER = {"step": mark("step"), "print": mark("print")}
@@ -44,4 +67,4 @@ def per(figure: Trajectory) -> str:
     return translated(_PER[figure.per])
 
 
-__all__ = ["no_growth", "per"]
+__all__ = ["change", "no_growth", "per"]

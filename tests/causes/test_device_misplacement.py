@@ -52,9 +52,10 @@ def test_the_jobs_own_ranks_on_the_card_of_another() -> None:
 
 
 def test_several_of_one_size_look_like_ranks() -> None:
-    others = ((21, "19.50 GiB"), (22, "19.60 GiB"), (23, "19.40 GiB"))
-    found = finding(CAUSE, refused(own="19.70 GiB", allocated="18.00 GiB", others=others))
-    assert found.grade == Grade.POINTS
+    for apart, grade in ((1, Grade.NAMES), (100, Grade.POINTS)):
+        others = ((21, "19.50 GiB"), (21 + apart, "19.60 GiB"), (21 + 2 * apart, "19.40 GiB"))
+        found = finding(CAUSE, refused(own="19.70 GiB", allocated="18.00 GiB", others=others))
+        assert found.grade == grade
 
 
 def test_a_rank_that_has_opened_its_neighbours_card() -> None:

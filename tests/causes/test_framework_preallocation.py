@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import finding, ranking, refused, says
 
+from oomdoctor import families, streams
 from oomdoctor.causes.framework_preallocation import CAUSE
 from oomdoctor.decision.judgement import Finding
+from oomdoctor.families.event import Lookalike
 from oomdoctor.signs import Grade
 
 LEFT = "E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: {} bytes free, {} bytes total."
 HANDLE = "E xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR"
 
 
-def test_not_a_card_with_room() -> None:
-    assert not isinstance(says(CAUSE, HANDLE, LEFT.format(6 * 2**30, 8 * 2**30)), Finding)
+@pytest.mark.parametrize(("free", "is_free"), [(4.0, True), (3.9, False)])
+def test_a_card_with_room_is_no_failure(free: float, is_free: bool) -> None:
+    lines = (HANDLE, LEFT.format(round(free * 2**30), 8 * 2**30))
+    found = list(families.read(streams.page("job.log", 1, "\n".join(lines).encode())))
+    assert all(isinstance(each, Lookalike) for each in found) is is_free
 
 
 def test_not_a_job_without_such_a_framework() -> None:

@@ -336,3 +336,53 @@ def test_what_slime_counts_on_the_host() -> None:
     (figure,) = read("".join(f"perf step: {n} {{'host_used_GB': {10.5 + 2 * n}}}\n" for n in range(3)))
     assert (figure.what, figure.pool, figure.growth_bytes) == ("memory used on the node", "host_ram", 2 * GIB)
     assert read("'host_used_GB': None\n'host_free_GB': 10.5\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "of_rest"),
+    [
+        ("Free GPU ram: {}.5", 4096.5 * 1024**2, True),
+        ("step {} VRAM free: {} MB", 4096 * 1024**2, True),
+        ("gb_free={}", 4096 * GIB, True),
+        ("available RAM: {} GB", 4096 * GIB, True),
+        ("iter: 9 max_mem: {}M", 4096 * 1024**2, False),
+        ("10it [00:10, 3.1it/s, mem={}M]", 4096 * 1024**2, False),
+        ("mem_usage:cuda:1 {}MB, 0.8 sec/step", 4096 * 1024**2, False),
+        ("  3/100   {}G   1.024   2.1", None, False),
+        ("Peak GPU Memory (MB)={}", 4096 * 1024**2, False),
+        ("Mem:  64000  {}  1  0  1  1", 4096 * 1024**2, False),
+    ],
+)
+def test_programs_print_what_they_hold_and_what_is_left(line: str, first: float | None, of_rest: bool) -> None:
+    sizes = (4096, 3500, 3100, 2800) if of_rest else (4096, 4500, 4900, 5200)
+    found = read("\n".join(line.replace("{}", str(size), 1).replace("{}", str(size)) for size in sizes))
+    assert [series.of_rest for series in found] == ([of_rest] if first else [])
+    assert [series.points[0].bytes for series in found] == ([round(first)] if first else [])
+    assert all(series.growth_bytes for series in found)
+
+
+def test_what_is_left_and_comes_back_does_not_grow() -> None:
+    sizes = (20000, 15000, 10000, 5000) * 4
+    (found,) = read("\n".join(f"VRAM free: {size} MB" for size in sizes))
+    assert found.growth_bytes is None
+    (level,) = read("\n".join(f"VRAM free: {20000 + n % 3} MB" for n in range(12)))
+    assert level.growth_bytes is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["free gpu memory with del: {} tensors", "GPU memory free: {}%", "free_gpu={}", "feel free: {} MB", "gb_freed={}"],
+)
+def test_other_words_of_free_are_no_series(line: str) -> None:
+    assert read("\n".join(line.format(4000 - n) for n in range(6))) == []
+
+
+def test_megabytes_without_a_unit_and_gigabytes() -> None:
+    for number, size in ((13724.5, 13724.5 * 1024**2), (13.5, 13.5 * GIB), (14391181312, 14391181312)):
+        (found,) = read("\n".join(f"free cuda memory: {number * part}" for part in (1, 0.9, 0.8)))
+        assert found.points[0].bytes == round(size)
+
+
+def test_what_is_left_has_no_outlook_by_its_limit() -> None:
+    (found,) = read("\n".join(f"VRAM free: {size} MB" for size in (9000, 6000, 3000)))
+    assert (found.grown, found.room(0)) == (6000 * 1024**2, 3000 * 1024**2)

@@ -441,3 +441,30 @@ def test_how_far_the_job_came(log: str, progress: dict[str, int]) -> None:
 )
 def test_how_it_ended(log: str, codes: tuple[int, ...]) -> None:
     assert context(log).exit_codes == codes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "['python', '-u', 'train.py', '--save_steps', '100', '--per_device_train_batch_size=4']",
+        'cmd = ["accelerate", "launch", "sft.py", "--save_steps", "100", "--per_device_train_batch_size", "4"]',
+        "['/opt/bin/python3.10', 't.py', '--save_steps', '100', '--per_device_train_batch_size', '4'] exits with 1",
+        "argv: ['train.py', '--save_steps', '100', '--per_device_train_batch_size', '4']",
+    ],
+)
+def test_the_words_of_a_command_are_settings(line: str) -> None:
+    stated = settings(line)
+    assert stated["save_steps"] == 100
+    assert stated["per_device_train_batch_size"] == 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "choose one of ['adam', '--save_steps', '100']",
+        "tokens: ['a', '--save_steps', '100']",
+        "x = '--a', '--save_steps'",
+    ],
+)
+def test_other_lists_are_no_command(line: str) -> None:
+    assert settings(line) == {}

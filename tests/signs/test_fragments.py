@@ -86,3 +86,26 @@ def test_a_quarter_of_the_pool_and_the_request(tried: int, used: str, in_pieces:
     assert bool(fragments.pool_in_pieces(refusal)) is bool(in_pieces)
     assert bool(fragments.ordinary_rest_of_the_pool(refusal)) is bool(ordinary)
     assert bool(fragments.pool_with_less_than_asked(refusal)) is bool(less)
+
+
+def table(ooms: int, allocated: int, reserved: int, stuck: int) -> Crash:
+    return crash(
+        "|                  PyTorch CUDA memory summary, device ID 0                 |",
+        f"|            CUDA OOMs: {ooms}            |        cudaMalloc retries: 1         |",
+        "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |",
+        f"| Allocated memory      |   {allocated} MiB |  {allocated} MiB |    2 GiB |    1 GiB |",
+        f"| GPU reserved memory   |   {reserved} MiB |  {reserved} MiB |    2 GiB |    1 GiB |",
+        f"| Non-releasable memory |   {stuck} MiB |  {stuck} MiB |    2 GiB |    1 GiB |",
+    )
+
+
+@pytest.mark.parametrize(
+    ("allocated", "stuck", "in_pieces"), [(5000, 5000, True), (5100, 5000, False), (4000, 4900, False)]
+)
+def test_half_of_what_is_reserved_sticks_in_pieces(allocated: int, stuck: int, in_pieces: bool) -> None:
+    assert (fragments.idle_by_the_table(table(1, allocated, 10_000, stuck)) is not None) is in_pieces
+
+
+def test_a_message_says_more_than_the_table() -> None:
+    lines = ("| Allocated memory | 10 MiB | 10 MiB | 1 GiB | 1 GiB |", refused("2.00 GiB", **IDLE))
+    assert fragments.idle_by_the_table(crash(*lines)) is None

@@ -69,3 +69,41 @@ def test_growth_from_kill_to_kill_needs_six_of_them() -> None:
     assert host_growth.tables_of_kills_show_growth(five) is not None
     assert host_growth.few_kills_show_growth(five) is not None
     assert host_growth.few_kills_show_growth(six) is None
+
+
+def table(used: int, total: int = 100_000) -> str:
+    return f"Mem:  {total}  {used}  {total - used - 1000}  0  1000  {total - used}"
+
+
+def filled(*used: int, between: str = "step", last: str = "Killed") -> Crash:
+    return crash(*(line for size in used for line in (between, table(size))), last)
+
+
+@pytest.mark.parametrize(
+    ("used", "three", "two"),
+    [
+        ((20_000, 50_000, 90_000), True, False),
+        ((20_000, 90_000), False, True),
+        ((20_000, 50_000, 89_000), False, False),  # room is left
+        ((75_000, 80_000, 94_000), False, False),  # most was in use at the beginning
+        ((20_000, 95_000, 60_000, 95_000), False, False),  # it came and went
+        ((95_000,), False, False),
+    ],
+)
+def test_a_machine_that_fills_from_print_to_print(used: tuple[int, ...], three: bool, two: bool) -> None:
+    assert (host_growth.machine_filled_up(filled(*used)) is not None) == three
+    assert (host_growth.machine_was_full_the_next_time(filled(*used)) is not None) == two
+
+
+def test_prints_behind_the_kill_fill_nothing() -> None:
+    late = crash("Killed", *(table(size) for size in (20_000, 50_000, 95_000)))
+    assert host_growth.machine_filled_up(late) is None
+
+
+def test_what_is_left_on_the_machine_falls() -> None:
+    left = crash(*(f"epoch {n} available RAM: {100 - 12 * n}.0 GB" for n in range(8)), *kill(used=200.0, total=251.6))
+    seen = host_growth.host_memory_grew(left)
+    assert seen is not None
+    assert "fell from 100.00 GiB" in seen.words
+    steady = crash(*(f"epoch {n} available RAM: {90 + n % 2}.0 GB" for n in range(9)), *kill(used=200.0, total=251.6))
+    assert host_growth.host_memory_grew(steady) is None

@@ -73,3 +73,66 @@ def test_a_kill_that_is_explained_is_none_without_a_reason() -> None:
 def test_a_bare_kill_is_not_in_a_container() -> None:
     assert kills.in_a_container(crash("Killed")) is None
     assert kills.in_a_container(crash("+ docker run --rm trainer", "Killed")) is not None
+
+
+HALF = "Mem:  100000  50000  1000  0  49000  50000"
+FULL = "Mem:  100000  95000  1000  0  4000  4000"
+
+
+@pytest.mark.parametrize(
+    ("lines", "full"),
+    [
+        ((FULL, "Killed"), True),
+        (("RAM: 61.0/64.0 GB", "Killed"), True),
+        (("host memory usage: 90.0%", "Killed"), True),
+        (("host memory usage: 89.9%", "Killed"), False),
+        ((HALF, "Killed"), False),
+        ((FULL, HALF, "Killed"), False),  # the last counts
+        (("Killed", FULL), False),  # of the machine without its victim
+        ((FULL, *(f"step {n} of another thing" for n in range(2100)), "Killed"), False),
+        (
+            (
+                "2026-03-01 10:00:00 INFO m: RAM: 61.0/64.0 GB",
+                "2026-03-01 10:30:00 ERROR launcher: rank 3 (pid 41) Killed",
+            ),
+            True,
+        ),
+        (
+            (
+                "2026-03-01 10:00:00 INFO m: RAM: 61.0/64.0 GB",
+                "2026-03-01 12:00:00 ERROR launcher: rank 3 (pid 41) Killed",
+            ),
+            False,
+        ),
+        (
+            (
+                "2026-03-02 10:00:00 INFO m: RAM: 61.0/64.0 GB",
+                "2026-03-01 10:00:00 ERROR launcher: rank 3 (pid 41) Killed",
+            ),
+            False,
+        ),
+        (("Mar  1 10:00:00 n1 mon[1]: RAM: 61.0/64.0 GB", "Mar  1 10:10:00 n1 run[2]: Killed"), True),
+    ],
+)
+def test_the_last_print_before_a_kill_shows_it(lines: tuple[str, ...], full: bool) -> None:
+    assert (kills.nearly_full_before_the_kill(crash(*lines)) is not None) == full
+
+
+def test_a_victims_share_is_of_what_was_in_use() -> None:
+    above = "earlyoom[812]: mem avail:  {} of 10000 MiB (50.00%), swap free: 0 of 0 MiB (0.00%)"
+    assert kills.killed_process_held_most(crash(above.format(5000), early(2100))) is not None
+    assert kills.killed_process_held_little(crash(above.format(5000), early(1900))) is not None
+    assert kills.killed_process_held_little(crash(above.format(500), early(2100))) is not None
+
+
+def test_the_largest_of_several_victims_counts() -> None:
+    asked = "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0"
+    dump = (asked, "Mem-Info:", "26214400 pages RAM")
+    bystander = kernel(200 * 1024).replace("4410 (python)", "812 (gnome-shell)")
+    seen = kills.killed_process_held_most(crash(*dump, bystander, kernel(80 * 1024 * 1024)))
+    assert seen is not None
+    assert "python (PID 4410)" in seen.words
+    both = crash(early(1500), early(9000).replace("4242", "4243"))
+    large = kills.killed_process_was_large(both)
+    assert large is not None
+    assert "4243" in large.words

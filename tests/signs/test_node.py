@@ -89,3 +89,36 @@ def test_reward_models_lead_together_and_one_has_it_alone() -> None:
 def test_a_reward_model_that_is_not_the_largest_process() -> None:
     assert node.a_reward_model_is_the_largest(reward(30.0, other=35.0)) is None
     assert node.a_reward_model_is_the_largest(reward(36.0, other=35.0)) is not None
+
+
+def top(free: int, *gib: float, late: bool = False) -> Crash:
+    rows = (f"{n:>6} ann 20 0 90g {size}g 1000 R 9.0 9.0 1:00.00 job_{n}" for n, size in enumerate(gib, 1))
+    head = f"MiB Mem : 102400.0 total, {free}.0 free, {102400 - free}.0 used, 0.0 buff/cache"
+    table = (head, f"MiB Swap: 0.0 total, 0.0 free, 0.0 used. {free}.0 avail Mem", "",
+             "   PID USER PR NI VIRT RES SHR S %CPU %MEM TIME+ COMMAND", *rows)  # fmt: skip
+    return crash(*(("Killed", *table) if late else (*table, "Killed")))
+
+
+def test_a_full_table_before_the_kill_names_the_holder() -> None:
+    seen = node.one_process_has_it(top(1000, 80.0, 5.0))
+    assert seen is not None
+    assert seen.shows_memory
+    assert "job_1 (PID 1) holds 80.00 GiB" in seen.words
+
+
+def test_a_table_with_room_or_behind_the_kill_names_nobody() -> None:
+    assert node.one_process_has_it(top(20_000, 70.0, 5.0)) is None
+    assert node.one_process_has_it(top(1000, 80.0, 5.0, late=True)) is None
+    assert node.one_process_has_it(top(1000, 30.0, 29.0, 28.0)) is None
+
+
+def test_rays_table_comes_before_tops() -> None:
+    lines = (
+        "host memory usage: 97%",
+        "  PID   RSS COMMAND",
+        "  501 99000000 sleeper",
+        *kill((7, 60.0, "python job.py")),
+    )
+    seen = node.one_process_has_it(crash(*lines))
+    assert seen is not None
+    assert "job.py" in seen.words

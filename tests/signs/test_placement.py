@@ -60,3 +60,46 @@ def test_a_process_on_several_cards_beside_others() -> None:
     alone = [row.format(0, 61877), row.format(1, 61877)]
     assert placement.process_on_several_cards(crash(*alone, BARE)) is None
     assert placement.process_on_several_cards(crash(*alone, row.format(1, 61878), BARE)) is not None
+
+
+@pytest.mark.parametrize(
+    ("others", "in_a_row"),
+    [
+        (((31, "6.00 GiB"), (32, "6.10 GiB"), (33, "5.90 GiB")), True),
+        (((33, "6.00 GiB"), (31, "6.10 GiB"), (39, "5.90 GiB"), (900, "20.00 GiB")), True),
+        (((31, "6.00 GiB"), (32, "6.10 GiB")), False),  # two may be chance
+        (((31, "6.00 GiB"), (400, "6.00 GiB"), (9000, "6.00 GiB")), False),
+        (((31, "6.00 GiB"), (32, "9.00 GiB"), (33, "16.00 GiB")), False),
+        (((31, "0.24 GiB"), (32, "0.24 GiB"), (33, "0.24 GiB")), False),
+        (((31, "3.90 GiB"), (32, "3.90 GiB"), (33, "3.90 GiB")), False),  # less than 15 % of the card
+    ],
+)
+def test_processes_that_one_launcher_started(others: tuple[tuple[int, str], ...], in_a_row: bool) -> None:
+    line = refused(total="80.00 GiB", free="1.00 GiB", own="20.00 GiB", allocated="19.00 GiB", others=others)
+    assert (placement.ranks_in_a_row(crash(line)) is not None) is in_a_row
+
+
+def test_two_beside_this_process_are_three() -> None:
+    line = refused(total="80.00 GiB", own="20.00 GiB", others=((31, "20.00 GiB"), (32, "20.00 GiB")))
+    assert placement.ranks_in_a_row(crash(f"(Worker pid=30) {line}")) is not None
+    assert placement.ranks_in_a_row(crash(f"(Worker pid=3000) {line}")) is None
+
+
+def listed(*rows: tuple[int, int, int]) -> list[str]:
+    cards = (line for card in range(2) for line in (f"|   {card}  A100    On  | 0{card}:00.0 Off |  0 |",
+             "| N/A   34C    P0    66W / 400W |  30000MiB / 40000MiB |      0%      Default |"))  # fmt: skip
+    processes = (f"|    {gpu}   N/A  N/A   {pid}      C   python        {mib}MiB |" for gpu, pid, mib in rows)
+    return ["| NVIDIA-SMI 535.54  Driver Version: 535.54 |", *cards, "| Processes:  |", *processes]
+
+
+@pytest.mark.parametrize(
+    ("rows", "in_a_row"),
+    [
+        (((0, 71, 9000), (0, 72, 9100), (0, 74, 8900)), True),
+        (((0, 71, 9000), (1, 72, 9100), (0, 74, 8900)), False),  # on two cards
+        (((0, 71, 9000), (0, 372, 9100), (0, 1074, 8900)), False),
+        (((0, 71, 1500), (0, 72, 1500), (0, 74, 1500)), False),
+    ],
+)
+def test_a_table_lists_what_one_launcher_started(rows: tuple[tuple[int, int, int], ...], in_a_row: bool) -> None:
+    assert (placement.ranks_in_a_row(crash(*listed(*rows), BARE)) is not None) is in_a_row

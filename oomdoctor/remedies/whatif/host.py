@@ -10,7 +10,7 @@ from oomdoctor.families.data_loader import ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import Holder, node_memory, store_bytes, total_bytes
+from oomdoctor.incident.node import Holder, node_memory, ray_kill, store_bytes, total_bytes
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import say
@@ -143,7 +143,7 @@ def store(pair: Pair) -> Iterator[Effect]:
     if crash.pool in ("object_store", "shm"):
         yield from _room_of_the_store(crash, then, capacity)
         return
-    held, total = store_bytes(crash, crash.first(NodeOutOfMemory)), total_bytes(crash)
+    held, total = store_bytes(crash, ray_kill(crash)), total_bytes(crash)
     if held is not None:
         change = min(then - held, 0)
         words = say("{held} in it, {then} at most = {change}", held=show(held), then=show(then), change=show(change))

@@ -1,0 +1,64 @@
+"""What tools print of the machine, and llama.cpp's loader of its devices, where the failure prints no figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from oomdoctor.families.event import Event
+from oomdoctor.families.llama_cpp import LoadPlan
+from oomdoctor.families.machine_memory import MachineMemory
+from oomdoctor.incident.model import Ledger, LedgerRow
+from oomdoctor.job.roles import short_name
+from oomdoctor.language import mark, say
+from oomdoctor.units import show
+
+PROCESSES_SHOWN = 5
+
+
+def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
+    """The last print of the machine before the failure."""
+    root = next((event for event in events if event.role == "root"), None)
+    prints = [event for event in events if isinstance(event, MachineMemory) and event.total_bytes]
+    before = [event for event in prints if root is None or _is_before(event, root)]
+    if before and before[-1].in_use_bytes is not None:
+        yield _machine(before[-1], before[-1].in_use_bytes, before[-1].total_bytes or 0)
+
+
+def _is_before(event: Event, root: Event) -> bool:
+    return event.at.file == root.at.file and event.at.line < root.at.line
+
+
+def _machine(event: MachineMemory, used: int, total: int) -> Ledger:
+    """Shared pages count for each process that touches them: a table may add up to more than is in use."""
+    line = event.at.line
+    shown = event.processes[:PROCESSES_SHOWN]
+    held = sum(process.bytes for process in shown)
+    rows = []
+    if held and held <= used:
+        rows = [LedgerRow(f"{short_name(one.command)} (pid {one.pid})", one.bytes, "printed", line) for one in shown]
+    formula = f"{show(used)} - {show(held)} = {show(used - held)}"
+    if rows:
+        rows.append(LedgerRow(mark("in use by others"), used - held, "derived", line, formula))
+    elif used == event.used_bytes:
+        rows.append(LedgerRow(mark("in use by all processes"), used, "printed", line))
+    else:
+        rest = show(total - used)
+        formula = say("{total} - {rest} available = {used}", total=show(total), rest=rest, used=show(used))
+        rows.append(LedgerRow(mark("in use by all processes"), used, "derived", line, formula))
+    formula = f"{show(total)} - {show(used)} = {show(total - used)}"
+    rows.append(LedgerRow(mark("free"), total - used, "derived", line, formula))
+    return Ledger("host_ram", say("the node, as {tool} shows it", tool=event.tool), total, tuple(rows))
+
+
+def plans(events: Sequence[Event]) -> Iterator[Ledger]:
+    """What the loader's own table puts on each device, and what is free there."""
+    for plan in events:
+        if isinstance(plan, LoadPlan) and plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes:
+            parts = (
+                (mark("weights"), plan.weights_bytes),
+                (mark("KV cache"), plan.kv_bytes),
+                (mark("compute buffers"), plan.compute_bytes),
+            )
+            rows = tuple(LedgerRow(what, size, "printed", plan.at.line) for what, size in parts if size)
+            device = say("{device}, as the loader plans it", device=plan.device or say("the card"))
+            yield Ledger("gpu", device, plan.total_bytes, rows)
