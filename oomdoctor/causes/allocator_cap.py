@@ -22,6 +22,7 @@ CAUSE = Cause(
         Row(allocator.pool_of_a_library_says_so, Grade.NAMES),
         Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
         Row(allocator.budget_of_a_program_is_spent, Grade.PROVES),
+        Row(allocator.buffer_beyond_the_devices_largest, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_memory_fraction, Grade.PROVES),
         Row(allocator.beyond_the_allowed_beside_room, Grade.PROVES),

@@ -319,6 +319,7 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
+    if sized or _is_of(sentence.letters, "kpsovdmrDYeUH"):
         yield from _OF_A_LIMIT
     if sized and not by_name:
         yield from _OF_BYTES

@@ -88,3 +88,15 @@ CONTEXT = "[TRT] [E] 2: Error Code 2: OutOfMemory (Requested size was 2147483648
 @pytest.mark.parametrize(("line", "is_small"), [(BUILDER, True), (CONTEXT, False)])
 def test_a_workspace_is_too_small_for_any_kernel(line: str, is_small: bool) -> None:
     assert (allocator.workspace_of_a_library_is_too_small(crash(line)) is not None) is is_small
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_limited"),
+    [("Requested buffer size exceeds device buffer size limit", True), ("vk::Device::allocateMemory", False)],
+)
+def test_a_buffer_is_larger_than_the_device_gives(reason: str, is_limited: bool) -> None:
+    lines = (
+        "ggml_vulkan: Device memory allocation of size 5368709120 failed.",
+        f"ggml_vulkan: {reason}: ErrorOutOfDeviceMemory",
+    )
+    assert (allocator.buffer_beyond_the_devices_largest(crash(*lines)) is not None) is is_limited

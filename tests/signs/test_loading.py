@@ -91,3 +91,9 @@ CREATION = (
 def test_weights_fill_the_card_before_an_engine_measures(component: str, free: str, fills: bool) -> None:
     lines = "\n".join(CREATION).format(component, free).split("\n")
     assert (loading.executors_weights_fill_the_card(crash(*lines)) is not None) is fills
+
+
+@pytest.mark.parametrize(("words", "is_said"), [("too large for the device's HBM memory", True), ("large", False)])
+def test_the_program_says_that_the_model_is_too_large(words: str, is_said: bool) -> None:
+    line = f"RuntimeError: CUDA error: out of memory, the model is {words}"
+    assert (loading.message_says_that_the_model_is_too_large(crash(line)) is not None) is is_said
