@@ -223,8 +223,8 @@ _LEADING = (
     # PyTorch's C++: "[W1120 08:34:53.204334026 CUDACachingAllocator.cpp:3934] "
     _Decoration(
         "[",
-        rf"\[(?P<level>[IWEF])(?P<time>\d{{3,4}} \d\d:\d\d:\d\d\.\d{{3,9}}) (?P<source>{_SOURCE})\] ?",
-        second="IWEF",
+        rf"\[(?P<level>[VIWEF])(?P<time>\d{{3,4}} \d\d:\d\d:\d\d\.\d{{3,9}}) (?P<source>{_SOURCE})\] ?",
+        second="VIWEF",
     ),
     # DeepSpeed, hydra, elastic, Kubernetes, GitHub; what follows is in _AFTER_TIME
     _Decoration("[", rf"\[(?P<time>{_STAMP})\][ \t]?", second=_DIGITS),
@@ -252,8 +252,8 @@ _LEADING = (
     _Decoration("DINWEC", rf"(?P<level>{_LEVEL}) (?P<time>{_STAMP}) (?:\[resource[^\]\n]{{0,120}}\] )?"),
     # glog and absl (with the year, too), torch elastic: the number is a process or a thread
     _Decoration(
-        "IWEF",
-        r"(?P<level>[IWEF])(?P<time>(?:\d{4}){1,2} \d\d:\d\d:\d\d\.\d{3,9}) +(?:(?P<pid>\d{1,7})|\d{8,20}) "
+        "VIWEF",
+        r"(?P<level>[VIWEF])(?P<time>(?:\d{4}){1,2} \d\d:\d\d:\d\d\.\d{3,9}) +(?:(?P<pid>\d{1,7})|\d{8,20}) "
         rf"(?P<source>{_SOURCE})\] ?",
         second=_DIGITS,
     ),
@@ -328,7 +328,7 @@ _COMPOSE = _Decoration(
 _GROUP_MARGIN = late(r" {2,24}(?:\| |\|$|\+ (?=Exception Group ))")
 _REPEATED = late(r" ?\[repeated (\d{1,9})x across (?:cluster|all nodes)\](?: \(Ray deduplicates .{0,300})?$")
 _TENSOR_RANK = late(r"TP(\d{1,4})\b")
-_SHORT_LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL"}
+_SHORT_LEVELS = {"V": "DEBUG", "D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "C": "CRITICAL"}
 _BOX_SIDES = "│┃║"
 _BOX_CORNERS = "╭╰┏┗╔╚┌└"
 
@@ -561,7 +561,7 @@ def _undress_indented(text: str, dress: _Dress) -> str:
 _SIGNS_THAT_BEGIN = (frozenset(_LEADING_BY) | _BOXES | {" ", "`"}) - frozenset(_LETTERS)
 _LETTERS_THAT_BEGIN = frozenset(_LEADING_BY) & frozenset(_LETTERS)
 # Most lines that begin with a letter begin with a word.
-_HEADED = late(rf"{_LEVEL}[ :]|[IWEF]\d{{4,8}} |{_MONTH} [ \d]\d ")
+_HEADED = late(rf"{_LEVEL}[ :]|[VIWEF]\d{{4,8}} |{_MONTH} [ \d]\d ")
 _MAY_HOLD = ("\r", " | ", " [repeated ", *_BAR_SIGNS)
 
 

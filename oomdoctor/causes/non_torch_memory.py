@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.library import (
+    a_buffer_of_all_ranks_was_refused,
     a_library_failed,
     a_library_was_refused,
     an_ordinary_context,
@@ -21,6 +22,7 @@ CAUSE = Cause(
     excluded=(an_ordinary_context,),
     signs=(
         Row(a_library_was_refused, Grade.PROVES),
+        Row(a_buffer_of_all_ranks_was_refused, Grade.NAMES),
         Row(very_much_outside_pytorch, Grade.NAMES),
         Row(a_library_failed, Grade.POINTS),
         Row(much_outside_pytorch, Grade.POINTS),

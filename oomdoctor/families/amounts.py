@@ -229,7 +229,7 @@ def comparison(parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison |
     else:
         needs = [one for one in amounts if not one.role and bounds and one.at < bounds[0].at and one.value]
     for need in needs:
-        for bound in bounds:
+        for bound in sorted(bounds, key=lambda one: one.unit != need.unit):
             if bound is not need and _comparable(need, bound):
                 return Comparison(need, bound, _taken(bound, amounts))
     return None

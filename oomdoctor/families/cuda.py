@@ -155,6 +155,10 @@ _SAID_SO_FAR = late(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)
 
 _TAKEN_ANOTHER_WAY = (
     (late(r"Plan failed with an? \w{0,20}OutOfMemoryError"), mark("cuDNN tries a plan and takes another one")),
+    (
+        late(r"for benchmark choice|Ignoring this choice"),
+        mark("the compiler tries one kernel and takes another one (autotuning)"),
+    ),
     (late(r"(?i)ran out of memory with exception"), mark("caught: the batch is skipped and training goes on")),
     (
         late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU)\b"),

@@ -125,7 +125,19 @@ _REFUSALS = tuple(
         ),
         # SYCL; the second one is what Level Zero makes of the first
         ("runtime", "ERROR_OUT_OF_DEVICE_MEMORY", r"\b(?P<device>UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY"),
+        ("runtime", "UR_RESULT_ERROR_OUT_OF_RESOURCES", r"\b(?P<device>UR)_RESULT_ERROR_OUT_OF_RESOURCES"),
         ("runtime", "Native API returns: -5 ", r"Native API returns: -5 \((?P<device>PI)_ERROR_OUT_OF_RESOURCES\)"),
+        (
+            "runtime",
+            "error code is 207001",
+            r"\b(?P<device>NPU) function error: ?(?P<call>\w{1,60}), error code is (?P<code>207001)",
+        ),
+        (
+            "framework",
+            "Observe OOM",
+            r"\bObserve OOM, will dump snapshot to \S",
+        ),  # slime's observer of PyTorch's allocator
+        ("runtime", "nrt_tensor_allocate", r"\b(?P<device>nrt)_tensor_allocate status=(?P<code>4)\b"),  # AWS Neuron
         ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
         ("framework", "Insufficient VRAM", r"\bInsufficient VRAM\b"),
         (
@@ -133,18 +145,26 @@ _REFUSALS = tuple(
             "Some modules are dispatched",
             r"Some modules are dispatched on the CPU or the disk\. Make sure you have enough GPU RAM",
         ),
+        (
+            "dispatch",
+            "weights offloaded to the disk",
+            r"The current `device_map` had weights offloaded to the disk\. Please provide an `offload_folder`",
+        ),
         ("batch-size-search", "No executable batch size found", r"No executable batch size found, reached zero"),
     )
 )
 # What page-locked host memory is asked with: the driver refuses it with the same two words.
 # TurboMind allocates its weights there and nothing else (0.1 to 0.8).
 _STAGES = {"memory_utils.cu": "model_load"}
-_SYCL = ("UR", "PI", "ZE")
+_RUNTIMES = {"UR": "XPU", "PI": "XPU", "ZE": "XPU", "NRT": "NEURON"}
 _PINNING = late(
-    r"pin_memory|pinned|cuMemHost|(?:cuda|hip)Host(?:Alloc|Malloc|Register)|cudaMallocHost|CachingHostAllocator"
+    r"pin_memory|pinned|cuMemHost|(?:cuda|hip)Host(?:Alloc|Malloc|Register)|MallocHost|CachingHostAllocator"
 )
 # torch_memory_saver, of its hooks into PyTorch's allocator
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
+_ANOTHER_WAY = late(
+    r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b"
+)
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
 _TOLD = late(r"out of memory|running low on memory|actual memory used=|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
@@ -167,6 +187,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     place = place_of(page, line)
     if why := echo(text[: match.end()], text):
         yield Lookalike(place, why)
+        return
+    if _ANOTHER_WAY.search(text, match.end()):
+        yield Lookalike(place, mark("caught: the program says that it goes on another way"))
         return
     if _RETRIED.search(text):
         yield Lookalike(place, mark("refused once: the allocator frees what it keeps and asks again"))
@@ -209,7 +232,7 @@ def _of_ggml(page: Page, index: int) -> bool:
 
 def _device(match: re.Match[str]) -> str:
     named = (match.groupdict().get("device") or ("HIP" if "hip" in match[0] else "CUDA")).upper()
-    return "XPU" if named in _SYCL else named
+    return _RUNTIMES.get(named, named)
 
 
 def _told_below(page: Page, index: int) -> bool:
@@ -226,7 +249,7 @@ def _pins(page: Page, index: int) -> bool:
 
 FAMILY = Family(
     name="cuda_error",
-    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory", "(cudaErrorMemoryAllocation)"),
+    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory", "(cudaErrorMemoryAllocation)", "ERROR_OUT_OF_RESOURCES"),
     triggers=(
         "out of memory",
         "OutOfMemoryError",
@@ -237,10 +260,15 @@ FAMILY = Family(
         "NVML_SUCCESS == ",
         "ERROR_OUT_OF_DEVICE_MEMORY",
         "PI_ERROR_OUT_OF_RESOURCES",
+        "UR_RESULT_ERROR_OUT_OF_RESOURCES",
         "No executable batch size found",
         "Insufficient VRAM",
         "error: invalid argument",
         "Some modules are dispatched on the CPU",
+        "weights offloaded to the disk",
+        "nrt_tensor_allocate",
+        "Observe OOM",
+        "error code is 207001",
     ),
     read=read,
 )

@@ -13,6 +13,7 @@ from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.loudness import is_loud
+from oomdoctor.families.shortage import shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -197,7 +198,7 @@ _COMPILERS = late(
     r"|unable to execute command: Killed"
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
-    r"|virtual memory exhausted: Cannot allocate memory"
+    r"|virtual memory exhausted: Cannot allocate memory|\bneuronx?-cc was forcibly killed"
 )
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
@@ -249,7 +250,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
-    elif (allocator := _first(_ALLOCATORS, text)) and not _of_another(page, index, allocator, text):
+    elif (
+        (allocator := _first(_ALLOCATORS, text))
+        and not _of_another(page, index, allocator, text)
+        and not (allocator == "python" and _compares(text))
+    ):
         yield _refused(page, index, allocator, text)
 
 
@@ -276,6 +281,12 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
     if any(_GPU.search(text) for text in following):
         return True
     return any(_ON_A_CARD.search(line.text[:CHARACTERS]) for line in page.before(index, FRAMES))
+
+
+def _compares(text: str) -> bool:
+    """Whether the program itself raised it, and says what it wanted and what there was."""
+    found = shortfall(text, raised=True)
+    return found is not None and found.compared is not None
 
 
 def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
@@ -452,6 +463,7 @@ _TRIGGERS: Final = (
     "Killed (program",
     "died due to signal",
     "terminated with signal",
+    "was forcibly killed",
     "execute command: Killed",
     "LLVM ERROR",
     "(signal: 9",

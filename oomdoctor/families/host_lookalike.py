@@ -21,6 +21,10 @@ _LOOKALIKES = tuple(
             r"\b(?:Received|Sent|[Ss]end) message larger than max\b",
         ),
         (
+            mark("a function that carries too much with it to be sent to workers, not memory"),
+            r"FUNCTION_SIZE_ERROR_THRESHOLD",
+        ),
+        (
             mark("the quota or rate limit of a service is used up, not memory"),
             r"(?i:resource.{0,2}(?:has been )?exhausted.{0,300}\b(?:quota|rate.?limit|too many|429|too_many_pings)\b)",
             r"(?i:\b(?:429|quota|rate.?limit).{0,300}resource.{0,2}(?:has been )?exhausted)",
@@ -126,6 +130,7 @@ FAMILY = Family(
     anchors=(),
     triggers=(
         "message larger than max",
+        "FUNCTION_SIZE_ERROR",
         "xhausted",
         "EXHAUSTED",
         "UnexpectedAdmissionError",

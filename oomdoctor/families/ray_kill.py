@@ -369,7 +369,7 @@ class _Reading:
 
 
 def _number(text: str) -> int | None:
-    digits = text.replace(",", "")
+    digits = text.replace(",", "").removesuffix(" bytes")
     return int(digits) if digits.isdecimal() else None
 
 
@@ -558,7 +558,11 @@ def _short(page: Page, index: int) -> Iterator[Read]:
             crashed=crashed,
             node_id=_first(found, "node_id", str),
         )
+    elif "idle" in found:
+        yield Lookalike(at, mark("Ray ends a worker that is idle; no work is lost"))
     elif "reading" in found or "nobody" in found:
+        if killed := _first(found, "selecting", _number):
+            yield KillCount(at=at, time=line.mark.time, process=process, killed=killed)
         yield UsageAboveThreshold(
             at=at,
             time=line.mark.time,
@@ -630,6 +634,8 @@ FAMILY = Family(
         "Refer to the documentation on how to address",
         "actual memory used=",
         "RayTaskError(RayOutOfMemoryError)",
+        "Currently used memory:",
+        "idle worker to kill",
         "MemoryMonitor initialized",
         "MemoryMonitor disabled",
     ),

@@ -184,7 +184,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             time=line.mark.time,
             process=Process(pid=line.mark.pid, name=line.mark.name, node=line.mark.ip),
             # The raylet writes down every request that is not placed at once; the driver hears of those that wait.
-            role="confirmation" if key == "raylet_waiting" and line.mark.name == "raylet" else "root",
+            role="confirmation" if key == "raylet_waiting" and not _heard(page, index) else "root",
             state=state,
             requested=requested,
             available=_available(found),
@@ -194,6 +194,12 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             pending=_pending(line.text),
             seconds=_seconds(found),
         )
+
+
+def _heard(page: Page, index: int) -> bool:
+    """Whether the driver tells of it: its log shows the raylet's line behind the raylet's name."""
+    line = page.lines[index]
+    return line.mark.name != "raylet" or line.raw.startswith("(raylet")
 
 
 def _counted(page: Page, index: int) -> Iterator[Read]:
@@ -522,6 +528,7 @@ FAMILY = Family(
         "resources are not enough to run any",
         "Failed to schedule placement group",
         "Failed to create placement group with",
+        "placement group timeout",
         "placement group could not be created",
         "placement group cannot be created",
         "imed out waiting for placement group",

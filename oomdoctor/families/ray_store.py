@@ -132,6 +132,8 @@ _OF_START = late(r"Starting the Plasma object store with|IPC socket failed for p
 _SPILLING = late(r"\b(?:Spilled|Restored) \d")
 _NO_SPACE: Final = "[Errno 28] No space left on device"
 _NO_QUOTA: Final = "[Errno 122] Disk quota exceeded"
+_NEARLY_FULL: Final = "% full, available space"
+_SPILLING_GAVE_UP: Final = "Failed to spill objects"
 _SPILLING_FAILED: Final = "IO worker was spilling objects"
 _EXTERNAL_STORAGE: Final = late(r"\bray/(?:_private/)?external_storage\.py$")  # it moved
 _NAMES_A_PATH = late(r"No space left on device: ['\"<]?(.)")
@@ -142,7 +144,8 @@ _Found = Mapping[str, tuple[str, ...]]
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    if any(words in page.lines[index].text for words in (_NO_SPACE, _NO_QUOTA)):
+    text = page.lines[index].text
+    if any(words in text for words in (_NO_SPACE, _NO_QUOTA)) and _SPILLING_GAVE_UP not in text:
         yield from _no_space(page, index)
         return
     above = page.lines[max(0, index - 2) : index]
@@ -207,11 +210,18 @@ class _About(Struct, frozen=True):
     time: str | None
     process: Process
     callers: tuple[str, ...]
+    repeated: bool  # the raylet's warning of a full disk, which it prints every ten seconds as long as it is so
 
 
 def _about(page: Page, index: int, lines: list[Line]) -> _About:
     first = lines[0]
-    return _About(place_of(page, first, lines[-1]), first.mark.time, caller(page, index), callers(page, index))
+    place = place_of(page, first, lines[-1])
+    return _About(place, first.mark.time, caller(page, index), callers(page, index), page.once(_warned) > 1)
+
+
+def _warned(page: Page) -> int:
+    """How often the raylet says that the disk is nearly full."""
+    return sum(1 for line in page.lines if _NEARLY_FULL in line.text)
 
 
 def _refusal(found: _Found, about: _About) -> Event | None:
@@ -236,6 +246,7 @@ def _disk(found: _Found, about: _About) -> Event | None:
         at=about.at,
         time=about.time,
         process=about.process,
+        role="context" if warning and not about.repeated else "root",
         strength=1 if warning else 3,
         object_bytes=_size(found, "object_of_size", units.DECIMAL),
         available_bytes=_size(found, "available", units.BINARY),
@@ -346,7 +357,10 @@ FAMILY = Family(
     name="ray_store",
     anchors=(
         "Out-of-disk",
-        "% full, available space",
+        "Plasma fallback allocator failed",
+        "Out of disk space with fallocate",
+        _SPILLING_GAVE_UP,
+        _NEARLY_FULL,
         "Plasma store ",
         "dev/shm",
         _SPILLING_FAILED,
@@ -359,7 +373,10 @@ FAMILY = Family(
         " attempts. Plasma store status",
         "Local disk is full",
         "Out-of-disk",
-        "% full, available space",
+        "Plasma fallback allocator failed",
+        "Out of disk space with fallocate",
+        _SPILLING_GAVE_UP,
+        _NEARLY_FULL,
         "Plasma store at capacity",
         "Current usage: ",
         "Plasma memory usage",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, Shortfall
@@ -20,9 +21,10 @@ _CONTAINER = late(
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
 # Also in the name of a file
 _CARD = late(
-    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem|opencl|mem_reuse)s?(?![a-z])"
-    r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
-    r"|\b(?:lower|smaller|reduce the) resolution\b"  # pictures are made on a card
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|workspace|hsa|amdgpu|drm|ttm|i915|nvshmem|opencl|mem_reuse)s?(?![a-z])"
+    r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
+    # pictures are made on a card
+    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid|\b(?:lower|smaller|reduce the) resolution\b"
 )
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
@@ -113,7 +115,8 @@ def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.compared is None and "g" in found.letters and _NODES.search(text):
         return True
     if found.compared is None:
-        return "Y" in found.letters and not _named(found.letters.replace("D", ""), "")
+        things = "[Yg]" if _NODES.search(text) else "Y"
+        return re.search(things, found.letters) is not None and not _named(found.letters.replace("D", ""), "")
     units = {found.compared.needed.unit, found.compared.there.unit}
     return not OF_A_CLUSTER.isdisjoint(units) or _NODES.search(text) is not None
 

@@ -63,12 +63,18 @@ _PREDICATES = tuple(
         r"Oea{0,2}D",
         rf"z[waf]{{0,3}}f{_FEW}{_MEM}",
         r"O[wfD]{0,2}Ya?f",
+        # "not enough GPUs", "insufficient cluster resources", "cannot meet the required number of nodes"
+        r"L[waf]{0,2}[Yg]",
+        rf"C{_FEW}G{_FEW}Y",
+        # "not enough buffers 1 for swapping 4"
+        r"Le[N0]",
         # "memory is exhausted", "the card is full", "memory limit exceeded", "exhausted the heap"
         rf"{_MEM}(?:[wafhltyDHequSN0RUx]|~-*){{0,4}}?:?[wa]{{0,2}}X",
         rf"(?:{_MEM}|c)(?:[wacfltyqmDSN]|~-*){{0,5}}?[VX](?=[.,;:()S]|$|[wa]{{0,2}}[b.])",
         rf"{_MEM}[wa]{{0,3}}L(?=[.,;:()]|$)",
         # "the memory available (0.42 GB) is less than ..."
         rf"{_MEM}{_FEW}\(?S?\)?aB",
+        rf"{_MEM}[waHD]{{0,4}}f(?:[wa,]|~-*){{0,5}}?B",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
         # "91% of the memory, exceeding the limit of 90%"
@@ -237,7 +243,7 @@ class Shortfall(Struct, frozen=True):
             "W" if letter == "l" and OF_A_WHOLE.fullmatch(part.text) else letter for part, letter in parts
         )
         letters = letters.replace("Wq", "lq").replace("W", "w")  # "the total pool size"
-        return Sentence(self.sentence.parts, letters, ()).around(self.start, self.end)
+        return _ASIDE.sub("", Sentence(self.sentence.parts, letters, ()).around(self.start, self.end))
 
     @property
     def opens(self) -> bool:

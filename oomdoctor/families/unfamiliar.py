@@ -52,9 +52,10 @@ _SETTING = late(
 _CACHE_FILE = late(
     r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_pool|kv_cache|block_pool"
     r"|block_allocator|token_to_kv|cache_engine|radix_cache|kv_manager|evictor|prefix_caching)\w{0,30}\.py\""
-    r"|/cache/\w{1,30}\.py\""
+    r"|/cache/\w{1,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
 )
 _ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
+_SWAPPING_FILE = late(r"/swap_tensor/")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
@@ -149,8 +150,10 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return
     line = page.lines[index]
     pool = pool_of(found, text)
-    if (pool in _OF_A_FRAME and _is_of_a_cache(page, index)) or _is_of_an_engines_cache(page, index, found):
+    if _is_of_an_engines_cache(page, index, found):
         pool = "kv_cache"
+    elif pool in _OF_A_FRAME:
+        pool = _by_its_file(page, index) or pool
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     if pool == "none":
         pool = _unnamed(page, index, refuser)
@@ -171,9 +174,11 @@ def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
     return is_loud(page, index, text, sure=found.sure or found.opens or kernels, compared=found.compared is not None)
 
 
-def _is_of_a_cache(page: Page, index: int) -> bool:
-    """Whether the innermost frames are those of an engine's scheduler or cache."""
-    return any(_CACHE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
+def _by_its_file(page: Page, index: int) -> str | None:
+    """The memory that the innermost frames hand out: those of an engine's cache, of DeepSpeed's pinned buffers."""
+    around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
+    files = ((_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"))
+    return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
 
 
 def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:

@@ -79,6 +79,8 @@ def _reserved(event: DeviceOutOfMemory) -> tuple[int | None, int | None]:
     unallocated = event.unallocated_bytes if event.unallocated_bytes is not None else event.cached_bytes
     if event.reserved_bytes is not None:
         return event.reserved_bytes, _at_least_nothing(_minus(event.reserved_bytes, allocated))
+    if event.backend == "cudaMallocAsync":
+        return allocated, None
     return None if allocated is None or unallocated is None else allocated + unallocated, unallocated
 
 

@@ -27,6 +27,12 @@ _BUILDS: Final = (
 )
 
 
+_OBJECT: Final = late(
+    r"\bFAILED: (?:\[[^\]]{1,40}\] )?\S{1,200}\.o\b|\bnvcc\b.{0,4000} -c |\bc(?:\+\+|c1plus)\b.{0,4000} -c "
+)
+LINES_ABOVE: Final = 2
+
+
 @sign
 def compiler_reports_it(crash: Crash) -> Seen | None:
     """The build's own output says that a compiler was killed or found no memory."""
@@ -85,10 +91,12 @@ def killed_under_a_compile_command(crash: Crash) -> Seen | None:
 
 @sign
 def killed_while_building(crash: Crash) -> Seen | None:
-    """Something was killed, and the lines around are a build's."""
+    """Something was killed, and the lines around are a build's; it was a compiler where its object is right above."""
     if not isinstance(crash.root, Kill) or crash.mentions(_BUILDS) is None:
         return None
+    compiles = any(_OBJECT.search(line) for line in crash.root.around.before[-LINES_ABOVE:])
     return Seen(
+        shows_memory=compiles,
         words=say("A process was killed while something was being compiled; parallel compilers are the usual reason."),
         evidence=(crash.root,),
         against=(say("no line names a compiler as the one that was killed"),),

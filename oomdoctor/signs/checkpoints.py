@@ -14,7 +14,7 @@ _SAVING: Final = (
     r"_?save_checkpoint\b|save_pretrained|\bsave_model\b|_save_zero|save_16bit|torch/serialization.{0,40}\bsave\b"
     r"|_zero3_consolidated_16bit_state_dict|full_state_dict|FullStateDict|_gather_state_dict|_full_post_state_dict_hook"
     r"|_optim_state_dict|\bstate_dict\b.{0,80}fsdp|fsdp.{0,80}\bstate_dict\b|zero_to_fp32|get_fsdp_full_state_dict"
-    r"|dist_checkpointing|dcp\.save|FSDPCheckpointManager|safetensors.{0,40}save_file"
+    r"|dist_checkpointing|dcp\.save|merge_and_unload|\bget_delta_weight\b|\bmerge_adapter\b|FSDPCheckpointManager|safetensors.{0,40}save_file"
 )
 # Not "resume_from_checkpoint": it is an argument of every training run's outermost frame.
 _RESUMING: Final = r"_?load_checkpoint\b|_load_from_checkpoint|_load_optimizer|load_optimizer_states|dcp\.load"
@@ -39,9 +39,9 @@ def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
-    """A frame saves a state, or gathers it to be saved."""
+    """A frame saves a state, or gathers it to be saved: not for an engine that takes it over."""
     frame = crash.in_trace(_SAVING)
-    if frame is None:
+    if frame is None or crash.stage == "weight_sync":
         return None
     words = say(
         "The job was saving its state ({function}) when memory ran out{asked}: gathering a "

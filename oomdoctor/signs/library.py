@@ -114,6 +114,16 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_buffer_of_all_ranks_was_refused(crash: Crash) -> Seen | None:
+    """The driver refused a buffer of PyTorch's symmetric memory, which it gives beside the allocator."""
+    root = crash.root
+    if not isinstance(root, DeviceRefusal) or crash.in_trace(r"_symmetric_memory|symm_mem") is None:
+        return None
+    words = say("The driver refused a buffer that all ranks share: it lies beside the allocator's memory.")
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
 def a_library_failed(crash: Crash) -> Seen | None:
     """A library failed with a status that a full card gives, among other reasons."""
     root = crash.root

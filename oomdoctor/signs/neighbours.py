@@ -252,12 +252,17 @@ def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
 
 @sign
 def an_engine_woke_to_less(crash: Crash) -> Seen | None:
-    """The allocator with which vLLM sleeps and wakes is refused, without figures."""
+    """The allocator with which vLLM sleeps and wakes is refused, without figures, and not while the model is loaded."""
     refused = _without_figures(crash)
-    if refused is None or refused.layer != "cumem":
+    if refused is None or refused.layer != "cumem" or _loads_into_it(crash, refused):
         return None
     words = say("The allocator with which an engine sleeps and wakes asked for memory that somebody else held by then.")
     return Seen(words=words, evidence=(refused,))
+
+
+def _loads_into_it(crash: Crash, refused: DeviceRefusal) -> bool:
+    """Whether vLLM's own loads a model: nothing has slept by then."""
+    return crash.stage == "model_load" and (refused.source or "").startswith("cumem_allocator")
 
 
 @sign

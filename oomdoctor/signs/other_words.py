@@ -42,7 +42,7 @@ _OF_THE_WEIGHTS: Final = late(
     r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
 )
 _OF_A_PASS: Final = late(
-    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward|convolution|attention)\b"
+    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward|convolution|attention|working memory|latents?)\b"
 )
 _ROOM_MEASURED: Final = late(
     r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks"
@@ -77,11 +77,14 @@ def cache_gets_no_room_in_other_words(crash: Crash) -> Seen | None:
 
 @sign
 def longest_context_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
-    """The tokens that a context may have are more than the cache holds."""
-    root = _of(crash, "kv_cache")
-    if root is None or _LONGEST.search(root.at.text) is None:
+    """The tokens that a context may have are more than the cache, or the memory that it would lie in, holds."""
+    root = crash.root
+    if not isinstance(root, Shortage) or (root.pool != "kv_cache" and root.unit != "tokens"):
         return None
-    return Seen(words=_compared(root, say("The context that is allowed is longer than the cache.")), evidence=(root,))
+    if _LONGEST.search(root.at.text) is None:
+        return None
+    words = _compared(root, say("The context that is allowed is longer than the cache."))
+    return Seen(words=words, evidence=(root,), pool="kv_cache")
 
 
 @sign
@@ -144,6 +147,8 @@ def own_limit_in_other_words(crash: Crash) -> Seen | None:
     """A program's own limit was hit: its words name one, or its figures do."""
     root = crash.root
     if not isinstance(root, Shortage) or root.pool not in ("gpu", "host_ram") or not root.limited:
+        return None
+    if root.unit == "tokens":
         return None
     return Seen(words=_compared(root, say("A limit that the program keeps for itself was hit.")), evidence=(root,))
 

@@ -33,7 +33,7 @@ COMPUTING: Final = frozenset({"memory_profiling", "serving", "logprob", "reward"
 # moves: no computation.
 _NOT_ITS_OWN = (
     rf"{MOVE}|\bsynchronize\b|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
-    r"|distributed_c10d"
+    r"|distributed_c10d|_symmetric_memory"
 )
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
