@@ -185,25 +185,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if layer == "framework" and _told_below(page, index):
         return
     place = place_of(page, line)
-    if why := echo(text[: match.end()], text):
+    groups = match.groupdict()
+    if "row" in groups and any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
+        return  # the exception says it again
+    if why := _survived(page, index, match):
         yield Lookalike(place, why)
         return
-    if _ANOTHER_WAY.search(text, match.end()):
-        yield Lookalike(place, mark("caught: the program says that it goes on another way"))
-        return
-    if _RETRIED.search(text):
-        yield Lookalike(place, mark("refused once: the allocator frees what it keeps and asks again"))
-        return
-    if "using pageable" in text[match.end() :]:
-        yield Lookalike(place, mark("caught: the program goes on behind it"))
-        return
-    if "row" in match.groupdict():
-        if any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
-            return  # the exception says it again
-        if goes_on(page, index):
-            yield Lookalike(place, mark("caught: the program goes on behind it"))
-            return
-    groups = match.groupdict()
     pins = _pins(page, index)
     if groups.get("invalid") and not pins:
         return  # of a kernel or a copy; host memory that cannot be pinned is refused with these words too
@@ -223,6 +210,19 @@ def read(page: Page, index: int) -> Iterator[Read]:
         code=int(groups["code"]) if groups.get("code") else None,
         exception=raised[1] if (raised := _EXCEPTION.match(text[: match.start() + 1])) else None,
     )
+
+
+def _survived(page: Page, index: int, match: re.Match[str]) -> str | None:
+    """Why it is no failure: the words are an echo, or the program goes on."""
+    text = match.string
+    if why := echo(text[: match.end()], text):
+        return why
+    if _ANOTHER_WAY.search(text, match.end()):
+        return mark("caught: the program says that it goes on another way")
+    if _RETRIED.search(text):
+        return mark("refused once: the allocator frees what it keeps and asks again")
+    caught = "using pageable" in text[match.end() :] or ("row" in match.groupdict() and goes_on(page, index))
+    return mark("caught: the program goes on behind it") if caught else None
 
 
 def _of_ggml(page: Page, index: int) -> bool:

@@ -86,7 +86,8 @@ _NCCL_SEGMENT = late(
 _OTHER_SEGMENT = late(
     r"\bshmget\([^\n]{0,120}\) for \S{1,60} failed: (?:No space left|Cannot allocate|Invalid argument, allocation size)"
     r"|not enough space for \S{1,200} \(the shared-memory backing"
-    r"|(?i:unable to allocate|failed to map) shared memory\b[^\n]{0,80}(?:No space left on device|Cannot allocate memory)"
+    r"|(?i:unable to allocate|failed to map) shared memory\b[^\n]{0,80}"
+    r"(?:No space left on device|Cannot allocate memory)"
     r"|Not enough memory to write total of \d{1,20} bytes\. Please check that /dev/shm"
     r"|BUS error encountered in DataLoader worker"  # Paddle's
     r"|System memory request exceeds memory available in /dev/shm"

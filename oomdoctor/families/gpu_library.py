@@ -63,7 +63,8 @@ _CUPY = (
 _NCCL_SOURCE = r"(?:(?P<file>[\w.-]{1,60}):(?P<row>\d{1,6}) (?:\(\w{1,80}\) )?NCCL WARN )?"
 # RMM says what it was asked for since 2024: in bytes, or in GiB with six decimals.
 _RMM = (
-    r"(?!.{0,400}system_memory_resource)(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
+    r"(?!.{0,400}system_memory_resource)"
+    r"(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
     r"(?:.{0,400}?\(failed to allocate (?:(?P<tried>\d{1,20}) bytes|(?P<tried_gib>[\d.]{1,20}) GiB)\))?"
 )
 _CANN = (
@@ -108,7 +109,10 @@ _OUT_OF_MEMORY = tuple(
         ("RMM", rf"\[Upstream (?P<tried>{_NUMBER})B\]\[FAILURE maximum pool size exceeded"),
         (
             "RMM",
-            r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on-demand",
+            (
+                r"RMM allocation of "
+                r"(?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on-demand"
+            ),
         ),
         ("CuPy", _CUPY),
         # CuPy up to 4
@@ -199,12 +203,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    why = echo(text[: match.end()], text)
-    if "memory" not in match[0].lower() and _asserted(page, index):
-        why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
-    elif trouble and not failure and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
-        why = mark("most of the card is free: it is not memory that is short")
-    if why:
+    if why := _another_reason(page, index, match, doubtful=failure is None):
         yield Lookalike(place, why)
         return
     process = process_of(line, card_of_line(page, index))
@@ -223,6 +222,15 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
+
+
+def _another_reason(page: Page, index: int, match: re.Match[str], *, doubtful: bool) -> str | None:
+    """Why it was not memory that was short, though the words say so."""
+    if "memory" not in match[0].lower() and _asserted(page, index):
+        return mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
+    if doubtful and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
+        return mark("most of the card is free: it is not memory that is short")
+    return echo(match.string[: match.end()], match.string)
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:

@@ -24,7 +24,10 @@ _LOOKALIKES = tuple(
             r"out of resource: ",
             r"(?:in|of) memory space (?:vmem|smem|cmem|sflag)\b",
             r"uses too much shared data|allowed dynamic shared memory size|Shared memory size limit exceeded",
-            r"dynamic smem \d{1,9} exceeds|\.cuh?\b.{0,120}(?i:not enough|insufficient|exceeds?|bytes of) shared memory",
+            (
+                r"dynamic smem \d{1,9} exceeds"
+                r"|\.cuh?\b.{0,120}(?i:not enough|insufficient|exceeds?|bytes of) shared memory"
+            ),
             r"(?i:shared memory)\b.{0,40}\bexceeds (?:the )?device limit|requires \d{1,9} bytes of shared memory",
             r"exceeded scoped vmem limit|Triton Error \[\w{2,5}\]: out of resource|LAUNCH_OUT_OF_RESOURCES",
         ),

@@ -459,6 +459,7 @@ FAMILY = Family(
         "OutOfMemory",
         "failed to decode the batch",
         *_FULL,
+        _NOT_FITTED,
     ),
     triggers=(
         "Malloc failed: out of memory",

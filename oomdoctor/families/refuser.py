@@ -24,7 +24,8 @@ _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|workspace|hsa|amdgpu|drm|ttm|i915|nvshmem|opencl|mem_reuse)s?(?![a-z])"
     r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
     # pictures are made on a card
-    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid|\b(?:lower|smaller|reduce the) resolution\b"
+    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
+    r"|\b(?:lower|smaller|reduce the) resolution\b"
 )
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
@@ -40,12 +41,14 @@ _HOST = late(
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
-    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
+    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}"
+    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
 )
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
 )
 
+_FITS = late(r"(?i)\b(?:not|\w{1,8}n't|cannot) fit\b")
 _KERNEL = (
     r"\bkernel: |page allocation|vmalloc|__vm_enough|\bfork\b|\bm(?:un)?map\b|cannot allocate memory|not enough space$",
     r"\bE?NOMEM\b|errno|os error 12|oom[-_ ]kill",
@@ -112,6 +115,8 @@ def pool_of(found: Shortfall, text: str) -> str:
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.waits:
         return True
+    if found.compared is None and _FITS.search(text):
+        return False
     if found.compared is None and "g" in found.letters and _NODES.search(text):
         return True
     if found.compared is None:

@@ -42,7 +42,8 @@ _OF_THE_WEIGHTS: Final = late(
     r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
 )
 _OF_A_PASS: Final = late(
-    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward|convolution|attention|working memory|latents?)\b"
+    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?"
+    r"|forward|backward|convolution|attention|working memory|latents?)\b"
 )
 _ROOM_MEASURED: Final = late(
     r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks"

@@ -1,4 +1,4 @@
-"""Libraries of data, servers, drivers and what passes messages: what they say of memory, and what only sounds like it."""
+"""Libraries of data, servers, drivers, what passes messages: what they say of memory, what only sounds like it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,29 @@ SHORT = (
     ("libfabric:31:1717:opx:ep_data:fi_opx_rx():3842<warn> Out of memory.", "host_ram"),
     ("libfabric:31:1717:verbs:mr:vrb_reg():215<warn> ibv_reg_mr: Cannot allocate memory(12)", "pinned"),
     # libc's own calls are the host's memory, and so is what a library of the card's keeps its accounts in
-    ("node7:22:39 [2] misc/utils.cc:318 NCCL WARN Unrecoverable error detected: malloc(size=64) returned null.", "host_ram"),
+    (
+        ("node7:22:39 [2] misc/utils.cc:318 NCCL WARN Unrecoverable error detected: "
+        "malloc(size=64) returned null."),
+        "host_ram",
+    ),
     ("node7:22:39 [2] mem_manager.cc:155 NCCL WARN MemManager: Failed to allocate memory entry", "host_ram"),
     ("RuntimeError: SOLVER_MALLOC fails for buf in intMalloc() at line 175 in file solver/SRC/memory.c", "host_ram"),
     # a library of the card's by its name, by its file, by the driver's call
     ("/opt/nvshmem_src/mem_heap.cpp:1747: non-zero status: 1 Not enough space for allocating memory", "gpu"),
     ("terminate called after throwing an instance of 'vk::OutOfDeviceMemoryError'", "gpu"),
-    ("[1717.1] [n1:8:0] cache.c:158  UCX  ERROR cuIpcOpenMemHandle(addr, LAZY_PEER_ACCESS) failed: out of memory", "gpu"),
+    (
+        ("[1717.1] [n1:8:0] cache.c:158  UCX  ERROR cuIpcOpenMemHandle(addr, LAZY_PEER_ACCESS) "
+        "failed: out of memory"),
+        "gpu",
+    ),
     ("  cuMemHostRegister return value:  2", "pinned"),
     ("CUDA error at nbody.cpp:412 code=2(cudaErrorMemoryAllocation) \"cudaMalloc(&p, n)\"", "gpu"),
     # shared memory, whoever lays it out
-    ("[1717.1] [n1:8:0] sys.c:978  UCX  ERROR shmget(size=2097152 flags=0xfb0) for mm failed: No space left on device", "shm"),
+    (
+        ("[1717.1] [n1:8:0] sys.c:978  UCX  ERROR shmget(size=2097152 flags=0xfb0) for mm failed: "
+        "No space left on device"),
+        "shm",
+    ),
     ("Abort(16) on node 0: unable to allocate shared memory - posix_fallocate No space left on device", "shm"),
     ("It appears as if there is not enough space for /tmp/seg (the shared-memory backing", "shm"),
     # calls that are numbered are no comments
@@ -39,13 +51,22 @@ SHORT = (
 QUIET = (
     # a warning that nothing follows: pageable memory does it, too
     "W0613 14:02:10.330112 16109 system_allocator.cc:203] cudaHostAlloc failed.",
-    "2024-08-14 16:12:31.771002: W tensorflow/x/device_host_allocator.h:46] could not allocate pinned host memory of size: 2304",
+    (
+        "2024-08-14 16:12:31.771002: W tensorflow/x/device_host_allocator.h:46] could not "
+        "allocate pinned host memory of size: 2304"
+    ),
     "WARNING:job:pinned host buffers unavailable (CUDA error: out of memory); using pageable .cpu()",
-    "[2024-03-11T07:01:11,220][WARN ][o.e.b.JNANatives] [es-1] Unable to lock JVM Memory: error=12, reason=Cannot allocate memory",
+    (
+        "[2024-03-11T07:01:11,220][WARN ][o.e.b.JNANatives] [es-1] Unable to lock JVM Memory: "
+        "error=12, reason=Cannot allocate memory"
+    ),
     # another error's number
     "libfabric:31:1717:cxi:ctrl:cxip_mr():205<warn> n014: Failed to allocate MR buffer ID: -28",
     # memory of one kernel on its chip
-    "RuntimeError: exception occurred! file=/src/batched/builder.cuh line=561: Not enough shared memory for RF bookkeeping.",
+    (
+        "RuntimeError: exception occurred! file=/src/batched/builder.cuh line=561: Not enough "
+        "shared memory for RF bookkeeping."
+    ),
     "gpu:4:43 [1] enqueue.cc:81 NCCL WARN cudaArch 800 dynamic smem 98304 exceeds device/fn maxSharedMem 65536",
     "heap.cpp:60: ERROR Unable to register managed memory as it can migrate.",
     "redis: config maxmemory 4gb, used memory 3.1gb",
@@ -74,5 +95,8 @@ def test_memory_is_not_short(text: str, tmp_path: Path) -> None:
 
 
 def test_a_warning_behind_which_something_fails_is_a_failure(tmp_path: Path) -> None:
-    text = "W0613 14:02:10.330112 16109 system_allocator.cc:203] cudaHostAlloc failed.\nF0613 14:02:10.4 16109 a.cc:1] died"
+    text = (
+        "W0613 14:02:10.330112 16109 system_allocator.cc:203] cudaHostAlloc failed.\n"
+        "F0613 14:02:10.4 16109 a.cc:1] died"
+    )
     assert verdict(tmp_path, text) == ("oom", "pinned")
