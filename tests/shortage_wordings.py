@@ -822,6 +822,32 @@ OWN_WORDS: Final = (
         "scheduler",
     ),
     _row(
+        "RuntimeError: no node of this ring has enough memory",
+        "RuntimeError: no node of this ring has enough votes",
+        "host_ram",
+    ),
+    _row(
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  posix_memalign failed",
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  posix_spawn failed",
+        "host_ram",
+    ),
+    _row(
+        "[ERROR] tensor.cc(119)::Resize: allocate cpu memory error",
+        "[ERROR] tensor.cc(119)::Resize: shape error, cpu memory is allocated",
+        "host_ram",
+    ),
+    _row(
+        "RuntimeError: the allocated workspace of the device is too small",
+        "RuntimeError: the device of the workspace is too slow",
+        "gpu",
+    ),
+    _row(
+        "error(llm): not enough KV cache tokens remaining (12 available, 40 needed)",
+        "warning(llm): not enough KV cache tokens remaining (12 available, 40 needed)",
+        "kv_cache",
+        "engine",
+    ),
+    _row(
         "ERROR Malloc returns null: len=4294967296 in frames",
         "ERROR lookup returns null: len=4294967296 in frames",
         "host_ram",

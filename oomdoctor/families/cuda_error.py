@@ -161,6 +161,7 @@ _PINNING = late(
     r"pin_memory|pinned|cuMemHost|(?:cuda|hip)Host(?:Alloc|Malloc|Register)|MallocHost|CachingHostAllocator"
 )
 # torch_memory_saver, of its hooks into PyTorch's allocator
+_FALLS_BACK = late(r"(?i)\bfall(?:s|ing)? ?back to\b")
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _ANOTHER_WAY = late(
     r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b"
@@ -217,7 +218,7 @@ def _survived(page: Page, index: int, match: re.Match[str]) -> str | None:
     text = match.string
     if why := echo(text[: match.end()], text):
         return why
-    if _ANOTHER_WAY.search(text, match.end()):
+    if _ANOTHER_WAY.search(text, match.end()) or _FALLS_BACK.search(text[: match.start()]):
         return mark("caught: the program says that it goes on another way")
     if _RETRIED.search(text):
         return mark("refused once: the allocator frees what it keeps and asks again")

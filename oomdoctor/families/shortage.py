@@ -111,7 +111,9 @@ _PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
 _OF_RESOURCES = late(r"L[wa]{0,2}g")
 # "due to insufficient workspace"
 _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
-_OF_A_WORKSPACE = late(r"L[waf]{0,2}e(?=[.,;:()]|$)")
+_OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X"))
+# "posix_memalign failed", without a word on memory
+_BY_ITS_CALL = late(r"(?i)\b(?:\w{0,20} ?mem ?align|\w{0,8}malloc|calloc|aligned alloc) failed\b")
 # What a kernel has on the chip, beside the memory that processes share
 _ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs)\b")
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
@@ -334,7 +336,9 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     if _NOT_FIT.search(sentence.text):
         yield from _OF_A_PLACE
     if _WORKING.search(sentence.text):
-        yield _OF_A_WORKSPACE
+        yield from _OF_A_WORKSPACE
+    if _BY_ITS_CALL.search(sentence.text):
+        yield from _OF_MEMORY
 
 
 def _passed_over(aside: re.Match[str]) -> str:
