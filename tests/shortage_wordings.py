@@ -848,6 +848,12 @@ OWN_WORDS: Final = (
         "engine",
     ),
     _row(
+        "RuntimeError: driver error while trying to pin memory. error: 2, size: 4294967296",
+        "RuntimeError: driver error while trying to open memory. error: 2, size: 4294967296",
+        "pinned",
+        tried_bytes=4294967296,
+    ),
+    _row(
         "ERROR Malloc returns null: len=4294967296 in frames",
         "ERROR lookup returns null: len=4294967296 in frames",
         "host_ram",

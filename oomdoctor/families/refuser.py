@@ -30,7 +30,9 @@ _CARD = late(
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
 )  # of libc, whoever calls it
-_OF_THE_CPU = late(r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b|\b(?<!shared )(?<!and )(?:cpu|host|system) (?:memory|ram)\b")
+_OF_THE_CPU = late(
+    r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b|\b(?<!shared )(?<!and )(?:cpu|host|system) (?:memory|ram)\b"
+)
 # "Not enough GPU memory for hybrid state cache"
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
 _HOST = late(

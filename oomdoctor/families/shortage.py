@@ -84,7 +84,7 @@ _PREDICATES = tuple(
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
         rf"C{_FEW}A{_FEW}(?:{_MEM}|[SNUeu]|D)",
         rf"C{_FEW}G{_FEW}(?:{_MEM}|S)",
-        rf"Ca?p{_FEW}(?:S|e)",
+        r"Ca?p",
         # "only 310 MiB left"
         r"ya{0,2}[SU][waD]{0,3}f",
         # "host allocation of 3 GiB failed", "refused a block of 64 MiB", "page allocation failure"
