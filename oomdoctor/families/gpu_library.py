@@ -203,7 +203,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    if why := _another_reason(page, index, match, doubtful=failure is None):
+    if why := _explained(page, index, match[0]) or echo(text[: match.end()], text):
         yield Lookalike(place, why)
         return
     process = process_of(line, card_of_line(page, index))
@@ -224,13 +224,15 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
 
 
-def _another_reason(page: Page, index: int, match: re.Match[str], *, doubtful: bool) -> str | None:
-    """Why it was not memory that was short, though the words say so."""
-    if "memory" not in match[0].lower() and _asserted(page, index):
+def _explained(page: Page, index: int, said: str) -> str | None:
+    """Why a failure that does not speak of memory is none of memory."""
+    if "memory" in said.lower():
+        return None
+    if _asserted(page, index):
         return mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
-    if doubtful and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
+    if any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
         return mark("most of the card is free: it is not memory that is short")
-    return echo(match.string[: match.end()], match.string)
+    return None
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:
