@@ -790,4 +790,155 @@ AROUND: Final = (
     ),
 )
 
-WORDINGS: Final = (*AROUND, *DEVICE, *CACHE, *HOST, *CONTAINER, *PINNED_AND_SHARED, *SCHEDULING, *MORE)
+PLACES: Final = (
+    _row(
+        "Error: this network does not fit on the accelerators here, and exceeds what they hold by 6 GiB",
+        "Error: this label does not fit on the page, and exceeds it by 6 mm",
+        "gpu",
+        missing_bytes=6 * GIB,
+    ),
+    _row(
+        "Error: device gpu0 cannot fit its weights, buffers and caches within 5120 MB of usable memory",
+        "Error: device gpu0 cannot parse its weights, buffers and caches within 5 s",
+        "gpu",
+    ),
+    _row(
+        "ERROR render: out of GPU and host memory, frame 12 dropped",
+        "INFO render: out of frames, host memory is fine",
+        "gpu",
+    ),
+    _row(
+        "AssertionError: impossible to place another sequence in the KV cache",
+        "AssertionError: impossible to name another sequence in the report",
+        "kv_cache",
+        "engine",
+    ),
+    _row(
+        "ValueError: the KV pool's budget 2147483648 cannot fit one long sequence of this batch",
+        "ValueError: the KV pool's budget 2147483648 cannot be negative",
+        "kv_cache",
+        "engine",
+    ),
+)
+OWN_WORDS: Final = (
+    _row(
+        "BlockError: allocator has 12 free blocks, but 20 were requested",
+        "INFO allocator has 20 free blocks, but 12 were requested",
+        "kv_cache",
+        "engine",
+        needed=20,
+        available=12,
+        unit="blocks",
+    ),
+    _row(
+        "AssertionError: alloc: need_size 4096 left_size 1201",
+        "AssertionError: alloc: need_size 1201 left_size 4096 of another type",
+        "host_ram",
+    ),
+    _row(
+        "RuntimeError: insufficient workspace for the device's factorization",
+        "RuntimeError: insufficient permissions for the device's workspace",
+        "gpu",
+    ),
+    _row(
+        "RuntimeError: insufficient hugepages: 12 free, 512 required",
+        "INFO hugepages: 512 free, 12 required",
+        "host_ram",
+    ),
+    _row(
+        "Error: loading was stopped due to insufficient system resources, 41 GB of memory are required",
+        "Error: loading was stopped by the user, 41 GB of memory are required",
+        "host_ram",
+    ),
+    _row(
+        "E20260203 10:11:12.101331 88121 grid.cc:14] could not reserve 3 GiB of device memory",
+        "W20260203 10:11:12.101331 88121 grid.cc:14] could not reserve 3 GiB of device memory, it is tried later",
+        "gpu",
+        tried_bytes=3 * GIB,
+    ),
+    _row(
+        "RuntimeError: Exception from src/plugin.cpp:54:\n"
+        "Check 'fits(size)' failed at src/plugin.cpp:96:\n"
+        "the scratch block is larger than the available host memory",
+        "RuntimeError: Exception from src/plugin.cpp:54:\n"
+        "Check 'fits(name)' failed at src/plugin.cpp:96:\n"
+        "the name is longer than the column",
+        "host_ram",
+    ),
+    _row(
+        "/build/src/heap.cpp (160) : out of memory : PinnedArena: overflowing its first size",
+        "/build/src/heap.cpp (160) : warning : PinnedArena: growing beyond its first size",
+        "pinned",
+    ),
+    _row(
+        "Error: Out of memory in HIP queue copy_in (Invalid value)",
+        "Error: Invalid value for the policy out_of_memory in HIP queue",
+        "gpu",
+    ),
+    _row(
+        "RuntimeError: could not allocate 3221225472 bytes on device 'cpu'",
+        "RuntimeError: could not find 3221225472 on device 'cpu'",
+        "host_ram",
+        tried_bytes=3 * GIB,
+    ),
+    _row(
+        "RuntimeError: failed to register memory 0x7f2a40000000: Cannot allocate memory [12]",
+        "RuntimeError: failed to register handler 0x7f2a40000000: already exists",
+        "pinned",
+        tried_bytes=None,
+    ),
+    _row(
+        "ValueError: tile 7 needs 6 GiB of shared memory but only 2 GiB are available",
+        "ValueError: tile 7 needs 245760 B of shared memory but only 232448 B are available",
+        "shm",
+        tried_bytes=6 * GIB,
+    ),
+    _row(
+        "ValueError: not enough resources to reserve 4 placement groups",
+        "INFO enough resources to reserve 4 placement groups",
+        "scheduling",
+        "scheduler",
+    ),
+    _row(
+        "RuntimeError: no node of this ring has enough memory",
+        "RuntimeError: no node of this ring has enough votes",
+        "host_ram",
+    ),
+    _row(
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  posix_memalign failed",
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  posix_spawn failed",
+        "host_ram",
+    ),
+    _row(
+        "[ERROR] tensor.cc(119)::Resize: allocate cpu memory error",
+        "[ERROR] tensor.cc(119)::Resize: shape error, cpu memory is allocated",
+        "host_ram",
+    ),
+    _row(
+        "RuntimeError: the allocated workspace of the device is too small",
+        "RuntimeError: the device of the workspace is too slow",
+        "gpu",
+    ),
+    _row(
+        "error(llm): not enough KV cache tokens remaining (12 available, 40 needed)",
+        "warning(llm): not enough KV cache tokens remaining (12 available, 40 needed)",
+        "kv_cache",
+        "engine",
+    ),
+    _row(
+        "RuntimeError: driver error while trying to pin memory. error: 2, size: 4294967296",
+        "RuntimeError: driver error while trying to open memory. error: 2, size: 4294967296",
+        "pinned",
+        tried_bytes=4294967296,
+    ),
+    _row(
+        "ERROR Malloc returns null: len=4294967296 in frames",
+        "ERROR lookup returns null: len=4294967296 in frames",
+        "host_ram",
+        tried_bytes=4 * GIB,
+    ),
+)
+
+WORDINGS: Final = (
+    *AROUND, *DEVICE, *CACHE, *HOST, *CONTAINER, *PINNED_AND_SHARED, *SCHEDULING, *MORE, *PLACES, *OWN_WORDS
+)  # fmt: skip

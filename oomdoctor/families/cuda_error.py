@@ -161,6 +161,7 @@ _PINNING = late(
     r"pin_memory|pinned|cuMemHost|(?:cuda|hip)Host(?:Alloc|Malloc|Register)|MallocHost|CachingHostAllocator"
 )
 # torch_memory_saver, of its hooks into PyTorch's allocator
+_FALLS_BACK = late(r"(?i)\bfall(?:s|ing)? ?back to\b")
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _ANOTHER_WAY = late(
     r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b"
@@ -185,16 +186,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if layer == "framework" and _told_below(page, index):
         return
     place = place_of(page, line)
-    if why := _survived(text, match):
+    groups = match.groupdict()
+    if "row" in groups and any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
+        return  # the exception says it again
+    if why := _survived(page, index, match):
         yield Lookalike(place, why)
         return
-    if "row" in match.groupdict():
-        if any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
-            return  # the exception says it again
-        if goes_on(page, index):
-            yield Lookalike(place, mark("caught: the program goes on behind it"))
-            return
-    groups = match.groupdict()
     pins = _pins(page, index)
     if groups.get("invalid") and not pins:
         return  # of a kernel or a copy; host memory that cannot be pinned is refused with these words too
@@ -216,15 +213,17 @@ def read(page: Page, index: int) -> Iterator[Read]:
     )
 
 
-def _survived(text: str, match: re.Match[str]) -> str | None:
-    """Why the line itself tells of no failure."""
+def _survived(page: Page, index: int, match: re.Match[str]) -> str | None:
+    """Why it is no failure: the words are an echo, or the program goes on."""
+    text = match.string
     if why := echo(text[: match.end()], text):
         return why
-    if _ANOTHER_WAY.search(text, match.end()):
+    if _ANOTHER_WAY.search(text, match.end()) or _FALLS_BACK.search(text[: match.start()]):
         return mark("caught: the program says that it goes on another way")
     if _RETRIED.search(text):
         return mark("refused once: the allocator frees what it keeps and asks again")
-    return mark("caught: the program goes on behind it") if "using pageable" in text[match.end() :] else None
+    caught = "using pageable" in text[match.end() :] or ("row" in match.groupdict() and goes_on(page, index))
+    return mark("caught: the program goes on behind it") if caught else None
 
 
 def _of_ggml(page: Page, index: int) -> bool:

@@ -66,6 +66,7 @@ class BufferRefused(Event, frozen=True, kw_only=True):
 
     what: str | None = None  # "weights", "kv", "state", "compute", "pool" (while it computes); None where nothing tells
     device: str | None = None
+    limited: bool | None = None  # by the device's largest allocation
     tried_bytes: Usage[int | None] = None
     buffer_bytes: Usage[int | None] = None  # as the buffer's owner asked for it; the device rounds
 
@@ -111,6 +112,7 @@ _REFUSED = late(
     r"|kIOGPUCommandBufferCallbackErrorOutOfMemory"
     r"|\w: failed to allocate the compute buffer|\w alloc compute (?:buffer|graph) failed"  # stable-diffusion.cpp
 )
+_LARGEST = late(r"exceeds (?:device buffer size limit|max_vmem)")
 _OLD = late(r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory")  # 2023
 _RUNTIME = late(r"(?:CUDA|ROCm|HIP|MUSA) error: out of memory\s{0,4}$")
 _WHERE = late(r"current device: \d{1,3}, in function \w{1,80} at \S{1,200}ggml[\w-]{0,20}\.cuh?:\d")
@@ -153,6 +155,8 @@ _WRITERS = late(
 )
 _LAYERS_ON_CARD = late(r"offload(?:ing|ed) [1-9]|VRAM|n[-_]gpu[-_]layers|-ngl\b")
 _ABOVE = 60
+_NOT_FITTED = "failed to fit params to free device memory"
+_TABLE_LINES = 12
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -161,6 +165,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if why := next((why for words, why in _HARMLESS if words in text), None):
         if "ggml" in text or "slot" in text or "decode" in text:
             yield Lookalike(place_of(page, line), why)
+    elif _NOT_FITTED in text:
+        yield _not_fitted(page, index)
     elif _REFUSED.search(text):
         yield _refused(page, index)
     elif _OLD.search(text):
@@ -172,6 +178,33 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield _full(page, index)
     elif _WRITERS.search(text):
         yield from _loaded(page, line, text)
+
+
+def _not_fitted(page: Page, index: int) -> Read:
+    """The program looked whether the model fits, and says that it changes nothing; its table above tells whether."""
+    line = page.lines[index]
+    above = (
+        figures
+        for one in page.before(index, _TABLE_LINES)
+        for clause, said in grammars.said("llama_cpp", one.text[:1200])
+        if clause == "breakdown"
+        for _, figures in _breakdown(said)
+    )
+    short = next((them for them in above if them["needed_bytes"] > them.get("free_bytes", them["needed_bytes"])), None)
+    if short is None:
+        return Lookalike(
+            place_of(page, line), mark("the program looks whether the model fits; it is loaded all the same")
+        )
+    return BufferRefused(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line, _number(short["device"])),
+        stage="model_load",
+        strength=3,
+        what="weights",
+        device=short["device"],
+        tried_bytes=short["needed_bytes"],
+    )
 
 
 def _given_up(page: Page, index: int) -> bool:
@@ -325,6 +358,8 @@ def _refused(page: Page, index: int) -> Read:
     card = figures.pop("card", None)
     device = figures.get("device")
     what = figures.setdefault("what", _owner(page, index, text))
+    if _LARGEST.search(text):
+        figures["limited"] = True
     host = _pool(device) == "host_ram" or "ggml_aligned_malloc" in text or "cpu_buffer" in text
     return BufferRefused(
         at=place_of(page, first, lines[-1]),
@@ -425,6 +460,7 @@ FAMILY = Family(
         "OutOfMemory",
         "failed to decode the batch",
         *_FULL,
+        _NOT_FITTED,
     ),
     triggers=(
         "Malloc failed: out of memory",
@@ -455,6 +491,7 @@ FAMILY = Family(
         "MiB free",
         "projected to use",
         "memory_breakdown_print",
+        _NOT_FITTED,
         "kv_cache: size",
         "n_ctx ",
         "context size reduced from",

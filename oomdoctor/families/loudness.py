@@ -25,7 +25,8 @@ _FIELD = late(
 _WORD = late(
     r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
-    r"|^(?:[\w./+-]{1,60}(?: std(?:err|out))?: ){0,3}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):"
+    r"|^(?:[\w./+-]{1,60}(?: std(?:err|out))?: ){0,3}"
+    r"(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal)(?:\(\w{1,40}\))?:"
     r"|^PHP (W)arning:"
     r"|(?:^|[\]|]\s?)(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"

@@ -32,7 +32,9 @@ _ON_THE_CPU = late(r"/device:CPU:\d")  # TensorFlow's name of it
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
 )  # of libc, whoever calls it
-_OF_THE_CPU = late(r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b")
+_OF_THE_CPU = late(
+    r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b|\b(?<!shared )(?<!and )(?:cpu|host|system) (?:memory|ram)\b"
+)
 # "Not enough GPU memory for hybrid state cache"
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
 _HOST = late(
@@ -50,6 +52,7 @@ _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
 )
 
+_FITS = late(r"(?i)\b(?:not|\w{1,8}n't|cannot) fit\b")
 _KERNEL = (
     r"\bkernel: |page allocation|vmalloc|__vm_enough|\bfork\b|\bm(?:un)?map\b|cannot allocate memory|not enough space$",
     r"\bE?NOMEM\b|errno|os error 12|oom[-_ ]kill",
@@ -118,6 +121,8 @@ def pool_of(found: Shortfall, text: str) -> str:
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.waits:
         return True
+    if found.compared is None and _FITS.search(text):
+        return False
     if found.compared is None and "g" in found.letters and _NODES.search(text):
         return True
     if found.compared is None:

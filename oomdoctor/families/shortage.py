@@ -84,7 +84,7 @@ _PREDICATES = tuple(
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
         rf"C{_FEW}A{_FEW}(?:{_MEM}|[SNUeu]|D)",
         rf"C{_FEW}G{_FEW}(?:{_MEM}|S)",
-        rf"Ca?p{_FEW}(?:S|e)",
+        r"Ca?p",
         # "only 310 MiB left"
         r"ya{0,2}[SU][waD]{0,3}f",
         # "host allocation of 3 GiB failed", "refused a block of 64 MiB", "page allocation failure"
@@ -115,13 +115,15 @@ _OF_BYTES = tuple(
 )
 # "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
 _NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
-_OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waA,]{0,24}aS"))
+_OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waAequ,]{0,24}aS"))
 # "not enough resources to allocate 4 placement groups"
 _PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
 _OF_RESOURCES = late(r"L[wa]{0,2}g")
 # "due to insufficient workspace"
 _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
-_OF_A_WORKSPACE = late(r"L[waf]{0,2}e(?=[.,;:()]|$)")
+_OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X"))
+# "posix_memalign failed", without a word on memory
+_BY_ITS_CALL = late(r"(?i)\b(?:\w{0,20} ?mem ?align|\w{0,8}malloc|calloc|aligned alloc) failed\b")
 # What a kernel has on the chip, beside the memory that processes share
 _ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs)\b")
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
@@ -337,6 +339,7 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
+    if sized or _is_of(sentence.letters, "kpsovdmrDYeUH"):
         yield from _OF_A_LIMIT
     if sized and not by_name:
         yield from _OF_BYTES
@@ -345,7 +348,9 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     if _NOT_FIT.search(sentence.text):
         yield from _OF_A_PLACE
     if _WORKING.search(sentence.text):
-        yield _OF_A_WORKSPACE
+        yield from _OF_A_WORKSPACE
+    if _BY_ITS_CALL.search(sentence.text):
+        yield from _OF_MEMORY
 
 
 def _passed_over(aside: re.Match[str]) -> str:

@@ -104,6 +104,7 @@ _SENTENCES = (
     _figures("Memory dynamically allocated during inference"),
     _figures("Peak memory during memory usage profiling"),
     Sentence("Executor creation failed due to insufficient GPU memory", CreationFailed, lines=9, bare=True),
+    Sentence("might indicate insufficient GPU memory", CreationFailed, lines=9, bare=True),
     Sentence(
         "Can't allocate new blocks. No free blocks left",
         CacheTooSmall,
@@ -183,6 +184,7 @@ FAMILY = Family(
         "in memory usage profiling:",
         "Peak memory during memory usage profiling",
         "Executor creation failed due to",
+        "might indicate insufficient GPU memory",
         "No free blocks left",
         "at least 1 sequence to completion",
     ),

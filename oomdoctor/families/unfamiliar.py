@@ -183,7 +183,8 @@ def _by_its_file(page: Page, index: int) -> str | None:
 
 def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:
     """Whether it speaks of a cache, and the innermost frames are an engine's."""
-    if "q" not in found.letters or re.search("[kpsovdmrD]", found.letters):
+    words = {part.text.lower() for part in found.sentence.parts[found.start : found.end]}
+    if "cache" not in words or re.search("[kpsovdmrD]", found.letters):
         return False
     return any(_ENGINE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
 

@@ -10,6 +10,7 @@ from oomdoctor.families.budget import BudgetSpent
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -205,6 +206,15 @@ def watermark_filled_by_its_own(crash: Crash) -> Seen | None:
 def pool_of_a_library_beyond_its_limit(crash: Crash) -> Seen | None:
     """Allocated + asked for pass the limit that a library's pool was given: CuPy prints all three."""
     return _pool_of_a_library(crash, kept=False)
+
+
+@sign
+def buffer_beyond_the_devices_largest(crash: Crash) -> Seen | None:
+    """A buffer of ggml is larger than the device gives in one piece."""
+    refused = crash.root
+    if not isinstance(refused, BufferRefused) or not refused.limited:
+        return None
+    return Seen(words=say("The buffer is larger than what the device gives in one piece."), evidence=(refused,))
 
 
 @sign

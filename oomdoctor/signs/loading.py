@@ -15,6 +15,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.doing import OF_A_TRACEBACK
 from oomdoctor.job.frames import places_a_model
 from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import (
     LATER_THAN_LOADING,
@@ -36,6 +37,7 @@ from oomdoctor.units import percent, show
 WEIGHTS_SOURCE: Final = "memory_utils.cu"  # of TurboMind
 LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
+_TOO_LARGE: Final = late(r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b")
 LITTLE: Final = 0.10  # of the card beside the weights: what an engine measures first needs more
 OWN_PART: Final = 0.5  # of the card: where this process holds less, others fill it
 _TRAINER = r"(?i)trainer\b|\btrain(?:ing)?\b|/train"
@@ -87,10 +89,24 @@ def executor_without_weights(crash: Crash) -> Seen | None:
 
 
 @sign
+def message_says_that_the_model_is_too_large(crash: Crash) -> Seen | None:
+    """The program itself says that it could not load the model, or that it is too large."""
+    said = _TOO_LARGE.search(crash.root.at.text)
+    if said is None or crash.pool != "gpu":
+        return None
+    return Seen(words=say("The program says so itself: {words}.", words=said[0]), evidence=(crash.root,))
+
+
+@sign
 def executors_weights_fill_the_card(crash: Crash) -> Seen | None:
-    """What TensorRT-LLM measures first finds almost nothing free: the weights were there before it."""
+    """What TensorRT-LLM sets up first finds almost nothing free: the weights were there before it."""
     failed = crash.first(CreationFailed)
-    if failed is None or failed.stage != "memory_profiling" or failed.free_bytes is None or not failed.total_bytes:
+    if (
+        failed is None
+        or failed.stage not in ("memory_profiling", "engine_init")
+        or failed.free_bytes is None
+        or not failed.total_bytes
+    ):
         return None
     if failed.free_bytes > LITTLE * failed.total_bytes:
         return None

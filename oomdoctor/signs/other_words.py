@@ -25,7 +25,8 @@ _LAYING_OUT: Final = late(
     r"(?i)\b(?:alloc|creat|initiali[sz]|reserv)\w{1,4} (?:\w{1,12} ){0,3}(?:kv|key)\b[ _-]?\w{0,6}"
     r"|\b(?:no|none|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,3}(?:kv|cache)\b"
     r"|\brequested (?:kv|k v)?[ -]?cache size\b"
-    r"|\b(?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)s?\b"
+    r"|\b(?:fit(?: in)?|serve|hold) (?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)s?\b"
+    r"|\b(?:pool|cache) size is (?:too|larger)\b"
 )
 _FRAMEWORKS: Final = frozenset({"torch", "jax", "tensorflow"})
 _PLACE: Final = late(r"\S{1,200}\.\w{1,4}:\d+")

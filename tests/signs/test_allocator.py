@@ -69,3 +69,34 @@ def test_a_librarys_pool_is_held_against_its_limit(tried: str, is_beyond: bool) 
     )
     assert (allocator.pool_of_a_library_beyond_its_limit(refusal) is not None) is is_beyond
     assert (allocator.pool_of_a_library_within_its_limit(refusal) is None) is is_beyond
+
+
+ARENA = "RuntimeError: onnxruntime::BFCArena::Alloc {}"
+LEFT = ARENA.format("Available memory of 805306368 is smaller than requested bytes of 1610612736")
+REFUSED = ARENA.format("Failed to allocate memory for requested buffer of size 1610612736")
+
+
+@pytest.mark.parametrize(("line", "is_full"), [(LEFT, True), (REFUSED, False)])
+def test_an_arena_is_full_by_its_own_limit(line: str, is_full: bool) -> None:
+    assert (allocator.arena_of_a_library_is_full(crash(line)) is not None) is is_full
+
+
+BUILDER = "[TRT] [E] 10: Could not find any implementation for node {Conv_1} due to insufficient workspace."
+CONTEXT = "[TRT] [E] 2: Error Code 2: OutOfMemory (Requested size was 2147483648 bytes.)"
+
+
+@pytest.mark.parametrize(("line", "is_small"), [(BUILDER, True), (CONTEXT, False)])
+def test_a_workspace_is_too_small_for_any_kernel(line: str, is_small: bool) -> None:
+    assert (allocator.workspace_of_a_library_is_too_small(crash(line)) is not None) is is_small
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_limited"),
+    [("Requested buffer size exceeds device buffer size limit", True), ("vk::Device::allocateMemory", False)],
+)
+def test_a_buffer_is_larger_than_the_device_gives(reason: str, is_limited: bool) -> None:
+    lines = (
+        "ggml_vulkan: Device memory allocation of size 5368709120 failed.",
+        f"ggml_vulkan: {reason}: ErrorOutOfDeviceMemory",
+    )
+    assert (allocator.buffer_beyond_the_devices_largest(crash(*lines)) is not None) is is_limited

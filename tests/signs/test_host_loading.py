@@ -32,3 +32,10 @@ def test_ollamas_sum_of_what_the_host_needs() -> None:
     line = "model requires more system memory (5.6 GiB) than is available (3.2 GiB)"
     assert host_loading.more_of_the_model_than_the_host_has(crash(f"Error: {line}")) is not None
     assert host_loading.more_of_the_model_than_the_host_has(crash(REFUSED)) is None
+
+
+@pytest.mark.parametrize(("function", "is_loading"), [("_create_inference_session", True), ("run", False)])
+def test_a_refusal_while_a_model_is_loaded(function: str, is_loading: bool) -> None:
+    frame = f'  File "/srv/onnxruntime/capi/onnxruntime_inference_collection.py", line 5, in {function}'
+    lines = ("Traceback (most recent call last):", frame, "    sess.start(x)", "RuntimeError: std::bad_alloc")
+    assert (host_loading.refused_at_the_time_of_loading(crash(*lines)) is not None) is is_loading

@@ -69,3 +69,31 @@ def test_states_are_there_where_a_trainer_is() -> None:
     flat = ("deepspeed/runtime/zero/stage_1_and_2.py", "__init__", "self.flatten_dense_tensors_aligned(")
     for frame, is_inference in ((LOADING, True), (setup, False), (flat, False)):
         assert (loading.nothing_is_trained(crash(*trace(frame), refused())) is not None) is is_inference
+
+
+CREATION = (
+    "RuntimeError: Executor creation failed due to insufficient GPU memory.",
+    "",
+    "The following component could not be created: {}",
+    "Total GPU memory (GiB): 80.00",
+    "Free GPU memory before component creation attempt (GiB): {}",
+)
+
+
+@pytest.mark.parametrize(
+    ("component", "free", "fills"),
+    [
+        ("Initial KV cache (temporary for KV cache size estimation)", "8.00", True),
+        ("Initial KV cache (temporary for KV cache size estimation)", "8.01", False),
+        ("KV cache", "8.00", False),
+    ],
+)
+def test_weights_fill_the_card_before_an_engine_measures(component: str, free: str, fills: bool) -> None:
+    lines = "\n".join(CREATION).format(component, free).split("\n")
+    assert (loading.executors_weights_fill_the_card(crash(*lines)) is not None) is fills
+
+
+@pytest.mark.parametrize(("words", "is_said"), [("too large for the device's HBM memory", True), ("large", False)])
+def test_the_program_says_that_the_model_is_too_large(words: str, is_said: bool) -> None:
+    line = f"RuntimeError: CUDA error: out of memory, the model is {words}"
+    assert (loading.message_says_that_the_model_is_too_large(crash(line)) is not None) is is_said

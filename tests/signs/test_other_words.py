@@ -13,6 +13,13 @@ REQUEST = "RuntimeError: prompt requires 9000 tokens, only 8000 KV cache tokens 
 GROUP = "ERROR job step: memory cgroup limit of 512Mi is smaller than the 768Mi that it needs\n"
 PINNED = "RuntimeError: could not pin 24 GiB of memory\n"
 SHARED = "RuntimeError: no room for 3 GiB in shared memory\n"
+MEASURED = (
+    'Traceback (most recent call last):\n  File "/srv/vllm/v1/worker/gpu_worker.py", line 9, in {}\n'
+    "    raise ValueError(\nValueError: 62 GiB of device memory are in use, more than the limit of 55 GiB\n"
+)
+ONE = "ValueError: the KV pool budget 2147483648 cannot fit {} request\n"
+FITS = "Error: this model does not fit on the devices\n"
+PICTURE = "RuntimeError: could not reserve 3 GiB of device memory, use a lower resolution\n"
 DEVICES = "RuntimeError: world size 16 needs 16 GPUs, only 8 devices are visible\n"
 CARD = "RuntimeError: could not reserve 3 GiB of device memory\n"
 LIMIT = "RuntimeError: query needs 210 GB, its memory limit is 64 GB\n"
@@ -29,6 +36,14 @@ STATE = "PoolError: could not reserve 3 GiB of RAM for the checkpoint\n"
         (other_words.cache_is_short_in_other_words, PINNED, BLOCKS),
         (other_words.cache_is_short_in_other_words, CONTEXT, REQUEST),
         (other_words.cache_gets_no_room_in_other_words, REQUEST, CONTEXT),
+        (
+            other_words.cache_gets_no_room_in_other_words,
+            MEASURED.format("wake_up"),
+            MEASURED.format("determine_available_memory"),
+        ),
+        (other_words.cache_gets_no_room_in_other_words, ONE.format("this"), ONE.format("one")),
+        (other_words.weights_by_the_message, PICTURE, FITS),
+        (other_words.pass_by_the_message, FITS, PICTURE),
         (other_words.longest_context_does_not_fit_in_other_words, BLOCKS, CONTEXT),
         (other_words.one_request_does_not_fit_in_other_words, BLOCKS, REQUEST),
         (other_words.limit_of_a_group_in_other_words, LIMIT, GROUP),
