@@ -124,8 +124,16 @@ _REFUSALS = tuple(
         ("runtime", "ERROR_OUT_OF_DEVICE_MEMORY", r"\b(?P<device>UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY"),
         ("runtime", "UR_RESULT_ERROR_OUT_OF_RESOURCES", r"\b(?P<device>UR)_RESULT_ERROR_OUT_OF_RESOURCES"),
         ("runtime", "Native API returns: -5 ", r"Native API returns: -5 \((?P<device>PI)_ERROR_OUT_OF_RESOURCES\)"),
-        ("runtime", "error code is 207001", r"\b(?P<device>NPU) function error: ?(?P<call>\w{1,60}), error code is (?P<code>207001)"),
-        ("framework", "Observe OOM", r"\bObserve OOM, will dump snapshot to \S"),  # slime's observer of PyTorch's allocator
+        (
+            "runtime",
+            "error code is 207001",
+            r"\b(?P<device>NPU) function error: ?(?P<call>\w{1,60}), error code is (?P<code>207001)",
+        ),
+        (
+            "framework",
+            "Observe OOM",
+            r"\bObserve OOM, will dump snapshot to \S",
+        ),  # slime's observer of PyTorch's allocator
         ("runtime", "nrt_tensor_allocate", r"\b(?P<device>nrt)_tensor_allocate status=(?P<code>4)\b"),  # AWS Neuron
         ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
         ("framework", "Insufficient VRAM", r"\bInsufficient VRAM\b"),
@@ -149,7 +157,9 @@ _RUNTIMES = {"UR": "XPU", "PI": "XPU", "ZE": "XPU", "NRT": "NEURON"}
 _PINNING = late(r"pin_memory|MallocHost|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
 # torch_memory_saver, of its hooks into PyTorch's allocator
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
-_ANOTHER_WAY = late(r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b")
+_ANOTHER_WAY = late(
+    r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b"
+)
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
 _TOLD = late(r"out of memory|running low on memory|actual memory used=|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
@@ -170,14 +180,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if layer == "framework" and _told_below(page, index):
         return
     place = place_of(page, line)
-    if why := echo(text[: match.end()], text):
+    if why := echo(text[: match.end()], text) or _survived(text, match.end()):
         yield Lookalike(place, why)
-        return
-    if _ANOTHER_WAY.search(text, match.end()):
-        yield Lookalike(place, mark("caught: the program says that it goes on another way"))
-        return
-    if _RETRIED.search(text):
-        yield Lookalike(place, mark("refused once: the allocator frees what it keeps and asks again"))
         return
     if "row" in match.groupdict():
         if any("runtime error (2)" in one.text for one in page.after(index, TRACEBACK_LINES)[1:]):
@@ -205,6 +209,15 @@ def read(page: Page, index: int) -> Iterator[Read]:
         code=int(groups["code"]) if groups.get("code") else None,
         exception=raised[1] if (raised := _EXCEPTION.match(text[: match.start() + 1])) else None,
     )
+
+
+def _survived(text: str, end: int) -> str | None:
+    """Why the refusal was none in the end, where the rest of the line says so."""
+    if _ANOTHER_WAY.search(text, end):
+        return mark("caught: the program says that it goes on another way")
+    if _RETRIED.search(text):
+        return mark("refused once: the allocator frees what it keeps and asks again")
+    return None
 
 
 def _of_ggml(page: Page, index: int) -> bool:

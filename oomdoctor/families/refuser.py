@@ -18,7 +18,9 @@ _CONTAINER = late(
     r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
 )
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
-_CARD = late(r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|workspace)s?(?![a-z])")  # also in the name of a file
+_CARD = late(
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|workspace)s?(?![a-z])"
+)  # also in the name of a file
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."

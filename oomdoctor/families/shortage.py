@@ -62,7 +62,7 @@ _PREDICATES = tuple(
         rf"z[waf]{{0,3}}f{_FEW}{_MEM}",
         r"O[wfD]{0,2}Ya?f",
         # "not enough GPUs", "insufficient cluster resources", "cannot meet the required number of nodes"
-        rf"L[waf]{{0,2}}[Yg]",
+        r"L[waf]{0,2}[Yg]",
         rf"C{_FEW}G{_FEW}Y",
         # "not enough buffers 1 for swapping 4"
         r"Le[N0]",

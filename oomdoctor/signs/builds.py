@@ -21,7 +21,9 @@ _BUILDS: Final = (
 )
 
 
-_OBJECT: Final = late(r"\bFAILED: (?:\[[^\]]{1,40}\] )?\S{1,200}\.o\b|\bnvcc\b.{0,4000} -c |\bc(?:\+\+|c1plus)\b.{0,4000} -c ")
+_OBJECT: Final = late(
+    r"\bFAILED: (?:\[[^\]]{1,40}\] )?\S{1,200}\.o\b|\bnvcc\b.{0,4000} -c |\bc(?:\+\+|c1plus)\b.{0,4000} -c "
+)
 LINES_ABOVE: Final = 2
 
 

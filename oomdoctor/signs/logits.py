@@ -19,7 +19,9 @@ FRAMES: Final = 4  # innermost ones that may work on the logits
 _GENERATED = late(r"\bempty_strided\w{0,8}\(\([^()]{1,200}?, ?(\d{4,7}),?\), ?\([^()]{1,200}\), ?torch\.float32\)")
 # The layers between are narrower, and compute in half precision.
 FEWEST_WORDS, MOST_WORDS = 30_000, 600_000
-_JOINED = r"\b(?:torch|np|xp)\.(?:cat|concat\w*|[vh]?stack)\((?!.{0,40}(?:logsumexp|softmax|cross_entropy))|nested_concat"
+_JOINED = (
+    r"\b(?:torch|np|xp)\.(?:cat|concat\w*|[vh]?stack)\((?!.{0,40}(?:logsumexp|softmax|cross_entropy))|nested_concat"
+)
 _VOCABULARY = ("vocab_size", "padded_vocab_size")
 _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size")
 _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length")

@@ -37,7 +37,8 @@ _OF_THE_WEIGHTS: Final = late(
     r"(?i)\b(?:weights?|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
 )
 _OF_A_PASS: Final = late(
-    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|forward|backward|convolution|attention|working memory|latents?)\b"
+    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|forward|backward"
+    r"|convolution|attention|working memory|latents?)\b"
 )
 _OF_AN_OPTIMIZER: Final = late(r"(?i)\b(?:optimi[sz]er|adamw?|momentum|moments)\b")
 _OF_DATA: Final = late(
