@@ -36,6 +36,7 @@ _LETTERS: Final = {
     "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V",
     "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "REACHED": "!", "LACK": "L",
     "NO": "O", "SHORTAGE": "E",
+    "MORE": "=",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
     # signs
@@ -172,7 +173,7 @@ class Shortfall(Struct, frozen=True):
     def sure(self) -> bool:
         """Whether figures say it, beside a verb that does: a list of figures may hold any."""
         around = self.sentence.around(self.start, self.end)
-        if self.compared is not None and re.search("[VMBCLJy]", around):
+        if self.compared is not None and re.search("[V=MBCLJy]", around):
             return True
         return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
 

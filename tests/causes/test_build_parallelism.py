@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from system_logs import crash_of, quiet
 
+import oomdoctor
 from oomdoctor.causes.build_parallelism import CAUSE
 from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
@@ -43,3 +46,21 @@ def test_a_kill_amid_build_output_is_a_hint() -> None:
     assert isinstance(judgement, Finding)
     assert judgement.grade is Grade.POINTS
     assert judgement.next_evidence
+
+
+def verdict(folder: Path, text: str) -> str:
+    log = folder / "build.log"
+    log.write_text(text, encoding="utf-8")
+    answer: str = oomdoctor.diagnose(log).as_json()["verdict"]
+    return answer
+
+
+def test_a_kill_right_below_an_object_that_failed_was_a_compilers(tmp_path: Path) -> None:
+    failed = "[4/85] c++ -O3 -c bwd.cpp -o bwd.o\nFAILED: bwd.o\nKilled\nninja: build stopped: subcommand failed.\n"
+    assert verdict(tmp_path, failed) == "oom"
+
+
+def test_a_kill_further_below_may_be_anothers(tmp_path: Path) -> None:
+    later = "[4/85] c++ -O3 -c bwd.cpp -o bwd.o\nFAILED: bwd.o\nninja: build stopped: subcommand failed.\n"
+    assert verdict(tmp_path, later) == "no-oom"
+    assert verdict(tmp_path, f"{later}running the tests\nwaiting\nstep 1\nKilled\n") == "inconclusive"
