@@ -250,10 +250,10 @@ _LEADING = (
     ),
     # Google Cloud's export
     _Decoration("DINWEC", rf"(?P<level>{_LEVEL}) (?P<time>{_STAMP}) (?:\[resource[^\]\n]{{0,120}}\] )?"),
-    # glog and absl, torch elastic: the number is a process or a thread
+    # glog and absl (with the year, too), torch elastic: the number is a process or a thread
     _Decoration(
         "VIWEF",
-        r"(?P<level>[VIWEF])(?P<time>\d{4} \d\d:\d\d:\d\d\.\d{3,9}) +(?:(?P<pid>\d{1,7})|\d{8,20}) "
+        r"(?P<level>[VIWEF])(?P<time>(?:\d{4}){1,2} \d\d:\d\d:\d\d\.\d{3,9}) +(?:(?P<pid>\d{1,7})|\d{8,20}) "
         rf"(?P<source>{_SOURCE})\] ?",
         second=_DIGITS,
     ),
@@ -282,6 +282,10 @@ _AFTER_TIME = (
     _Decoration("DTINWEC", rf"(?P<level>{_LEVEL}) {{1,5}}(?P<source>[a-z][\w.]{{1,60}}(?:::\w{{1,60}}){{0,6}}): "),
     _Decoration("DTINWEC", rf"(?P<level>{_LEVEL})(?::| -| \|)? {{1,5}}"),
     _Decoration("IWEF", rf"(?P<level>[IWEF]) (?P<source>{_SOURCE})\] ?"),  # TensorFlow, XLA
+    # ONNX Runtime: "[E:onnxruntime:Default, bfc_arena.cc:361 AllocateRawInternal] "
+    _Decoration(
+        "[", rf"\[(?P<level>[IWEF]):onnxruntime:[\w -]{{0,60}}, (?P<source>{_SOURCE}) [\w:~<>]{{1,80}}\] ?"
+    ),
     _Decoration("-", rf"- (?:(?P<source>[\w.:-]{{1,80}}) - )?(?P<level>{_LEVEL}) - (?:__main__ - )?"),
     _Decoration(
         "|", rf"\| (?P<level>{_LEVEL}) {{1,5}}\| (?:(?P<source>[\w.<>]{{1,100}}:[\w<>]{{1,80}}:\d{{1,6}}) - )?"
@@ -557,7 +561,7 @@ def _undress_indented(text: str, dress: _Dress) -> str:
 _SIGNS_THAT_BEGIN = (frozenset(_LEADING_BY) | _BOXES | {" ", "`"}) - frozenset(_LETTERS)
 _LETTERS_THAT_BEGIN = frozenset(_LEADING_BY) & frozenset(_LETTERS)
 # Most lines that begin with a letter begin with a word.
-_HEADED = late(rf"{_LEVEL}[ :]|[VIWEF]\d{{4}} |{_MONTH} [ \d]\d ")
+_HEADED = late(rf"{_LEVEL}[ :]|[VIWEF]\d{{4,8}} |{_MONTH} [ \d]\d ")
 _MAY_HOLD = ("\r", " | ", " [repeated ", *_BAR_SIGNS)
 
 

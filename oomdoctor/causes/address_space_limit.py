@@ -17,6 +17,7 @@ CAUSE = Cause(
     excluded=(address_space.more_than_any_limit,),
     signs=(
         Row(address_space.scheduler_limits_virtual_memory, Grade.PROVES),
+        Row(address_space.maps_of_memory_are_spent, Grade.NAMES),
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
         Row(address_space.refused_with_more_free, Grade.NAMES),

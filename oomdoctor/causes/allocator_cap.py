@@ -17,6 +17,11 @@ CAUSE = Cause(
     excluded=(allocator.within_the_allowed, allocator.pool_of_a_library_within_its_limit),
     signs=(
         Row(allocator.pool_of_a_library_beyond_its_limit, Grade.PROVES),
+        Row(allocator.pool_of_a_library_says_so, Grade.NAMES),
+        Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
+        Row(allocator.budget_of_a_program_is_spent, Grade.PROVES),
+        Row(allocator.arena_of_a_library_is_full, Grade.NAMES),
+        Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_memory_fraction, Grade.PROVES),
         Row(allocator.beyond_the_allowed_beside_room, Grade.PROVES),

@@ -13,6 +13,7 @@ CAUSE = Cause(
     signs=(
         Row(builds.compiler_reports_it, Grade.PROVES),
         Row(builds.kernel_killed_a_compiler, Grade.PROVES),
+        Row(builds.killed_under_a_compile_command, Grade.NAMES),
         Row(builds.killed_while_building, Grade.POINTS),
     ),
     knobs=("fewer-build-jobs", "raise-container-limit", "more-host-memory"),

@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.host_data import (
     a_wide_table_was_refused,
+    arrow_was_refused,
     data_is_cached_in_memory,
     many_readers_and_one_vanished,
     memory_ran_out_at_a_line_on_data,
@@ -26,6 +27,7 @@ CAUSE = Cause(
         Row(memory_ran_out_while_reading_data, Grade.POINTS),
         Row(a_wide_table_was_refused, Grade.POINTS),
         Row(refused_while_reading_data, Grade.POINTS),
+        Row(arrow_was_refused, Grade.HINTS),
         Row(many_readers_and_one_vanished, Grade.POINTS),
         Row(vanished_at_a_line_on_data, Grade.HINTS),
         Row(vanished_while_reading_data, Grade.LEFT),

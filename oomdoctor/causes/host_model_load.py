@@ -12,6 +12,7 @@ from oomdoctor.signs.host_loading import (
     killed_behind_the_loading,
     killed_in_the_middle_of_loading,
     more_of_the_model_than_the_host_has,
+    refused_at_the_time_of_loading,
     refused_while_loading_weights,
     the_kernel_killed_while_loading_weights,
 )
@@ -30,6 +31,7 @@ CAUSE = Cause(
         Row(a_buffer_on_the_host_was_refused, Grade.POINTS, OF_AN_ENGINE),
         Row(the_kernel_killed_while_loading_weights, Grade.PROVES),
         Row(refused_while_loading_weights, Grade.NAMES),
+        Row(refused_at_the_time_of_loading, Grade.HINTS),
         Row(killed_in_the_middle_of_loading, Grade.POINTS),
         Row(killed_behind_the_loading, Grade.HINTS),
         Row(other_words.weights_by_the_message, Grade.POINTS),

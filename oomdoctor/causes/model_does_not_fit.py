@@ -29,6 +29,7 @@ CAUSE = Cause(
         Row(loading.loading_fills_the_card, Grade.PROVES),
         Row(ggml.weights_refused, Grade.NAMES, BUFFER_KNOBS),
         Row(ggml.model_refused_by_ollama, Grade.NAMES, BUFFER_KNOBS),
+        Row(loading.executors_weights_fill_the_card, Grade.NAMES, INFERENCE_KNOBS),
         Row(loading.no_step_beside_the_weights, Grade.NAMES, INFERENCE_KNOBS),
         Row(warm_up.weights_there_in_the_warm_up, Grade.NAMES, INFERENCE_KNOBS),
         Row(arrays.arguments_most_of_the_device, Grade.NAMES, KNOBS),

@@ -16,6 +16,7 @@ CAUSE = Cause(
     signs=(
         Row(shm.no_room_and_a_figure_for_it, Grade.PROVES),
         Row(shm.no_room, Grade.PROVES),
+        Row(shm.volume_grew_over_its_size, Grade.PROVES),
         Row(shm.store_refused_for_shm, Grade.PROVES, OF_THE_STORE),
         Row(shm.store_larger_than_shm, Grade.NAMES, OF_THE_STORE),
         Row(shm.bus_error_and_full, Grade.PROVES),

@@ -14,6 +14,7 @@ CAUSE = Cause(
         Row(store.spill_worker_found_no_space, Grade.PROVES),
         Row(store.write_failed_after_spilling, Grade.NAMES),
         Row(store.store_and_disk_are_full, Grade.PROVES),
+        Row(store.program_found_no_space_to_spill, Grade.PROVES),
         Row(store.disk_is_nearly_full, Grade.POINTS),
     ),
     knobs=("free-disk", "bigger-object-store", "stream-data", "clear-references"),

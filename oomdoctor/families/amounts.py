@@ -46,7 +46,7 @@ _THINGS: Final = (
     (WORKERS, late(r"(?i)workers?$")),
 )
 _KEYS: Final = {"token": "tokens", "block": "blocks", "page": "pages", "cell": "cells", "slot": "slots", "byte": BYTES}
-_OF_A_WHOLE = late(r"(?i)total|capacity|working set")
+OF_A_WHOLE: Final = late(r"(?i)total|capacity|working set")
 
 
 class Figure(Struct, frozen=True):
@@ -83,7 +83,9 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         return [Figure(*one, "have" if role == "have" else "used", at), Figure(*other, "total", at)]
     value, unit = _amount(part.text)
     if part.terminal == "HEX" and _IN_BYTES.search(part.text) is None:
-        unit = BYTES if _is_a_size(parts, at) else ""
+        if not _is_a_size(parts, at):
+            return []  # an address
+        unit = BYTES
     unit = unit or _of_key(parts, at)
     if not unit and value >= MIB and _is_a_size(parts, at):
         unit = BYTES
@@ -136,7 +138,7 @@ def _role(parts: Sequence[Part], at: int) -> str:
         role = "need"
     if part.terminal == "COUNT":
         role = role or next((name for name, word in _INSIDE if word.search(part.text)), "")
-    if role == "limit" and any(_OF_A_WHOLE.fullmatch(one.text) for one in parts[max(0, at - 4) : at + 4]):
+    if role == "limit" and any(OF_A_WHOLE.fullmatch(one.text) for one in parts[max(0, at - 4) : at + 4]):
         return "total"
     if role == "have" and _is_whole(parts, at):
         return "need" if any(one.terminal == "NO" for one in parts[max(0, at - 6) : at]) else "total"
@@ -325,4 +327,4 @@ def _put(found: dict[str, Any], one: Figure, role: str) -> None:
         found.setdefault("unit", one.unit)
 
 
-__all__ = ["BYTES", "DEVICES", "Comparison", "Figure", "comparison", "figures", "stated"]
+__all__ = ["BYTES", "DEVICES", "OF_A_WHOLE", "Comparison", "Figure", "comparison", "figures", "stated"]

@@ -34,7 +34,8 @@ class LimitKill(Event, frozen=True, kw_only=True):
     pool: str = "cgroup"
     strength: int = 3
 
-    # "slurm", "kubernetes", "docker", "containerd", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
+    # "slurm", "kubernetes", "docker", "podman", "conmon", "containerd", "nomad", "volume",
+    # "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
     # "sagemaker", "notebook"
     manager: str
     used_bytes: Usage[int | None] = None
@@ -92,16 +93,17 @@ _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
 _SACCT = late(
     r"\bOUT_OF_ME\+|\bState[=:]\s{0,4}OUT_OF_MEMORY\b|\bRun time [^\n]{0,80}OUT_OF_MEMORY\b"
     r"|^\s{0,20}\d{1,12}[\w.]{0,20}(?:\s|\|)[^\n]{0,200}\bOUT_OF_MEMORY\b"
+    r"|^\s{0,20}\d{1,12}[\w.]{0,20}\s[^\n]{0,200}\sOOM\s{1,20}[\d:-]{4,20}\s"  # squeue
 )
-_CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory limit at least once")
-_KUBERNETES = late(r"\bOOMKill(?:ed)?\b|\bTaskOOM\b|\bcontainer oom\b")
-_ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b")
+_CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
+_ENGINE_EVENT = late(r"\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
+_KUBERNETES = late(rf"\bOOMKill(?:ed)?\b|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\"|{_ENGINE_EVENT.pattern}")
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
-_EVICTED = late(r"low on resource: memory|System OOM encountered")
+_EVICTED = late(r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory")
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
 _WAITS = late(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)")
-_LSF = late(r"TERM_MEMLIMIT")
+_LSF = late(r"TERM_(?:MEMLIMIT|SWAP)\b")
 _LSF_JOB = late(r"\bJob <?(\d{1,12})(?:>|: <)")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
 # Torque's mail, with the job's account below it
@@ -110,13 +112,22 @@ _TORQUE_JOB = late(r"\bPBS Job Id: {1,4}(\d{1,12})")
 _TORQUE_HOST = late(r"^\W{0,4}Exec host: {1,4}([\w.-]{1,120})/")
 _ACCOUNT = late(r"\b(?:resources_used|req_information|Resource_List)\.")
 _SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
-_CGROUP = late(r"[Cc]group mem(?:ory)? limit exceeded")
+_CGROUP = late(r"[Cc]group mem(?:ory|sw)? limit exceeded")
 _CLOUD = late(
-    r"OutOfMemoryError: Container killed due to memory usage|replica \S{1,80} ran out-of-memory and exited"
+    r"OutOfMemoryError: Container killed due to memory usage|\"Out of Memory\" \(\"OOM\"\) event was detected"
+    r"|replica \S{1,80} ran out-of-memory and exited"
     r"|Replicas low on memory:"
 )
 _SEFF = late(r"^\s{0,8}State: OUT_OF_MEMORY\b")
-_CONDOR = late(r"gone over (?:cgroup )?memory limit of \d")
+_CONDOR = late(
+    r"gone over (?:cgroup )?memory limit of \d|Job has encountered an out-of-memory event"
+    r"|\bmemory usage exceeded request_memory|child was OOM killed by cgroup memory limit"
+)
+# A volume in memory by its name; others lie on a disk
+_VOLUME = late(
+    r"Usage of EmptyDir volume \"[\w.-]{0,60}(?:shm|memory|ram)[\w.-]{0,60}\" exceeds the limit \"(\w{1,20})\""
+)
+_LAMBDA = late(r"\bMemory Size: (\d{1,6}) MB\s{1,4}Max Memory Used: (\d{1,6}) MB\b")
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
 _YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
@@ -147,8 +158,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _WAITS.search(text):
         yield Lookalike(at, mark("Kubernetes has not placed the pod; nothing ran out of memory"))
     else:
-        reader = next((read for pattern, read in _RECORDS if pattern.search(text)), None)
-        if reader is None or (reader in _LOOSE and echo(text) in {ADVICE, COMMENT, SOURCE}):
+        said = ((words, read) for pattern, read in _RECORDS if (words := pattern.search(text)))
+        words, reader = next(said, (None, None))
+        if words is None or reader is None:
+            return
+        # what is advised stands behind what happened
+        if reader in _LOOSE and echo(text[: words.end()], text) in {ADVICE, COMMENT, SOURCE}:
             return
         event = reader(page, index)
         if not isinstance(event, MemoryLimit) or (event.limit_bytes, event.requested_bytes) != (None, None):
@@ -229,6 +244,10 @@ def _columns(page: Page, index: int) -> dict[str, str]:
     return {}
 
 
+# Whose record it is, where it is not a pod's
+_OWN_WORDS: Final = (("docker", '"OOMKilled":'), ("podman", "oomKilled"), ("nomad", "Exit Message: "))
+
+
 def _kubernetes(page: Page, index: int) -> Event:
     """A container's state, wherever its limit stands in the same record."""
     line = page.lines[index]
@@ -242,7 +261,7 @@ def _kubernetes(page: Page, index: int) -> Event:
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
-        manager="docker" if '"OOMKilled":' in line.text else "kubernetes",
+        manager=next((name for name, words in _OWN_WORDS if words in line.text), "kubernetes"),
         reason="OOMKilled",
         exit_code=exit_code if exit_code is not None else _count(beside, "exit_code"),
         limit_bytes=_quantity(under.get("limit") or over.get("limit")),
@@ -252,13 +271,16 @@ def _kubernetes(page: Page, index: int) -> Event:
     )
 
 
+_ENGINES: Final = (("containerd", "TaskOOM"), ("conmon", "conmon "))
+
+
 def _engine_event(page: Page, line: Line) -> Event:
     """`docker events` and containerd's log tell that a process was killed, seldom of which size."""
     named = re.search(r"\bcontainer oom [0-9a-f]{6,64}\b.{0,300}[ (,]name=([\w.-]{1,120})", line.text)
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
-        manager="containerd" if "TaskOOM" in line.text else "docker",
+        manager=next((name for name, words in _ENGINES if words in line.text), "docker"),
         strength=2,
         reason="oom",
         container=named[1] if named else None,
@@ -282,6 +304,31 @@ def _sagemaker(page: Page, index: int) -> Event:
     line = page.lines[index]
     # The instance is a machine of its own.
     return LimitKill(at=place_of(page, line), time=line.mark.time, manager="sagemaker", strength=2, pool="host_ram")
+
+
+def _volume(page: Page, index: int) -> Event:
+    """Kubernetes evicts a pod whose volume in memory, mostly its /dev/shm, grows over its size."""
+    line = page.lines[index]
+    said = _VOLUME.search(line.text)
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="volume",
+        pool="shm",
+        limit_bytes=_quantity((said[1],)) if said else None,
+        reason="Evicted",
+    )
+
+
+def _lambda(page: Page, index: int) -> Event:
+    """What a call of a function had and took: counted in MiB."""
+    line = page.lines[index]
+    said = _LAMBDA.search(line.text)
+    limit, peak = (int(said[1]) * MIB, int(said[2]) * MIB) if said else (0, 0)
+    at, time = place_of(page, line), line.mark.time
+    if peak < limit:
+        return MemoryLimit(at=at, time=time, limit_bytes=limit, stated=f"{limit // MIB} MB")
+    return LimitKill(at=at, time=time, manager="aws", peak_bytes=peak, limit_bytes=limit)
 
 
 def _record(page: Page, index: int) -> tuple[list[str], list[str]]:
@@ -340,7 +387,7 @@ def _lsf(page: Page, index: int) -> Event:
         time=lines[0].mark.time,
         manager="lsf",
         job=job,
-        reason="TERM_MEMLIMIT",
+        reason="TERM_SWAP" if "TERM_SWAP" in lines[0].text else "TERM_MEMLIMIT",
         exit_code=_count(figures, "exit_code"),
         peak_bytes=_size(figures.get("peak"), BINARY),
         requested_bytes=_size(figures.get("requested"), BINARY),
@@ -488,6 +535,8 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_CLOUD, _cloud),
     (_EVICTED, _pressure),
     (_CONDITION, _condition),
+    (_VOLUME, _volume),
+    (_LAMBDA, _lambda),
     (_SAGEMAKER, _sagemaker),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
@@ -559,8 +608,13 @@ FAMILY = Family(
     name="container",
     anchors=(
         "TERM_MEMLIMIT",
+        "TERM_SWAP",
         "oom-kill",
         "oom_kill",
+        "oomKilled",
+        "out-of-memory event",
+        "memsw limit exceeded",
+        "EmptyDir volume ",
         "Out Of Memory",
         "OUT_OF_ME",
         "OOM",
@@ -586,6 +640,21 @@ FAMILY = Family(
         "System OOM encountered",
         "nodes are available",
         "TERM_MEMLIMIT",
+        "TERM_SWAP",
+        "OOM event received",
+        "OOM received",
+        'OOM Killed"',
+        "oomKilled",
+        "memory+swap limit",
+        "memsw limit exceeded",
+        "out-of-memory event",
+        "exceeded request_memory",
+        "EmptyDir volume",
+        "Max Memory Used: ",
+        " OOM ",
+        '("OOM") event',
+        "child was OOM killed",
+        "system is out of memory",
         "PBS: job killed",
         "a memory resource limit",
         "exceeds job",

@@ -72,6 +72,8 @@ _REFUSALS = tuple(
         ),
         ("runtime", "error: invalid argument", r"(?P<device>CUDA|HIP) error: (?P<invalid>invalid argument)"),
         ("runtime", "cudaErrorMemoryAllocation", r"cudaErrorMemoryAllocation:? (?:error )?\(?out of memory"),
+        # helper_cuda.h of the samples, and its many copies
+        ("runtime", "(cudaErrorMemoryAllocation)", r"\bcode=(?P<code>2)\(cudaErrorMemoryAllocation\)"),
         ("runtime", "hipErrorOutOfMemory", r"hipErrorOutOfMemory"),
         ("nvml", "NVML_SUCCESS == ", _NVML),
         (
@@ -111,7 +113,8 @@ _REFUSALS = tuple(
             r"[Ee]rror while calling " + _CALL + r"\(.{0,400}?\bcode: (?P<code>2), reason: out of memory",
         ),
         ("runtime", "cudaErrorCudartUnloading", r"cudaErrorCudartUnloading:? (?P<device>CUDA): out of memory"),  # MXNet
-        ("driver", " failed: out of memory", r"\bcuMem\w{0,20} failed: out of memory"),
+        ("driver", " failed: out of memory", r"\bcu[A-Z]\w{2,30}(?:\([^)]{0,200}\))? failed: out of memory"),
+        ("driver", " return value:", r"\bcu(?:Mem|Ipc)\w{3,30} return value:\s{1,6}(?P<code>2)\s{0,4}$"),  # Open MPI
         ("runtime", "Triton Error [", r"Triton Error \[(?P<device>CUDA|HIP)\]: out of memory"),
         ("runtime", "CudaError: out of memory (2)", r"\bCudaError: out of memory \((?P<code>2)\)"),
         ("runtime", "]: out of memory", r"\b(?P<device>CUDA) error (?P<code>2) \[[^\]]{0,300}\]: out of memory"),
@@ -154,7 +157,9 @@ _REFUSALS = tuple(
 # TurboMind allocates its weights there and nothing else (0.1 to 0.8).
 _STAGES = {"memory_utils.cu": "model_load"}
 _RUNTIMES = {"UR": "XPU", "PI": "XPU", "ZE": "XPU", "NRT": "NEURON"}
-_PINNING = late(r"pin_memory|MallocHost|pinned|cudaHostAlloc|cudaHostRegister|CachingHostAllocator")
+_PINNING = late(
+    r"pin_memory|pinned|cuMemHost|(?:cuda|hip)Host(?:Alloc|Malloc|Register)|MallocHost|CachingHostAllocator"
+)
 # torch_memory_saver, of its hooks into PyTorch's allocator
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _ANOTHER_WAY = late(
@@ -213,7 +218,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _survived(text: str, end: int) -> str | None:
     """Why the refusal was none in the end, where the rest of the line says so."""
-    if _ANOTHER_WAY.search(text, end):
+    if _ANOTHER_WAY.search(text, end) or "using pageable" in text[end:]:
         return mark("caught: the program says that it goes on another way")
     if _RETRIED.search(text):
         return mark("refused once: the allocator frees what it keeps and asks again")
@@ -244,12 +249,14 @@ def _pins(page: Page, index: int) -> bool:
 
 FAMILY = Family(
     name="cuda_error",
-    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory", "ERROR_OUT_OF_RESOURCES"),
+    anchors=("out of memory", "OUT_OF_ME", "OutOfMemory", "(cudaErrorMemoryAllocation)", "ERROR_OUT_OF_RESOURCES"),
     triggers=(
         "out of memory",
         "OutOfMemoryError",
         "CUDA_ERROR_OUT_OF_MEMORY",
         "hipErrorOutOfMemory",
+        "(cudaErrorMemoryAllocation)",
+        " return value:",
         "NVML_SUCCESS == ",
         "ERROR_OUT_OF_DEVICE_MEMORY",
         "PI_ERROR_OUT_OF_RESOURCES",

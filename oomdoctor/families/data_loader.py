@@ -82,10 +82,20 @@ _NCCL_SEGMENT = late(
     r"failed to extend /dev/shm/nccl-|Error while creating shared memory segment"
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
 )
+# System V's, and what a message-passing library lays out: UCX, Open MPI, MPICH, MXNet
+_OTHER_SEGMENT = late(
+    r"\bshmget\([^\n]{0,120}\) for \S{1,60} failed: (?:No space left|Cannot allocate|Invalid argument, allocation size)"
+    r"|not enough space for \S{1,200} \(the shared-memory backing"
+    r"|(?i:unable to allocate|failed to map) shared memory\b[^\n]{0,80}(?:No space left on device|Cannot allocate memory)"
+    r"|Not enough memory to write total of \d{1,20} bytes\. Please check that /dev/shm"
+    r"|BUS error encountered in DataLoader worker"  # Paddle's
+    r"|System memory request exceeds memory available in /dev/shm"
+)
 _NO_SPACE = late(r"No space left on device")
+_HANDLED = late(r"(?i)\bfalling back to\b")
 _SHM_PATH = late(
     r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-"  # noqa: S108
-    r"|shared[ -]memory (?:segment|key|region|object|file)\b"
+    r"|shared[ -]memory (?:segment|key|region|object|file|size)\b|(?i:fail\w{0,4} to \w{1,12} shared memory)"
 )
 _SHM_FRAME = late(r"multiprocessing/(?:shared_memory|heap|synchronize)\.py|torch/multiprocessing/reductions\.py")
 _NAMES_A_PATH = late(r"['\"<]/|: /")
@@ -159,6 +169,10 @@ def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
     yield _full(page, page.lines[index], "nccl")
 
 
+def _other_segment(page: Page, index: int) -> Iterator[Read]:
+    yield _full(page, page.lines[index], "messages")
+
+
 def _lost_segment(page: Page, index: int) -> Iterator[Read]:
     why = mark("a shared-memory file was removed before it was read; none is short")
     yield Lookalike(place_of(page, page.lines[index]), why)
@@ -204,7 +218,9 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     above = [one.text for one in page.before(index, 12)]
     unnamed = not _NAMES_A_PATH.search(line.text)
-    if _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
+    if _HANDLED.search(line.text):
+        yield Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
+    elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, "nccl" if "nccl" in line.text else "python")
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
         yield Lookalike(place_of(page, line), mark("a disk is full (or its inodes, or inotify watches), not memory"))
@@ -241,6 +257,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Iterator[Read
     (_SEGMENT, _segment),
     (_LOST_SEGMENT, _lost_segment),
     (_NCCL_SEGMENT, _nccl_segment),
+    (_OTHER_SEGMENT, _other_segment),
     (_NO_SPACE, _no_space),
     (_DF, _df),
 )
@@ -256,6 +273,9 @@ FAMILY = Family(
         "ConnectionResetError",
         "EOFError",
         "shared memory",
+        "shared-memory backing",
+        "shmget(",
+        "BUS error encountered",
         "unable to write to file",
         "Unexpected bus error",
         "dev/shm",

@@ -19,7 +19,7 @@ _STATEMENT = (
 )
 _ADVISING = (
     r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|"
-    r"may(?! (?:use|take|hold|not))|(?:might|could)(?! not)|"
+    r"may(?! \d| (?:use|take|hold|not))|(?:might|could)(?! not)|"
     r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|helps? (?:with|against)|"
     r"tip:|hint:|note:)"
 )
@@ -34,10 +34,19 @@ _SET = (
     r"[\w.-]{0,60}oom[\w.-]{0,60}[\"']?\s{0,2}[:=]\s{0,2}[\"']?"
     r"(?:true|false|none|null|-?\d(?![\d.,]{0,20} ?(?:[KMGT]i?B?|bytes)\b))"
 )
+# What begins as a comment does: the steps of docker's builder, and the last words of the JVM and of V8
+_OF_A_STEP = r"\d{1,4} (?:\d{1,6}\.\d|ERROR: )"
+_OF_A_RUNTIME = (
+    r" (?:Fatal (?:JavaScript|process) out of memory: |There is insufficient memory for the Java"
+    r"|Native memory allocation \(m(?:alloc|map)\) failed)"
+)
 _ECHOES = tuple(
     (late(pattern), why)
     for pattern, why in (
-        (r"^[\s\d|>:+-]{0,20}(?:#|//|/\*)", COMMENT),
+        (
+            rf"^[\s\d|>:+-]{{0,20}}(?:#(?!{_OF_A_STEP}|{_OF_A_RUNTIME}|\d{{3}}: )|//|/\*)",
+            COMMENT,
+        ),  # HDF5 numbers its calls
         (_STATEMENT, SOURCE),
         (r"\bin str\(|\bisinstance\(|\bin repr\(|pytest\.raises|\bin (?:e|err|exc|msg|message)\b", SOURCE),
         (r"(?i)(?:out of memory|oom)[^#\n]{0,40}[\"'] ?(?:in|not in|==) (?:\w{1,30}(?:[(:)\]]|\.\w|$)|[\"'])", SOURCE),

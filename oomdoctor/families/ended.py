@@ -98,7 +98,7 @@ _ENDINGS = tuple(
 _ENDED_BEFORE = late(r"\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,200} CANCELLED AT|srun: forcing job termination")
 _KILLED = late(r"\b(?:Killed|OOM|oom.?kill|Out Of Memory)\b|exitcode: -9")
 _DONE = late(
-    r"(?i)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
+    r"(?i)(?<!\.\.\.)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
     r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
 )
 # Ray prints all its guesses ("ray stop --force is called") with every death of a worker.

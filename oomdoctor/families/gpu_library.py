@@ -29,6 +29,7 @@ class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     strength: int = 2
 
     library: str  # cuBLAS, cuDNN, cuSOLVER, cuFFT, cuSPARSE, NCCL, RCCL, RMM, CuPy, bitsandbytes, ...
+    capped: bool | None = None  # it says that its own limit was hit, of whatever size
     status: str | None = None  # CUBLAS_STATUS_ALLOC_FAILED, CANN's EL0004
     code: int | None = None  # the number of the error
     source: str | None = None  # the C++ file and line it names
@@ -36,6 +37,7 @@ class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     free_bytes: Usage[int | None] = None
     allocated_bytes: Usage[int | None] = None
     limit_bytes: Usage[int | None] = None
+    left_bytes: Usage[int | None] = None  # under its own limit
 
 
 class LibraryTrouble(Event, frozen=True, kw_only=True):
@@ -61,7 +63,7 @@ _CUPY = (
 _NCCL_SOURCE = r"(?:(?P<file>[\w.-]{1,60}):(?P<row>\d{1,6}) (?:\(\w{1,80}\) )?NCCL WARN )?"
 # RMM says what it was asked for since 2024: in bytes, or in GiB with six decimals.
 _RMM = (
-    r"(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
+    r"(?!.{0,400}system_memory_resource)(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
     r"(?:.{0,400}?\(failed to allocate (?:(?P<tried>\d{1,20}) bytes|(?P<tried_gib>[\d.]{1,20}) GiB)\))?"
 )
 _CANN = (
@@ -86,8 +88,16 @@ _OUT_OF_MEMORY = tuple(
         ("cuBLAS", r"create cublas handle: (?P<status>the resource allocation failed)"),  # XLA
         ("cuBLAS", r"(?P<status>cublas runtime error : resource allocation failed)"),  # PyTorch up to 1.4
         ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
+        (
+            "cuDNN",  # MXNet
+            (
+                r"with minimum memory requirement (?P<tried>\d{1,20}) bytes have been tried\. "
+                r"Workspace size is set to (?P<limit>\d{1,20}) bytes"
+            ),
+        ),
         ("cuSOLVER", r"(?P<status>CUSOLVER_STATUS_ALLOC_FAILED)"),
         ("cuSPARSE", r"(?P<status>CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES))"),
+        ("cuSPARSE", r"CUSPARSE API failed .{0,80}(?P<status>insufficient resources)"),
         ("cuFFT", r"(?P<status>CUFFT_ALLOC_FAILED)"),
         ("cuRAND", r"(?P<status>CURAND_STATUS_ALLOCATION_FAILED)"),
         ("RCCL", rf"{_NCCL_SOURCE}HIP failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
@@ -95,6 +105,11 @@ _OUT_OF_MEMORY = tuple(
         ("NCCL", rf"Failed to (?:CUDA|HIP) (?P<how>host alloc|calloc async|calloc|malloc) (?P<tried>{_NUMBER}) bytes"),
         ("XGBoost", _XGBOOST),  # before RMM, which it may allocate with
         ("RMM", _RMM),
+        ("RMM", rf"\[Upstream (?P<tried>{_NUMBER})B\]\[FAILURE maximum pool size exceeded"),
+        (
+            "RMM",
+            r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on-demand",
+        ),
         ("CuPy", _CUPY),
         # CuPy up to 4
         ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),
@@ -104,15 +119,28 @@ _OUT_OF_MEMORY = tuple(
         ),
         ("CANN", _CANN),
         ("CANN", r"(?P<status>EL0004)\b"),
+        ("CANN", r"(?P<status>EI0007)\b(?=.{0,400}(?i:memory))"),
         ("CANN", r"\berror code (?:is |: ?)?(?P<code>207018)\b|The memory on the device is exhausted"),
         ("TensorRT", rf"(?P<status>Error Code 2: OutOfMemory)(?: \(Requested size was (?P<tried>{_NUMBER}) bytes)?"),
         ("TensorRT", rf"Requested amount of GPU memory \((?P<tried>{_NUMBER}) bytes\) could not be allocated"),
+        ("TensorRT", r"Could not find any implementation for node .{0,400}due to (?P<status>insufficient workspace)"),
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
+        ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
+        # The runtime says so of threads, too: here no memory was left
+        ("HSA", r"(?P<status>HSA_STATUS_ERROR_OUT_OF_RESOURCES): (?=.{0,400}Available Free mem : \d{1,2} MB)"),
+        ("FAISS", r"StandardGpuResources.{0,200}CUDA memory allocation error"),
         ("tensorview", r"\bcuda failed with error (?P<code>2) out of memory\b"),  # below spconv and cumm
         (
             "ONNX Runtime",
             rf"(?i:bfc_?arena|onnxruntime).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}",
         ),
+        # what an arena's own limit leaves
+        (
+            "ONNX Runtime",
+            rf"Available memory of (?P<left>{_NUMBER}) is smaller than requested bytes of (?P<tried>{_NUMBER})",
+        ),
+        ("MLX", rf"\[malloc\] Unable to allocate (?P<tried>{_NUMBER}) bytes"),
+        ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
     )
 )
 _TROUBLE = tuple(
@@ -129,6 +157,8 @@ _TROUBLE = tuple(
         ("cuSOLVER", r"(?P<status>(?:gpu|cu)solverDnCreate\(\S{0,40}\) failed)"),
     )
 )
+# A pool's or an adaptor's limit, which somebody has set
+_CAPPED = late(r"Exceeded memory limit|[Mm]aximum pool size exceeded")
 _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -184,6 +214,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         process = replace(process, gpu=int(card))
     if failure:
         stated = _stated(match)
+        if library == "RMM" and _CAPPED.search(text):
+            stated["capped"] = True
         if worker := match.groupdict().get("worker"):
             process = replace(process, rank=int(worker))
             last, figures = _below(page, index, match)
@@ -201,7 +233,7 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[s
 def _stated(match: re.Match[str]) -> dict[str, Any]:
     found = {name: value for name, value in match.groupdict().items() if value}
     stated: dict[str, Any] = {"status": found.get("status")}
-    for name in ("tried", "allocated", "limit"):
+    for name in ("tried", "allocated", "limit", "left"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
     if "tried_gib" in found:
@@ -259,6 +291,9 @@ FAMILY = Family(
         "Error out of memory at line",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
+        "is smaller than requested bytes of",
+        "[malloc] Unable to allocate",
+        "OpenEncodeSessionEx failed",
         "_STATUS_NOT_INITIALIZED",
         "_STATUS_INTERNAL_ERROR",
         "cuDNN algorithm to run convolution",
@@ -267,10 +302,20 @@ FAMILY = Family(
         "library cublas was not initialized",
         "Requested amount of GPU memory",
         "due to insufficient memory",
+        "due to insufficient workspace",
         "out of memory to allocate",
         "halMemAlloc failed",
         "EL0004",
         "207018",
+        "EI0007",
+        "with minimum memory requirement",
+        "CUSPARSE API failed",
+        "MEM_OBJECT_ALLOCATION",
+        "Memory Object Allocation",
+        "StandardGpuResources",
+        "Available Free mem :",
+        "[FAILURE maximum pool",
+        "RMM allocation of",
         "memory on the device is exhausted",
         "ublas handle",
         "uBLAS handle",

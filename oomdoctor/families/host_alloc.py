@@ -12,6 +12,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Usage
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.loudness import is_loud
 from oomdoctor.families.shortage import shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -19,6 +20,7 @@ from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, GIB, size
 
 CHARACTERS: Final = 1500
+FRAMES: Final = 4  # lines above an exception: the innermost frames
 
 
 class HostAllocation(Event, frozen=True, kw_only=True):
@@ -94,7 +96,11 @@ _ALLOCATORS: Final = tuple(
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
-        ("c++", r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$"),
+        (
+            "c++",
+            r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
+            r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
+        ),
         (
             "windows",
             r"WinError 1455\b|\(os error 1455\)|\(1455\)|error code: <(?:1450|1455)>",
@@ -103,19 +109,51 @@ _ALLOCATORS: Final = tuple(
         ),
         (
             "java",
-            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Requested array|Direct buffer)",
-            r"os::commit_memory\(.{0,200}Cannot allocate memory",
+            r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Compressed class|Requested array)",
+            r"java\.lang\.OutOfMemoryError: (?:Direct buffer|Cannot reserve \d)",
+            r"\bJVM heap space is exhausted|\brunning out of JVM (?:heap|memory)",  # Gradle's daemon
+            r"GC triggered before VM initialization completed",
         ),
-        ("node", r"JavaScript heap out of memory"),
-        ("go", r"fatal error: runtime: (?:out of memory|cannot allocate memory)"),
+        # of the machine: its stacks, its code, the pages under its heap
+        (
+            "jvm",
+            r"os::commit_memory\(.{0,200}(?:Cannot allocate memory|Not enough space)",
+            r"Native memory allocation \(m(?:alloc|map)\) failed to",
+        ),
+        (
+            "node",
+            r"JavaScript heap out of memory|\bJS heap out of memory",
+            r"Fatal JavaScript out of memory: ",  # V8 without Node.js: Deno
+        ),
+        (
+            "runtime",
+            r"\bHeap exhausted(?:;| during )",  # GHC's, SBCL's
+            r"\bExhausted heap space, trying to allocate \d",  # Dart's
+            r"Not enough memory to run compilation\. Try to increase it",  # Kotlin's daemon
+            r"JVMDUMP039I .{0,80}java/lang/OutOfMemoryError",  # OpenJ9's
+            r"\bcache resources exhausted\b.{0,300}OpenPixelCache",  # ImageMagick's policy
+        ),
+        ("v8", r"Fatal process out of memory: "),
+        ("redis", r"command not allowed when used memory > 'maxmemory'"),
+        ("dotnet", r"(?:failed with error|HRESULT:) 0x8007000E\b"),
+        ("wsl", r"\b(?:0x800705aa|HCS/E_OUTOFMEMORY)\b"),
+        (
+            "go",
+            r"fatal error: runtime: (?:out of memory|cannot allocate memory)",
+            r"failed to create new OS thread \([^()\n]{0,60}errno=12\)",
+        ),
         (
             "os",
             r"\[Errno 12\]",
             r"\bfork: Cannot allocate memory",
             r"unable to mmap \d{1,20} bytes from file",
-            r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)|$)",
+            r"mach_vm_map\(size=\d{1,20}[^()\n]{0,40}\) failed|\bmalloc: can't allocate region",  # macOS
+            r"Insufficient free host memory pages available to allocate guest RAM",  # QEMU
+            r"AddressSanitizer: (?:requested allocation size 0x|out of memory: allocator is|failed to allocate 0x)",
+            r"\bfork/exec \S{1,200}: cannot allocate memory",  # Go
+            r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)| - \S{1,200} \(Errno::ENOMEM\)| \(ThreadError\)|$)",
         ),
-        ("python", r"(?:^|[\s.])(?:_Array|Arrow)?MemoryError(?::|\s{0,4}$|\(\))"),
+        ("python", r"(?:^|[\s.])(?:_Array|Arrow)?MemoryError(?::(?! Task )|\s{0,4}$|\(\))"),
     )
 )
 
@@ -126,6 +164,7 @@ _PINNED: Final = tuple(
             "cuda",
             r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
+            r"\baclrtMallocHost\b[^\n]{0,200}error code is 207001",  # CANN's, without memory
             # llama.cpp prints this too, and goes on with pageable memory
             r"^(?!.{0,80}ggml_).{0,200}(?i:could not|failed to|unable to) (?:allocate|pin|lock) .{0,40}pinned",
         ),
@@ -133,6 +172,13 @@ _PINNED: Final = tuple(
             "rdma",
             r"\bibv_(?:reg_mr|create_qp|create_cq|alloc_pd)\w{0,20}\b[^\n]{0,120}Cannot allocate memory",
             r"\bibv_(?:reg_mr|create_qp|create_cq)\w{0,20}\b[^\n]{0,80}(?:errno|error)[ :=]{0,3}12\b",
+        ),
+        (
+            "rdma",
+            # what libfabric keeps its packets in is registered with the card
+            r"\blibfabric:\d[^\n]{0,200}: Cannot allocate memory",
+            r"\bgdr_(?:pin_buffer|map)\w{0,6}\([^\n]{0,160}\) failed: 12\b",  # NCCL
+            r"^\s{1,8}Memlock limit:\s{1,8}\d",  # at the end of Open MPI's notice
         ),
         ("mlock", r"\bmlock(?:all)?(?:\(\))?\b[^\n]{0,80}(?:Cannot allocate memory|RLIMIT_MEMLOCK)"),
     )
@@ -144,34 +190,47 @@ _PIN_FRAME = late(r"❱ ?\d{1,6}[ │]{0,80}[^\n]{0,200}\.pin_memory\(")
 _MESSAGE = late(r"^\W{0,8}(?:\w{1,40}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b")
 MESSAGE_LINES: Final = 30
 # llama.cpp locks the model if it can, and goes on if it cannot.
-_GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d")
+_GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d|Unable to lock JVM Memory")
 
 _COMPILERS = late(
     r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
-    r"|(?:ld|collect2|cc1plus|clang\S{0,6}) terminated with signal 9|unable to execute command: Killed"
+    r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9"
+    r"|unable to execute command: Killed"
+    r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory|\bneuronx?-cc was forcibly killed"
 )
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
+# of its error's number 11; with 12 it is memory
 _THREADS = late(
-    r"can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
+    r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}"
+    r"(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
-    r"|failed to create (?:new )?(?:OS )?thread"
+    r"|failed to create (?:new )?(?:OS )?thread)"
 )
-_GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)")
+_GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
+_OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
+_ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
+# What a program's own MemoryError says that it is of
+_OF_ANOTHER = late(
+    r"MemoryError: (?=.{0,200}\b(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b)"
+)
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(
     r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"
 )
 _ERROR_CODE = late(r"\s{0,8}Error code (\d{1,5}) \(")  # of PyTorch 1.x, on its own line
+_SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 _NOT_MEMORY = (
     (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
-    (_GOES_ON, mark("locking the model in memory is a wish; the program goes on without")),
+    (_SWAP_STAYS, mark("the swap could not be given back; it stays in use")),
+    (_GOES_ON, mark("locking memory is a wish; the program goes on without")),
     (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
 )
-_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored)\b")
+_PAGEABLE = late(r"(?i)\busing pageable\b")
+_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|will not be available)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -186,14 +245,14 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _COMPILERS.search(text):
         yield _compiler(page, line, text)
     elif pinned := _first(_PINNED, text):
-        yield _handled(page, line) if _HANDLED.search(text) else _pinned(page, index, pinned)
+        yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, index, pinned)
     elif _PIN_THREAD.search(text):
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
     elif (
         (allocator := _first(_ALLOCATORS, text))
-        and not _of_the_gpu(page, index, allocator)
+        and not _of_another(page, index, allocator, text)
         and not (allocator == "python" and _compares(text))
     ):
         yield _refused(page, index, allocator, text)
@@ -209,11 +268,19 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str | N
     return next((name for name, pattern in table if pattern.search(text)), None)
 
 
-def _of_the_gpu(page: Page, index: int, allocator: str) -> bool:
-    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card."""
+def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
+    """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card. An engine raises one where
+    its own blocks run out."""
     if allocator not in {"c++", "python"}:
         return False
-    return any(_GPU.search(line.text) for line in page.after(index, 2)[:2])
+    if allocator == "python" and _OF_ANOTHER.search(text):
+        return True
+    following = [line.text for line in page.after(index, 2)[:2]]
+    if any(_OF_THE_SYSTEM in text for text in following):
+        return False
+    if any(_GPU.search(text) for text in following):
+        return True
+    return any(_ON_A_CARD.search(line.text[:CHARACTERS]) for line in page.before(index, FRAMES))
 
 
 def _compares(text: str) -> bool:
@@ -240,6 +307,14 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         strength=3 if figures.get("tried_bytes") else 2,
         **{key: value for key, value in figures.items() if key != "program"},
     )
+
+
+def _is_handled(page: Page, index: int, text: str) -> bool:
+    """Whether pageable memory does it, too: a warning behind which nothing fails, or the next line says so."""
+    following = page.after(index, 2)[-1].text[:CHARACTERS]
+    if _HANDLED.search(text) or _PAGEABLE.search(text) or _PAGEABLE.search(following):
+        return True
+    return not is_loud(page, index, text, sure=True, compared=True)
 
 
 def _handled(page: Page, line: Line) -> Lookalike:
@@ -342,6 +417,28 @@ _TRIGGERS: Final = (
     "error code: <1450",
     "() failed. GetLastError()",
     "heap out of memory",
+    "Fatal JavaScript",
+    "Fatal process out of",
+    "eap exhausted",
+    "Exhausted heap",
+    "to run compilation",
+    "JVMDUMP039I",
+    "cache resources exhausted",
+    "JVM heap space",
+    "out of JVM",
+    "GC triggered before",
+    "Native memory allocation",
+    "'maxmemory'",
+    "0x8007",
+    "E_OUTOFMEMORY",
+    "mach_vm_map(",
+    "malloc: can't allocate",
+    "fork/exec ",
+    "Insufficient free host memory",
+    "AddressSanitizer: ",
+    "C++ OOM",
+    "signal: killed",
+    "(Killed): ",
     "runtime: out of memory",
     "runtime: cannot allocate",
     "posix_memalign",
@@ -353,9 +450,14 @@ _TRIGGERS: Final = (
     ".pin_memory(",
     "cudaHost",
     "cudaMallocHost",
+    "aclrtMallocHost",
     "page-locked",
     "pin memory thread",
     "ibv_",
+    "Memlock limit",
+    "gdr_",
+    "libfabric:",
+    "lock JVM Memory",
     "mlock",
     "Killed signal",
     "Killed (program",
@@ -382,6 +484,9 @@ FAMILY = Family(
         "memory allocation of",
         "out of memory",
         "annot allocate",
+        "Native memory allocation (m",
+        "Fatal JavaScript out",
+        "heap space is exhausted",
         "died due to signal",
         "Killed",
     ),

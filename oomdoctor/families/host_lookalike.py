@@ -41,6 +41,22 @@ _LOOKALIKES = tuple(
             ),
             r"(?:salloc|srun|sbatch): error: Unable to allocate resources",
             r"\b(?:QOS|Assoc)(?:Grp|Max)Mem\w{0,40}|Memory specification can not be satisfied",
+            r"memory is (?:already overallocated|under-?allocated) \(\d",
+        ),
+        (
+            mark("a limit that was asked for is refused or cannot be changed; nothing ran out of memory"),
+            r"\bset memory limit \d{1,20} too low|requested amount of memory \(\d{1,9} MB\) greater than total system",
+        ),
+        (
+            mark("the service lets it swap beyond its quota; nothing was ended yet"),
+            r"\bError R14 \(Memory quota exceeded\)",
+        ),
+        (mark("PostgreSQL's table of locks is full, not memory"), r"(?:ERROR|FATAL):  out of shared memory$"),
+        (
+            mark("the kernel could not serve a driver or its own tables; nobody was killed for memory"),
+            r"\bvmap allocation for size \d{1,20} failed: use vmalloc|HugeTLB: allocating \d{1,9} of page size",
+            r"\bSLUB: Unable to allocate memory on|\bcma_alloc: .{0,60}alloc failed|\bswiotlb buffer is full",
+            r"\bTCP: out of memory -- consider|\bzram: Error allocating memory for compressed page",
         ),
         (
             mark("an address, a port or a terminal could not be had, not memory"),
@@ -59,6 +75,7 @@ _LOOKALIKES = tuple(
         (
             mark("a disk is full, not memory"),
             r"^(?!.{0,400}/dev/shm).{0,400}\bno space left on device",  # Go's spelling
+            r"\bdatabase or disk is full\b",  # SQLite's
         ),
         (mark("file descriptors ran out (ulimit -n), not memory"), r"\btoo many open files\b"),
         (
@@ -122,10 +139,24 @@ FAMILY = Family(
         "MaxMem",
         "GrpMem",
         "Memory specification",
+        "Error R14 ",
+        "memory is already over",
+        "memory is under",
+        "set memory limit",
+        "requested amount of memory",
+        "out of shared memory",
+        "vmap allocation",
+        "HugeTLB: allocating",
+        "SLUB: Unable",
+        "cma_alloc: ",
+        "swiotlb buffer",
+        "TCP: out of memory",
+        "zram: Error",
         " leaked ",
         "inotify",
         "file watchers",
         "no space left on device",
+        "or disk is full",
         "too many open files",
         "[Errno 105]",
         "No buffer space",

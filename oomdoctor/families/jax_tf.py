@@ -13,10 +13,11 @@ from oomdoctor.families import Family
 from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, Usage
 from oomdoctor.families.lines import goes_on, place_of, process_of
+from oomdoctor.families.loudness import is_loud
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import show
+from oomdoctor.units import MIB, show
 
 # TensorFlow's names of types, and the bytes of one number
 _WIDTHS: Final = {
@@ -148,6 +149,8 @@ _PADDLE = (
     rf"Out of memory error on GPU \d{{1,3}}\. Cannot allocate (?P<tried>{AMOUNT}) memory on GPU \d{{1,3}}"
     rf"(?:, (?P<used>{AMOUNT}) memory has been allocated and available memory is only (?P<free>{AMOUNT}))?"
 )
+_PADDLES_LIMIT = late(r"maximum GPU memory usage is limited to (\d{1,9}) MB")
+_PADDLES_LINES: Final = 8
 _FAILURES = tuple(
     (framework, late(pattern))
     for framework, pattern in (
@@ -159,6 +162,8 @@ _FAILURES = tuple(
         ("tensorflow", _TENSOR),
         ("tensorflow", _BFC),
         ("paddle", _PADDLE),
+        ("tensorflow", r"Failed copying input tensor from .{0,200}GPU:\d{1,3} .{0,80}Dst tensor is not initialized"),
+        ("tensorflow", r"Failed to allocate memory for the (?P<batch>batch) of component \d"),
         ("tensorflow", rf"failed to alloc (?P<tried>{AMOUNT}) on (?P<pinned>host)"),
         ("tensorflow", r"could not allocate (?P<pinned>pinned) host memory of size: (?P<tried>\d{1,20})"),
     )
@@ -174,7 +179,7 @@ _PROBES = (
 _FOUND = late(rf"\b(Total memory|Free memory|totalMemory|freeMemory): ({AMOUNT})")
 _CREATED = late(r"Creat(?:ing|ed) TensorFlow device \(\S{0,80}(?:gpu|GPU):(\d{1,3})\b")
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
-_CPU = late(r"CpuDevice\(|TFRT_CPU|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
+_CPU = late(r"CpuDevice\(|TFRT_CPU|Falling back to cpu\b|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
 _CPU_CLIENT = late(r"\bJaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating \d{1,20} bytes\.")
 _ACCELERATOR = late(r"(?i)\b(?:cuda|gpu|tpu|rocm|nvidia|hbm)\w{0,20}\b")
 _REMATERIALIZED = late(
@@ -242,6 +247,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
         text = f"{text.rstrip()} {last.text.lstrip()[:400]}"
     for framework, pattern in _FAILURES:
         if match := pattern.search(text):
+            if match.groupdict().get("pinned") and not is_loud(page, index, text, sure=True, compared=True):
+                yield Lookalike(place, mark("pageable memory does it, too; the program went on"))
+                return
             yield _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match, last)
             return
 
@@ -276,9 +284,12 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str], last:
     text = line.text[:1200]
     named = match.groupdict()
     allocator = named.get("allocator")
-    pool = "host_ram" if _on_cpu(page, index, line.text) else _pool(allocator, named.get("pinned"))
+    pool = (
+        "host_ram" if named.get("batch") or _on_cpu(page, index, line.text) else _pool(allocator, named.get("pinned"))
+    )
     card = _CARD.search(text)
     process = process_of(line)
+    limit = _own_limit(page, index) if framework == "paddle" else {}
     if card is not None:
         process = replace(process, gpu=int(next(group for group in card.groups() if group)))
     return ArrayOutOfMemory(
@@ -291,8 +302,15 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str], last:
         dtype=named.get("dtype"),
         allocator=allocator,
         device=_device(match, pool, is_card=card is not None),
-        **{**_account(page, index, match[0]), **_details(text), **_sizes(match)},
+        **{**_account(page, index, match[0]), **_details(text), **_sizes(match), **limit},
     )
+
+
+def _own_limit(page: Page, index: int) -> dict[str, Any]:
+    """What FLAGS_gpu_memory_limit_mb leaves the process, in the advice below Paddle's message."""
+    limits = (_PADDLES_LIMIT.search(line.text[:400]) for line in page.after(index, _PADDLES_LINES))
+    limit = next((match for match in limits if match), None)
+    return {"limit_bytes": int(limit[1]) * MIB} if limit else {}
 
 
 def _device(match: re.Match[str], pool: str, *, is_card: bool) -> str | None:
@@ -412,6 +430,8 @@ FAMILY = Family(
         "Resource exhausted: Out",
         "memory space hbm",
         "That was not possible",
+        "Dst tensor is not initialized",
+        "for the batch of component",
         "Failed to allocate request for",
         "cuMemAllocAsync failed to allocate",
         "OOM when allocating tensor",

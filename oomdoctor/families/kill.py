@@ -123,6 +123,7 @@ _REPORTERS: Final = tuple(
         ("systemd", r"code=killed, status=\d"),
         ("tgi", r"Shard process was signaled to shutdown with signal \d"),
         ("ollama", r"llama runner process has terminated: signal: killed"),
+        ("go", r": signal: killed\b"),  # what a child of a program in Go ended with
         (
             "shell",
             r"^\s{0,8}Killed\s{0,4}$",
@@ -234,7 +235,7 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
         figures["host"] = host[1] or host[2]
     if reporter == "spawn" and (spawned := _SPAWNED.search(text)):
         figures["local_rank"] = int(spawned[1])
-    if reporter in {"shell", "slurm", "ollama"}:
+    if reporter in {"shell", "slurm", "ollama", "go"}:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
     if reporter == "notebook":
         yield from _vanished(page, index, reporter)

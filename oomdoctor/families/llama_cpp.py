@@ -108,6 +108,7 @@ _REFUSED = late(
     r"|Device memory allocation of size \d{1,20} failed|can't allocate \d{1,20} Bytes? of memory on device"
     r"|ErrorOutOf(?:Device|Host)Memory)"
     r"|kIOGPUCommandBufferCallbackErrorOutOfMemory"
+    r"|\w: failed to allocate the compute buffer|\w alloc compute (?:buffer|graph) failed"  # stable-diffusion.cpp
 )
 _OLD = late(r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory")  # 2023
 _RUNTIME = late(r"(?:CUDA|ROCm|HIP|MUSA) error: out of memory\s{0,4}$")
@@ -371,7 +372,7 @@ def _said(clause: str, said: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def _owner(page: Page, index: int, text: str) -> str | None:
     """Whose buffer it was, where the lines below do not say: by what was allocated last."""
-    if "gallocr" in text:
+    if "gallocr" in text or "_pool_" in text or "compute buffer" in text or "compute graph" in text:
         return "compute"
     for line in reversed(page.before(index, _ABOVE)):
         for what, pattern in _OWNERS:

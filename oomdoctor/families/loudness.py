@@ -24,8 +24,9 @@ _FIELD = late(
 _WORD = late(
     r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
-    r"|^(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
-    r"|^\[?([EFWIDC])(?:\]|\d{4}\b|(?= \[| \S{1,200}[.:/]))"
+    r"|^(?:[\w./+-]{1,60}: ){0,2}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|^PHP (W)arning:"
+    r"|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
+    r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
                  "WARNING": "warning", "WARN": "warning"}  # fmt: skip
@@ -37,11 +38,19 @@ _RAISED = late(
     r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}[A-Z]\w{2,60}: \S|panic: |terminate called|\s{0,4}what\(\):"
     r"|fatal(?: error)?: |FATAL: |thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at)"
 )
-_PANICKED = late(r"thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at [^\n]{1,200}:\d{1,7}:\d{1,5}:$")
+# What an exception's next line says, where its own ends with a colon: "Exception from src/plugin.cpp:54:"
+_HEADLINE = late(r"(?:[^\n]{0,200}\b(?:Exception|Error)\b|Check ')[^\n]{0,400}:\s?$")
+_HEADLINES: Final = 4
+# The head of an exception whose words stand on the line below: Rust's, MATLAB's, R's, the JVM's
+_HEAD_OF_ONE = late(
+    r"thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at [^\n]{1,200}:\d{1,7}:\d{1,5}:$"
+    r"|Error using [\w./]{1,80}(?: \(line \d{1,6}\))?$|Error in [^\n]{1,200} :\s?$"
+    r"|Error occurred during initialization of VM$"
+)
 _ERROR = late(
-    r"(?i)\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
-    r"|terminat\w{2,3})\b|^[EF]\d{4} |^[EF] |fork: |错误"
-    r"|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
+    r"(?i)\bnon-zero status\b|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
+    r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b|^[EF]\d{4} |^[EF] |fork: |错误"
+    r"|\breturn(?:s|ed)? null\b|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
 )
 # The end of something, behind whatever a warning says
 _ENDS = late(
@@ -50,9 +59,12 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,40}>?(?:\[\d{1,9}\])?: ){0,2}(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM)\b"
+    r"^\W{0,4}(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
+    r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM|Memory (?:usage )?limit (?:reached|exceeded))\b"
     r"(?!\s?(?:score|kill|handler|protect))"
+    r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line
 )
+_LIBFABRIC: Final = "libfabric:"  # it has no level above a warning
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
@@ -87,7 +99,16 @@ def raised(page: Page, index: int, text: str) -> bool:
     """Whether the line is an exception's own."""
     if is_exception(text):
         return True
-    return index > 0 and _PANICKED.match(page.lines[index - 1].text) is not None
+    return index > 0 and (_HEAD_OF_ONE.match(page.lines[index - 1].text) is not None or _under_a_headline(page, index))
+
+
+def _under_a_headline(page: Page, index: int) -> bool:
+    for line in reversed(page.lines[max(0, index - _HEADLINES) : index]):
+        if _HEADLINE.match(line.text) is None:
+            return False
+        if is_exception(line.text):
+            return True
+    return False
 
 
 def is_source(page: Page, index: int, text: str) -> bool:
@@ -109,7 +130,8 @@ def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) ->
         return _ENDS.search(text) is not None or _failed_below(page, index)
     if level == "loud" or sure or (compared and _failed_below(page, index)):
         return True
-    return any(words.search(text.replace("_", " ")) for words in (_ERROR, _ENDS, _OPENS))
+    spaced = text.replace("_", " ")
+    return any(words.search(spaced) for words in (_ERROR, _ENDS)) or _OPENS.search(text) is not None
 
 
 def _failed_below(page: Page, index: int) -> bool:
@@ -125,6 +147,8 @@ def _level(page: Page, index: int, text: str) -> str:
     if mark is not None:
         return _NAMED.get(mark, "loud")
     head = text[:_HEAD]
+    if head.startswith(_LIBFABRIC) and "<warn>" in head:
+        return "loud"
     found = _FIELD.search(text) or _WORD.search(head)
     if found is None:
         return ""

@@ -16,17 +16,32 @@ _NEAR: Final = 4  # words around those that say it
 
 _CONTAINER = late(
     r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
+    r"|\bfunction invocation\b|\bmemory quota\b|cloud\.google\.com"  # of services that run a container
 )
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
+# Also in the name of a file
 _CARD = late(
-    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|workspace)s?(?![a-z])"
-)  # also in the name of a file
+    r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|workspace|hsa|amdgpu|drm|ttm|i915|nvshmem|opencl|mem_reuse)s?(?![a-z])"
+    r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
+    # pictures are made on a card
+    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid|\b(?:lower|smaller|reduce the) resolution\b"
+)
+_MALLOC = late(
+    r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
+)  # of libc, whoever calls it
+_OF_THE_CPU = late(r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b")
+# "Not enough GPU memory for hybrid state cache"
+_FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
     r"|\b(?:machine|host|node) "
 )
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
+# What a program keeps its accounts in, also of a card's
+_STRUCTURE = late(
+    r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
+)
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
 )
@@ -41,7 +56,7 @@ _SCHEDULER = (
 )
 _CALL = r"(?:Mem|Malloc|Ctx|Device|Map|Create|Alloc|Host|Stream|Event)"
 _DRIVER = (
-    r"\bdriver\b|\bnvrm\b|\bmetal\b|command buffer|level[ -]?zero|native api",
+    r"\bdriver\b|\bnvrm\b|\bdrm\b|\bamdgpu\b|\bttm\b|\bmetal\b|command buffer|level[ -]?zero|native api",
     rf"(?-i:\b(?:cu|hip|cuda|ze|vk|cl|drv|npu|acl|aclrt|hsa|zx){_CALL}\w*)",
     r"ERR(?:OR)?_(?:\w{1,20}_)?(?:NO|OUT_OF)_DEVICE_MEM|(?-i:\b(?:VK|CL)_|\bPI_ERROR|\b\w{2,12}AllocDevice\b|\bhsa_)",
 )
@@ -82,14 +97,22 @@ def pool_of(found: Shortfall, text: str) -> str:
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
+    if "v" not in letters and (_MALLOC.search(text) or _STRUCTURE.search(text)):
+        return "host_ram"
     named = _named(near, text) or _named(letters, text)
+    if named == "gpu" and _OF_THE_CPU.search(text):
+        return "host_ram"
+    if named == "gpu" and _FOR_A_CACHE.search(text):
+        return "kv_cache"
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
-    return named or _unnamed(letters, text)
+    return named or _unnamed(letters, text, found.sentence.text)
 
 
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.waits:
+        return True
+    if found.compared is None and "g" in found.letters and _NODES.search(text):
         return True
     if found.compared is None:
         things = "[Yg]" if _NODES.search(text) else "Y"
@@ -112,9 +135,9 @@ def _named(letters: str, text: str) -> str:
     return "host_ram" if "r" in letters or "H" in letters else ""
 
 
-def _unnamed(letters: str, text: str) -> str:
+def _unnamed(letters: str, text: str, spaced: str) -> str:
     """By the program's own words; the limit of a program's memory is a host's."""
-    if _CARD.search(text):
+    if _CARD.search(text) or _CARD.search(spaced):
         return "gpu"
     return "host_ram" if _HOST.search(text) or "ml" in letters or "mwl" in letters else "none"
 

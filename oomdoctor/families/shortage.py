@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor import grammars
-from oomdoctor.families.amounts import BYTES, DEVICES, Comparison, Figure, comparison, figures
+from oomdoctor.families.amounts import BYTES, DEVICES, OF_A_WHOLE, Comparison, Figure, comparison, figures
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.identifiers import Words, as_words
 from oomdoctor.grammars import Part
@@ -53,9 +53,11 @@ _PREDICATES = tuple(
         r"E",
         # "out of device memory", "not enough room for 3 GiB", "no more KV blocks", "lacks the 2 GiB"
         rf"L{_FEW}{_MEM}",
-        rf"L[waf]{{0,2}}e{_FEW}(?:S|{_MEM}|D)",
+        rf"L[waf]{{0,2}}e(?:aA)?{_FEW}(?:S|{_MEM}|D)",
         r"La{0,2}S",
         rf"O[waf]{{0,2}}e{_FEW}(?:S|{_MEM})",
+        # "out of GPU and host memory"
+        rf"L[aDH]{{1,3}},[waDH]{{0,2}}{_MEM}",
         # "no device memory left", "has no room", "no free cell", "nothing remains for the KV cache"
         rf"O[wafHDq]{{0,2}}?{_MEM}{{1,2}}[eu]?(?={_END})",
         rf"hO{_FEW}(?:e|{_MEM})",
@@ -76,6 +78,8 @@ _PREDICATES = tuple(
         rf"{_MEM}[waHD]{{0,4}}f(?:[wa,]|~-*){{0,5}}?B",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
+        # "91% of the memory, exceeding the limit of 90%"
+        rf"{_MEM},?[wa]{{0,3}}V[waf]{{0,3}}l",
         # "exceeds the device's memory"
         rf"V{_FEW}(?:{_MEM}|D)",
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
@@ -94,33 +98,56 @@ _PREDICATES = tuple(
     )
 )
 # A limit that was met, where the sentence is of memory
-_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}l"))
+_OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}A?{_FEW}l"))
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 _OF_AN_OBJECT = late(rf"C{_FEW}A")
-# A pool, where the sentence counts bytes
-_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX"))
+# A pool, where the sentence counts bytes; "exceeds the capacity by 8 GiB"
+_OF_BYTES = tuple(late(pattern) for pattern in (r"[qe][wl]{0,3}[VX]", r"gX", r"L[waH]{0,2}g", rf"V{_FEW}bS"))
+# "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
+_NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
+_OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waA,]{0,24}aS"))
+# "not enough resources to allocate 4 placement groups"
+_PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
+_OF_RESOURCES = late(r"L[wa]{0,2}g")
+# "due to insufficient workspace"
+_WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
+_OF_A_WORKSPACE = late(r"L[waf]{0,2}e(?=[.,;:()]|$)")
+# What a kernel has on the chip, beside the memory that processes share
+_ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs)\b")
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
-_OF_A_CACHE = tuple(late(pattern) for pattern in (r"[LO][wafnlq]{0,3}[euNU]", rf"C{_FEW}G{_FEW}[euNU]", r"O[wf]{0,3}e"))
+_OF_A_CACHE = tuple(
+    late(pattern)
+    for pattern in (
+        r"[LO][wafnlq]{0,3}[euNU]",
+        rf"C{_FEW}G{_FEW}[euNU]",
+        r"O[wf]{0,3}e",
+        r"[lqe][0SwN]{0,3}CG",
+        r"V[afl]{0,2}q",
+        r"q[wa]{0,2}X",
+    )
+)
 OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
 _ASIDE = late(r"\([^()]{1,12}\)")
-_OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:request|sequence|prompt)\b")
+_OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b")
 # What takes memory where it is said to be allocated
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
-    r"|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
+    r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
 )
+_ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
+_NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}")
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
-_PROGRAM = late(r"(?:\w{1,3}:){1,2}")  # "sort: ", "alloc.c: grow: "
+_PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?")  # "sort: ", "alloc.c: grow: ", "curl: (27) "
 _ENDS: Final = frozenset({"", ".", ",", ":", "("})
 _MAY_BE = late(r"[wa]{0,2}i")
 
@@ -140,6 +167,9 @@ _CODES = frozenset({2, 6, 8, 12, 14, 1450, 1455})
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
+
+
+_NEGATIVE = late(r"-(\d{1,3})$")  # an error's number as C gives it back
 
 
 class Sentence(Struct, frozen=True):
@@ -173,9 +203,9 @@ class Shortfall(Struct, frozen=True):
     def sure(self) -> bool:
         """Whether figures say it, beside a verb that does: a list of figures may hold any."""
         around = self.sentence.around(self.start, self.end)
-        if self.compared is not None and re.search("[V=MBCLJy]", around):
+        if self.compared is not None and re.search("[V=MBCLJXy]", around):
             return True
-        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]", around) is not None
+        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]|EA", around) is not None
 
     @property
     def letters(self) -> str:
@@ -204,8 +234,17 @@ class Shortfall(Struct, frozen=True):
         bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
         if bound is not None and self.compared is not None:
             return self.compared.there == bound
-        around = _ASIDE.sub("", self.sentence.around(self.start, self.end))
-        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", around) is not None
+        return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self._bounds) is not None
+
+    @property
+    def _bounds(self) -> str:
+        """The letters around it, where what a machine has in all is no limit."""
+        parts = zip(self.sentence.parts, self.sentence.letters, strict=True)
+        letters = "".join(
+            "W" if letter == "l" and OF_A_WHOLE.fullmatch(part.text) else letter for part, letter in parts
+        )
+        letters = letters.replace("Wq", "lq").replace("W", "w")  # "the total pool size"
+        return _ASIDE.sub("", Sentence(self.sentence.parts, letters, ()).around(self.start, self.end))
 
     @property
     def opens(self) -> bool:
@@ -283,12 +322,19 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
         yield _OF_AN_OBJECT
     if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(sentence.text):
         yield from _OF_A_CACHE
-    sized = any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
+    by_name = any("malloc" in part.text.lower() for part in sentence.parts if part.terminal == "ALLOCATE")
+    sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
     if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
         yield from _OF_A_LIMIT
-    if sized:
+    if sized and not by_name:
         yield from _OF_BYTES
+    if _PLACEMENT.search(sentence.text):
+        yield _OF_RESOURCES
+    if _NOT_FIT.search(sentence.text):
+        yield from _OF_A_PLACE
+    if _WORKING.search(sentence.text):
+        yield _OF_A_WORKSPACE
 
 
 def _passed_over(aside: re.Match[str]) -> str:
@@ -337,10 +383,16 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     if compared.unit in OF_A_CLUSTER or compared.there.unit in OF_A_CLUSTER:
         return _is_of(sentence.letters, "YNR")
     if compared.unit:
+        if _ALLOCATES.search(sentence.text):
+            return True
         refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
         return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
-    large = compared.needed.value >= MIB
-    return _is_of(sentence.letters, "kpsovdmr" if large else "kY")
+    if compared.needed.value >= MIB:
+        return _is_of(sentence.letters, "kpsovdmr")
+    asked = (compared.needed.role, compared.there.role) == ("need", "have")
+    return _is_of(sentence.around(compared.needed.at, compared.there.at), "kYr") or (
+        asked and _ALLOCATES.search(sentence.text) is not None
+    )
 
 
 def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
@@ -349,16 +401,35 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
     if _CONDITION.search(letters[:end]) or _NEGATED.search(letters[:start]) or _MAY_BE.match(letters, end):
         return True
     around = sentence.around(start, end)
+    if _is_on_the_chip(sentence, around):
+        return True
+    if _opens_by_name(letters, match):
+        around = match[0]
     if "Z" in around or ("Q" in around and not re.search("[kpsovdmrE]", match[0])):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _opens_by_name(letters: str, match: re.Match[str]) -> bool:
+    """Whether a sentence begins with it, by its own name: "Out of memory in HIP queue (Invalid value)"."""
+    return letters[match.start() - 1 : match.start()] in {"", ".", ":", "("} and _NAME.fullmatch(match[0]) is not None
+
+
+def _is_on_the_chip(sentence: Sentence, said: str) -> bool:
+    """Whether the shared memory is a kernel's own, of which a chip has less than a megabyte."""
+    if "s" not in said:
+        return False
+    sizes = [one.value for one in sentence.amounts if one.unit == BYTES]
+    return max(sizes, default=0) < MIB and (bool(sizes) or _ON_CHIP.search(sentence.text) is not None)
 
 
 def _for_another_reason(sentence: Sentence, said: str) -> bool:
     """Whether a call that allocates failed with another error's number."""
     if "A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A")):
         return False
-    codes = (_CODE.match(part.text) for part in sentence.parts if part.terminal == "ORDINAL")
+    codes = (
+        _CODE.match(part.text) or _NEGATIVE.search(part.text) for part in sentence.parts if part.terminal == "ORDINAL"
+    )
     return any(int(code[1]) not in _CODES for code in codes if code)
 
 

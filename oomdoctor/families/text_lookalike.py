@@ -9,7 +9,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, SETTING, TEST, echo
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.families.lines import place_of
-from oomdoctor.families.loudness import tells_at_once
+from oomdoctor.families.loudness import is_error, tells_at_once
 from oomdoctor.families.shortage import shortfall
 from oomdoctor.families.spoken import SPOKEN, spoken
 from oomdoctor.language import mark
@@ -78,7 +78,8 @@ def _why(text: str) -> str | None:
     if words is None:
         return INSIDE if _INSIDE.search(text) and shortfall(text, raised=False) is None else None
     why = echo(text)
-    if why in {ADVICE, SETTING} and tells_at_once(text) and echo(text[: words.end()]) is None:
+    tells = tells_at_once(text) or is_error(text[: words.end()])
+    if why in {ADVICE, SETTING} and tells and echo(text[: words.end()]) is None:
         return None  # what is advised, or set, stands behind what happened
     if why := why or _first(_TELLING, text):
         return why

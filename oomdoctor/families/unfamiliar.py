@@ -7,6 +7,7 @@ stands around it. A message that is known says more: where one tells of a failur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -33,13 +34,27 @@ ABOVE: Final = 12
 AROUND: Final = 400  # lines that a family sees around a line that is read as its message
 AT_MOST: Final = 400  # characters of a line beside it
 
-_WORK_ON_A_CARD = late(r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/")
+_WORK_ON_A_CARD = late(
+    r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/|/cu(?:ml|df|py)/"
+    r"|pooled_storage_manager"
+)
+# What is refused to a program of Java's is refused by its heap
+_VIRTUAL_MACHINE = late(
+    r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b"
+)
+# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "max_temp_directory_size"
+_SETTING = late(
+    r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
+    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead))\b"
+)
 
 # Where an engine hands out what its cache has; a message there that names no other memory is the cache's
 _CACHE_FILE = late(
-    r"/(?:scheduler|schedule_batch|block_manager|mem_cache|memory_pool|kv_cache|block_pool|token_to_kv|cache_engine"
-    r"|radix_cache|kv_manager)\w{0,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
+    r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_pool|kv_cache|block_pool"
+    r"|block_allocator|token_to_kv|cache_engine|radix_cache|kv_manager|evictor|prefix_caching)\w{0,30}\.py\""
+    r"|/cache/\w{1,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
 )
+_ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
 _SWAPPING_FILE = late(r"/swap_tensor/")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 _FRAMES: Final = 3  # lines: a frame and its source
@@ -90,9 +105,19 @@ def read(page: Page, index: int) -> Iterator[Read]:
     is_raised = raised(page, index, text)
     if is_source(page, index, text) or not (is_raised or _is_last(page, index)):
         return
+    if is_raised and _is_a_headline(page, index, text):
+        return
     found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
     if found and not goes_on(page, index):
         yield from found
+
+
+def _is_a_headline(page: Page, index: int, text: str) -> bool:
+    """Whether the line below says it: "Check 'can_allocate(blocks)' failed at cache.cpp:96:"."""
+    below = page.lines[index + 1 : index + 2]
+    return (
+        text.rstrip().endswith(":") and bool(below) and shortfall(below[0].text[:CHARACTERS], raised=True) is not None
+    )
 
 
 def _is_last(page: Page, index: int) -> bool:
@@ -125,7 +150,9 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return
     line = page.lines[index]
     pool = pool_of(found, text)
-    if pool in _OF_A_FRAME:
+    if _is_of_an_engines_cache(page, index, found):
+        pool = "kv_cache"
+    elif pool in _OF_A_FRAME:
         pool = _by_its_file(page, index) or pool
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     if pool == "none":
@@ -136,14 +163,15 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=process_of(line, found.card),
         pool=pool,
         code=found.code,
-        limited=found.limited or None,
+        limited=found.limited or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE)) or None,
         refuser=refuser,
         **stated(found.sentence.amounts, found.compared, asks=found.asks),
     )
 
 
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
-    return is_loud(page, index, text, sure=found.sure or found.opens, compared=found.compared is not None)
+    kernels = page.lines[index].mark.name == "kernel" and "C" in found.letters  # it prints no level
+    return is_loud(page, index, text, sure=found.sure or found.opens or kernels, compared=found.compared is not None)
 
 
 def _by_its_file(page: Page, index: int) -> str | None:
@@ -151,6 +179,13 @@ def _by_its_file(page: Page, index: int) -> str | None:
     around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
     files = ((_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"))
     return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
+
+
+def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:
+    """Whether it speaks of a cache, and the innermost frames are an engine's."""
+    if "q" not in found.letters or re.search("[kpsovdmrD]", found.letters):
+        return False
+    return any(_ENGINE_FILE.search(line.text[:AT_MOST]) for line in page.before(index, _FRAMES))
 
 
 def _is_the_very_last(page: Page, index: int) -> bool:
@@ -163,7 +198,7 @@ def _unnamed(page: Page, index: int, refuser: str) -> str:
         return "host_ram"
     if _works_on_a_card(page, index):
         return "gpu"
-    return "none" if page.once(_names_a_card) else "host_ram"
+    return "gpu" if page.once(_names_a_card) else "host_ram"
 
 
 def _names_a_card(page: Page) -> bool:

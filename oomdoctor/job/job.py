@@ -106,7 +106,7 @@ def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -
         engine=engine,
         runs_engine=runs,
         in_engine=at_engine,
-        reserves=runs and not some([engine or ""], "takes what it needs"),
+        reserves=runs and not some([engine] if engine else names, "takes what it needs"),
         placement=_placement(context, names, runs=runs),
         learns=bool(learners() & set(names)),
         trains=bool(trainers() & set(names)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.budget import MapsSpent
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
@@ -20,6 +21,8 @@ LARGE: Final = 64 * GIB  # from here on a machine of the usual size may really n
 SMALL: Final = 1 * GIB
 ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the two on machines that are simply full
 _HEAPS: Final = {
+    "runtime": mark("A runtime's own limit was hit, the heap that it may have, not the machine's memory."),
+    "redis": mark("A program's own limit was hit (Redis' maxmemory), not the machine's memory."),
     "java": mark("A runtime's own limit was hit, the Java heap (-Xmx), not the machine's memory."),
     "node": mark(
         "A runtime's own limit was hit, the JavaScript heap (--max-old-space-size), not the machine's memory."
@@ -82,6 +85,16 @@ def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     if refused is None or refused.allocator not in _HEAPS or refused.errno is not None:
         return None
     return Seen(words=translated(_HEAPS[refused.allocator]), evidence=(refused,))
+
+
+@sign
+def maps_of_memory_are_spent(crash: Crash) -> Seen | None:
+    """A process may have no more maps of memory."""
+    spent = crash.first(MapsSpent)
+    if spent is None:
+        return None
+    words = say("The process may have no more maps of memory (vm.max_map_count), whatever of RAM is free.")
+    return Seen(words=words, evidence=(spent,), next_evidence=("sysctl vm.max_map_count", "ulimit -v"))
 
 
 @sign

@@ -6,8 +6,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families.budget import BudgetSpent
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -206,9 +208,77 @@ def pool_of_a_library_beyond_its_limit(crash: Crash) -> Seen | None:
 
 
 @sign
+def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
+    """More was asked for than a library's arena has left under its own limit."""
+    arena = crash.root
+    if not isinstance(arena, LibraryOutOfMemory) or arena.left_bytes is None or arena.tried_bytes is None:
+        return None
+    words = say(
+        "{tried} were asked for, and the limit of {library} for its arena leaves {left}.",
+        tried=show(arena.tried_bytes),
+        library=arena.library,
+        left=show(arena.left_bytes),
+    )
+    return Seen(words=words, evidence=(arena,))
+
+
+@sign
+def workspace_of_a_library_is_too_small(crash: Crash) -> Seen | None:
+    """No kernel fits into the workspace that a library was given."""
+    refused = crash.root
+    if not isinstance(refused, LibraryOutOfMemory) or refused.status != "insufficient workspace":
+        return None
+    words = say("No kernel of {library} fits into the workspace that it was given.", library=refused.library)
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
 def pool_of_a_library_within_its_limit(crash: Crash) -> Seen | None:
     """Allocated + asked for are within the limit that a library's pool was given."""
     return _pool_of_a_library(crash, kept=True)
+
+
+@sign
+def pool_of_a_library_says_so(crash: Crash) -> Seen | None:
+    """RMM says that a pool or an adaptor has come to the limit that somebody has set."""
+    pool = crash.root
+    if not isinstance(pool, LibraryOutOfMemory) or not pool.capped:
+        return None
+    words = say("{library} says that the limit of its own pool was hit, not the card's.", library=pool.library)
+    return Seen(words=words, evidence=(pool,))
+
+
+@sign
+def frameworks_own_limit_is_hit(crash: Crash) -> Seen | None:
+    """Paddle names the flag that limits it."""
+    refused = crash.root
+    if not isinstance(refused, ArrayOutOfMemory) or refused.framework != "paddle" or refused.limit_bytes is None:
+        return None
+    words = say(
+        "The framework is limited to {limit} of the card by a flag of its own.", limit=show(refused.limit_bytes)
+    )
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
+    """A program refuses what goes beyond the memory that its settings give it."""
+    spent = crash.root
+    if not isinstance(spent, BudgetSpent):
+        return None
+    if spent.tried_bytes is not None and spent.limit_bytes is not None:
+        words = say(
+            "{program} keeps within {setting}: {tried} were asked for, and {limit} are allowed.",
+            program=spent.program,
+            setting=spent.setting or "",
+            tried=show(spent.tried_bytes),
+            limit=show(spent.limit_bytes),
+        )
+    else:
+        words = say(
+            "{program} keeps within {setting}, which is used up.", program=spent.program, setting=spent.setting or ""
+        )
+    return Seen(words=words, evidence=(spent,))
 
 
 def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:

@@ -7,11 +7,16 @@ from typing import Final
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import CREATED, STRAW
 from oomdoctor.units import show
 
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
+
+# What puts an array on a device as it is, and what TensorFlow says where that fails
+_COPY: Final = r"\bdevice_put\b|\bconvert_to_(?:eager_)?tensor\b"
+_COPIES: Final = late(r"Dst tensor is not initialized")
 
 
 @sign
@@ -70,7 +75,7 @@ def array_of_a_shape(crash: Crash) -> Seen | None:
 def array_without_a_shape(crash: Crash) -> Seen | None:
     """An array did not fit while the program ran; its shape is not printed."""
     array = crash.root
-    if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.shape:
+    if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.shape or _is_copied(crash, array):
         return None
     return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
 
@@ -82,6 +87,11 @@ def array_of_a_program(crash: Crash) -> Seen | None:
     if not isinstance(array, ArrayOutOfMemory) or not array.used_bytes:
         return None
     return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
+
+
+def _is_copied(crash: Crash, array: ArrayOutOfMemory) -> bool:
+    """Whether it was put on the device as it is, of whatever it is: nothing was computed."""
+    return _COPIES.search(array.at.text) is not None or crash.in_trace(_COPY) is not None
 
 
 def _of_a_batch(array: ArrayOutOfMemory) -> str:

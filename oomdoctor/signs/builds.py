@@ -15,6 +15,12 @@ from oomdoctor.signs import Seen, sign
 COMPILER: Final = late(
     r"^(?:cc1(?:plus)?|cicc|ptxas|nvcc|cudafe\+\+|ld(?:\.\w{2,5})?|collect2|clang\S{0,6}|rustc|g\+\+)$"
 )
+COMMAND_ABOVE: Final = 4  # lines
+_COMMAND: Final = late(
+    r"^\W{0,4}(?:\[\d{1,5}/\d{1,5}\] )?(?:FAILED: \S{1,300}\.o\b"
+    r"|(?:/\S{1,200}/)?(?:nvcc|g\+\+|gcc|cc|c\+\+|clang(?:\+\+)?"
+    r"|hipcc)(?:-[\d.]{1,5})? [^\n]{0,1000}\s-(?:c|o)\s)"
+)
 _BUILDS: Final = (
     r"Building wheel|building '[\w.]{1,80}' extension|\bMAX_JOBS\b|ninja: |\bninja -|setup\.py (?:install|bdist|build)"
     r"|Building CXX object|Building CUDA object|running build_ext|\bnvcc\b|cmake --build|\bmake(?:\[\d\])?: "
@@ -64,6 +70,23 @@ def kernel_killed_a_compiler(crash: Crash) -> Seen | None:
         else say("The kernel killed the compiler {name} (PID {pid}).", name=name, pid=pid)
     )
     return Seen(words=words, evidence=(kill,), stage="launch")
+
+
+@sign
+def killed_under_a_compile_command(crash: Crash) -> Seen | None:
+    """Something was killed right below the command of a compiler, or the object that it did not make."""
+    kill = crash.root
+    if not isinstance(kill, Kill) or not any(_COMMAND.search(text) for text in kill.around.before[-COMMAND_ABOVE:]):
+        return None
+    return Seen(
+        words=say(
+            "A compiler was killed: its command stands right above. Compilers of CUDA and C++ templates take gigabytes "
+            "each, and as many run at once as the build was allowed."
+        ),
+        evidence=(kill,),
+        stage="launch",
+        shows_memory=True,
+    )
 
 
 @sign

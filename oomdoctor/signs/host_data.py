@@ -17,6 +17,8 @@ _READING: Final = (
     r"\bdatasets/|load_dataset|arrow_dataset|pyarrow/|pandas/|read_(?:csv|parquet|json|pickle)|numpy/lib/npyio"
     r"|\btokenize_|\btokeni[sz]e\w*\(|preprocess_dataset|get_dataset\b|build_dataset|cache_images|load_image|imread"
     r"|torch/utils/data|DataLoader|dask/|replay_buffers?/"
+    # libraries that hold the whole of their data
+    r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )
 _READING_LINE: Final = (
     r"(?i)caching images|running tokenizer|tokenizing|\bmap \(num_proc|\bmap:|generating \w+ split|loading dataset"
@@ -123,6 +125,16 @@ def _is_wide(event: HostAllocation) -> bool:
         return False
     rows, columns = int(match[1]), int(match[2])
     return min(rows, columns) >= FEATURES and max(rows, columns) >= 2 * min(rows, columns)
+
+
+@sign
+def arrow_was_refused(crash: Crash) -> Seen | None:
+    """The exception is Arrow's, which holds tables."""
+    refused = crash.first(HostAllocation)
+    if refused is None or "ArrowMemoryError" not in refused.at.text:
+        return None
+    words = say("Memory was refused to a table of Arrow's{asked}.", asked=asked_for(crash))
+    return Seen(words=words, evidence=(refused,))
 
 
 @sign

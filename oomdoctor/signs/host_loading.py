@@ -126,6 +126,15 @@ def refused_while_loading_weights(crash: Crash) -> Seen | None:
 
 
 @sign
+def refused_at_the_time_of_loading(crash: Crash) -> Seen | None:
+    """Host memory was refused while a model was loaded, whoever asked."""
+    refusal = crash.first(HostAllocation)
+    if refusal is None or refusal.pool != "host_ram" or crash.stage != "model_load":
+        return None
+    return Seen(words=say("Host memory was refused while the model was loaded."), evidence=(refusal,))
+
+
+@sign
 def killed_in_the_middle_of_loading(crash: Crash) -> Seen | None:
     """A bar of loaded weights that is not at its end is the last that was printed before a SIGKILL."""
     if not _killed_at_loading(crash) or (bar := _bar(crash)) is None:

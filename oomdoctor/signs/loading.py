@@ -36,6 +36,7 @@ from oomdoctor.units import percent, show
 WEIGHTS_SOURCE: Final = "memory_utils.cu"  # of TurboMind
 LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
+LITTLE: Final = 0.10  # of the card beside the weights: what an engine measures first needs more
 OWN_PART: Final = 0.5  # of the card: where this process holds less, others fill it
 _TRAINER = r"(?i)trainer\b|\btrain(?:ing)?\b|/train"
 START: Final = 5  # lines before the failure: what a program prints before its first step
@@ -83,6 +84,22 @@ def executor_without_weights(crash: Crash) -> Seen | None:
         else say("The weights of the model could not be put on the card.")
     )
     return Seen(words=words, evidence=(failed,), stage="model_load")
+
+
+@sign
+def executors_weights_fill_the_card(crash: Crash) -> Seen | None:
+    """What TensorRT-LLM measures first finds almost nothing free: the weights were there before it."""
+    failed = crash.first(CreationFailed)
+    if failed is None or failed.stage != "memory_profiling" or failed.free_bytes is None or not failed.total_bytes:
+        return None
+    if failed.free_bytes > LITTLE * failed.total_bytes:
+        return None
+    words = say(
+        "{free} of {total} were free once the weights were loaded, before anything else was set up.",
+        free=show(failed.free_bytes),
+        total=show(failed.total_bytes),
+    )
+    return Seen(words=words, evidence=(failed,))
 
 
 @sign

@@ -23,6 +23,9 @@ _BEFORE_SERVING: Final = (
 )
 _LAYING_OUT: Final = late(
     r"(?i)\b(?:alloc|creat|initiali[sz]|reserv)\w{1,4} (?:\w{1,12} ){0,3}(?:kv|key)\b[ _-]?\w{0,6}"
+    r"|\b(?:no|none|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,3}(?:kv|cache)\b"
+    r"|\brequested (?:kv|k v)?[ -]?cache size\b"
+    r"|\b(?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)s?\b"
 )
 _FRAMEWORKS: Final = frozenset({"torch", "jax", "tensorflow"})
 _PLACE: Final = late(r"\S{1,200}\.\w{1,4}:\d+")
@@ -34,11 +37,14 @@ _VISIBLE: Final = late(
     r"(?i)\bvisible|ordinal|device (?:index|id)|world[ _]size|parallel[ _]size|CUDA_VISIBLE|only \d+ (?:gpu|device)s?\b"
 )
 _OF_THE_WEIGHTS: Final = late(
-    r"(?i)\b(?:weights?|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
+    r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}fit\b|for (?:the )?model|fit (?:\S{1,12} ){0,3}model"
+    r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
 )
 _OF_A_PASS: Final = late(
-    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|forward|backward"
-    r"|convolution|attention|working memory|latents?)\b"
+    r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward|convolution|attention|working memory|latents?)\b"
+)
+_ROOM_MEASURED: Final = late(
+    r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks"
 )
 _OF_AN_OPTIMIZER: Final = late(r"(?i)\b(?:optimi[sz]er|adamw?|momentum|moments)\b")
 _OF_DATA: Final = late(
@@ -60,7 +66,7 @@ def cache_is_short_in_other_words(crash: Crash) -> Seen | None:
 @sign
 def cache_gets_no_room_in_other_words(crash: Crash) -> Seen | None:
     """An engine that starts cannot lay out its cache, in words that no family knows."""
-    root = _of(crash, "kv_cache")
+    root = _of(crash, "kv_cache") or _measures(crash)
     if root is None or not _lays_out(crash, root):
         return None
     return Seen(
@@ -188,6 +194,15 @@ def state_by_the_message(crash: Crash) -> Seen | None:
 
 def _lays_out(crash: Crash, root: Shortage) -> bool:
     return crash.stage in _BEFORE_SERVING or _LAYING_OUT.search(root.at.text) is not None
+
+
+def _measures(crash: Crash) -> Shortage | None:
+    """The refusal of an engine where it looks what is left for its cache."""
+    root = crash.root
+    trace = root.around.trace
+    if not isinstance(root, Shortage) or root.pool not in ("gpu", "host_ram") or not trace:
+        return None
+    return root if any(_ROOM_MEASURED.search(frame.function) for frame in trace[-2:]) else None
 
 
 def _of(crash: Crash, pool: str) -> Shortage | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.container import LimitKill
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.ray_death import FatalSignal
@@ -20,6 +21,7 @@ _USERS: Final = {
     "torch": mark("PyTorch's loader workers"),
     "nccl": mark("NCCL"),
     "python": mark("Python's shared memory"),
+    "messages": mark("what passes messages between processes"),
 }
 
 
@@ -39,6 +41,17 @@ def no_room(crash: Crash) -> Seen | None:
     """Somebody found no room in /dev/shm."""
     full = crash.first(SharedMemoryFull)
     return _no_room(crash, full) if full is not None else None
+
+
+@sign
+def volume_grew_over_its_size(crash: Crash) -> Seen | None:
+    """Kubernetes evicted a pod whose volume in memory held more than its size."""
+    kill = next((kill for kill in crash.every(LimitKill) if kill.pool == "shm"), None)
+    if kill is None:
+        return None
+    size = say("{size} are allowed", size=show(kill.limit_bytes)) if kill.limit_bytes is not None else ""
+    words = say("A volume in memory, which a pod has as its /dev/shm, held more than its size allows.")
+    return Seen(words=joined((words, size)) if size else words, evidence=(kill,))
 
 
 @sign

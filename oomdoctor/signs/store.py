@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.budget import SpillRefused
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, Spilled, StoreFull, StoreUsage
 from oomdoctor.incident.model import Crash
@@ -110,6 +111,16 @@ def much_stands_in_no_row(crash: Crash) -> Seen | None:
         against=(say("how full the object store was is not in the log"),),
         pool="object_store",
     )
+
+
+@sign
+def program_found_no_space_to_spill(crash: Crash) -> Seen | None:
+    """A program that writes to a disk what its memory does not hold was refused there."""
+    refused = crash.first(SpillRefused)
+    if refused is None:
+        return None
+    words = say("What memory did not hold was to be written to a disk, and there was no room for it.")
+    return Seen(words=words, evidence=(refused,))
 
 
 @sign

@@ -74,9 +74,3 @@ def test_a_scheduler_that_counts_address_space() -> None:
     judgement = judgement_of(CAUSE, crash_of("=>> PBS: job killed: vmem 67209216kb exceeded limit 67108864kb\n"))
     assert isinstance(judgement, Finding)
     assert "64.10 GiB against 64.00 GiB" in judgement.why
-
-
-def test_a_runtimes_own_heap() -> None:
-    judgement = judgement_of(CAUSE, crash_of("java.lang.OutOfMemoryError: Java heap space\n"))
-    assert isinstance(judgement, Finding)
-    assert "-Xmx" in judgement.why

@@ -129,3 +129,35 @@ def test_a_fraction_that_the_asynchronous_allocator_names() -> None:
     named = finding(CAUSE, FRACTION[0].format("per_process_memory_fraction limit"), *FRACTION[1:])
     assert "1.20 GiB would have passed the process's memory fraction" in named.why
     assert not isinstance(says(CAUSE, FRACTION[0].format("allowed memory"), *FRACTION[1:]), Finding)
+
+
+def test_a_runtimes_own_heap() -> None:
+    assert "-Xmx" in finding(CAUSE, "java.lang.OutOfMemoryError: Java heap space").why
+
+
+def test_a_programs_own_budget() -> None:
+    found = finding(
+        CAUSE,
+        "MemoryError: Task 'sum' has 88.50 GiB worth of input dependencies, but worker tcp://10.0.0.9:40001 has "
+        "memory_limit set to 31.25 GiB.",
+    )
+    assert "dask keeps within memory_limit: 88.50 GiB were asked for, and 31.25 GiB are allowed" in found.why
+    assert "maxmemory, which is used up" in finding(CAUSE, REDIS).why
+
+
+REDIS = "redis.exceptions.ResponseError: OOM command not allowed when used memory > 'maxmemory'."
+RMM = "MemoryError: std::bad_alloc: out_of_memory: RMM failure at: mr.cpp:57: {} (failed to allocate 1.500 GiB)"
+
+
+def test_a_librarys_pool_says_that_it_is_its_own_limit() -> None:
+    assert "RMM says that the limit of its own pool" in finding(CAUSE, RMM.format("Exceeded memory limit")).why
+    assert not isinstance(says(CAUSE, RMM.format("No room")), Finding)
+
+
+PADDLE = "Out of memory error on GPU 1. Cannot allocate 512.000000MB memory on GPU 1, available memory is only 188.0MB."
+FLAG = "so the maximum GPU memory usage is limited to 8000 MB."
+
+
+def test_a_flag_limits_a_framework() -> None:
+    assert "limited to 7.81 GiB of the card by a flag" in finding(CAUSE, PADDLE, "", FLAG).why
+    assert not isinstance(says(CAUSE, PADDLE), Finding)

@@ -1,0 +1,212 @@
+"""Programs that keep a budget of memory for themselves and refuse what goes beyond it: databases, caches, executors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.families import Family
+from oomdoctor.families.echoes import echo
+from oomdoctor.families.event import Event, Read, Threshold, Usage
+from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.patterns import late
+from oomdoctor.streams import Page
+from oomdoctor.units import size
+
+CHARACTERS: Final = 1500
+
+
+class BudgetSpent(Event, frozen=True, kw_only=True):
+    """A program's own budget of memory does not hold what was asked for."""
+
+    family = "budget"
+    kind = "budget-spent"
+
+    pool: str = "host_ram"
+    strength: int = 3
+
+    program: str
+    setting: str | None = None  # that sets the budget
+    tried_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None
+    free_bytes: Usage[int | None] = None
+    limit_bytes: Threshold[int | None] = None
+
+
+class SpillRefused(Event, frozen=True, kw_only=True):
+    """What a program writes to a disk for want of memory finds no room there."""
+
+    family = "budget"
+    kind = "spill-refused"
+
+    pool: str = "host_ram"
+    strength: int = 3
+
+    program: str | None = None
+    used_bytes: Usage[int | None] = None
+    limit_bytes: Threshold[int | None] = None
+
+
+class MapsSpent(Event, frozen=True, kw_only=True):
+    """A process may have no more maps of memory (vm.max_map_count), whatever is free."""
+
+    family = "budget"
+    kind = "maps-spent"
+
+    pool: str = "host_ram"
+    strength: int = 2
+
+
+_AMOUNT: Final = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes|B)\b"
+_NUMBER: Final = r"\d{1,20}"
+# By the program, what it calls the setting, and its sentence. "need" is all that would be held, "tried" the piece.
+_BUDGETS: Final = tuple(
+    (program, setting, late(pattern))
+    for program, setting, pattern in (
+        (
+            "elasticsearch",  # OpenSearch's, too; 1.4 on
+            "indices.breaker.total.limit",
+            (
+                rf"Data too large, data for \[.{{1,200}}?\] would be \[(?P<need>{_NUMBER})/[^\]]{{1,20}}\], "
+                rf"which is larger than the limit of \[(?P<limit>{_NUMBER})/"
+            ),
+        ),
+        (
+            "elasticsearch",  # 7.9 on
+            "indexing_pressure.memory.limit",
+            (
+                rf"rejected execution of \w{{4,20}} operation \[.{{0,200}}\ball_bytes=(?P<used>{_NUMBER})\b"
+                rf".{{0,200}}\bmax_\w{{4,40}}_bytes=(?P<limit>{_NUMBER})"
+            ),
+        ),
+        (
+            "redis",
+            "maxmemory",
+            r"OOM (?:command not allowed|allow-oom flag is not set).{0,80}used memory > 'maxmemory'",
+        ),
+        (
+            "spark",
+            "spark.driver.maxResultSize",
+            (
+                rf"serialized results of \d{{1,9}} tasks \((?P<need>{_AMOUNT})\) is bigger than "
+                rf"(?:\S{{1,40}}|local )maxResultSize \((?P<limit>{_AMOUNT})\)"
+            ),
+        ),
+        (
+            "spark",
+            "spark.executor.memory",
+            rf"Unable to acquire (?P<tried>{_NUMBER}) bytes of memory, got (?P<free>{_NUMBER})\b",
+        ),
+        ("spark", "spark.driver.memory", r"Not enough memory to build and broadcast the table"),
+        (
+            "spark",
+            "spark.executor.memory",
+            (
+                rf"Can't acquire (?P<tried>{_NUMBER}) bytes memory to build hash relation, got (?P<free>{_NUMBER})\b"
+                r"|There is not enough memory to build the hash map"
+            ),
+        ),
+        (
+            "kafka",
+            "buffer.memory",
+            (
+                rf"Failed to allocate (?P<tried>{_NUMBER}) bytes within the configured max blocking time \d{{1,9}} ms\."
+                rf"(?: Total memory: (?P<limit>{_NUMBER}) bytes\. Available memory: (?P<free>{_NUMBER}) bytes)?"
+            ),
+        ),
+        (
+            "milvus",
+            "queryNode.overloadedMemoryThresholdPercentage",
+            (
+                r"OOM if load, .{0,200}?(?:predictMemUsage|usedMemAfterLoad) = (?P<need>[\d.]{1,24} MB), "
+                r"totalMem = (?P<limit>[\d.]{1,24} MB)"
+            ),
+        ),
+        ("milvus", "quotaAndLimits.limitWriting.memProtection", r"reason=memory quota exceeded\b"),
+        ("milvus", "queryNode.overloadedMemoryThresholdPercentage", r"deny to load, insufficient memory\b"),
+        (
+            "dask",
+            "memory_limit",
+            (
+                rf"has (?P<need>{_AMOUNT}) worth of input dependencies, but worker \S{{1,80}} has memory_limit set to "
+                rf"(?P<limit>{_AMOUNT})"
+            ),
+        ),
+        ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
+    )
+)
+_SPILLS: Final = tuple(
+    (program, late(pattern))
+    for program, pattern in (
+        (
+            "duckdb",
+            rf"failed to offload data block of size {_AMOUNT} \((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)",
+        ),
+        ("", r"(?i)\bspill\w{0,6} (?:file|data|to disk)\b.{0,200}No space left on device"),
+    )
+)
+_MAPS: Final = late(r"OutOfMemoryError: Map failed\b|\bnot enough memory mappings\b")
+_SIZE: Final = late(r"([\d.,]+) ?(\w*)")
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    text = page.lines[index].text[:CHARACTERS]
+    for program, setting, pattern in _BUDGETS:
+        if (match := pattern.search(text)) and not echo(text[: match.end()], text):
+            figures = _figures(match)
+            tried = figures.pop("need_bytes", None)
+            yield BudgetSpent(
+                **_about(page, index), program=program, setting=setting, **{"tried_bytes": tried, **figures}
+            )
+            return
+    for name, pattern in _SPILLS:
+        if (match := pattern.search(text)) and not echo(text[: match.end()], text):
+            yield SpillRefused(**_about(page, index), program=name or None, **_figures(match))
+            return
+    if (match := _MAPS.search(text)) and not echo(text[: match.end()], text):
+        yield MapsSpent(**_about(page, index))
+
+
+def _about(page: Page, index: int) -> dict[str, object]:
+    line = page.lines[index]
+    return {"at": place_of(page, line), "time": line.mark.time, "process": process_of(line)}
+
+
+def _figures(match: re.Match[str]) -> dict[str, int | None]:
+    said = ((name, _SIZE.match(value)) for name, value in match.groupdict().items() if value)
+    return {f"{name}_bytes": size(found[1].replace(",", ""), found[2]) for name, found in said if found}
+
+
+FAMILY = Family(
+    name="budget",
+    anchors=(
+        "Data too large, data for",
+        "OOM command not",
+        "OOM if load",
+        "memory quota exceeded",
+        "maxResultSize (",
+        "memory mappings",
+    ),
+    triggers=(
+        "Data too large, data for",
+        "'maxmemory'",
+        "rejected execution of",
+        "serialized results of",
+        "Unable to acquire",
+        "to build hash relation",
+        "to build the hash map",
+        "to build and broadcast the table",
+        "within the configured max blocking time",
+        "OOM if load",
+        "memory quota exceeded",
+        "deny to load",
+        "worth of input dependencies",
+        "Failed to change memory limit",
+        "failed to offload data block",
+        "No space left on device",
+        "Map failed",
+        "memory mappings",
+    ),
+    read=read,
+)

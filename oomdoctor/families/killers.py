@@ -1,0 +1,105 @@
+"""Who else kills for memory: macOS' and FreeBSD's kernels, oomd, nohang, and Linux for want of huge pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from oomdoctor.families import Family
+from oomdoctor.families.event import Lookalike, Process, Read
+from oomdoctor.families.kernel import UserspaceKill
+from oomdoctor.families.lines import place_of
+from oomdoctor.language import mark
+from oomdoctor.patterns import late
+from oomdoctor.streams import Page
+from oomdoctor.units import MIB
+
+_FREEBSD = r"(?:failed to reclaim memory|out of swap space|a thread waited too long to allocate a page)"
+# xnu 3789 to 12377; FreeBSD 9 to 15; oomd 0.1 to 0.5; nohang 0.1 to 0.3; mm/hugetlb.c since 2.6.24
+_KILLS: Final = tuple(
+    (killer, late("|".join(patterns)))
+    for killer, *patterns in (
+        (
+            "macOS",
+            r"memorystatus: killing_(?!idle)\w{1,40} pid (?P<pid>\d{1,9}) \[(?P<name>[^\]\n]{1,60})\](?! \(idle)",
+            (
+                r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
+                r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB"
+            ),
+        ),
+        ("FreeBSD", r"\bpid (?P<pid>\d{1,9}) \((?P<name>[^)\n]{1,60})\),[\w, ]{1,40}, was killed: " + _FREEBSD),
+        (
+            "oomd",
+            r"\boomd kill: [\d.]{1,9} [\d.]{1,9} [\d.]{1,9} (?P<unit>\S{1,300}) (?P<used>\d{1,18}) ",
+            r"\bTrying to kill /sys/fs/cgroup/(?P<group>\S{1,300})",
+        ),
+        ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
+        ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
+    )
+)
+_NO_KILLS: Final = tuple(
+    (late(pattern), why)
+    for pattern, why in (
+        (
+            r"memorystatus: killing_idle|memorystatus: killing_\w{1,40} pid \d{1,9} \[[^\]\n]{1,60}\] \(idle",
+            mark("macOS ended what was idle, as it does at any time"),
+        ),
+        (
+            r"exceeded mem limit: (?:Active|Inactive)\w{0,5} \d{1,9} MB \(non-fatal\)",
+            mark("a limit that only tells of a process; nothing was ended"),
+        ),
+        (r"In dry-run mode; would have tried to kill", mark("a rehearsal: nothing was killed")),
+    )
+)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    line = page.lines[index]
+    text = line.text[:1200]
+    why = next((why for pattern, why in _NO_KILLS if pattern.search(text)), None)
+    if why is not None:
+        yield Lookalike(place_of(page, line), why)
+        return
+    killer, kill = next(((name, found) for name, pattern in _KILLS if (found := pattern.search(text))), ("", None))
+    if kill is not None:
+        yield UserspaceKill(at=place_of(page, line), time=line.mark.time, killer=killer, **_said(kill))
+
+
+def _said(kill: re.Match[str]) -> dict[str, Any]:
+    said = kill.groupdict()
+    pid, mib, used = said.get("pid") or said.get("low_pid"), said.get("mib"), said.get("used")
+    return {
+        "process": Process(pid=int(pid) if pid else None, name=said.get("name") or said.get("low_name")),
+        "rss_bytes": int(mib) * MIB if mib else None,
+        "used_bytes": int(used) if used else None,
+        "unit": said.get("unit") or said.get("group"),
+        "signal": said.get("signal"),
+    }
+
+
+FAMILY = Family(
+    name="killers",
+    anchors=(
+        "memorystatus: killing_",
+        "low swap: killing",
+        "exceeded mem limit",
+        ", was killed: ",
+        "oomd kill: ",
+        "rying to kill /sys/fs/cgroup",
+        " to the victim",
+        "inadequate hugepage pool",
+    ),
+    triggers=(
+        "memorystatus: killing_",
+        "low swap: killing",
+        "exceeded mem limit",
+        ", was killed: ",
+        "oomd kill: ",
+        "ried to kill /sys/fs/cgroup",
+        "rying to kill /sys/fs/cgroup",
+        " to the victim",
+        "inadequate hugepage pool",
+    ),
+    read=read,
+)

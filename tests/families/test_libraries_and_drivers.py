@@ -1,0 +1,78 @@
+"""Libraries of data, servers, drivers and what passes messages: what they say of memory, and what only sounds like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import oomdoctor
+
+SHORT = (
+    # a month is no maybe
+    ("812:M 14 May 2024 04:10:01.221 # Out Of Memory allocating 536870928 bytes!", "host_ram"),
+    ("May 14 04:10:01 node7 app: error: could not reserve 3 GiB of memory", "host_ram"),
+    # nor is a class that handles requests a failure that is handled
+    ("2024-05-01 10:20:11 ERROR TCPHandler: not enough memory for the request, 3 GiB needed", "host_ram"),
+    # libfabric knows no level above a warning
+    ("libfabric:31:1717:opx:ep_data:fi_opx_rx():3842<warn> Out of memory.", "host_ram"),
+    ("libfabric:31:1717:verbs:mr:vrb_reg():215<warn> ibv_reg_mr: Cannot allocate memory(12)", "pinned"),
+    # libc's own calls are the host's memory, and so is what a library of the card's keeps its accounts in
+    ("node7:22:39 [2] misc/utils.cc:318 NCCL WARN Unrecoverable error detected: malloc(size=64) returned null.", "host_ram"),
+    ("node7:22:39 [2] mem_manager.cc:155 NCCL WARN MemManager: Failed to allocate memory entry", "host_ram"),
+    ("RuntimeError: SOLVER_MALLOC fails for buf in intMalloc() at line 175 in file solver/SRC/memory.c", "host_ram"),
+    # a library of the card's by its name, by its file, by the driver's call
+    ("/opt/nvshmem_src/mem_heap.cpp:1747: non-zero status: 1 Not enough space for allocating memory", "gpu"),
+    ("terminate called after throwing an instance of 'vk::OutOfDeviceMemoryError'", "gpu"),
+    ("[1717.1] [n1:8:0] cache.c:158  UCX  ERROR cuIpcOpenMemHandle(addr, LAZY_PEER_ACCESS) failed: out of memory", "gpu"),
+    ("  cuMemHostRegister return value:  2", "pinned"),
+    ("CUDA error at nbody.cpp:412 code=2(cudaErrorMemoryAllocation) \"cudaMalloc(&p, n)\"", "gpu"),
+    # shared memory, whoever lays it out
+    ("[1717.1] [n1:8:0] sys.c:978  UCX  ERROR shmget(size=2097152 flags=0xfb0) for mm failed: No space left on device", "shm"),
+    ("Abort(16) on node 0: unable to allocate shared memory - posix_fallocate No space left on device", "shm"),
+    ("It appears as if there is not enough space for /tmp/seg (the shared-memory backing", "shm"),
+    # calls that are numbered are no comments
+    ("  #011: H5Dchunk.c line 4011 in H5D__chunk_lock(): memory allocation failed for raw data chunk", "host_ram"),
+    ("Error: Resident memory is at 91% of total memory, exceeding the configured limit of 90%", "host_ram"),
+)  # fmt: skip
+
+QUIET = (
+    # a warning that nothing follows: pageable memory does it, too
+    "W0613 14:02:10.330112 16109 system_allocator.cc:203] cudaHostAlloc failed.",
+    "2024-08-14 16:12:31.771002: W tensorflow/x/device_host_allocator.h:46] could not allocate pinned host memory of size: 2304",
+    "WARNING:job:pinned host buffers unavailable (CUDA error: out of memory); using pageable .cpu()",
+    "[2024-03-11T07:01:11,220][WARN ][o.e.b.JNANatives] [es-1] Unable to lock JVM Memory: error=12, reason=Cannot allocate memory",
+    # another error's number
+    "libfabric:31:1717:cxi:ctrl:cxip_mr():205<warn> n014: Failed to allocate MR buffer ID: -28",
+    # memory of one kernel on its chip
+    "RuntimeError: exception occurred! file=/src/batched/builder.cuh line=561: Not enough shared memory for RF bookkeeping.",
+    "gpu:4:43 [1] enqueue.cc:81 NCCL WARN cudaArch 800 dynamic smem 98304 exceeds device/fn maxSharedMem 65536",
+    "heap.cpp:60: ERROR Unable to register managed memory as it can migrate.",
+    "redis: config maxmemory 4gb, used memory 3.1gb",
+    "812:M 14 May 2024 04:10:01.221 * 0 out of memory errors so far",
+    "NET/IB : unable to allocate requests",
+    "library has exceeded its number of outstanding event handles.",
+    "  cuMemHostRegister return value:  1",
+)
+
+
+def verdict(folder: Path, text: str) -> tuple[str, str | None]:
+    log = folder / "job.log"
+    log.write_text(text + "\n", encoding="utf-8")
+    body = oomdoctor.diagnose(log).as_json()
+    return body["verdict"], next((one["pool"] for one in body["diagnoses"]), None)
+
+
+@pytest.mark.parametrize(("text", "pool"), SHORT, ids=lambda value: value[:40])
+def test_memory_is_short(text: str, pool: str, tmp_path: Path) -> None:
+    assert verdict(tmp_path, text) == ("oom", pool)
+
+
+@pytest.mark.parametrize("text", QUIET, ids=lambda text: text[:40])
+def test_memory_is_not_short(text: str, tmp_path: Path) -> None:
+    assert verdict(tmp_path, text)[0] == "no-oom"
+
+
+def test_a_warning_behind_which_something_fails_is_a_failure(tmp_path: Path) -> None:
+    text = "W0613 14:02:10.330112 16109 system_allocator.cc:203] cudaHostAlloc failed.\nF0613 14:02:10.4 16109 a.cc:1] died"
+    assert verdict(tmp_path, text) == ("oom", "pinned")
