@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, Shortfall
@@ -93,7 +92,7 @@ def pool_of(found: Shortfall, text: str) -> str:
     """The memory that ran out, nearest to the words that say it; "none" where nothing names it."""
     if _is_of_a_cluster(found, text):
         return "scheduling"
-    letters = found.sentence.letters
+    letters = _without_advice(found)
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
@@ -109,14 +108,20 @@ def pool_of(found: Shortfall, text: str) -> str:
     return named or _unnamed(letters, text, found.sentence.text)
 
 
+def _without_advice(found: Shortfall) -> str:
+    """The letters up to what is advised behind the failure: "consider ...", "when ..."."""
+    letters = found.sentence.letters
+    advice = letters.find("I", found.end)
+    return letters if advice < 0 else letters[:advice]
+
+
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.waits:
         return True
     if found.compared is None and "g" in found.letters and _NODES.search(text):
         return True
     if found.compared is None:
-        things = "[Yg]" if _NODES.search(text) else "Y"
-        return re.search(things, found.letters) is not None and not _named(found.letters.replace("D", ""), "")
+        return "Y" in found.letters and not _named(found.letters.replace("D", ""), "")
     units = {found.compared.needed.unit, found.compared.there.unit}
     return not OF_A_CLUSTER.isdisjoint(units) or _NODES.search(text) is not None
 
