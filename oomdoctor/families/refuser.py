@@ -31,6 +31,7 @@ _MALLOC = late(
 _OF_THE_CPU = late(r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b")
 # "Not enough GPU memory for hybrid state cache"
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
+_OF_A_REQUEST = late(r"(?i)\b(?:request|sequence|prompt) #?\d")
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
@@ -40,6 +41,7 @@ _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
     r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,3}(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node)\b"
+    r"|\bSizesAndStrides\b"
 )
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
@@ -102,6 +104,8 @@ def pool_of(found: Shortfall, text: str) -> str:
     if named == "gpu" and _OF_THE_CPU.search(text):
         return "host_ram"
     if named == "gpu" and _FOR_A_CACHE.search(text):
+        return "kv_cache"
+    if named in {"host_ram", ""} and "u" in found.letters and _OF_A_REQUEST.search(text):
         return "kv_cache"
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
