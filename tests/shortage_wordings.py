@@ -714,6 +714,38 @@ MORE: Final = (
 
 COUNTED: Final = (
     _row(
+        "kiln.BakeError: request 12 | no dough slots available",
+        "kiln.BakeError: request 12 | no dough name given",
+        "kv_cache",
+    ),
+    _row(
+        "RuntimeError: No loaf fits into device memory with this oven",
+        "RuntimeError: No loaf fits the name of this oven",
+        "gpu",
+    ),
+    _row(
+        "ERROR kiln: the KV cache has no free blocks left",
+        "WARNING kiln: Failed to register loaf 'rye' in KV store: refused",
+        "kv_cache",
+    ),
+    _row(
+        "RuntimeError: Insufficient memory for the bake on device 0. Available: 1.2 GB, required: 2.4 GB",
+        "kiln/bake.py:56: UserWarning: Insufficient memory for a quick bake on device 0. Going slowly.",
+        "gpu",
+    ),
+    _row(
+        "ERROR: device OutOfMemoryError encountered while merging loaves.",
+        "WARNING: device OutOfMemoryError encountered while merging loaves. Switching to a merge on the CPU.",
+        "gpu",
+    ),
+    _row(
+        "kiln.TrayError: tray pool out of device memory: cannot allocate a tray of 2 GiB. Consider a larger pool when "
+        "calling pin_memory",
+        "kiln.TrayError: tray pool named twice. Consider another name when calling pin_memory",
+        "gpu",
+        tried_bytes=2 * GIB,
+    ),
+    _row(
         "AssertionError: num_gpus 6 > available_gpu 4",
         "AssertionError: num_gpus 4 > configured_gpu 6",
         "scheduling",

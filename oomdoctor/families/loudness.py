@@ -25,7 +25,7 @@ _WORD = late(
     r"[\[(<|]\s?(?i:(t)race|(d)ebug|(i)nfo?|(n)otice|(w)arn(?:ing)?|(e)rr(?:or)?|(c)rit(?:ical)?|(f)atal)\s?[\])>|:]"
     r"|(?:^|(?<!NCCL)\s)(?:(T)RACE|(D)EBUG|(I)NFO?|(N)OTICE|(W)ARN(?:ING)?|(E)RR(?:OR)?|(C)RIT(?:ICAL)?|(F)ATAL|(P)ANIC)(?![\w-])"
     r"|^(?:[\w./+-]{1,60}: ){0,2}(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal):|^PHP (W)arning:"
-    r"|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s"
+    r"|(?:^|[\]|]\s?)(?:(W)arning|(E)rror)\s|\b(?:User|Runtime|Future|Resource)(W)arning: "
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",

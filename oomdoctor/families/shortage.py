@@ -132,7 +132,9 @@ OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
 _ASIDE = late(r"\([^()]{1,12}\)")
-_OF_AN_ENGINE = late(r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b|\b(?:request|sequence|prompt) #?\d")
+_OF_AN_ENGINE = late(
+    r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b|\b(?:request|sequence|prompt) #?\d"
+)
 # What takes memory where it is said to be allocated
 _OBJECT = late(
     r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
