@@ -619,3 +619,16 @@ def test_hostile_text_takes_time_in_proportion_to_its_length(seed: str) -> None:
 
 def test_a_page_knows_its_file() -> None:
     assert page("ray.log", 1, b"x") == Page("ray.log", [Line(1, 1, "x", "x")])
+
+
+def test_coloredlogs_names_the_process_behind_the_logger() -> None:
+    (line,) = page("job.log", 1, b"2026-03-01 10:00:00 node7 trainer.loop[4711] INFO step 3").lines
+    assert (line.text, line.mark.pid, line.mark.host, line.mark.source) == ("step 3", 4711, "node7", "trainer.loop")
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-03-01 10:00:00 node7 shape[4711] is odd", "node7 trainer[4711] INFO step 3", "x = table[12] INFO"]
+)
+def test_other_brackets_name_no_process(text: str) -> None:
+    (line,) = page("job.log", 1, text.encode()).lines
+    assert line.mark.pid is None

@@ -16,6 +16,7 @@ CAUSE = Cause(
         Row(limits.manager_reports_its_limit_with_figures, Grade.PROVES),
         Row(limits.manager_reports_its_limit, Grade.NAMES),
         Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES),
+        Row(limits.container_was_nearly_full, Grade.NAMES),
     ),
     missing=(limits.killed_beside_a_limit,),
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),

@@ -199,12 +199,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    why = echo(text[: match.end()], text)
-    if "memory" not in match[0].lower() and _asserted(page, index):
-        why = mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
-    elif trouble and not failure and any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
-        why = mark("most of the card is free: it is not memory that is short")
-    if why:
+    if why := _explained(page, index, match[0]) or echo(text[: match.end()], text):
         yield Lookalike(place, why)
         return
     process = process_of(line, card_of_line(page, index))
@@ -223,6 +218,17 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
+
+
+def _explained(page: Page, index: int, said: str) -> str | None:
+    """Why a failure that does not speak of memory is none of memory."""
+    if "memory" in said.lower():
+        return None
+    if _asserted(page, index):
+        return mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
+    if any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
+        return mark("most of the card is free: it is not memory that is short")
+    return None
 
 
 def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[str, re.Match[str]] | None:

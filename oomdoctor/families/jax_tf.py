@@ -140,10 +140,10 @@ _TENSOR = (
     r"OOM when allocating tensor with shape ?(?P<shape>\[[\d,]{0,200}\])(?: and type (?P<dtype>\w{1,20}))?"
     r"(?:.{0,200}? by allocator (?P<allocator>\w{1,60}))?"
 )
-# TensorFlow before 1.0 did not name the allocator.
+# TensorFlow before 1.0 did not name the allocator, and Intel's extension does not.
 _BFC = (
-    r"(?:Allocator \((?P<allocator>\w{1,60})\) ran|bfc_allocator\.cc:\d{1,5}\] Ran) out of memory trying to allocate "
-    rf"(?P<tried>{AMOUNT})"
+    r"(?:Allocator(?: \((?P<allocator>\w{1,60})\))? ran|bfc_allocator\.cc:\d{1,5}\] Ran) out of memory trying to "
+    rf"allocate (?P<tried>{AMOUNT})"
 )
 _PADDLE = (
     rf"Out of memory error on GPU \d{{1,3}}\. Cannot allocate (?P<tried>{AMOUNT}) memory on GPU \d{{1,3}}"

@@ -127,7 +127,7 @@ _REPORTERS: Final = tuple(
         (
             "shell",
             r"^\s{0,8}Killed\s{0,4}$",
-            r": line \d{1,6}:\s{1,9}\d{1,9} Killed\b",
+            r"(?:^|: )line \d{1,6}:\s{1,9}\d{1,9} Killed\b",
             r"^\s{0,4}\[\d{1,4}\][+-]?\s{1,6}(?:\d{1,9}\s{1,4})?Killed\b",
             r"^zsh: killed\b",
             r"^Killed: 9\b",
@@ -138,7 +138,7 @@ _REPORTERS: Final = tuple(
             # zh, zh-TW, de, fr, es, pt, ru, ja, ko: the words of bash's message catalogues
             r"(?:^|[:：]\s{0,9}\d{1,9} |\]\s{0,4}[+-]?\s{1,4})(?:已杀死|已砍掉|Getötet|Tué|Processus arrêté)(?:\s|$)",
             r"(?:^|[:：]\s{0,9}\d{1,9} |\]\s{0,4}[+-]?\s{1,4})(?:Matado|Morto|Убито|強制終了|죽었음)(?:\s|$)",
-            r": line \d{1,6}:\s{1,9}\d{1,9} (?:Bus error|Segmentation fault|Aborted|Terminated)\b",
+            r"(?:^|: )line \d{1,6}:\s{1,9}\d{1,9} (?:Bus error|Segmentation fault|Aborted|Terminated)\b",
             r"^\s{0,4}(?:Bus error|Segmentation fault|Aborted|Terminated)(?: \(core dumped\))?\s{0,4}$",
         ),
         (

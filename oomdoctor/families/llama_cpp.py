@@ -30,6 +30,7 @@ class Buffer(Event, frozen=True, kw_only=True):
     device: str | None = None  # "CUDA0", "ROCm1", "CPU", "CPU_Mapped", "CUDA_Host"; None up to 2023
     what: str  # "weights", "kv", "compute", "output", "state", "required" (2023: all of it), "per-state", "vram"
     held_bytes: Usage[int | None] = None
+    cells: int | None = None  # of the KV cache: tokens that it has room for
 
 
 class LoadPlan(Event, frozen=True, kw_only=True):
@@ -265,7 +266,7 @@ def _breakdown(said: tuple[str, ...]) -> Iterator[_Figures]:
 
 
 def _cells(said: tuple[str, ...]) -> Iterator[_Figures]:
-    yield Buffer, {"what": "kv", "held_bytes": bytes_of(said[0])}
+    yield Buffer, {"what": "kv", "held_bytes": bytes_of(said[0]), "cells": count_of(said[1]) if len(said) > 1 else None}
 
 
 def _context(said: tuple[str, ...]) -> Iterator[_Figures]:

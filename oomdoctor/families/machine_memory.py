@@ -39,7 +39,7 @@ class MachineMemory(Event, frozen=True, kw_only=True):
     role: Role = "context"
     pool: str = "host_ram"
 
-    tool: str  # "free", "top", "ps", "vmstat", "sar", "dstat", "collectl", "meminfo", "psutil", "program"
+    tool: str  # "free", "top", "ps", "vmstat", "sar", "dstat", "collectl", "meminfo", "psutil", "docker", "program"
     total_bytes: Usage[int | None] = None
     used_bytes: Usage[int | None] = None
     free_bytes: Usage[int | None] = None
@@ -59,8 +59,15 @@ class MachineMemory(Event, frozen=True, kw_only=True):
             return self._share_beside_available
         if self.used_fraction is not None:
             return self.used_fraction
-        total, used = self.total_bytes, self.in_use_bytes
+        total, used = self.total_bytes or self._sum_bytes, self.in_use_bytes
         return used / total if total and used is not None else None
+
+    @property
+    def _sum_bytes(self) -> int | None:
+        """What there is, where the parts are printed: all that is in use, in the cache and free."""
+        if self.used_bytes is None or self.free_bytes is None:
+            return None
+        return self.used_bytes + self.free_bytes + self._cache
 
     @property
     def _share_beside_available(self) -> float | None:
@@ -139,15 +146,23 @@ _RATIO: Final = late(
     rf"(?i){_WORD}(?: on this node)?\s?[:=]?\s{{0,3}}(?P<used>\d{{1,7}}(?:\.\d{{1,6}})?)\s?(?P<unit>[KMGT]i?B)?\s?/\s?"
     r"(?P<total>\d{1,7}(?:\.\d{1,6})?)\s?(?P<of>[KMGT]i?B)\b(?:\s?\(\s?(?P<percent>\d{1,3}(?:\.\d{1,4})?)\s?%)?"
 )
+_USED_AND_FREE: Final = late(
+    rf"(?i){_WORD}\s?[:=]?\s{{0,3}}used\s?[:=]\s?(?P<used>\d{{1,7}}(?:\.\d{{1,6}})?)\s?(?P<unit>[KMGT]i?B),?\s{{1,4}}"
+    r"free\s?[:=]\s?(?P<free>\d{1,7}(?:\.\d{1,6})?)\s?(?P<of>[KMGT]i?B)\b"
+)
 _PERCENT: Final = late(
     rf"(?i){_WORD}\s?(?:[:=]|is\b|at\b)\s{{0,3}}(?P<percent>\d{{1,3}}(?:\.\d{{1,20}})?)\s?%"
-    r"|\bram_util_percent: (?P<bare>\d{1,3}(?:\.\d{1,20})?)\s*$"
+    r"|(?<![\w.])(?:ram|mem|memory)_(?:util_)?(?:percent|pct)\"?\s?[:=]\s?(?P<bare>\d{1,3}(?:\.\d{1,20})?)(?![\w.]*%)"
 )
 _OTHERS_MEMORY: Final = late(
     r"(?i)gpu|cuda|vram|npu|hbm|hpu|\bkv|cache|swap|object|plasma|shm|heap|limit|threshold|card|/dev/"
 )
+_OF_A_CARD: Final = late(r"(?i).{0,6}(?:gpu|cuda|vram|card)")
 _PROCESSES: Final = late(r"^\s*(?=.{0,200}\bPID\b)(?=.{0,200}\b(?:RSS|RES)\b).{0,200}\b(?:COMMAND|CMD|ARGS|NAME)\s*$")
 _KIB_OR_UNIT: Final = late(r"^(\d{1,15}(?:[.,]\d{1,3})?)([kmgtKMGT]?)$")
+_CONTAINER: Final = late(
+    r"\s(?P<used>[\d.]{1,10}[KMGT]?i?B) / (?P<limit>[\d.]{1,10}[KMGT]?i?B)\s{1,12}(?P<percent>[\d.]{1,6})%"
+)
 _DSTAT: Final = late(r"\bused\s{1,4}free\s{1,4}(?:buff\s{1,4}cach|cach\s{1,4}avai)\b")
 _CLOCK: Final = late(r"^#?(?:\d{1,2}:\d\d:\d\d|AM|PM|Time)$")
 _PLAIN: Final = late(rf"^{_FIGURE}$")
@@ -179,10 +194,17 @@ def every(page: Page, index: int) -> Iterator[MachineMemory]:
             time=line.mark.time or page.lines[index].mark.time,
             process=Process(node=line.mark.ip or line.mark.host),
             tool=found.tool,
-            used_fraction=round(fraction / 100, 6) if fraction is not None else None,
+            used_fraction=_fraction(fraction),
             processes=found.processes,
             **_sized(figures),
         )
+
+
+def _fraction(percent: str | None) -> float | None:
+    """With the digits that are printed, and no more."""
+    if percent is None:
+        return None
+    return round(float(percent) / 100, len(percent.partition(".")[2]) + 2)
 
 
 def _sized(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +212,11 @@ def _sized(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    yield from list(every(page, index))[-1:]
+    rows = list(every(page, index))
+    if rows and rows[0].tool == "docker":  # a row for each container
+        yield max(rows, key=lambda row: row.share or 0)
+    else:
+        yield from rows[-1:]
 
 
 # --- free, and tables with its words
@@ -350,7 +376,7 @@ def _columned(page: Page, index: int, tool: str, columns: Mapping[str, str], uni
             break
         cells = {columns[name]: word for name, word in zip(head, words, strict=True) if name in columns}
         figures = {name: _size(word, unit) for name, word in cells.items() if name != "percent"}
-        share = {"percent": float(_plain(cells["percent"]))} if "percent" in cells else {}
+        share = {"percent": _plain(cells["percent"])} if "percent" in cells else {}
         readings.append(Reading(line, {**_named(figures.keys(), figures.values()), **share}))
     return Print(tool, readings) if readings else None
 
@@ -401,19 +427,35 @@ def _own(page: Page, index: int) -> Print | None:
     """A program's own "RAM: 61.2 / 64.0 GB" or "memory usage: 97 %", where it is not the card's."""
     line = page.lines[index]
     text = line.text[:ROW_CHARACTERS]
-    if "%" not in text and "/" not in text and "ram_util_percent" not in text:
+    if not any(sign in text for sign in ("%", "/", "percent", "pct", "free")):
         return None  # a trainer prints its card's memory on every line
-    match = _RATIO.search(text) or _PERCENT.search(text)
-    if match is None or _OTHERS_MEMORY.search(text[: match.end() + 12]):
+    match = _RATIO.search(text) or _PERCENT.search(text) or _USED_AND_FREE.search(text)
+    if match is None or _OTHERS_MEMORY.search(text[: match.end()]) or _OF_A_CARD.match(text, match.end()):
         return None
     figures: dict[str, Any] = {}
     said = match.groupdict()
     if said.get("total"):
         sizes = (size(said["used"], said["unit"] or said["of"]), size(said["total"], said["of"]))
         figures |= _named(("used", "total"), sizes)
+    elif said.get("free"):
+        figures |= _named(("used", "free"), (size(said["used"], said["unit"]), size(said["free"], said["of"])))
     if (share := said.get("percent") or said.get("bare")) and float(share) <= WHOLE:
-        figures["percent"] = float(share)
+        figures["percent"] = share
     return Print("program", (Reading(line, figures),)) if figures else None
+
+
+def _docker(page: Page, index: int) -> Print | None:
+    """docker stats: how full the container's limit is, or the machine where it has none."""
+    if "MEM USAGE / LIMIT" not in page.lines[index].text:
+        return None
+    readings = []
+    for line in page.after(index, BLOCK_LINES)[1:]:
+        row = _CONTAINER.search(line.text[:ROW_CHARACTERS])
+        if row is None:
+            break
+        used, limit = _size(row["used"], ""), _size(row["limit"], "")
+        readings.append(Reading(line, {**_named(("used", "total"), (used, limit)), "percent": row["percent"]}))
+    return Print("docker", readings) if readings else None
 
 
 # --- figures
@@ -453,6 +495,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], Callable[[Page, int], Print | None]
     (("Free Buff Cach",), _collectl),
     (("MemTotal:",), _meminfo),
     (("svmem(",), _psutil),
+    (("MEM USAGE / LIMIT",), _docker),
     (("emory", "mem", "Mem", "RAM", "ram"), _own),
 )  # fmt: skip
 
@@ -461,7 +504,8 @@ TRIGGERS: Final = (
     "Mem:", "Mem :", "Speicher:", "Память:", "内存", "PhysMem: ", " RSS ", " RES ", "swpd", "kbmemfree",
     "used  free  ", "total used free", "total	used	free", "buffers", "Free Buff Cach", "MemTotal:", "svmem(",
     "emory usage", "emory used", "emory_usage", "emory util", "emory percent", "mem usage", "RAM", "ram usage",
-    "ram_util_percent", "ram:", "em: ", "emory: ",
+    "ram_util_percent", "ram_percent", "ram_pct", "ram:", "em: ", "emory: ", "em_percent", "emory_percent", "mem=",
+    "MEM USAGE / LIMIT",
 )  # fmt: skip
 
 FAMILY = Family(name="machine_memory", anchors=(), triggers=TRIGGERS, read=read)

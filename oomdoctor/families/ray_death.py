@@ -300,6 +300,7 @@ FAMILY = Family(
     anchors=(
         "died unexpectedly",
         "A worker died or was killed",
+        "actor is dead because",
         "OUT_OF_ME",
         "has been marked dead because",
         "Raylet is terminated",

@@ -150,6 +150,7 @@ _GLUED_ROW = late(r"\d{1,16}\t(\d{1,6}\.\d\d)\t([^\t]{1,200}?)(?=\d{1,16}\t|\d{0
 _ADVICE = late(r"[,;]?\s{0,8}Refer to the documentation\b.*", re.DOTALL)
 # A worker that the killing policy looked at, as 2.55 and later list them
 _CONSIDERED = late(r"\((?:Task: |Actor\(|Worker with no lease).{0,2000}\bactual memory used=\d[\d.]{0,11}[KMGT]?i?B")
+_SELECTED: Final = "Selected to kill:"
 CONSIDERED_GAP: Final = 3  # lines between two of them that were cut
 _FOLD = late(r"\\?\n\s*(?:\\(?= ))?")
 
@@ -532,7 +533,13 @@ def _considered_alone(page: Page, index: int) -> Iterator[Read]:
             last = position
         elif position - last > CONSIDERED_GAP or _is_head(line.text):
             break
-    yield _kill(page, lines[: last + 1], lines[0].mark.time)
+    listed = lines[: last + 1]
+    kill = _kill(page, listed, lines[0].mark.time)
+    if any(_SELECTED in line.text for line in listed):
+        yield kill
+    else:  # the killed ones stood in what is lost
+        node = Process(node=lines[0].mark.ip)
+        yield replace(kill, victims=(), considered=len(kill.rows) or None, generation=None, process=node)
 
 
 # --- the lines of one sentence

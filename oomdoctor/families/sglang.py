@@ -118,6 +118,7 @@ class UnbalancedCards(Event, frozen=True, kw_only=True):
 
     least_bytes: Usage[int | None] = None
     own_bytes: Usage[int | None] = None
+    least_allowed_bytes: Threshold[int | None] = None  # so much of its own as another one has to have
 
 
 class HostCacheTooLarge(Event, frozen=True, kw_only=True):
@@ -290,6 +291,7 @@ _CLAUSES = {
     "retracted": values(retracted=count_of),
     "least": values(least_bytes=_gib),
     "own": values(own_bytes=_gib),
+    "allowed": values(least_allowed_bytes=_gib),
     "host_asked": values(tried_bytes=_decimal),
     "host_free": values(free_bytes=_decimal),
     "exit_code": values(exit_code=count_of),

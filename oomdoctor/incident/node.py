@@ -40,7 +40,7 @@ LARGE: Final = 1 * GIB
 
 # A machine is as good as full from here on.
 NEARLY_FULL: Final = 0.9
-# What a tool printed longer before the failure tells nothing of it.
+# What a tool printed longer before the failure, in time or in lines, tells nothing of it.
 STALE_SECONDS: Final = 3600
 STALE_LINES: Final = 2000
 
@@ -137,22 +137,27 @@ def node_memory(crash: Crash) -> NodeMemory | None:
 
 def machine_before(crash: Crash) -> list[MachineMemory]:
     """What tools printed of the machine's memory not long before the failure; the last stands last."""
-    root = crash.root
-    return [
-        event
-        for event in crash.every(MachineMemory)
-        if event.at.file == root.at.file and event.at.line < root.at.line and not _is_stale(event, root)
-    ]
+    return [event for event in crash.every(MachineMemory) if _is_shortly_before(event, crash.root)]
 
 
-def _is_stale(event: MachineMemory, root: Event) -> bool:
-    """Whether it is of another hour or of another machine than the failure."""
-    if event.process.node and root.process.node and event.process.node != root.process.node:
-        return True
+def _is_shortly_before(event: MachineMemory, root: Event) -> bool:
+    """Whether it is of the hour before the failure, and of its machine; in one log without times, not far above it."""
+    if _of_another_machine(event.process.node, root):
+        return False
+    one_log = event.at.file == root.at.file
+    if one_log and event.at.line >= root.at.line:
+        return False
     then, now = moment(event.time), moment(root.time)
     if then is not None and now is not None:
-        return not 0 <= seconds_since(then, now) <= STALE_SECONDS
-    return root.at.line - event.at.line > STALE_LINES
+        return 0 <= seconds_since(then, now) <= STALE_SECONDS
+    return one_log and root.at.line - event.at.line <= STALE_LINES
+
+
+def _of_another_machine(node: str | None, root: Event) -> bool:
+    """Whether the failure's line names a machine, and another one; a line with a time and no such name does."""
+    if node is None or not (root.process.node or root.time):
+        return False
+    return node != root.process.node and node not in root.at.text
 
 
 def _of_tools(crash: Crash) -> NodeMemory | None:

@@ -305,6 +305,10 @@ _BAR_PRINT: Final = late(
     r"[\[, ](?P<what>mem(?:ory)?)=(?P<number>\d{1,7}(?:\.\d{1,4})?)\s?(?P<unit>GiB|GB|MiB|MB|G|M)\b"
 )
 _OF_A_CARD: Final = r"(?:gpu|cuda|device|video)[ _]?(?:memory|mem|ram)|vram"
+_OF_TOTAL: Final = late(
+    rf"(?i)(?<![\w.])(?P<what>{_OF_A_CARD})(?:[ _](?:usage|used|allocated|in use))?\s?[:=]?\s{{0,3}}"
+    r"(?P<used>\d{1,6}(?:\.\d{1,4})?)\s?(?P<unit>[MG]i?B)?\s?/\s?(?P<total>\d{1,6}(?:\.\d{1,4})?)\s?(?P<of>[MG]i?B)\b"
+)
 _FREE_PRINT: Final = late(
     rf"(?i)(?<![\w.])(?P<what>(?:free|available)[ _](?:{_OF_A_CARD})|(?:{_OF_A_CARD})[ _](?:free|available|left)"
     r"|gb_free|(?P<host>(?:free|available)[ _](?:system |host |cpu )?ram|ram[ _](?:free|available|left)))"
@@ -430,7 +434,7 @@ def _machine(here: _Here) -> Iterator[_Figure]:
         if event.tool in ("sar", "meminfo"):
             rest = event.available_bytes
             yield _Figure(AVAILABLE, "host_ram", rest, total=event.total_bytes, said=said, line=line, of_rest=True)
-        elif event.total_bytes and " on this node" not in here.text:
+        elif event.total_bytes and event.tool != "docker" and " on this node" not in here.text:
             yield _Figure(_NODE, "host_ram", used, total=event.total_bytes, said=said, line=line)
 
 
@@ -447,6 +451,13 @@ def _free(here: _Here) -> Iterator[_Figure]:
             of_rest=True,
             plain=float(number) if unit is None else None,
         )
+
+
+def _of_total(here: _Here) -> Iterator[_Figure]:
+    """A program's own "GPU mem: 10.1/80.0 GB"."""
+    if match := _OF_TOTAL.search(here.text):
+        used, total = size(match["used"], match["unit"] or match["of"]), size(match["total"], match["of"])
+        yield _Figure(match["what"].lower(), "gpu", used, _step(here.text), total=total)
 
 
 def _bar(here: _Here) -> Iterator[_Figure]:
@@ -531,6 +542,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
     ((" mem=", ",mem=", "[mem=", "memory="), _bar),
     (("G  ",), _epochs),
     ((" GB / ", " GiB / "), _card_at),
+    (("GPU mem", "gpu mem", "GPU Mem", "VRAM", "vram", "GPU ram", "GPU RAM", "gpu_mem"), _of_total),
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import NEARLY_FULL, machine_before
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
@@ -56,6 +57,22 @@ def manager_reports_its_limit(crash: Crash) -> Seen | None:
     """A scheduler or a container engine says that it ended it at its limit on memory."""
     kill = _kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None else None
+
+
+@sign
+def container_was_nearly_full(crash: Crash) -> Seen | None:
+    """docker's last print before a kill that nothing explains finds 90 % of the container's limit in use."""
+    prints = [event for event in machine_before(crash) if event.tool == "docker"]
+    if not isinstance(crash.root, Kill) or not prints or (prints[-1].share or 0) < NEARLY_FULL:
+        return None
+    last = prints[-1]
+    words = say(
+        "docker's last print before the kill shows {used} of the container's {limit} in use.",
+        used=show(last.used_bytes or 0),
+        limit=show(last.total_bytes or 0),
+    )
+    doubt = say("without a limit of its own a container shows the machine's memory")
+    return Seen(words=words, evidence=(last, crash.root), against=(doubt,), shows_memory=True, pool="cgroup")
 
 
 @sign

@@ -32,6 +32,10 @@ def one(*lines: str) -> MachineMemory:
         (("svmem(total=1000000000, available=30000000, percent=97.0, used=950000000, free=10000000)",), 0.97),
         (("worker 3: RAM 61.0/64.0 GB",), 61 / 64),
         (("host memory usage: 97.5%",), 0.975),
+        (("[m] cpu_percent=12 ram_percent=99.6 swap_percent=100.0",), 0.996),
+        (("host mem: used=48 GiB free=16 GiB",), 0.75),
+        (("NAME  MEM USAGE / LIMIT  MEM %", "a  48GiB / 64GiB   75.00%"), 0.75),
+        (("--system-- ---memory-usage---", "  time | used  free  buff  cach", "10:00 |60.0G 30.0G  1.0G 9.0G"), 0.60),
         (("12:00:01 AM kbmemfree kbavail kbmemused %memused kbbuffers kbcached",
           "12:10:01 AM 10000000 20000000 90000000 90.00 0 10000000"), 0.80),
         (("12:00:01 AM kbmemfree kbmemused %memused kbbuffers kbcached",
@@ -68,6 +72,9 @@ def test_a_table_without_a_unit_is_of_a_machine_of_ordinary_size(total: str, byt
         "gmem: 31.0/32.0 GB",
         "memory: 5432 MB",
         "memory=0.95",
+        "gpu_mem_percent=98.0",
+        "mem used=4 of what is free=9",
+        "MEM USAGE / LIMIT is a column of docker stats",
     ],
 )
 def test_other_memory_is_not_the_machines(line: str) -> None:

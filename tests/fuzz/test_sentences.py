@@ -57,6 +57,7 @@ AROUND = {
     ("ray_kill", "of_memory"): ("initialized with usage threshold at 9 bytes (95% of system memory)", ("95%",)),
     ("ray_kill", "of_total"): ("(95.0% of 1000B total)", ("95.0%", "1000B")),
     ("ray_kill", "pair"): ("node a is used (7.36 / 23.54 GB)", ("7.36", "23.54 GB")),
+    ("ray_kill", "selecting"): ("Selected 2 workers to kill: (pid=7", ("2",)),
     ("ray_kill", "shared"): ("In addition, up to 1.50 GiB of virtual memory", ("1.50 GiB",)),
     ("ray_kill", "trigger"): ("Memory usage 12B exceeded threshold of 11B", ("12B", "11B")),
     ("ray_kill", "worker"): ("where the task (actor ID: 81bfd5916d1a072f", ()),

@@ -350,6 +350,8 @@ def test_what_slime_counts_on_the_host() -> None:
         ("mem_usage:cuda:1 {}MB, 0.8 sec/step", 4096 * 1024**2, False),
         ("  3/100   {}G   1.024   2.1", None, False),
         ("Peak GPU Memory (MB)={}", 4096 * 1024**2, False),
+        ("epoch 3: GPU mem {}/8192 MB", 4096 * 1024**2, False),
+        ("After the sync of weights: {}.5 GB / 8192.0 GB", 4096.5 * GIB, False),
         ("Mem:  64000  {}  1  0  1  1", 4096 * 1024**2, False),
     ],
 )

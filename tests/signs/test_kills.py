@@ -111,7 +111,8 @@ FULL = "Mem:  100000  95000  1000  0  4000  4000"
             ),
             False,
         ),
-        (("Mar  1 10:00:00 n1 mon[1]: RAM: 61.0/64.0 GB", "Mar  1 10:10:00 n1 run[2]: Killed"), True),
+        (("Mar  1 10:00:00 n1 mon[1]: RAM: 61.0/64.0 GB", "Mar  1 10:10:00 n1 run[2]: line 8: 41 Killed"), True),
+        (("Mar  1 10:00:00 n1 mon[1]: RAM: 61.0/64.0 GB", "Mar  1 10:10:00 n2 run[2]: line 8: 41 Killed"), False),
     ],
 )
 def test_the_last_print_before_a_kill_shows_it(lines: tuple[str, ...], full: bool) -> None:
