@@ -939,6 +939,118 @@ OWN_WORDS: Final = (
     ),
 )
 
+COUNTED: Final = (
+    _row(
+        "kiln.BakeError: request 12 | no dough slots available",
+        "kiln.BakeError: request 12 | no dough name given",
+        "kv_cache",
+    ),
+    _row(
+        "RuntimeError: No loaf fits into device memory with this oven",
+        "RuntimeError: No loaf fits the name of this oven",
+        "gpu",
+    ),
+    _row(
+        "ERROR kiln: the KV cache has no free blocks left",
+        "WARNING kiln: Failed to register loaf 'rye' in KV store: refused",
+        "kv_cache",
+    ),
+    _row(
+        "RuntimeError: Insufficient memory for the bake on device 0. Available: 1.2 GB, required: 2.4 GB",
+        "kiln/bake.py:56: UserWarning: Insufficient memory for a quick bake on device 0. Going slowly.",
+        "gpu",
+    ),
+    _row(
+        "ERROR: device OutOfMemoryError encountered while merging loaves.",
+        "WARNING: device OutOfMemoryError encountered while merging loaves. Switching to a merge on the CPU.",
+        "gpu",
+    ),
+    _row(
+        "kiln.TrayError: tray pool out of device memory: cannot allocate a tray of 2 GiB. Consider a larger pool when "
+        "calling pin_memory",
+        "kiln.TrayError: tray pool named twice. Consider another name when calling pin_memory",
+        "gpu",
+        tried_bytes=2 * GIB,
+    ),
+    _row(
+        "AssertionError: num_gpus 6 > available_gpu 4",
+        "AssertionError: num_gpus 4 > configured_gpu 6",
+        "scheduling",
+        "scheduler",
+    ),
+    _row(
+        "kiln.ShardError: Not enough GPUs for the kiln's shards in this cluster",
+        "INFO kiln: skipping the sharded bake, not enough GPUs",
+        "scheduling",
+        "scheduler",
+    ),
+    _row(
+        "kiln.PlacementError: the cluster cannot meet the required number of nodes",
+        "kiln.PlacementError: the cluster cannot read the required file",
+        "scheduling",
+        "scheduler",
+    ),
+    _row(
+        "Kiln: RuntimeError: A context of 9,000 tokens does not fit here. The largest that fits is 4,096 tokens, and "
+        "there is nothing to move",
+        "Kiln: RuntimeError: A context of 9,000 tokens was asked for. The largest that fits is 12,288 tokens",
+        "kv_cache",
+        needed=9000,
+        available=4096,
+    ),
+    _row(
+        "ValueError: the memory on this node available for bakers and glazers (0.4 GB) is less than 5% of it",
+        "ValueError: the memory of this bank available for bakers is less interesting",
+        "host_ram",
+    ),
+    _row(
+        "NotImplementedError: can not find a block from the device memory pool",
+        "NotImplementedError: finding a block from the device memory pool",
+        "gpu",
+    ),
+    _row(
+        'Traceback (most recent call last):\n  File "/srv/engine/inference/contexts/round.py", line 12, in __init__\n'
+        "AssertionError: Not enough memory for 8 bakers. Need 24.5 GB, but total buffer is 20.0 GB.",
+        'Traceback (most recent call last):\n  File "/srv/engine/inference/contexts/round.py", line 12, in __init__\n'
+        "AssertionError: Not enough names for 8 bakers.",
+        "kv_cache",
+    ),
+    _row(
+        'Traceback (most recent call last):\n  File "/srv/kiln/swap_tensor/bins.py", line 12, in take\n'
+        "AssertionError: Not enough bins: Not enough buffers 1 for swapping 4",
+        'Traceback (most recent call last):\n  File "/srv/kiln/swap_tensor/bins.py", line 12, in take\n'
+        "AssertionError: 4 buffers for swapping 4",
+        "pinned",
+    ),
+    _row(
+        "MemoryError: the loaf needs 20 GiB, and only 16 GiB of host memory are free",
+        "INFO the loaf needs 12 GiB, and 16 GiB of host memory are free",
+        "host_ram",
+        tried_bytes=20 * GIB,
+        free_bytes=16 * GIB,
+    ),
+    _row(
+        "RuntimeError: oven out of device memory: 3.2 GiB asked for",
+        "V0511 14:01:22.118000 8811 oven/heat.py:342] [0/0] Insufficient memory even for 2 loaves: 3.21GB > 2.40GB",
+        "gpu",
+    ),
+    _row(
+        "kiln.OvenError: out of host memory, 3 GiB were asked for",
+        "WARNING kiln.py:12 -- More than 4.1GB of host memory used for loaves. This job may exit if memory is insufficient.",
+        "host_ram",
+    ),
+    _row(
+        "ERROR kiln: Failed to allocate tray 14, out of device memory",
+        "WARNING:kiln:Failed to allocate tray 14 from the device memory pool. It will be lazily allocated.",
+        "gpu",
+    ),
+    _row(
+        "kiln.RackError: the rack needs 2147483648 bytes of device memory, 1073741824 bytes are free",
+        "kiln.RackError: get_tray: the requested size (2147483648 bytes) exceeds the allocated size (1073741824 bytes)",
+        "gpu",
+    ),
+)
+
 WORDINGS: Final = (
-    *AROUND, *DEVICE, *CACHE, *HOST, *CONTAINER, *PINNED_AND_SHARED, *SCHEDULING, *MORE, *PLACES, *OWN_WORDS
+    *COUNTED, *AROUND, *DEVICE, *CACHE, *HOST, *CONTAINER, *PINNED_AND_SHARED, *SCHEDULING, *MORE, *PLACES, *OWN_WORDS
 )  # fmt: skip

@@ -15,7 +15,7 @@ from oomdoctor.units import LARGEST_NUMBER, MIB, size
 BYTES: Final = "bytes"
 DEVICES: Final = "devices"
 WORKERS: Final = "workers"
-_COMPARING: Final = frozenset({"OVER", "MUST", "MUST_NOT_BE_LESS", "LESS"})
+_COMPARING: Final = frozenset({"OVER", "MORE", "MUST", "MUST_NOT_BE_LESS", "LESS"})
 _ADDRESSES: Final = 1 << 45  # where a 64-bit process has its memory: 0x7f... is a place, no size
 _REACH: Final = 14  # parts between a comparing word and its figures
 _FIGURES: Final = frozenset({"SIZE", "HEX", "COUNT", "NUMBER", "RATIO", "ZERO"})

@@ -161,7 +161,7 @@ _TAKEN_ANOTHER_WAY = (
     ),
     (late(r"(?i)ran out of memory with exception"), mark("caught: the batch is skipped and training goes on")),
     (
-        late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU)\b"),
+        late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU|switching to)\b"),
         mark("caught: the program says that it goes on another way"),
     ),
 )

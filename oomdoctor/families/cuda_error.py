@@ -147,8 +147,11 @@ _REFUSALS = tuple(
         ),
         (
             "dispatch",
-            "weights offloaded to the disk",
-            r"The current `device_map` had weights offloaded to the disk\. Please provide an `offload_folder`",
+            "offload_",
+            (
+                r"The current `device_map` had weights offloaded to the disk\b.{0,300}Please provide an `offload_folder`"
+                r"|We need an `offload_dir` to dispatch this model"
+            ),
         ),
         ("batch-size-search", "No executable batch size found", r"No executable batch size found, reached zero"),
     )
@@ -267,6 +270,7 @@ FAMILY = Family(
         "error: invalid argument",
         "Some modules are dispatched on the CPU",
         "weights offloaded to the disk",
+        "`offload_dir` to dispatch",
         "nrt_tensor_allocate",
         "Observe OOM",
         "error code is 207001",

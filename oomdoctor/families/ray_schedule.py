@@ -529,6 +529,7 @@ FAMILY = Family(
         "Failed to schedule placement group",
         "Failed to create placement group with",
         "placement group timeout",
+        "reserve TPU head for slice",
         "placement group could not be created",
         "placement group cannot be created",
         "imed out waiting for placement group",

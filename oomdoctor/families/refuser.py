@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, Shortfall
@@ -37,6 +36,7 @@ _OF_THE_CPU = late(
 )
 # "Not enough GPU memory for hybrid state cache"
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
+_OF_A_REQUEST = late(r"(?i)\b(?:request|sequence|prompt) #?\d")
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
@@ -46,7 +46,7 @@ _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
     r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,4}"
-    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node|tables?)\b"
+    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node|tables?)\b|\bSizesAndStrides\b"
 )
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
@@ -100,7 +100,7 @@ def pool_of(found: Shortfall, text: str) -> str:
     """The memory that ran out, nearest to the words that say it; "none" where nothing names it."""
     if _is_of_a_cluster(found, text):
         return "scheduling"
-    letters = found.sentence.letters
+    letters = _without_advice(found)
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
@@ -113,9 +113,18 @@ def pool_of(found: Shortfall, text: str) -> str:
         return "host_ram"
     if named == "gpu" and _FOR_A_CACHE.search(text):
         return "kv_cache"
+    if named in {"host_ram", ""} and "u" in found.letters and _OF_A_REQUEST.search(text):
+        return "kv_cache"
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
     return named or _unnamed(letters, text, found.sentence.text)
+
+
+def _without_advice(found: Shortfall) -> str:
+    """The letters up to what is advised behind the failure: "consider ...", "when ..."."""
+    letters = found.sentence.letters
+    advice = letters.find("I", found.end)
+    return letters if advice < 0 else letters[:advice]
 
 
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
@@ -126,8 +135,7 @@ def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
     if found.compared is None and "g" in found.letters and _NODES.search(text):
         return True
     if found.compared is None:
-        things = "[Yg]" if _NODES.search(text) else "Y"
-        return re.search(things, found.letters) is not None and not _named(found.letters.replace("D", ""), "")
+        return "Y" in found.letters and not _named(found.letters.replace("D", ""), "")
     units = {found.compared.needed.unit, found.compared.there.unit}
     return not OF_A_CLUSTER.isdisjoint(units) or _NODES.search(text) is not None
 

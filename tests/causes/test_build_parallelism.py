@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from system_logs import crash_of, quiet
 
+import oomdoctor
 from oomdoctor.causes.build_parallelism import CAUSE
 from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
@@ -71,3 +74,21 @@ def test_a_kill_under_a_compilers_command_shows_that_memory_failed(above: str) -
 def test_a_kill_under_anything_else_does_not(above: str) -> None:
     judgement = judgement_of(CAUSE, crash_of(above + "Killed\n"))
     assert not isinstance(judgement, Finding) or not judgement.shows_memory
+
+
+def verdict(folder: Path, text: str) -> str:
+    log = folder / "build.log"
+    log.write_text(text, encoding="utf-8")
+    answer: str = oomdoctor.diagnose(log).as_json()["verdict"]
+    return answer
+
+
+def test_a_kill_right_below_an_object_that_failed_was_a_compilers(tmp_path: Path) -> None:
+    failed = "[4/85] c++ -O3 -c bwd.cpp -o bwd.o\nFAILED: bwd.o\nKilled\nninja: build stopped: subcommand failed.\n"
+    assert verdict(tmp_path, failed) == "oom"
+
+
+def test_a_kill_further_below_may_be_anothers(tmp_path: Path) -> None:
+    later = "[4/85] c++ -O3 -c bwd.cpp -o bwd.o\nFAILED: bwd.o\nninja: build stopped: subcommand failed.\n"
+    assert verdict(tmp_path, later) == "no-oom"
+    assert verdict(tmp_path, f"{later}running the tests\nwaiting\nstep 1\nKilled\n") == "inconclusive"

@@ -41,3 +41,10 @@ def test_a_line_just_before_the_kill_names_the_step_and_proves_nothing() -> None
     found = finding(CAUSE, "Saving model checkpoint to /ckpt/step_20", *kill())
     assert "while a checkpoint was saved" in found.why
     assert found.grade is Grade.NAMES
+
+
+def test_not_a_state_that_is_gathered_for_an_engine() -> None:
+    handing_over = ("verl/workers/sharding_manager/fsdp_vllm.py", "__enter__", "params = self.module.state_dict()")
+    lines = (*trace(handing_over, GATHER), refused(tried="982.00 MiB"))
+    assert says(CAUSE, *lines) is None
+    assert ranking(*lines)[0] == "weight-sync-spike"

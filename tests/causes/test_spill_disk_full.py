@@ -34,13 +34,21 @@ def test_not_a_full_store() -> None:
     assert says(CAUSE, line) is None
 
 
-def test_the_warning_alone_is_no_failure_yet() -> None:
+def test_not_a_warning_that_is_not_repeated() -> None:
     assert not crashes_of(WARNED)
+    assert not crashes_of(f"{WARNED}\nINFO the sweeper made room on /scratch")
+
+
+def test_the_warning_alone_is_weaker() -> None:
+    found = finding(CAUSE, WARNED, WARNED)
+    assert found.grade is Grade.POINTS
+    assert "38.25 GiB left of 931.50 GiB" in found.why
+    assert found.against
 
 
 def test_a_threshold_of_the_users_own_and_a_line_that_is_cut() -> None:
-    assert "over 96% full: 38.25 GiB left" in finding(CAUSE, WARNED.replace("95%", "96.4%"), *REFUSED).why
-    assert "over 95% full." in finding(CAUSE, WARNED.partition("; capacity")[0], *REFUSED).why
+    assert "over 96% full: 38.25 GiB left" in finding(CAUSE, *2 * [WARNED.replace("95%", "96.4%")]).why
+    assert "over 95% full." in finding(CAUSE, *2 * [WARNED.partition("; capacity")[0]]).why
 
 
 def test_not_another_thing_that_is_over_a_share() -> None:
@@ -66,3 +74,12 @@ def test_a_bare_no_space_behind_spilling_says_how_much_was_spilled() -> None:
     )
     assert "18.00 GiB" in found.why
     assert found.against
+
+
+def test_what_could_not_be_written_behind_the_store() -> None:
+    for refused in (
+        "plasma_allocator.cc:151: Plasma fallback allocator failed, likely out of disk space.",
+        "local_object_manager.cc:334: Failed to spill objects: [Errno 28] No space left on device",
+        "dlmalloc.cc:212: Out of disk space with fallocate error: 28",
+    ):
+        assert ranking(f"[2026-02-03 07:14:20,501 E 44 44] (raylet) {refused}")[0] == "spill-disk-full"

@@ -141,3 +141,41 @@ def test_an_array_that_is_asked_for_again_was_refused_without_harm() -> None:
 def test_a_signal_that_other_failures_send_explains_nothing() -> None:
     assert read("*** SIGABRT received at time=1774000000 on cpu 3 ***") == ([], [])
     assert "SIGSEGV is a crash in native code" in read("*** SIGSEGV received at time=1774000000 on cpu 3 ***")[1][0]
+
+
+ASKED = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1 GiB is free."
+)
+RAYLET = "[2026-05-12 20:50:10,611 I 7 7] (raylet) policy.cc:131: "
+IDLE = "idle worker memory footprint exceeds idle worker killing memory threshold. Selecting idle worker to kill"
+USED = (
+    "Currently used memory: 263 bytes, threshold: {} bytes. Selected {} workers to kill: (PID: 9, name: ray::W.step)."
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"W 4410 kernels.py:2210] [0/1] Exception {ASKED} for benchmark choice Template(mm_17)",
+        "WARNING:sender:page-locked buffers unavailable (CUDA error: out of memory); using pageable ones",
+        "RuntimeError: Requested shared memory (233472 bytes) exceeds device limit (101376 bytes).",
+        "ValueError: The actor Loader is too large (103 MiB > FUNCTION_SIZE_ERROR_THRESHOLD=95 MiB).",
+        RAYLET + IDLE,
+        RAYLET + USED.format(264, 0),
+    ],
+)
+def test_what_is_survived_or_no_memory_of_the_machine(line: str) -> None:
+    assert read(line)[0] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"W 4410 kernels.py:2210] [0/1] Exception {ASKED}",
+        "WARNING:sender:page-locked buffers unavailable (CUDA error: out of memory); using up the rest",
+        "RuntimeError: Requested device memory (233472000 bytes) exceeds device limit (101376000 bytes).",
+        RAYLET + USED.format(260, 2),
+    ],
+)
+def test_near_them_it_was_a_failure(line: str) -> None:
+    assert len(read(line)[0]) == 1

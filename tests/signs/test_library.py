@@ -57,3 +57,13 @@ def free(mib: int, tried: int, total: str = "80.00 GiB", device: str = "CUDA") -
 def test_what_is_beside_pytorch_and_what_was_free(sign: Sign, not_yet: str, from_here: str) -> None:
     assert sign(crash(*not_yet.splitlines())) is None
     assert sign(crash(*from_here.splitlines())) is not None
+
+
+def test_a_buffer_of_all_ranks_is_none_of_the_allocators() -> None:
+    where = '  File "/opt/{}", line 12, in empty\n    return buffer.empty(size)\n'
+    shared = (
+        "Traceback (most recent call last):\n" + where.format("torch/distributed/_symmetric_memory/__init__.py") + BARE
+    )
+    assert library.a_buffer_of_all_ranks_was_refused(crash(shared)) is not None
+    another = "Traceback (most recent call last):\n" + where.format("app/memory.py") + BARE
+    assert library.a_buffer_of_all_ranks_was_refused(crash(another)) is None

@@ -62,3 +62,21 @@ def test_the_job_an_engine_and_its_sampler() -> None:
     signs = (logits.working_on_logits, logits.engine_working_on_logits, logits.sampler_working_on_logits)
     for frames, which in (((LOSS,), 0), ((engine,), 1), ((engine, sampled), 2)):
         assert [sign(at("4.00 GiB", *frames)) is not None for sign in signs] == [place == which for place in range(3)]
+
+
+def test_log_probabilities_that_are_joined_and_predictions_that_are() -> None:
+    scored = (
+        "trl/trainer/utils.py",
+        "selective",
+        "values = torch.stack([torch.logsumexp(lg, dim=-1) for lg in logits])",
+    )
+    kept = ("app/eval.py", "gather", "logits = torch.cat([logits, one], dim=0)")
+    assert logits.working_on_logits(at("4.00 GiB", scored)) is not None
+    assert logits.working_on_logits(at("4.00 GiB", kept)) is None
+
+
+def test_what_a_network_returns_is_not_yet_there() -> None:
+    called = ("app/step.py", "step", 'logits = self.net(batch["image"])')
+    upcast = ("app/step.py", "step", "logits = logits.float()")
+    assert logits.working_on_logits(at("4.00 GiB", called)) is None
+    assert logits.working_on_logits(at("4.00 GiB", upcast)) is not None
