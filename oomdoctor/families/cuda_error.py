@@ -149,8 +149,8 @@ _REFUSALS = tuple(
             "dispatch",
             "offload_",
             (
-                r"The current `device_map` had weights offloaded to the disk\b.{0,300}Please provide an `offload_folder`"
-                r"|We need an `offload_dir` to dispatch this model"
+                r"The current `device_map` had weights offloaded to the disk\b.{0,300}"
+                r"Please provide an `offload_folder`|We need an `offload_dir` to dispatch this model"
             ),
         ),
         ("batch-size-search", "No executable batch size found", r"No executable batch size found, reached zero"),

@@ -28,7 +28,8 @@ _WORD = late(
     r"|^(?:[\w./+-]{1,60}(?: std(?:err|out))?: ){0,3}"
     r"(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal)(?:\(\w{1,40}\))?:"
     r"|^PHP (W)arning:"
-    r"|(?:^|[\]|]\s?)(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s|\b(?:User|Runtime|Future|Resource)(W)arning: "
+    r"|(?:^|[\]|]\s?)(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
+    r"|\b(?:User|Runtime|Future|Resource)(W)arning: "
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
