@@ -35,7 +35,8 @@ class Task(Struct, frozen=True, kw_only=True):
 
     pid: int
     name: str  # cut after 15 characters
-    rss_bytes: int  # anonymous memory where the kernel tells it apart, else everything resident
+    rss_pages: int  # as it is printed: anonymous memory where the kernel tells it apart, else everything resident
+    rss_bytes: int
     swap_bytes: int
 
 
@@ -374,6 +375,7 @@ def _biggest(rows: Sequence[dict[str, Any]], page_bytes: int) -> tuple[Task, ...
         Task(
             pid=row["pid"],
             name=row["name"],
+            rss_pages=row.get("rss_anon", row["rss"]),
             rss_bytes=row.get("rss_anon", row["rss"]) * page_bytes,
             swap_bytes=row.get("swapents", 0) * page_bytes,
         )

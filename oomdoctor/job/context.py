@@ -389,7 +389,7 @@ _WORDS: Final = (
     ("card?", recognition.CARD_WORDS),
     ("call?", (" (pid=",)),
     ("end?", ("xitcode", "xit code", "xit Code", "xit_code", "eturn code", "eturncode", "xit status", "rc=")),
-    ("end?", ("/it]", "it/s", "s/it", "examples/s", "it [", "iter ", "tep ", "tep:", "teration ")),
+    ("end?", ("%|", "/it]", "it/s", "s/it", "examples/s", "it [", "iter ", "tep ", "tep:", "teration ")),
     ("memory?", ("/dev/shm", "Mem:", "MemTotal", "CPU Virtual Memory", "ram: free:", "gpu: free:")),  # noqa: S108
     ("memory?", ("Memory usage on this node", "ram_util_percent")),
 )

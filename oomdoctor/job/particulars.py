@@ -30,7 +30,11 @@ _TABLE: Final = (
             r"[\s:=#'\"]{0,3}(\d{2,9})\b|^\s{0,4}\[(\d{2,9}):(?:0x)?[0-9A-Fa-f]{6,16}\]\s{1,9}\d{1,12} ms: "
         ),
     ),
-    ("rank", ("ank ", "ank:", "ank="), r"\b(?:[Ll]ocal|[Gg]lobal)?[ _]?[Rr]ank[ :=]{1,3}(\d{1,5})\b"),
+    (
+        "rank",
+        ("ank ", "ank:", "ank=", "RANK"),
+        r"\b(?:[Ll]ocal_|[Gg]lobal_|LOCAL_)?(?:[Rr]ank|RANK)[ :=]{1,3}(\d{1,5})\b",
+    ),
     ("gpu", ("GPU ", "device "), r"\b(?:GPU|CUDA device) (\d{1,6})\b(?! ?[GM]i?B)"),
     ("worker", ("<Worker ",), r"<Worker [^>]{1,160}\bname: (\w{1,40}),"),
     ("processing", (", processing:",), r", processing: (\d{1,9})\b"),
@@ -39,6 +43,7 @@ _TABLE: Final = (
     ("task_attempt", ("TID ",), r"\bTID (\d{1,12})\b"),
     ("task", ("task ",), r"\btask (\d{1,9}(?:\.\d{1,6})?)(?= in stage\b|: \w)"),
     ("job_step", ("job step ", " STEP "), r"\b(?:job step|STEP) (\d{1,12}\.\d{1,6})\b"),
+    ("budget_percent", ("% memory budget",), r"\bexceeded (\d{1,3}(?:\.\d{1,3})?)% memory budget"),
     # of Ray and its tuner, of Kubernetes and of Docker
     ("trial", ("Trial ", "trial "), r"\b[Tt]rial (\w{1,60}_\d{1,6})\b"),
     ("job", ("Job '", "job '", "raysubmit_"), r"\b(?:[Jj]ob '|(?=raysubmit_))([\w.-]{3,60})\b"),
@@ -49,6 +54,7 @@ _TABLE: Final = (
     ),
     ("container", (" exited with code ",), r"(?:^|\s)([\w.-]{2,120}) exited with code \d"),
     ("restarts", ("estart Count:",), r"\b[Rr]estart Count:\s{1,20}(\d{1,6})\b"),
+    ("actor", ("class_name: ",), r"^\s{0,8}class_name: (\w{2,100})"),
     ("repeated", ("[repeated ",), r"\[repeated (\d{1,9})x\b"),
     # the program: what a shell was asked to run, what cargo says of its compiler
     (
@@ -90,6 +96,8 @@ _TABLE: Final = (
     ("loss", ("oss",), r"(?i)\bloss[\"']?[ :=]{1,3}(-?\d{1,9}\.\d{1,12}(?:e-?\d{1,3})?)\b"),
     ("seconds", ("poch", "tep"), r"(?i)\b(?:epoch|step)\b[^\n]{0,24}?\b(\d{1,9}\.\d{1,9}) ?s(?:ec|econds)?\b"),
     ("kv_usage_percent", ("KV cache usage: ",), r"\bKV cache usage: (\d{1,3}\.\d{1,3})%"),
+    ("kv_cells", (" cells, ",), r"\b(\d{1,12}) cells, "),
+    ("context_tokens", (" tokens, context ",), r" tokens, context (\d{1,9})\b"),
     ("shape", ("torch.Size([",), r"torch\.Size\(\[([\d, ]{1,120})\]\)"),
     ("shape", (" shape[", " shape ["), r"\bshape ?\[([\d, ]{1,120})\]"),
     # of the kernel that killed
