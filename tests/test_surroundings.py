@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oomdoctor.families.event import Frame
+from oomdoctor.families.frames import frames_behind
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.streams import page
 
@@ -189,6 +190,20 @@ File ~/env/site-packages/trl/trainer/grpo_trainer.py:1120, in GRPOTrainer._get_p
         ),
         Frame("~/env/site-packages/torch/tensor.py", 0, "backward", "torch.autograd.backward(self, gradient)"),
     )
+
+
+@pytest.mark.parametrize(("head", "frames"), [("<cell line: 1>()", 2), ("<cell line: one>()", 0)])
+def test_a_notebooks_cell_may_be_named_by_its_line(head: str, frames: int) -> None:
+    """IPython 8.0 to 8.6 on Python before 3.11."""
+    text = f"""\
+OutOfMemoryError                          Traceback (most recent call last)
+<ipython-input-13-94186933> in {head}
+----> 1 predictions = trainer.predict(test)
+      2 print(predictions)
+/env/transformers/trainer.py in evaluation_loop(self, dataloader)
+-> 3140 preds = nested_concat(preds, logits)"""
+    lines = page("a.log", 1, text.encode()).lines
+    assert len(frames_behind(lines[0].text, lines[1:])) == frames
 
 
 def test_source_without_its_frame_is_kept_where_the_paste_begins_below_it() -> None:

@@ -43,7 +43,7 @@ _RICH_FRAME = late(r"((?:/|~|\.|[A-Za-z]:\\)[^:\n]{0,400}|[\w./-]{1,300}\.py(?=:
 # "File ~/train.py:20, in Trainer.step(self, batch)", before IPython 8 "~/train.py in step(self, batch)"
 _NOTEBOOK_FRAME = late(
     r"(?:File (?P<new>[^\s:][^:\n]{0,400}):(?P<line>\d{1,7}), in |(?P<old>(?:~|/|<ipython)\S{0,300}) in )"
-    r"(?P<function>[\w.<>]{1,200})(?:\(|(?<=<module>)\s{0,4}$)"
+    r"(?P<function>[\w.<>]{1,200}|<cell line: \d{1,7}>)(?:\(|(?<=<module>)\s{0,4}$)"
 )
 _CELL = late(
     r"(?:Cell In ?|Input In ?|In ?)\[\d{1,6}\](?:, (?:line \d{1,7}|in <[^>\n]{1,80}>(?:\(\))?))?\s{0,4}:?\s{0,4}$"

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
@@ -38,6 +40,8 @@ class HostAllocation(Event, frozen=True, kw_only=True):
     errno: int | None = None  # 12 on Linux; on Windows 1455: the commit limit, 1450: system resources
     shape: str | None = None  # as printed: "(60000, 60000)"
     dtype: str | None = None
+    heap_used_bytes: Usage[int | None] = None  # of V8, after its last collection
+    heap_committed_bytes: Usage[int | None] = None
 
 
 class PinnedAllocation(Event, frozen=True, kw_only=True):
@@ -229,6 +233,14 @@ _ERRNO_OF_ANOTHER = late(
     r"\b(?:CUDA|cuDNN|cuBLAS|HIP) (?:status )?[Ee]rror: [^:\n]{1,120}: Cannot allocate memory\s{0,4}$"
 )
 _ERROR_CODE = late(r"\s{0,8}Error code (\d{1,5}) \(")  # of PyTorch 1.x, on its own line
+# Where a terminal broke PyTorch's sentence
+_BROKEN = late(r": you(?: tried(?: to(?: allocate)?)?)?\s{0,4}\Z")
+# "[9278:0x7394fe0] 18895011 ms: Mark-sweep 3461.9 (4133.4) -> 3461.9 (4131.2) MB": V8's MB are MiB
+_COLLECTION = late(
+    r"\[(\d{1,9}):(?:0x)?[0-9A-Fa-f]{6,16}\]\s{1,9}\d{1,12} ms: (?:Mark-|Scavenge)[^\n>]{1,80}"
+    r" -> (\d{1,9}\.\d) \((\d{1,9}\.\d)\) MB\b"
+)
+_COLLECTION_LINES: Final = 40
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 _NOT_MEMORY = (
     (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
@@ -307,15 +319,33 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     code = _ERROR_CODE.match(below.text) if allocator == "torch" else None
     if code is not None:
         figures.setdefault("errno", int(code[1]))
-    last = below if code is not None or "what():" in below.text else line
+    broken = allocator == "torch" and _BROKEN.search(text) is not None
+    if broken:
+        figures = {**figures, **_figures(f"{text.rstrip()} {below.text}")}
+    last = below if code is not None or broken or "what():" in below.text else line
+    process = process_of(line)
+    if allocator == "node":
+        heap = _heap(page, index)
+        process = replace(process, pid=heap.pop("pid", process.pid))
+        figures |= heap
     return HostAllocation(
         at=place_of(page, line, last),
         time=line.mark.time,
-        process=process_of(line),
+        process=process,
         allocator=allocator,
         strength=3 if figures.get("tried_bytes") else 2,
         **{key: value for key, value in figures.items() if key != "program"},
     )
+
+
+def _heap(page: Page, index: int) -> dict[str, Any]:
+    """V8's process and its heap, as it lists its last collections above."""
+    lines = (line.text for line in reversed(page.before(index, _COLLECTION_LINES)))
+    last = next((match for text in lines if (match := _COLLECTION.search(text))), None)
+    if last is None:
+        return {}
+    used, committed = (size(number, "mib", BINARY) for number in last.groups()[1:])
+    return {"pid": int(last[1]), "heap_used_bytes": used, "heap_committed_bytes": committed}
 
 
 def _is_handled(page: Page, index: int, text: str) -> bool:

@@ -35,7 +35,8 @@ class Task(Struct, frozen=True, kw_only=True):
 
     pid: int
     name: str  # cut after 15 characters
-    rss_bytes: int  # anonymous memory where the kernel tells it apart, else everything resident
+    rss_pages: int  # as it is printed: anonymous memory where the kernel tells it apart, else everything resident
+    rss_bytes: int
     swap_bytes: int
 
 
@@ -98,6 +99,7 @@ class UserspaceKill(Event, frozen=True, kw_only=True):
     limit_fraction: Threshold[float | None] = None
     signal: str | None = None
     unit: str | None = None  # the unit or cgroup
+    processes: int | None = None  # of the unit, all of them killed
 
     def identity(self) -> str:
         """earlyoom sends SIGKILL where SIGTERM was not enough."""
@@ -117,7 +119,9 @@ _COLUMNS: Final = {
 }  # fmt: skip
 
 _INVOKED = " invoked oom-killer"
-_VICTIM = late(r"\bKill(?:ed)? process (\d{1,9}) \(")
+_VICTIM = late(r"\bKill(?:ed)? process (\d{1,9})(?:, UID \d{1,10},)? \(")
+# Red Hat's 2.6.32 prints the user between the number and the name
+_USER_BETWEEN = late(r"(?<= process )(\d{1,9}), (UID \d{1,10}), (\([^\n]{1,40}?\)) ")
 _SACRIFICE = late(r"\bKill process \d{1,9} \(")
 _REAPED = late(r"\boom_reaper: reaped process (\d{1,9}) \(")
 _TELLING = late(
@@ -132,12 +136,20 @@ _TRACE_OF_A_LIMIT = ("mem_cgroup_out_of_memory", "try_charge_memcg", "Memory cgr
 _PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)")
 
 _OOMD = late(r"\b(?:Killed|Marked) /?\S{1,400} (?:for killing )?due to memory (?:pressure|used)")
-_EARLYOOM = late(r"sending SIG(?:TERM|KILL) to process \d{1,9} |Killing process '[^'\n]{1,40}' with signal")
+_EARLYOOM = late(
+    r"sending SIG(?:TERM|KILL) to process \d{1,9} |Killing process '[^'\n]{1,40}' with signal"
+    r"|\bkilling process \d{1,9} \"[^\"\n]{1,40}\" with signal"  # 1.1
+)
 _SYSTEMD = late(
     r"has been killed by the OOM killer|OOM killer killed some processes in this unit|Failed with result 'oom-kill'"
     r"|systemd-oomd killed \d{1,6} process"
 )
 _SAME_UNIT_LINES = 8
+# What systemd-oomd lists of each group before it kills one
+_CANDIDATES: Final = 60
+_PATH = late(r"\bPath: (/\S{1,400})")
+_SWAP = late(r"\bSwap Usage: (\d{1,6}(?:\.\d{1,3})?[BKMGT])\b")
+_KILLED_OF_UNIT = late(r"systemd-oomd killed (\d{1,6}) process")
 _PANIC = late(r"Kernel panic - not syncing: (?:[Oo]ut of memory|System is deadlocked on memory)")
 _BY_HAND = late(r"order=-1\b|\bsysrq: Manual OOM execution")
 _FRAGMENTED = late(r"page allocation (?:failure|stalls)\b.{0,40}order[:=]\s?\d")
@@ -244,7 +256,8 @@ def _is_victim(text: str) -> bool:
 
 
 def _told(lines: Sequence[Line]) -> str:
-    return "\n".join(line.text[:1200].strip() for line in lines if _TELLING.search(line.text))
+    texts = (line.text[:1200].strip() for line in lines if _TELLING.search(line.text))
+    return "\n".join(_USER_BETWEEN.sub(r"\1 \3 \2, ", text) for text in texts)
 
 
 def _figures(text: str) -> dict[str, Any]:
@@ -362,6 +375,7 @@ def _biggest(rows: Sequence[dict[str, Any]], page_bytes: int) -> tuple[Task, ...
         Task(
             pid=row["pid"],
             name=row["name"],
+            rss_pages=row.get("rss_anon", row["rss"]),
             rss_bytes=row.get("rss_anon", row["rss"]) * page_bytes,
             swap_bytes=row.get("swapents", 0) * page_bytes,
         )
@@ -424,7 +438,7 @@ def _sent(values: dict[str, tuple[str, ...]]) -> str | None:
 
 
 def _systemd(page: Page, index: int) -> UserspaceKill:
-    """systemd says up to three times of one unit that it died of the killer."""
+    """systemd says up to three times of one unit that it died of the killer, and how many processes it had."""
     first = last = page.lines[index]
     peak: tuple[str, ...] = ()
     unit = _values(first.text).get("unit", ("",))[0]
@@ -442,7 +456,20 @@ def _systemd(page: Page, index: int) -> UserspaceKill:
         strength=2,
         unit=unit or None,
         peak_bytes=bytes_of(peak[0]) if peak else None,
+        swap_used_bytes=_swap_of(page, index, unit),
+        processes=_whole(killed.groups()) if (killed := _KILLED_OF_UNIT.search(first.text)) else None,
     )
+
+
+def _swap_of(page: Page, index: int, unit: str) -> int | None:
+    """What systemd-oomd says of this unit's swap in its list of candidates above."""
+    path = ""
+    for line in page.lines[max(0, index - _CANDIDATES) : index]:
+        if named := _PATH.search(line.text):
+            path = named[1]
+        elif unit and path.endswith(f"/{unit}") and (swap := _SWAP.search(line.text)):
+            return bytes_of(swap[1])
+    return None
 
 
 def _values(text: str) -> dict[str, tuple[str, ...]]:
@@ -475,6 +502,7 @@ FAMILY = Family(
         "systemd-oomd",
         "sending SIG",
         "Killing process '",
+        "killing process ",
         "Kernel panic - ",
         "as a result of limit of",
         "kB, failcnt ",
@@ -498,6 +526,7 @@ FAMILY = Family(
         "sending SIGTERM to process",
         "sending SIGKILL to process",
         "Killing process '",
+        "killing process ",
         "page allocation failure",
         "Kernel panic - not syncing",
         "Manual OOM execution",

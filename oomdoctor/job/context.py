@@ -16,6 +16,7 @@ from oomdoctor.job.dumps import Allowance, Here, Stated
 from oomdoctor.job.frameworks import hallmarks, layers, logged_by, packages, programs, written_by
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.job.origins import Origins
+from oomdoctor.job.particulars import Particulars
 from oomdoctor.patterns import late
 from oomdoctor.streams import Mark, Page
 from oomdoctor.units import KIB, size
@@ -156,6 +157,7 @@ class _Told:
             "call?": self._take_calls,
         }
         self._progress: dict[str, int] = {}
+        self._particulars = Particulars()
 
     def add(self, page: Page) -> None:
         """Take what this page says of the job."""
@@ -165,6 +167,7 @@ class _Told:
         continued, read_to = False, 0
         for index, line in enumerate(page.lines):
             here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps, allowance)
+            self._particulars.add(line)
             if line.mark.name:
                 self._writer(line.mark)
             if line.mark.source and (logger := logged_by(line.mark.source)):
@@ -201,6 +204,7 @@ class _Told:
             for pid in pids:
                 self._process(name, pid)
         self._progress = other._progress or self._progress
+        self._particulars.join(other._particulars)
 
     def prefer(self, own: _Told) -> None:
         """These settings go before those of other files."""
@@ -222,6 +226,7 @@ class _Told:
             processes={name: tuple(pids) for name, pids in self._processes.items()},
             exit_codes=tuple(islice(self._exit_codes, MOST_EXIT_CODES)),
             progress=dict(self._progress),
+            particulars=self._particulars.latest(),
         )
 
     def _take_words(self, what: str, text: str) -> None:
@@ -384,7 +389,7 @@ _WORDS: Final = (
     ("card?", recognition.CARD_WORDS),
     ("call?", (" (pid=",)),
     ("end?", ("xitcode", "xit code", "xit Code", "xit_code", "eturn code", "eturncode", "xit status", "rc=")),
-    ("end?", ("/it]", "it/s", "s/it", "examples/s", "it [", "iter ", "tep ", "tep:", "teration ")),
+    ("end?", ("%|", "/it]", "it/s", "s/it", "examples/s", "it [", "iter ", "tep ", "tep:", "teration ")),
     ("memory?", ("/dev/shm", "Mem:", "MemTotal", "CPU Virtual Memory", "ram: free:", "gpu: free:")),  # noqa: S108
     ("memory?", ("Memory usage on this node", "ram_util_percent")),
 )

@@ -43,6 +43,8 @@ class Context(Struct, frozen=True):
     processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # who writes: name → pids
     exit_codes: tuple[int, ...] = ()  # as printed: 137, and Python's -9
     progress: Mapping[str, int] = field(default_factory=dict)  # the last that is printed: "step", or "done" and "total"
+    # numbers and names that stand beside failures: "rank", "signal", "trial", the latest last
+    particulars: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     files: frozenset[str] = frozenset()  # those of the job, where several jobs may be read; else none
     memory: tuple[Trajectory, ...] = ()  # figures that the job itself prints of its memory, however often
     outside: Mapping[str, str] = field(default_factory=dict)  # versions and models not from the log → where from

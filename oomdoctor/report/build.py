@@ -222,6 +222,7 @@ def _context(context: Context) -> dict[str, Any]:
         "hardware": dict(context.hardware),
         "exit_codes": list(context.exit_codes),
         "progress": dict(context.progress),
+        "particulars": {name: list(values) for name, values in context.particulars.items()},
         "processes": {sanitize(name): list(pids) for name, pids in context.processes.items()},
         "memory": [_trajectory(figure) for figure in context.memory],
         **({"outside": outside} if (outside := _outside(context)) else {}),

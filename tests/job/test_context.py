@@ -419,6 +419,8 @@ def test_what_monitors_print_of_the_machine() -> None:
         ("4100it [22:44,  3.92it/s]", {"done": 4100}),
         ("step 10 loss 2.1\nglobal step: 20 loss 2.0", {"step": 20}),
         ("iter 31: time 1.2", {"step": 31}),
+        ("paths:  91%|9| 91/100 [00:18<00:02,  3.18it/", {"done": 91, "total": 100}),
+        ("disk:  91%| full", {}),
         ("step 1/5: collecting", {}),
         ("Detected 1 oom-kill event(s) in StepId=4711.0", {}),
     ],

@@ -94,6 +94,10 @@ FORWARD = "transformers/models/llama/modeling_llama.py forward"
         (("app/train.py main torch.save(model, path)",), "checkpoint_save"),
         (("transformers/trainer.py _load_from_checkpoint", "torch/serialization.py load"), "checkpoint_load"),
         (("transformers/trainer.py evaluate", "transformers/trainer.py prediction_step", CALL, FORWARD), "eval"),
+        (("app/loader.py getCrop", "numpy/lib/arraypad.py pad"), "data_load"),
+        (("app/math.py apply_rope",), "forward"),
+        (("vllm/model_executor/models/utils.py _merge_multimodal_embeddings",), "forward"),
+        (("app/model.py forward", "app/model.py center_crop"), "forward"),  # of its features
         (("torch/utils/data/dataloader.py __next__", "torch/utils/data/dataloader.py _try_get_data"), "data_load"),
         (("datasets/arrow_dataset.py map", "datasets/arrow_dataset.py _map_single"), "data_load"),
         # vLLM
@@ -198,6 +202,7 @@ def test_the_frame_that_tells_most_decides(frames: tuple[str, ...], stage: str) 
         ("app/eval_config.py parse",),
         ("app/model.py eval_mode model.eval()",),
         ("app/step.py stepper",),
+        ("app/math.py rope", "app/merge.py merge_dicts"),
         ("app/text.py load_average",),
         ("app/rollouts.py count",),
     ],
@@ -228,6 +233,7 @@ def test_what_the_message_itself_says_stays() -> None:
         ("GPU KV cache size: 178,880 tokens", "kv_cache_init"),
         ("Resuming training from checkpoint /out/checkpoint-500", "checkpoint_load"),
         ("Decode batch. #running-req: 12, #token: 5000", "serving"),
+        ("llama_init_from_model: failed to initialize the context: it", "kv_cache_init"),
         # past everything that stands above, and somewhere in a step
         ("Train epoch [1/1]:  20%|██        | 20/100 [01:00<04:00,  3.0s/it]", "unknown"),
         ("{'loss': 1.234, 'learning_rate': 1e-05, 'epoch': 0.5}", "unknown"),
@@ -269,6 +275,9 @@ def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
     ("line", "stage"),
     [
         ("AsyncLLM output_handler failed.", "serving"),
+        ("Stream generation failed: it", "serving"),
+        ("Code generation failed: it", "unknown"),
+        ("Starting the Plasma object store with 50.0GB memory using /tmp.", "cluster_start"),
         (
             "Exception in worker VllmWorkerProcess while processing method determine_num_available_blocks.",
             "memory_profiling",
@@ -519,6 +528,10 @@ def test_closures_and_wrappers_are_seen_through(frames: tuple[str, ...], stage: 
         (("return self._execution_engine.run_backward(  # calls into C++",), "backward"),
         (("    loss.backward()", "    ^^^^^^^^^^^^^^^"), "backward"),
         (("x = model.load_weights(path)", "", ""), "model_load"),
+        ((">>> model = AutoModel.from_pretrained(name)",), "model_load"),
+        (("In [3]: model = AutoModel.from_pretrained(name)",), "model_load"),
+        (("In [3]: please call model.load_weights(path)",), "unknown"),
+        ((">> model.load_weights(path)",), "unknown"),  # a shell's or a quotation
         (("x = model.load_weights(path)", "", "", ""), "unknown"),  # too far off
         (("please call model.load_weights(path)",), "unknown"),  # no source
         (("return x",), "unknown"),

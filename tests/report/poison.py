@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from oomdoctor.job.particulars import NAMES
+
 # What comes from closed lists of ours, and ids.
 OURS = frozenset({
     "verdict", "cause", "pool", "stage", "basis", "role", "family", "kind", "knob", "knobs", "event", "events",
@@ -40,7 +42,7 @@ def _poisoned(value: Any, poison: Callable[[str], str]) -> Any:
 _GIVEN = frozenset({
     "frameworks", "settings", "models", "hardware", "exit_codes", "progress", "processes", "memory", "outside",
     "pid", "name", "role", "rank", "node", "gpu", "what", "pool", "growth_bytes", "per", "points", "step", "bytes",
-    "line", "text", "layer",
+    "line", "text", "layer", "particulars", *NAMES,
 })  # fmt: skip
 
 

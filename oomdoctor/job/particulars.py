@@ -1,0 +1,177 @@
+"""Numbers and names that stand beside a failure, in the words of any program: how far the job was, which process, rank,
+container or trial it was, with which code it ended. They tell a reader where to look; no cause is decided by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+import ahocorasick_rs
+
+from oomdoctor.job.model import Value
+from oomdoctor.patterns import late
+from oomdoctor.streams import Line
+from oomdoctor.text import sanitize
+
+LATEST: Final = 8  # of one name: what was printed last stands nearest to the failure
+CHARACTERS: Final = 2000
+NAME_CHARACTERS: Final = 120
+
+# The name, literals without which the pattern is not tried, and the pattern, whose groups are values.
+_TABLE: Final = (
+    # which process: Python's and Ray's words, PyInstaller's, the JVM's, DeepSpeed's and Dask's, and V8's lines of its
+    # garbage collector, "[9278:0x7394fe0] 18891560 ms: "
+    (
+        "pid",
+        ("pid", "PID", "Pid", "PYI-", "ubprocess ", "orker process ", "rocess ", " ms: "),
+        (
+            r"\b(?:(?:hs_err_)?[Pp]id|PID|PYI-|[Ss]ubprocess|[Ww]orker process|[Pp]rocess(?= \d{2,9} (?:has|was)))"
+            r"[\s:=#'\"]{0,3}(\d{2,9})\b|^\s{0,4}\[(\d{2,9}):(?:0x)?[0-9A-Fa-f]{6,16}\]\s{1,9}\d{1,12} ms: "
+        ),
+    ),
+    (
+        "rank",
+        ("ank ", "ank:", "ank=", "RANK"),
+        r"\b(?:[Ll]ocal_|[Gg]lobal_|LOCAL_)?(?:[Rr]ank|RANK)[ :=]{1,3}(\d{1,5})\b",
+    ),
+    ("gpu", ("GPU ", "device "), r"\b(?:GPU|CUDA device) (\d{1,6})\b(?! ?[GM]i?B)"),
+    ("worker", ("<Worker ",), r"<Worker [^>]{1,160}\bname: (\w{1,40}),"),
+    ("processing", (", processing:",), r", processing: (\d{1,9})\b"),
+    # Spark's and Slurm's
+    ("executor", ("xecutor ",), r"\b[Ee]xecutor (\d{1,6})\b"),
+    ("task_attempt", ("TID ",), r"\bTID (\d{1,12})\b"),
+    ("task", ("task ",), r"\btask (\d{1,9}(?:\.\d{1,6})?)(?= in stage\b|: \w)"),
+    ("job_step", ("job step ", " STEP "), r"\b(?:job step|STEP) (\d{1,12}\.\d{1,6})\b"),
+    ("budget_percent", ("% memory budget",), r"\bexceeded (\d{1,3}(?:\.\d{1,3})?)% memory budget"),
+    # of Ray and its tuner, of Kubernetes and of Docker
+    ("trial", ("Trial ", "trial "), r"\b[Tt]rial (\w{1,60}_\d{1,6})\b"),
+    ("job", ("Job '", "job '", "raysubmit_"), r"\b(?:[Jj]ob '|(?=raysubmit_))([\w.-]{3,60})\b"),
+    (
+        "pod",
+        ("BackOff", "OOMKilled", "Evicted", "ContainerError", "ContainerConfigError", "Terminating", "Pending"),
+        r"^\s{0,8}([a-z0-9][a-z0-9.-]{2,200})\s{1,60}\d{1,3}/\d{1,3}\s{1,40}[A-Z]\w{2,40}\s",
+    ),
+    ("container", (" exited with code ",), r"(?:^|\s)([\w.-]{2,120}) exited with code \d"),
+    ("restarts", ("estart Count:",), r"\b[Rr]estart Count:\s{1,20}(\d{1,6})\b"),
+    ("actor", ("class_name: ",), r"^\s{0,8}class_name: (\w{2,100})"),
+    ("repeated", ("[repeated ",), r"\[repeated (\d{1,9})x\b"),
+    # the program: what a shell was asked to run, what cargo says of its compiler
+    (
+        "command",
+        ("$ ", "# "),
+        r"^\s{0,4}(?:\$|\S[^$#\n]{0,80}[@~][^$#\n]{0,80}[$#]) {1,3}(?!\d)([\w./+-]{2,80})(?= |$)",
+    ),
+    ("command", ("exit successfully: `",), r"exit successfully: `(?:\S{1,200}/)?([\w.+-]{2,60})(?= |`)"),
+    # how it ended
+    ("exit_code", ("zero code: ", "exit code: "), r"\b(?:non-zero|exit) code: (-?\d{1,4})\b"),
+    ("signal", ("ignal", "Signals."), r"(?:\b[Ss]ignal[ :=(]{1,3}|<Signals\.SIG[A-Z]{3,6}: )(\d{1,2})\b"),
+    (
+        "errno",
+        ("rrno", "rror code", "rror_code", "rrorCode"),
+        r"\b(?:[Ee]rrno|[Ee]rror[ _]?[Cc]ode)[\"'\])]{0,2}[ :=]{0,3}(-?\d{1,10})\b",
+    ),
+    (
+        "status",
+        ("tatus", "eturns", '"code'),
+        r"\b(?:status(?:[ _]?[Cc]ode)?|returns|code\\?\")[ :=]{1,3}(-?\d{1,10})\b(?!\.\d)",
+    ),
+    (
+        "exception",
+        ("Error", "Exception"),
+        r"^\s{0,8}(?:[A-Za-z_]\w{0,60}\.){0,6}(\w{0,60}(?:Error|Exception))(?=:|\s{0,4}$)",
+    ),
+    ("exception", ("an instance of '",), r"\ban instance of '([\w:]{2,100})'"),
+    ("errors", (" root error(s)",), r"\b(\d{1,4}) root error\(s\)"),
+    # how far it was; the whole beside the part stays as it is printed
+    (
+        "progress",
+        (" [", "tep", "poch", "ter", "atch"),
+        (
+            r"\b(\d{1,12}/\d{1,12})(?= \[\d{1,3}:\d\d)"
+            r"|\b(?:[Ss]tep|[Ee]poch|[Ii]ter(?:ation)?|[Bb]atch)[ :=#\[]{1,3}(\d{1,12}/\d{1,12})\b"
+        ),
+    ),
+    ("epoch", ("poch",), r"\b[Ee]poch[\"']?[ :=#\[]{1,3}(\d{1,9})\b"),
+    ("loss", ("oss",), r"(?i)\bloss[\"']?[ :=]{1,3}(-?\d{1,9}\.\d{1,12}(?:e-?\d{1,3})?)\b"),
+    ("seconds", ("poch", "tep"), r"(?i)\b(?:epoch|step)\b[^\n]{0,24}?\b(\d{1,9}\.\d{1,9}) ?s(?:ec|econds)?\b"),
+    ("kv_usage_percent", ("KV cache usage: ",), r"\bKV cache usage: (\d{1,3}\.\d{1,3})%"),
+    ("kv_cells", (" cells, ",), r"\b(\d{1,12}) cells, "),
+    ("context_tokens", (" tokens, context ",), r" tokens, context (\d{1,9})\b"),
+    ("shape", ("torch.Size([",), r"torch\.Size\(\[([\d, ]{1,120})\]\)"),
+    ("shape", (" shape[", " shape ["), r"\bshape ?\[([\d, ]{1,120})\]"),
+    # of the kernel that killed
+    ("kernel", ("ainted",), r"\b(?:Not tainted|Tainted: [A-Z ]{1,40}?) ?(\d{1,2}\.\d{1,3}\.\S{1,60}) #"),
+    (
+        "badness",
+        ("badness ", " score "),
+        r"\bKill process \d{1,9} \([^)\n]{1,40}\) score (\d{1,6})\b|\bbadness (\d{1,6})\b",
+    ),
+)
+NAMES: Final = tuple(dict.fromkeys(name for name, _, _ in _TABLE))
+_PATTERNS: Final = tuple((name, late(pattern)) for name, _, pattern in _TABLE)
+_NUMBER: Final = late(r"-?\d{1,18}(?:\.\d{1,18})?(?:e-?\d{1,3})?")
+_TEXTS: Final = frozenset({"progress", "job_step"})  # as they are printed, though they may look like numbers
+
+
+def beside(line: Line) -> Iterator[tuple[str, Value]]:
+    """What the line says, each with its name."""
+    text = line.text[:CHARACTERS]
+    automaton, owners = _words()
+    hits = automaton.find_matches_as_indexes(text, overlapping=True)
+    for row in sorted({owners[hit[0]] for hit in hits}):
+        name, pattern = _PATTERNS[row]
+        for match in pattern.finditer(text):
+            yield from ((name, value) for group in match.groups() if group for value in _values(name, group))
+
+
+def _values(name: str, group: str) -> Iterator[Value]:
+    if name in _TEXTS:
+        yield group
+    elif name == "shape":
+        yield from (int(part) for part in group.split(",") if part.strip())
+    else:
+        yield _typed(group)
+
+
+def _typed(text: str) -> Value:
+    """A number, where it is one."""
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text or "e" in text else int(text)
+    return sanitize(text, NAME_CHARACTERS)
+
+
+class Particulars:
+    """Takes lines as they come, and keeps the latest few values of each name."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[Value, None]] = {}
+
+    def add(self, line: Line) -> None:
+        """Take what stands on this line."""
+        for name, value in beside(line):
+            self._take(name, value)
+
+    def join(self, later: Particulars) -> None:
+        """Take those of another file of the job."""
+        for name, values in later._values.items():
+            for value in values:
+                self._take(name, value)
+
+    def latest(self) -> dict[str, tuple[Value, ...]]:
+        """What is kept, in the order of the log."""
+        return {name: tuple(values) for name, values in self._values.items()}
+
+    def _take(self, name: str, value: Value) -> None:
+        values = self._values.setdefault(name, {})
+        values.pop(value, None)
+        values[value] = None
+        if len(values) > LATEST:
+            del values[next(iter(values))]
+
+
+@cache
+def _words() -> tuple[ahocorasick_rs.AhoCorasick, tuple[int, ...]]:
+    pairs = [(word, row) for row, (_, words, _) in enumerate(_TABLE) for word in words]
+    automaton = ahocorasick_rs.AhoCorasick([word for word, _ in pairs], matchkind=ahocorasick_rs.MatchKind.Standard)
+    return automaton, tuple(row for _, row in pairs)
