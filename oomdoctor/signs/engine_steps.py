@@ -17,7 +17,8 @@ from oomdoctor.signs.trace import innermost
 from oomdoctor.units import show
 
 _ENCODER: Final = (
-    r"(?i)\b(?:embed_multimodal|get_multimodal_embeddings|_execute_mm_encoder|_process_(?:image|video|audio)_\w{1,20}"
+    r"(?i)\b(?:embed_multimodal|get_multimodal_embeddings|_?merge_multimodal_embeddings|_execute_mm_encoder"
+    r"|_process_(?:image|video|audio)_\w{1,20}"
     r"|_?get_?image_features|encode_images?|general_mm_embed_routine|run_encoder|image_embeds|pixel_values)\b"
     r"|vision|visual|siglip|[/_]clip\b|\bvit\.py|whisper|audio_tower|mm_encoder|enc_dec_model_runner"
 )

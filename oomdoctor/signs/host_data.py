@@ -16,7 +16,7 @@ from oomdoctor.units import show, size
 _READING: Final = (
     r"\bdatasets/|load_dataset|arrow_dataset|pyarrow/|pandas/|read_(?:csv|parquet|json|pickle)|numpy/lib/npyio"
     r"|\btokenize_|\btokeni[sz]e\w*\(|preprocess_dataset|get_dataset\b|build_dataset|cache_images|load_image|imread"
-    r"|torch/utils/data|DataLoader|dask/|(?i:replay_?(?:buffers?|memory)(?:/|\.py|\())"
+    r"|torch/utils/data|DataLoader|data_?loaders?(?:/|\.py)|dask/|(?i:replay_?(?:buffers?|memory)(?:/|\.py|\())"
     # libraries that hold the whole of their data
     r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )

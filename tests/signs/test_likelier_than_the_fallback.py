@@ -167,6 +167,9 @@ def test_lines_on_data_do_not_make_a_full_card_the_hosts_matter() -> None:
         ("job/main.py", "memory = ReplayMemory(size)", True),
         ("job/main.py", "memory = working_memory(size)", False),
         ("job/replay.py", "frames = np.empty((size, 84, 84))", False),
+        ("job/dataloader/crops.py", "frames = np.empty((size, 84, 84))", True),
+        ("job/data_loader.py", "frames = np.empty((size, 84, 84))", True),
+        ("job/model_loader.py", "frames = np.empty((size, 84, 84))", False),
     ],
 )
 def test_a_replay_memory_is_data(file: str, code: str, data: bool) -> None:
@@ -267,6 +270,8 @@ def test_an_engine_that_scores_prompts() -> None:
     [
         ("vllm/model_executor/models/qwen2_5_vl.py", "split_qkv", True),
         ("sglang/srt/models/qwen2_vl.py", "forward", True),
+        ("vllm/model_executor/models/utils.py", "_merge_multimodal_embeddings", True),
+        ("vllm/model_executor/models/utils.py", "make_layers", False),
         ("vllm/model_executor/models/qwen2.py", "forward", False),
         ("vllm/model_executor/models/qwen2_vl.py", "load_weights", False),
         ("vllm/model_executor/layers/linear.py", "forward", False),
@@ -355,3 +360,21 @@ def test_weights_that_took_nothing_are_on_another_card() -> None:
     weights = "INFO 03-10 21:26:43 model_runner.py:1071] Loading model weights took {} GB"
     assert ranking(weights.format("0.0000"), disturbed)[0] == "device-misplacement"
     assert ranking(weights.format("14.2488"), disturbed)[0] == "profiling-race"
+
+
+@pytest.mark.parametrize(
+    ("words", "limited"),
+    [
+        ("requested 7516192768 bytes, but max alloc size supported by device is 4294959104 bytes.", True),
+        ("requested 7516192768 bytes, larger than maxBufferLength 4294959104", True),
+        ("requested 1516192768 bytes, and max alloc size supported by device is 4294959104 bytes.", False),
+        ("requested 7516192768 bytes, but the free memory of the device is 4294959104 bytes.", False),
+        ("requested 7516192768 bytes, but the max model length is 65536", False),
+    ],
+)
+def test_what_a_device_gives_at_once(words: str, limited: bool) -> None:
+    lines = (
+        "[GPU] Error: out of device memory: the allocation failed",
+        f"[GPU] Exceeded size of memory object: {words}",
+    )
+    assert (ranking(*lines)[0] == "allocator-cap") == limited
