@@ -20,8 +20,9 @@ COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-conte
 CAUSE = Cause(
     id="activations",
     title=mark("The batch or the sequences are too large for what the passes have to keep"),
-    pools=("gpu",),
-    silent=(profiling_disturbed, arrays.small_array_on_a_full_card, arrays.array_beyond_the_limit),
+    pools=("gpu", "host_ram"),
+    silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
+            arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating),
     signs=(
         Row(passes.in_a_backward_pass, Grade.NAMES),
@@ -37,6 +38,8 @@ CAUSE = Cause(
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
         Row(passes.in_its_own_computation, Grade.HINTS),
         Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
+        Row(passes.a_piece_larger_than_its_card, Grade.HINTS),
+        Row(passes.large_piece_beside_its_own_tensors, Grade.LEFT),
         Row(other_words.pass_by_the_message, Grade.POINTS),
     ),
     against=(
@@ -47,14 +50,9 @@ CAUSE = Cause(
         Row(passes.in_an_engines_special_step, Grade.HINTS),
         Row(logits.sampler_working_on_logits, Grade.HINTS),
     ),
-    knobs=(
-        "smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "memory-efficient-attention",
-        "token-budget-batching", "sequence-parallel", "offload-activations", "packing",
-    ),
-    knobs_where=(
-        (passes.with_an_engines_settings, ENGINE_KNOBS),
-        (passes.generating, INFERENCE_KNOBS),
-        (passes.in_attention, ATTENTION_KNOBS),
-    ),
+    knobs=("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "memory-efficient-attention",
+           "token-budget-batching", "sequence-parallel", "offload-activations", "packing"),
+    knobs_where=((passes.with_an_engines_settings, ENGINE_KNOBS), (passes.generating, INFERENCE_KNOBS),
+                 (passes.in_attention, ATTENTION_KNOBS)),
     before=("absurd-size",),
 )  # fmt: skip

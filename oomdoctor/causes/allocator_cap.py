@@ -25,6 +25,7 @@ CAUSE = Cause(
         Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
         Row(allocator.buffer_beyond_the_devices_largest, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),
+        Row(allocator.beyond_the_largest_allocation_in_other_words, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_memory_fraction, Grade.PROVES),
         Row(allocator.beyond_the_allowed_beside_room, Grade.PROVES),
         Row(allocator.beyond_the_watermark, Grade.NAMES, WATERMARK_KNOBS),

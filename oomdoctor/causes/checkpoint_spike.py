@@ -10,6 +10,7 @@ from oomdoctor.signs.checkpoints import (
     a_line_on_a_checkpoint,
     in_code_that_loads_a_state,
     in_code_that_saves_a_state,
+    killed_at_a_step_that_saves,
     while_a_checkpoint_was_written_or_read,
 )
 
@@ -22,9 +23,10 @@ CAUSE = Cause(
         Row(in_code_that_saves_a_state, Grade.NAMES),
         Row(in_code_that_loads_a_state, Grade.NAMES),
         Row(while_a_checkpoint_was_written_or_read, Grade.NAMES),
+        Row(killed_at_a_step_that_saves, Grade.POINTS),
         Row(a_line_on_a_checkpoint, Grade.HINTS),
         Row(other_words.state_by_the_message, Grade.HINTS),
     ),
     knobs=("sharded-checkpoint", "less-offload", "offload-parameters", "low-memory-loading", "more-host-memory"),
-    before=("host-memory-exhausted",),
+    before=("host-memory-exhausted", "killed-without-evidence"),
 )

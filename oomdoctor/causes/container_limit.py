@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, limits, other_words
+from oomdoctor.signs import Grade, checkpoints, host_growth, limits, other_words
 
 CAUSE = Cause(
     id="container-limit",
@@ -17,6 +17,11 @@ CAUSE = Cause(
         Row(limits.manager_reports_its_limit, Grade.NAMES),
         Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES),
         Row(limits.container_was_nearly_full, Grade.NAMES),
+    ),
+    # The limit is where it ended; what filled it is the answer where the log shows it.
+    against=(
+        Row(host_growth.host_memory_grew, Grade.POINTS),
+        Row(checkpoints.while_a_checkpoint_was_written_or_read, Grade.POINTS),
     ),
     missing=(limits.killed_beside_a_limit,),
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),

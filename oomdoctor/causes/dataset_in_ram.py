@@ -6,8 +6,10 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.host_data import (
+    a_card_without_data,
     a_wide_table_was_refused,
     arrow_was_refused,
+    data_goes_to_the_card_in_one_piece,
     data_is_cached_in_memory,
     many_readers_and_one_vanished,
     memory_ran_out_at_a_line_on_data,
@@ -20,8 +22,10 @@ from oomdoctor.signs.host_data import (
 CAUSE = Cause(
     id="dataset-in-ram",
     title=mark("Loading, tokenising or caching data fills the memory"),
-    pools=("host_ram", "cgroup", "shm"),
+    pools=("host_ram", "cgroup", "shm", "gpu"),
+    silent=(a_card_without_data,),
     signs=(
+        Row(data_goes_to_the_card_in_one_piece, Grade.NAMES),
         Row(data_is_cached_in_memory, Grade.PROVES),
         Row(memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(memory_ran_out_while_reading_data, Grade.POINTS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, placement
+from oomdoctor.signs import Grade, engine_steps, placement
 
 CAUSE = Cause(
     id="device-misplacement",
@@ -18,7 +18,8 @@ CAUSE = Cause(
         Row(placement.ranks_in_a_row, Grade.NAMES),
         Row(placement.others_of_its_size, Grade.POINTS),
         Row(placement.restored, Grade.POINTS),
+        Row(engine_steps.weights_on_another_card, Grade.POINTS),
     ),
     knobs=("fix-placement", "low-memory-loading", "free-the-gpu"),
-    before=("checkpoint-spike",),
+    before=("checkpoint-spike", "profiling-race"),
 )

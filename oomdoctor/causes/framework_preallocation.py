@@ -8,6 +8,7 @@ from oomdoctor.signs import Grade
 from oomdoctor.signs.library import (
     a_handle_fails_in_jax,
     a_handle_found_the_card_taken,
+    a_handle_is_refused_in_tensorflow,
     jax_or_tensorflow_beside_pytorch,
 )
 
@@ -19,6 +20,8 @@ CAUSE = Cause(
         Row(jax_or_tensorflow_beside_pytorch, Grade.PROVES),
         Row(a_handle_found_the_card_taken, Grade.NAMES),
         Row(a_handle_fails_in_jax, Grade.POINTS),
+        Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),
     ),
     knobs=("cap-preallocation", "separate-placement", "fix-environment"),
+    before=("non-torch-memory",),
 )

@@ -17,4 +17,5 @@ CAUSE = Cause(
         Row(growth_of_card.card_grows_by_fits, Grade.HINTS),
     ),
     knobs=("clear-references", "smaller-buffers", "pin-version", "restart-periodically"),
+    before=("activations",),
 )

@@ -41,6 +41,7 @@ CAUSE = Cause(
         Row(
             neighbours.refused_when_the_ranks_met, Grade.POINTS, ("free-the-gpu", "fix-placement", "start-in-sequence")
         ),
+        Row(neighbours.a_small_program_was_refused, Grade.HINTS),
         Row(neighbours.little_was_taken_at_the_start, Grade.HINTS, AT_THE_START),
         Row(neighbours.an_engine_woke_to_less, Grade.HINTS),
         Row(neighbours.others_hold_some, Grade.HINTS),

@@ -11,13 +11,15 @@ ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill"
 CAUSE = Cause(
     id="logits-spike",
     title=mark("One tensor over the whole vocabulary is too large"),
-    pools=("gpu",),
+    pools=("gpu", "host_ram"),
     excluded=(logits.too_small_for_a_vocabulary,),
     signs=(
         Row(logits.product_with_the_vocabulary, Grade.PROVES),
         Row(logits.compiled_code_over_a_vocabulary, Grade.PROVES),
         Row(logits.large_piece_while_scoring, Grade.NAMES),
         Row(logits.working_on_logits, Grade.NAMES),
+        Row(logits.array_over_a_vocabulary, Grade.NAMES),
+        Row(logits.engine_scoring_tokens, Grade.NAMES, ENGINE_KNOBS),
         Row(logits.engine_working_on_logits, Grade.POINTS, ENGINE_KNOBS),
         Row(logits.sampler_working_on_logits, Grade.HINTS, ENGINE_KNOBS),
     ),

@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade
 from oomdoctor.signs.engine_steps import (
     encoder_profiled_before,
+    in_an_encoder_of_an_engine,
     profiling_an_encoder,
     profiling_behind_an_encoders_announcement,
     profiling_beside_words_of_an_encoder,
@@ -21,6 +22,7 @@ CAUSE = Cause(
     signs=(
         Row(profiling_an_encoder, Grade.PROVES),
         Row(serving_an_encoder, Grade.NAMES),
+        Row(in_an_encoder_of_an_engine, Grade.NAMES),
         Row(profiling_behind_an_encoders_announcement, Grade.NAMES),
         Row(profiling_beside_words_of_an_encoder, Grade.POINTS),
     ),

@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.library import (
     a_buffer_of_all_ranks_was_refused,
+    a_handle_is_refused_in_tensorflow,
     a_library_failed,
     a_library_was_refused,
     an_ordinary_context,
@@ -29,5 +30,6 @@ CAUSE = Cause(
         Row(much_outside_pytorch_in_an_engine, Grade.HINTS),
         Row(other_words.library_was_refused_in_other_words, Grade.HINTS),
     ),
+    against=(Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),),
     knobs=("lower-engine-reservation", "smaller-microbatch", "free-the-gpu", "fix-environment", "shard-states"),
 )

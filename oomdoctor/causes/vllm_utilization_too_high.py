@@ -8,15 +8,8 @@ from oomdoctor.signs import Grade, engine
 
 AT_THE_START = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
 OF_WHAT_IS_FREE = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "eager-mode", "free-the-gpu")
-BESIDE_A_TRAINER = (
-    "lower-engine-reservation",
-    "engine-sleep",
-    "offload-optimizer",
-    "clear-references",
-    "offload-parameters",
-    "separate-placement",
-    "shorter-context",
-)
+BESIDE_A_TRAINER = ("lower-engine-reservation", "engine-sleep", "offload-optimizer", "clear-references",
+                    "offload-parameters", "separate-placement", "shorter-context")  # fmt: skip
 
 CAUSE = Cause(
     id="vllm-utilization-too-high",
@@ -33,6 +26,7 @@ CAUSE = Cause(
         Row(engine.a_neighbour_holds_the_share, Grade.NAMES, BESIDE_A_TRAINER),
         Row(engine.share_larger_than_what_is_free, Grade.POINTS, AT_THE_START),
         Row(engine.refused_while_preparing, Grade.POINTS),
+        Row(engine.refused_behind_its_cache, Grade.POINTS),
         Row(engine.refused_with_figures, Grade.POINTS),
         Row(engine.a_trainer_starts_beside_the_share, Grade.POINTS, BESIDE_A_TRAINER),
         Row(engine.refused_in_an_engine, Grade.HINTS),

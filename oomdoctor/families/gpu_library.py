@@ -257,7 +257,8 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
         stated["code"] = int(found["code"])
     if "row" in found:
         stated["source"] = ":".join(part for part in (found.get("file"), found["row"]) if part)
-    if found.get("how") == "host alloc":
+    # csrc/pythonInterface.c 0.38 to 0.43 checks cget_managed_ptr and cprefetch alone, which hold paged states
+    if found.get("how") == "host alloc" or str(found.get("file")).startswith("pythonInterface"):
         stated["pool"] = "pinned"
     return stated
 

@@ -127,7 +127,8 @@ _REAPED = late(r"\boom_reaper: reaped process (\d{1,9}) \(")
 _TELLING = late(
     r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
     r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|rss|cache) \d{1,20}$|Memory cgroup stats for|\bcache:\d{1,20}KB"
-    r"|as a result of limit of|no killable processes|Kill(?:ed)? process \d|reaped process \d"
+    r"|\bmem_cgroup_out_of_memory\b|as a result of limit of|no killable processes"
+    r"|Kill(?:ed)? process \d|reaped process \d"
 )
 # What a group's dump says of itself, where neither its head nor the kill is there.
 _AT_ITS_LIMIT = late(r"\bkilled as a result of limit of /|\bmemory: usage (\d{1,15})kB, limit \1kB, failcnt [1-9]")

@@ -11,6 +11,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -26,6 +27,11 @@ _DRIVERS_VRAM = late(r"\b(?:VRAM: (\d{3,9})M\b|(\d{3,9})M of VRAM memory ready)"
 TIMES_VISIBLE: Final = 2  # so many times what the framework sees: no reserve of the driver's explains it
 # Intel's drivers refuse a single allocation of 4 GiB and more unless they are told otherwise.
 XPU_LARGEST: Final = 4 * GIB
+# OpenCL's CL_DEVICE_MAX_MEM_ALLOC_SIZE, Vulkan's maxMemoryAllocationSize and maxBufferSize, Metal's maxBufferLength
+_AT_ONCE = late(
+    r"(?i)\b(\d{6,15})(?: ?B| bytes)?\b[^\n\d]{1,60}\bmax(?:imum)?[ _]?(?:single )?(?:mem(?:ory)?|buffer)?[ _]?"
+    r"(?:alloc(?:ation)?|buffer)?[ _]?(?:size|length)\b[^\n\d]{0,60}?(\d{6,15})\b"
+)
 
 
 @sign
@@ -38,6 +44,21 @@ def beyond_the_largest_allocation(crash: Crash) -> Seen | None:
         "The driver refuses one allocation of {tried} whatever is free: it limits the size of each.", tried=_tried(it)
     )
     return Seen(words=words, evidence=(event,))
+
+
+@sign
+def beyond_the_largest_allocation_in_other_words(crash: Crash) -> Seen | None:
+    """A driver or a runtime prints how much it gives at once, and more was asked for."""
+    line = crash.mentions(_AT_ONCE.pattern) if isinstance(crash.root, Shortage) else None
+    figures = _AT_ONCE.search(line) if line is not None else None
+    if figures is None or int(figures[1]) <= int(figures[2]):
+        return None
+    words = say(
+        "{tried} were asked for at once, and the device gives {limit} at once at most, whatever is free.",
+        tried=show(int(figures[1])),
+        limit=show(int(figures[2])),
+    )
+    return Seen(words=words, evidence=(crash.root,))
 
 
 def _too_large_at_once(event: DeviceOutOfMemory, it: Card) -> bool:

@@ -14,6 +14,11 @@ from oomdoctor.units import show
 
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
 
+# A batch of pictures of 3 x 3 or 7 x 7 pixels with hundreds of channels each way is none.
+WIDEST_KERNEL: Final = 11
+CHANNELS: Final = 64
+_KERNEL: Final = late(r"\[(\d{1,2}),\1,(\d{1,6}),(\d{1,6})\]")
+
 # What puts an array on a device as it is, and what TensorFlow says where that fails
 _COPY: Final = r"\bdevice_put\b|\bconvert_to_(?:eager_)?tensor\b"
 _COPIES: Final = late(r"Dst tensor is not initialized")
@@ -40,7 +45,8 @@ def array_beyond_the_limit(crash: Crash) -> Seen | None:
 @sign
 def array_of_the_model(crash: Crash) -> Seen | None:
     """The array belongs to the model itself, which was being created."""
-    if not isinstance(crash.root, ArrayOutOfMemory) or not crash.mentions(CREATED):
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or not (crash.mentions(CREATED) or _is_a_kernel(array)):
         return None
     return Seen(
         words=say("An array of the model's own did not fit while the model was being created: no batch had come yet."),
@@ -48,6 +54,12 @@ def array_of_the_model(crash: Crash) -> Seen | None:
         against=(say("another process may hold the card"),),
         stage="model_load",
     )
+
+
+def _is_a_kernel(array: ArrayOutOfMemory) -> bool:
+    """Whether it has the shape of a convolution's weights: TensorFlow keeps them as height, width, inputs, outputs."""
+    axes = _KERNEL.fullmatch(array.shape or "") if array.framework == "tensorflow" else None
+    return axes is not None and int(axes[1]) <= WIDEST_KERNEL and min(int(axes[2]), int(axes[3])) >= CHANNELS
 
 
 @sign

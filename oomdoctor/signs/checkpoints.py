@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
 from oomdoctor.language import say
@@ -77,6 +78,24 @@ def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
     else:
         return None
     return Seen(words=words, evidence=(crash.root,), shows_memory=True)
+
+
+@sign
+def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
+    """Something was killed, and the last step that the log shows is one at which save_steps has a state saved."""
+    every, done = crash.setting("save_steps", "save_interval", "save_freq"), crash.context.progress.get("done")
+    if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or every is None or not done:
+        return None
+    if isinstance(every.value, bool) or not isinstance(every.value, int) or every.value < 2 or done % every.value:
+        return None
+    words = say(
+        "The last step before the kill is {done}, and {name} {value} has the state saved there.",
+        done=done,
+        name=every.name,
+        value=every.value,
+    )
+    unseen = say("no line of the saving itself is in the log")
+    return Seen(words=words, evidence=(crash.root,), against=(unseen,), shows_memory=True, stage="checkpoint_save")
 
 
 @sign

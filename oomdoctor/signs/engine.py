@@ -12,7 +12,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.tensorrt_llm import CreationFailed, EngineFigures
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import NotEnoughFree
-from oomdoctor.families.vllm_figures import Sleep
+from oomdoctor.families.vllm_figures import KvCacheSize, Sleep
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, phase, ready_bytes, static_fraction
 from oomdoctor.incident.model import Crash
@@ -180,6 +180,14 @@ def refused_while_serving(crash: Crash) -> Seen | None:
 def refused_while_preparing(crash: Crash) -> Seen | None:
     """The engine captured CUDA graphs or warmed its sampler up, beside its share."""
     return _beside_its_share(crash) if _step(crash) in ("capturing", "warming") else None
+
+
+@sign
+def refused_behind_its_cache(crash: Crash) -> Seen | None:
+    """An engine was refused after it had said how large its KV cache is: its share was taken by then."""
+    root = crash.root.at
+    cache = next((e for e in crash.every(KvCacheSize) if e.at.file == root.file and e.at.line < root.line), None)
+    return _beside_its_share(crash) if cache is not None and _step(crash) == "" else None
 
 
 @sign

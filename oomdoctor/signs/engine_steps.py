@@ -13,13 +13,17 @@ from oomdoctor.incident.engine_facts import facts, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.trace import innermost
 from oomdoctor.units import show
 
 _ENCODER: Final = (
-    r"(?i)\b(?:embed_multimodal|get_multimodal_embeddings|_execute_mm_encoder|_process_(?:image|video|audio)_\w{1,20}"
+    r"(?i)\b(?:embed_multimodal|get_multimodal_embeddings|_?merge_multimodal_embeddings|_execute_mm_encoder"
+    r"|_process_(?:image|video|audio)_\w{1,20}"
     r"|_?get_?image_features|encode_images?|general_mm_embed_routine|run_encoder|image_embeds|pixel_values)\b"
     r"|vision|visual|siglip|[/_]clip\b|\bvit\.py|whisper|audio_tower|mm_encoder|enc_dec_model_runner"
 )
+# vllm/model_executor/models/qwen2_5_vl.py, sglang/srt/models/qwen2_vl.py, ...
+_OWN_ENCODER: Final = rf"{_ENCODER}|/models/\w{{1,30}}_vl(?:_moe)?\.py (?!__init__|load_weights)"
 _OF_AN_ENCODER: Final = r"(?i)multi-?modal|pixel_values|vision encoder|image tokens"
 _CAPTURE: Final = r"captur|cuda/graphs\.py|cuda_?graph"
 # The sampler's arguments in the warm-up's source: what a traceback that is cut above shows of it
@@ -72,6 +76,15 @@ def serving_an_encoder(crash: Crash) -> Seen | None:
         return None
     words = say("The vision or audio encoder ran out of device memory while it served a request.")
     return Seen(words=words, evidence=(crash.root,), stage="serving")
+
+
+@sign
+def in_an_encoder_of_an_engine(crash: Crash) -> Seen | None:
+    """The innermost frames are those of an encoder in an engine, and nothing tells whether it profiled or served. An
+    engine's file of a model for pictures holds the encoder alone: the text's layers are another file's."""
+    if not crash.job.in_reserving_engine or phase(crash) is not None or not innermost(crash, _OWN_ENCODER, 2):
+        return None
+    return Seen(words=say("The vision or audio encoder of an engine ran out of device memory."), evidence=(crash.root,))
 
 
 @sign
@@ -141,7 +154,9 @@ def weights_on_another_card(crash: Crash) -> Seen | None:
     """The engine says that its weights took nothing."""
     if all(loaded.weights_bytes != 0 for loaded in crash.every(WeightsLoaded)):
         return None
-    return Seen(words=say("the weights took nothing on this card: the model may sit on another one"))
+    loaded = next(each for each in crash.every(WeightsLoaded) if each.weights_bytes == 0)
+    words = say("the weights took nothing on this card: the model may sit on another one")
+    return Seen(words=words, evidence=(loaded,))
 
 
 @sign

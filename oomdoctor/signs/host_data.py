@@ -16,7 +16,7 @@ from oomdoctor.units import show, size
 _READING: Final = (
     r"\bdatasets/|load_dataset|arrow_dataset|pyarrow/|pandas/|read_(?:csv|parquet|json|pickle)|numpy/lib/npyio"
     r"|\btokenize_|\btokeni[sz]e\w*\(|preprocess_dataset|get_dataset\b|build_dataset|cache_images|load_image|imread"
-    r"|torch/utils/data|DataLoader|dask/|replay_buffers?/"
+    r"|torch/utils/data|DataLoader|data_?loaders?(?:/|\.py)|dask/|(?i:replay_?(?:buffers?|memory)(?:/|\.py|\())"
     # libraries that hold the whole of their data
     r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )
@@ -25,6 +25,9 @@ _READING_LINE: Final = (
     r"|filter \(num_proc|packing dataset|grouping texts|converting format of dataset|preprocessing dataset"
     r"|abruptly died during map"
 )
+# keras/engine/training.py; tensorflow/python/framework/constant_op.py
+_FITTED: Final = r"\.(?:fit|evaluate|predict)\("
+_CONSTANT: Final = r"\b_EagerConst\b|\bconvert_to_eager_tensor\b"
 _CACHED: Final = late(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
 _PROCESSES: Final = late(r"\bnum_proc=(\d{1,5})\b")
 _TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
@@ -32,6 +35,28 @@ _TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
 FEATURES: Final = 1000
 # Processes, each with its own batches and interpreter: so many fill a machine.
 MANY: Final = 64
+
+
+@sign
+def data_goes_to_the_card_in_one_piece(crash: Crash) -> Seen | None:
+    """Keras' fit was given arrays, and TensorFlow was refused the constant of 1 GiB or more that it makes of them."""
+    tried = crash.root.figures("usage").get("tried_bytes")
+    if crash.pool != "gpu" or not isinstance(tried, int) or tried < LARGE:
+        return None
+    if crash.mentions(_FITTED) is None or crash.mentions(_CONSTANT) is None:
+        return None
+    words = say(
+        "The whole of the data was to go to the card in one piece of {tried}: fit was given arrays, which TensorFlow "
+        "makes a constant of.",
+        tried=show(tried),
+    )
+    return Seen(words=words, evidence=(crash.root,), stage="data_load")
+
+
+@sign
+def a_card_without_data(crash: Crash) -> Seen | None:
+    """A card was short, and no data went to it as a whole."""
+    return Seen(words="") if crash.pool == "gpu" and data_goes_to_the_card_in_one_piece(crash) is None else None
 
 
 @sign

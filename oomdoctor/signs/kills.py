@@ -26,6 +26,7 @@ from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.text import sanitize
 from oomdoctor.units import percent, show
 
+FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fill it
 # Worker processes that one setting starts.
 MANY: Final = 16
 # Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
@@ -150,6 +151,25 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
         "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
     )
     return Seen(words=words, evidence=kills[:1], against=(say("how much each of them held is not in the log"),))
+
+
+@sign
+def largest_process_held_little(crash: Crash) -> Seen | None:
+    """earlyoom, or the kernel without a bias, takes the process with the most memory; it held 15 % of it at most."""
+    one = _victim(crash)
+    if one is None or one.whole_bytes is None or one.bytes > FEW * one.whole_bytes:
+        return None
+    by_size = one.kill.oom_score_adj == "0" if isinstance(one.kill, KernelKill) else one.kill.killer == "earlyoom"
+    if not by_size:
+        return None
+    share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
+    words = say(
+        "{held}, {share} of {total}, and no process held more: many together fill the machine.",
+        held=one.words,
+        share=share,
+        total=total,
+    )
+    return Seen(words=words, evidence=(one.kill,), against=(say("who the others are is not in the log"),))
 
 
 @sign

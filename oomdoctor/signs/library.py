@@ -12,6 +12,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import card, refusal
 from oomdoctor.units import GIB, percent, show
@@ -31,6 +32,9 @@ TAKERS: Final = ("jax", "tensorflow")
 # Libraries that allocate for themselves; RMM, CuPy and bitsandbytes are the program's own allocators.
 _BESIDE: Final = frozenset(
     {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs"}
+)
+_TENSORFLOWS_HANDLE: Final = late(
+    r"(?:tensorflow/|external/local_xla/).{0,40}stream_executor/.{0,80}\bcreate \w{4,8} handle"
 )
 _HANDLES: Final = ("cuBLAS", "cuDNN", "cuSOLVER")
 _QUIRKS: Final = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
@@ -90,6 +94,23 @@ def a_handle_fails_in_jax(crash: Crash) -> Seen | None:
     )
     against = (say("no figure shows how much was free"), say("a mismatch of versions gives the same words"))
     return Seen(words=words, evidence=(handle,), against=against)
+
+
+@sign
+def a_handle_is_refused_in_tensorflow(crash: Crash) -> Seen | None:
+    """TensorFlow could not make a library's handle for want of memory. By default its pool takes nearly all of the card
+    first (tf.config.experimental.set_memory_growth), and the handle is made afterwards."""
+    root = crash.root
+    if not isinstance(root, LibraryOutOfMemory) or root.library not in _HANDLES:
+        return None
+    if _TENSORFLOWS_HANDLE.search(root.at.text) is None:
+        return None
+    words = say(
+        "{library} got no memory for its handle in TensorFlow, whose pool takes nearly all of the card before its "
+        "libraries ask.",
+        library=root.library,
+    )
+    return Seen(words=words, evidence=(root,), against=(say("no figure shows how much was free"),))
 
 
 @sign

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.arrays import array_of_the_model
 from oomdoctor.signs.trace import ATTENTION, LOGITS, SAMPLER, asked, card, innermost, refusal
 from oomdoctor.units import GIB, MIB, show
 
@@ -22,6 +24,9 @@ FEWEST_WORDS, MOST_WORDS = 30_000, 600_000
 _JOINED = (
     r"\b(?:torch|np|xp)\.(?:cat|concat\w*|[vh]?stack)\((?!.{0,40}(?:logsumexp|softmax|cross_entropy))|nested_concat"
 )
+# vLLM's functions for the tokens of prompts, V0 (layers/sampler.py) and V1 (gpu_model_runner.py)
+_OF_MANY_TOKENS = r"prompt_logprobs|\bget_logprobs\b"
+_AXES = late(r"\[(?:\d{1,9},){1,3}(\d{4,7})\]")
 _VOCABULARY = ("vocab_size", "padded_vocab_size")
 _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size")
 _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length")
@@ -104,6 +109,33 @@ def large_piece_while_scoring(crash: Crash) -> Seen | None:
 def working_on_logits(crash: Crash) -> Seen | None:
     """The innermost frames of the job's own model work on the logits."""
     return None if crash.job.in_engine else _working(crash)
+
+
+@sign
+def engine_scoring_tokens(crash: Crash) -> Seen | None:
+    """An engine gives log-probabilities of many tokens at once, and 512 MiB or more were refused: one value for each
+    token and word of the vocabulary, which sampling alone never takes for more than one token of a request."""
+    scores = crash.job.in_engine and innermost(crash, _OF_MANY_TOKENS, FRAMES)
+    return _working(crash) if scores and (card(crash).tried_bytes or 0) >= SPIKE else None
+
+
+@sign
+def array_over_a_vocabulary(crash: Crash) -> Seen | None:
+    """TensorFlow prints the shape that it was refused, and its last axis is a vocabulary: 30,000 to 600,000."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or array_of_the_model(crash) is not None:
+        return None
+    axes = _AXES.fullmatch(array.shape or "")
+    if axes is None or (array.array_bytes or 0) < SMALL:
+        return None
+    if not FEWEST_WORDS <= int(axes[1]) <= MOST_WORDS:
+        return None
+    words = say(
+        "The refused array has the shape {shape}: {words:,} values for each of its rows, which is a vocabulary.",
+        shape=array.shape,
+        words=int(axes[1]),
+    )
+    return Seen(words=words, evidence=(array,), stage="forward")
 
 
 @sign

@@ -18,8 +18,9 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
-from oomdoctor.units import GIB, percent, show
+from oomdoctor.units import GIB, MIB, percent, show
 
+SMALL_PROGRAM: Final = 256 * MIB  # of arguments, temporaries and outputs together
 MUCH: Final = 0.25  # of the card, held by processes that the message lists
 HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
 LITTLE: Final = 0.05  # of the card: contexts of processes that do nothing, a desktop
@@ -273,6 +274,20 @@ def refused_at_the_first_touch(crash: Crash) -> Seen | None:
         return None
     words = say("The device refused when this process first touched it: it was full already.")
     return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def a_small_program_was_refused(crash: Crash) -> Seen | None:
+    """XLA accounts for all that a compiled program needs, and it is 256 MiB at most: the card was full before it."""
+    array = crash.root
+    needed = array.needed_bytes if isinstance(array, ArrayOutOfMemory) else None
+    if not needed or needed > SMALL_PROGRAM:
+        return None
+    words = say(
+        "The whole program needs {needed} and was refused: the card was full before it ran.", needed=show(needed)
+    )
+    doubt = say("what this process put there before is not in the log")
+    return Seen(words=words, evidence=(array,), against=(doubt,))
 
 
 @sign

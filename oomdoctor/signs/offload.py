@@ -9,10 +9,12 @@ from msgspec import Struct
 
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import TOGETHER
 from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, mark, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.host_caches import (
     HALF,
@@ -64,6 +66,16 @@ _RANKS: Final = ("num_gpus", "num_processes", "world_size", "num_local_procs")
 _FRAMES: Final = (
     r"cpu_adam|parameter_offload|offload_(?:optimizer|param|states|to_cpu)|swap_tensor|CPUAdam|_pin_memory|pin_memory\("
     r"|initialize_optimizer_states|_create_fp32_partitions"
+)
+# OpenRLHF's, verl's and NeMo-RL's names of an engine's worker; vLLM's lines on sleep (gpu_worker.py, executor_base.py)
+_ENGINE_WORKER: Final = late(r"(?i)\bLLM\w{0,8}Actor|vllm|sglang|RolloutWorker|GenerationWorker")
+_SLEEPS: Final = late(r"^Sleep\b|Sleep mode freed|\bto fall asleep\b")
+AWAKE: Final = 4 * GIB  # a worker whose weights are on the card takes less
+# deepspeed/runtime/zero/stage3.py, see_memory_usage()
+_PARTITIONS: Final = r"(?:Before|After) creating fp(?:16|32) partitions"
+# The class, and its extension as it is built and loaded (deepspeed/ops/adam/cpu_adam.py since 0.3)
+_OPTIMIZER_ON_THE_CPU: Final = (
+    r"\bDeepSpeedCPU(?:Adam|Adagrad|Lion)\b|extension module cpu_(?:adam|adagrad|lion)\b|Time to load cpu_\w{4,8} op"
 )
 _STAGES: Final = frozenset({"optimizer_step", "weight_sync", "model_load", "engine_init"})
 
@@ -291,6 +303,49 @@ def at_a_step_with_offloaded_states(crash: Crash) -> Seen | None:
 def states_are_offloaded(crash: Crash) -> Seen | None:
     """Settings keep states in host memory, and do not say how much that is."""
     return _offloading(crash)
+
+
+@sign
+def sleeping_engines_have_it(crash: Crash) -> Seen | None:
+    """The rows of the table are workers of an engine, with 4 GiB or more each, and the engine goes to sleep: its
+    weights wait in host memory."""
+    memory = table(crash)
+    engines = [one for one in memory.holders if _ENGINE_WORKER.search(one.name)] if memory is not None else []
+    large = [one for one in engines if max(one.sizes) >= AWAKE]
+    if memory is None or not large or large[0] is not memory.holders[0] or not _goes_to_sleep(crash):
+        return None
+    words = say(
+        "{count} workers of the engine hold {held} together, and the engine goes to sleep, which keeps its weights in "
+        "host memory.",
+        count=sum(len(one.sizes) for one in large),
+        held=show(sum(one.bytes for one in large)),
+    )
+    return Seen(words=words, evidence=table_or_root(crash))
+
+
+def _goes_to_sleep(crash: Crash) -> bool:
+    around = crash.root.around
+    return any(_SLEEPS.search(line) for line in (*around.before, *around.below))
+
+
+@sign
+def partitions_off_the_card(crash: Crash) -> Seen | None:
+    """DeepSpeed was making its partitions and reports that nothing lies on the card: they are made in host memory."""
+    reports = [report for report in crash.every(MemoryReport) if report.reporter == "deepspeed"]
+    if not reports or reports[-1].allocated_bytes != 0 or crash.mentions(_PARTITIONS) is None:
+        return None
+    words = say("DeepSpeed was partitioning the states, and nothing of them was on the card: they are in host memory.")
+    doubt = say("how much they take is not in the log")
+    return Seen(words=words, evidence=(reports[-1], crash.root), against=(doubt,), shows_memory=True)
+
+
+@sign
+def optimizer_on_the_cpu(crash: Crash) -> Seen | None:
+    """DeepSpeed loads or names its optimizer for the CPU, which it takes only for states that are offloaded."""
+    if crash.mentions(_OPTIMIZER_ON_THE_CPU) is None:
+        return None
+    words = say("DeepSpeed steps its optimizer on the CPU: the optimizer's states are in host memory.")
+    return Seen(words=words, evidence=table_or_root(crash), against=(say("how much they take is not in the log"),))
 
 
 def _offloading(crash: Crash, words: str = "") -> Seen | None:

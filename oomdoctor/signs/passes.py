@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frames import ends_in_building
 from oomdoctor.language import joined, say
@@ -26,7 +28,7 @@ from oomdoctor.signs.trace import (
     refusal,
 )
 from oomdoctor.signs.warm_up import no_room_for_the_largest_batch, warm_up_short
-from oomdoctor.units import percent, show
+from oomdoctor.units import GIB, percent, show
 
 COMPUTING: Final = frozenset({"memory_profiling", "serving", "logprob", "reward", "eval", "rollout"})
 # A driver that only hears of the failure, a wait for what the card does, the frames that every program starts with, and
@@ -36,6 +38,10 @@ _NOT_ITS_OWN = (
     r"|distributed_c10d|_symmetric_memory"
 )
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
+FILLED: Final = 0.7  # of the card, in live tensors: neither others nor the allocator's pieces hold it
+LARGE: Final = GIB
+NO_WEIGHT: Final = 8 * GIB  # twice an embedding of 256,000 words by 8,192 in half precision: no matrix of a model
+_ON_THE_CPU: Final = ("torch", "c++")  # TensorFlow's is C++'s
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
 
 
@@ -171,6 +177,56 @@ def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
         evidence=(refusal(crash) or crash.root, waited),
         against=(say("the log does not show what the job was doing"),),
     )
+
+
+@sign
+def a_piece_larger_than_its_card(crash: Crash) -> Seen | None:
+    """One buffer of 1 GiB at least was refused that is ten times what the device holds already, and twice what it has
+    left: no weights are of this size beside the rest of their model."""
+    root = crash.root
+    if not isinstance(root, Shortage) or root.tried_bytes is None or not _nothing_tells(crash):
+        return None
+    used, free = root.used_bytes or 0, root.free_bytes or 0
+    if not used or root.tried_bytes < max(LARGE, 10 * used, 2 * free):
+        return None
+    words = say(
+        "{tried} were asked for in one piece where {used} were in use: so large beside the model are what its passes "
+        "compute, not its weights.",
+        tried=show(root.tried_bytes),
+        used=show(used),
+    )
+    return Seen(words=words, evidence=(root,), against=(say("the traceback does not show which pass it was"),))
+
+
+@sign
+def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
+    """8 GiB were asked for in one piece, live tensors of this process take 70 % of the card, and nothing tells what it
+    was doing."""
+    it = card(crash)
+    held, tried = it.allocated_bytes, it.tried_bytes or 0
+    if held is None or (it.share(held) or 0) < FILLED or tried < NO_WEIGHT or not _nothing_tells(crash):
+        return None
+    if crash.job.in_engine:
+        return None
+    words = say(
+        "{tried} were asked for in one piece, and this process's own tensors take {held} of the card's {total}: its "
+        "model, and what the passes keep, which is the part that grows with the batch.",
+        tried=show(tried),
+        held=show(held),
+        total=show(it.total_bytes or 0),
+    )
+    doubt = say("the log does not show what the job was doing")
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), against=(doubt,))
+
+
+@sign
+def host_memory_of_no_pass(crash: Crash) -> Seen | None:
+    """It was host memory, and no allocator of a framework was refused it in a pass that is computed on the CPU."""
+    root = crash.root
+    if crash.pool == "gpu" or (isinstance(root, ArrayOutOfMemory) and root.shape and crash.stage != "data_load"):
+        return None
+    computed = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
+    return None if computed and crash.stage in ("forward", "backward") else Seen(words="")
 
 
 @sign
