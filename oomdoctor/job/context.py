@@ -167,7 +167,6 @@ class _Told:
         continued, read_to = False, 0
         for index, line in enumerate(page.lines):
             here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps, allowance)
-            self._particulars.add(line)
             if line.mark.name:
                 self._writer(line.mark)
             if line.mark.source and (logger := logged_by(line.mark.source)):
@@ -185,6 +184,7 @@ class _Told:
                     read_to = max(read_to, self._set_all(page.file, reader(here)))
             self._set_all(page.file, yaml.read(line, here.text))
             continued = here.text.rstrip().endswith("\\")
+        self._particulars.add(page.lines)
 
     def trainers(self) -> frozenset[str]:
         """The frameworks of its job that are no part of another's."""

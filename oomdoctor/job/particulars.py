@@ -3,7 +3,7 @@ container or trial it was, with which code it ended. They tell a reader where to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
@@ -14,6 +14,7 @@ from oomdoctor.patterns import late
 from oomdoctor.streams import Line
 from oomdoctor.text import sanitize
 
+LINES: Final = 4000  # of a page, its last: what is printed again and again is printed there, too
 LATEST: Final = 8  # of one name: what was printed last stands nearest to the failure
 CHARACTERS: Final = 2000
 NAME_CHARACTERS: Final = 120
@@ -86,7 +87,7 @@ _TABLE: Final = (
     # how far it was; the whole beside the part stays as it is printed
     (
         "progress",
-        (" [", "tep", "poch", "ter", "atch"),
+        ("%|", *(f" [{digit}" for digit in range(10)), "tep", "poch", "iter", "Iter", "batch", "Batch"),
         (
             r"\b(\d{1,12}/\d{1,12})(?= \[\d{1,3}:\d\d)"
             r"|\b(?:[Ss]tep|[Ee]poch|[Ii]ter(?:ation)?|[Bb]atch)[ :=#\[]{1,3}(\d{1,12}/\d{1,12})\b"
@@ -142,15 +143,16 @@ def _typed(text: str) -> Value:
 
 
 class Particulars:
-    """Takes lines as they come, and keeps the latest few values of each name."""
+    """Takes pages as they come, and keeps the latest few values of each name."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[Value, None]] = {}
 
-    def add(self, line: Line) -> None:
-        """Take what stands on this line."""
-        for name, value in beside(line):
-            self._take(name, value)
+    def add(self, lines: Sequence[Line]) -> None:
+        """Take what stands on these lines of a page."""
+        for line in lines[-LINES:]:
+            for name, value in beside(line):
+                self._take(name, value)
 
     def join(self, later: Particulars) -> None:
         """Take those of another file of the job."""

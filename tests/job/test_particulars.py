@@ -7,7 +7,7 @@ import time
 import pytest
 
 from oomdoctor.job.context import ContextBuilder
-from oomdoctor.job.particulars import LATEST
+from oomdoctor.job.particulars import LATEST, LINES
 from oomdoctor.streams import page
 
 
@@ -119,6 +119,11 @@ def test_what_only_looks_like_it(line: str, name: str) -> None:
 def test_the_latest_are_kept() -> None:
     log = "\n".join(f"[Rank {rank}] alive" for rank in range(3 * LATEST))
     assert particulars(log)["rank"] == tuple(range(2 * LATEST, 3 * LATEST))
+
+
+def test_of_a_long_page_its_end_is_read() -> None:
+    log = "Job 'first' starts\n" + "nothing\n" * LINES + "Job 'last' failed"
+    assert particulars(log)["job"] == ("last",)
 
 
 def test_a_value_again_counts_as_the_latest() -> None:
