@@ -22,6 +22,7 @@ from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, GIB, size
 
 CHARACTERS: Final = 1500
+COMMAND: Final = 8000  # characters of a compiler's
 FRAMES: Final = 4  # lines above an exception: the innermost frames
 
 
@@ -207,7 +208,7 @@ _COMPILERS = late(
     r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9"
     r"|unable to execute command: Killed"
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
-    r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
+    r"|rustc\b.{0,6000}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory|\bneuronx?-cc was forcibly killed"
 )
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
@@ -263,8 +264,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):
         yield Lookalike(place_of(page, line), why)
-    elif _COMPILERS.search(text):
-        yield _compiler(page, line, text)
+    elif _COMPILERS.search(command := _command(line, text)):
+        yield _compiler(page, line, command)
     elif pinned := _first(_PINNED, text):
         yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, index, pinned)
     elif _PIN_THREAD.search(text):
@@ -277,6 +278,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         and not (allocator == "python" and _compares(text))
     ):
         yield _refused(page, index, allocator, text)
+
+
+def _command(line: Line, text: str) -> str:
+    """The whole line where it quotes a command: Cargo says behind it how it ended."""
+    return line.text[:COMMAND] if "exit successfully" in text else text
 
 
 def _is_ours(text: str) -> bool:
@@ -442,6 +448,7 @@ _READERS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
 
 
 _TRIGGERS: Final = (
+    "exit successfully: `rustc",
     "DefaultCPUAllocator",
     "not enough memory: you tried",
     "Unable to allocate",

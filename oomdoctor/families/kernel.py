@@ -146,6 +146,8 @@ _SYSTEMD = late(
     r"|systemd-oomd killed \d{1,6} process"
 )
 _SAME_UNIT_LINES = 8
+# What stands in a report of the kernel's and nowhere else: the killer's own functions, the title of its table
+_INSIDE = late(r"\b(?:mem_cgroup_)?out_of_memory(?:\.\w{1,12})?\+0x|Tasks state \(memory values in pages\)")
 # What systemd-oomd lists of each group before it kills one
 _CANDIDATES: Final = 60
 _PATH = late(r"\bPath: (/\S{1,400})")
@@ -172,7 +174,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(
             at, mark("somebody asked the kernel for a kill by hand (SysRq f); memory need not have been short")
         )
-    elif _tells_of_a_kill(text) and not _reaped_before(page, index):
+    elif (_tells_of_a_kill(text) and not _reaped_before(page, index)) or _is_beheaded(page, index):
         yield _kernel(page, index)
 
 
@@ -184,6 +186,15 @@ def _tells_of_a_kill(text: str) -> bool:
         or _AT_ITS_LIMIT.search(text) is not None
         or _PANIC.search(text) is not None
         or any(pattern.search(text) for pattern in (_HEADER, _VICTIM, _REAPED))
+    )
+
+
+def _is_beheaded(page: Page, index: int) -> bool:
+    """Whether the line is in a report of a kill, and the paste begins below its head."""
+    if not _INSIDE.search(page.lines[index].text):
+        return False
+    return not any(
+        _tells_of_a_kill(line.text) or _INSIDE.search(line.text) for line in page.before(index, SILENT_LINES)
     )
 
 
@@ -507,8 +518,14 @@ FAMILY = Family(
         "Kernel panic - ",
         "as a result of limit of",
         "kB, failcnt ",
+        "out_of_memory+0x",
+        "out_of_memory.cold+0x",
+        "Tasks state (memory values in pages)",
     ),
     triggers=(
+        "out_of_memory+0x",
+        "out_of_memory.",
+        "Tasks state (memory",
         "invoked oom-killer",
         "oom-kill:constraint=",
         "Killed process",

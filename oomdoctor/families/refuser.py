@@ -17,7 +17,7 @@ _CONTAINER = late(
     r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
     r"|\bfunction invocation\b|\bmemory quota\b|cloud\.google\.com"  # of services that run a container
 )
-_OOM_KILL = late(r"(?i)\boom[-_ ]?kill")
+_OOM_KILL = late(r"(?i)\boom[-_ ]?kill|\bJobState=OUT_OF_ME")
 # Also in the name of a file
 _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
