@@ -20,6 +20,7 @@ CAUSE = Cause(
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES),
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
+        Row(address_space.overcommit_was_refused, Grade.NAMES),
         Row(address_space.refused_with_more_free, Grade.NAMES),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
         Row(address_space.small_piece_refused, Grade.HINTS),

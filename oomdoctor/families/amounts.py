@@ -278,6 +278,8 @@ def _in_one(parts: Sequence[Part], first: int, last: int) -> bool:
 
 
 def _comparable(one: Figure, other: Figure) -> bool:
+    if other.role in ("limit", "total") and other.value <= 0:  # "mems_allowed=0"
+        return False
     if one.unit == other.unit or {one.unit, other.unit} == {WORKERS, DEVICES}:
         return True
     if BYTES in (one.unit, other.unit):

@@ -8,11 +8,14 @@ from oomdoctor.families.budget import MapsSpent
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import GIB, TIB, show
 
+_OVERCOMMIT: Final = late(r"\b__vm_enough_memory\b")
 NO_MEMORY: Final = 12  # ENOMEM
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
@@ -160,6 +163,15 @@ def refused_with_an_errno(crash: Crash) -> Seen | None:
     """The system itself answered: errno 12."""
     refused = next((event for event in crash.every(HostAllocation) if event.errno == NO_MEMORY), None)
     return _refusal(refused) if refused is not None and refused.pool == "host_ram" else None
+
+
+@sign
+def overcommit_was_refused(crash: Crash) -> Seen | None:
+    """The kernel names the check of its overcommit policy."""
+    root = crash.root
+    if not isinstance(root, Shortage) or _OVERCOMMIT.search(root.at.text) is None:
+        return None
+    return Seen(words=say("The kernel's overcommit policy refused the request."), evidence=(root,))
 
 
 @sign
