@@ -302,13 +302,13 @@ def stated(amounts: Sequence[Figure], compared: Comparison | None, *, asks: bool
     nameless = next((one for one in sizes if not one.role), None)
     if asks and "tried_bytes" not in found and nameless is not None:
         _put(found, nameless, "need")
-    others = dict.fromkeys(int(one.value) for one in sizes)
+    others = dict.fromkeys(round(one.value) for one in sizes)
     found["other_bytes"] = tuple(value for value in others if value not in found.values())
     return found
 
 
 def _compared(them: Comparison) -> dict[str, Any]:
-    needed, there = int(them.needed.value), int(them.there.value)
+    needed, there = round(them.needed.value), round(them.there.value)
     if them.unit == BYTES or (not them.unit and needed >= MIB):
         role = them.there.role if them.there.role in _THERE else "limit"
         return {"tried_bytes": needed, _NAMES[role]: there}
@@ -327,7 +327,7 @@ def _put(found: dict[str, Any], one: Figure, role: str) -> None:
     if role not in _NAMES:
         return
     if one.unit == BYTES or (not one.unit and one.value >= MIB):
-        found.setdefault(_NAMES[role], int(one.value))
+        found.setdefault(_NAMES[role], round(one.value))
     elif one.unit and role in ("need", *_THERE) and one.value == int(one.value):
         found.setdefault("needed" if role == "need" else "available", int(one.value))
         found.setdefault("unit", one.unit)

@@ -141,6 +141,7 @@ _MEMINFO_KEYS: Final = {
     "SwapTotal": "swap_total",
 }  # fmt: skip
 _HOST: Final = r"(?:host|system|cpu|main|node|physical|virtual)[ _]"
+_NUMBER: Final = late(r"\d{1,16}(?:\.\d{1,16})?")
 _WORD: Final = rf"(?<![\w.-])(?:{_HOST})?(?:ram|memory|mem)(?:[ _](?:usage|used|utili[sz]ation|in use|percent))?"
 _RATIO: Final = late(
     rf"(?i){_WORD}(?: on this node)?\s?[:=]?\s{{0,3}}(?P<used>\d{{1,7}}(?:\.\d{{1,6}})?)\s?(?P<unit>[KMGT]i?B)?\s?/\s?"
@@ -202,7 +203,7 @@ def every(page: Page, index: int) -> Iterator[MachineMemory]:
 
 def _fraction(percent: str | None) -> float | None:
     """With the digits that are printed, and no more."""
-    if percent is None:
+    if percent is None or _NUMBER.fullmatch(percent) is None:
         return None
     return round(float(percent) / 100, len(percent.partition(".")[2]) + 2)
 
@@ -477,7 +478,7 @@ def _plain(number: str) -> str:
 
 
 def _unit_without_suffix(total: str) -> str:
-    if not total[-1].isdecimal():
+    if _NUMBER.fullmatch(_plain(total)) is None:
         return ""
     number = float(_plain(total))
     return next((unit for least, unit in _UNITS if number >= least), "GiB")
