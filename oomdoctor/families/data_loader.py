@@ -91,6 +91,7 @@ _OTHER_SEGMENT = late(
     r"|BUS error encountered in DataLoader worker"  # Paddle's
     r"|System memory request exceeds memory available in /dev/shm"
 )
+_ASKED = late(r"\b(?:to|total of) (\d{1,16}) bytes\b|\bsize=(\d{1,16})\b")
 _NO_SPACE = late(r"No space left on device")
 _HANDLED = late(r"(?i)\bfalling back to\b")
 _SHM_PATH = late(
@@ -207,10 +208,16 @@ def _full(page: Page, line: Line, user: str) -> SharedMemoryFull:
         time=line.mark.time,
         process=_worker(line),
         user=user,
-        tried_bytes=figures.get("tried"),
+        tried_bytes=figures.get("tried") or _asked(line.text),
         errno=figures.get("errno"),
         pids=_pids(line),
     )
+
+
+def _asked(text: str) -> int | None:
+    """The size of a segment in the words of libraries that pass messages."""
+    asked = _ASKED.search(text)
+    return int(asked[1] or asked[2]) if asked else None
 
 
 def _no_space(page: Page, index: int) -> Iterator[Read]:

@@ -147,7 +147,7 @@ _BFC = (
 )
 _PADDLE = (
     rf"Out of memory error on GPU \d{{1,3}}\. Cannot allocate (?P<tried>{AMOUNT}) memory on GPU \d{{1,3}}"
-    rf"(?:, (?P<used>{AMOUNT}) memory has been allocated and available memory is only (?P<free>{AMOUNT}))?"
+    rf"(?:, (?:(?P<used>{AMOUNT}) memory has been allocated and )?available memory is only (?P<free>{AMOUNT}))?"
 )
 _PADDLES_LIMIT = late(r"maximum GPU memory usage is limited to (\d{1,9}) MB")
 _PADDLES_LINES: Final = 8
