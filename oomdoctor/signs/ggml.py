@@ -9,6 +9,9 @@ from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
+METALS_COMMAND = "kIOGPU"  # what failed is a computation, of whatever program runs on Metal
+OF_GGML = r"(?i)ggml|llama|gguf|whisper"
+
 
 @sign
 def compute_buffer_refused(crash: Crash) -> Seen | None:
@@ -95,7 +98,10 @@ def _weights(crash: Crash, root: BufferRefused) -> Seen:
 def some_buffer_refused(crash: Crash) -> Seen | None:
     """A buffer was refused, and nothing says what it is for."""
     root = crash.root
-    return _buffer(crash, root) if isinstance(root, BufferRefused) and root.what is None else None
+    if not isinstance(root, BufferRefused) or root.what is not None:
+        return None
+    of_another = METALS_COMMAND in root.at.text and crash.mentions(OF_GGML) is None
+    return None if of_another else _buffer(crash, root)
 
 
 @sign
