@@ -146,6 +146,9 @@ def with_stamps(text: str) -> str:
     return "".join(f"2026-03-09T04:{n // 60 % 60:02}:{n % 60:02}.123456789Z {line}" for n, line in enumerate(lines))
 
 
+# What is told by the times of its own lines is another log with a container's times before them.
+OF_ITS_TIMES = {"near-full-of-another-day"}
+
 CHANGES = [
     other_ranks,
     with_stamps,
@@ -165,7 +168,7 @@ def test_the_same_crash_in_another_run(change: Callable[[str], str], one_in: int
     changed, kept, differ = 0, 0, []
     for log in [*LOGS, *STORIES][::one_in]:
         text = log.read_text(encoding="utf-8", errors="surrogateescape")
-        if (other := change(text)) == text:
+        if (other := change(text)) == text or (change is with_stamps and log.stem in OF_ITS_TIMES):
             continue
         path = tmp_path / log.name
         path.write_text(other, encoding="utf-8", errors="surrogateescape")
