@@ -207,12 +207,11 @@ class Comparison(Struct, frozen=True):
 
     needed: Figure
     there: Figure
+    taken: float = 0  # of what was there
 
     @property
     def unit(self) -> str:
         return self.needed.unit or self.there.unit
-
-    taken: float = 0  # of what was there
 
     @property
     def short(self) -> bool:

@@ -91,7 +91,6 @@ _OTHER_SEGMENT = late(
     r"|BUS error encountered in DataLoader worker"  # Paddle's
     r"|System memory request exceeds memory available in /dev/shm"
 )
-_ASKED = late(r"\b(?:to|total of) (\d{1,16}) bytes\b|\bsize=(\d{1,16})\b")
 _NO_SPACE = late(r"No space left on device")
 _HANDLED = late(r"(?i)\bfalling back to\b")
 _SHM_PATH = late(
@@ -208,16 +207,10 @@ def _full(page: Page, line: Line, user: str) -> SharedMemoryFull:
         time=line.mark.time,
         process=_worker(line),
         user=user,
-        tried_bytes=figures.get("tried") or _asked(line.text),
+        tried_bytes=figures.get("tried"),
         errno=figures.get("errno"),
         pids=_pids(line),
     )
-
-
-def _asked(text: str) -> int | None:
-    """The size of a segment in the words of libraries that pass messages."""
-    asked = _ASKED.search(text)
-    return int(asked[1] or asked[2]) if asked else None
 
 
 def _no_space(page: Page, index: int) -> Iterator[Read]:
@@ -251,6 +244,9 @@ def _figures(text: str) -> dict[str, Any]:
             continue
         if name == "pids":
             figures[name] = tuple(int(pid) for pid in values[0].split(", "))
+        elif name == "tried":
+            number, _, unit = values[0].partition(" ")
+            figures.setdefault(name, size(number, unit))
         elif name != "signal":
             figures.setdefault(name, int(values[0]))
     return figures

@@ -22,7 +22,7 @@ from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, GIB, size
 
 CHARACTERS: Final = 1500
-COMMAND: Final = 8000  # characters of a compiler's
+HEAD: Final = 200  # characters of a line that quotes a command, and as many of its end
 FRAMES: Final = 4  # lines above an exception: the innermost frames
 
 
@@ -208,7 +208,7 @@ _COMPILERS = late(
     r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9"
     r"|unable to execute command: Killed"
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
-    r"|rustc\b.{0,6000}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
+    r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory|\bneuronx?-cc was forcibly killed"
 )
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
@@ -281,8 +281,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 
 def _command(line: Line, text: str) -> str:
-    """The whole line where it quotes a command: Cargo says behind it how it ended."""
-    return line.text[:COMMAND] if "exit successfully" in text else text
+    """The line without the middle of a command that it quotes: Cargo says behind it how it ended."""
+    return f"{text[:HEAD]} {line.text[-HEAD:]}" if "exit successfully" in text and len(line.text) > 2 * HEAD else text
 
 
 def _is_ours(text: str) -> bool:

@@ -11,11 +11,11 @@ from oomdoctor.streams import Page
 CHARACTERS: Final = 1000
 
 _BELOW: Final = 3  # lines
-_LOUD: Final = ("ERROR", "CRITICAL", "FATAL")
+LOUD: Final = ("ERROR", "CRITICAL", "FATAL")
 _HEAD: Final = 120  # characters in which a level stands
 _LEVELS: Final = {
     "t": "quiet", "d": "quiet", "i": "quiet", "n": "quiet", "w": "warning", "e": "loud", "c": "loud", "f": "loud",
-    "p": "loud", "s": "loud",
+    "p": "loud",
 }  # fmt: skip
 # "level=error", {"severity": "ERROR"}
 _FIELD = late(
@@ -131,6 +131,11 @@ def is_source(page: Page, index: int, text: str) -> bool:
     return under and (text[:1] in (" ", "\t") or _RAISED.match(text) is None)
 
 
+def is_quiet(page: Page, index: int, text: str) -> bool:
+    """Whether the line is marked as less than a warning."""
+    return _level(page, index, text) == "quiet"
+
+
 def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) -> bool:
     """Whether the line is an error's; what figures show is one in any words, unless it is marked as less."""
     level = _level(page, index, text)
@@ -148,7 +153,7 @@ def _failed_below(page: Page, index: int) -> bool:
     """Whether an error stands right below: what was warned of has come."""
     below = page.lines[index + 1 : index + 1 + _BELOW]
     return any(
-        line.mark.level in _LOUD or is_exception(line.text) or _ENDS.search(line.text[:CHARACTERS]) for line in below
+        line.mark.level in LOUD or is_exception(line.text) or _ENDS.search(line.text[:CHARACTERS]) for line in below
     )
 
 
@@ -156,7 +161,7 @@ def _level(page: Page, index: int, text: str) -> str:
     mark = page.lines[index].mark.level
     if mark is not None:
         # who passes on what another program prints to its error stream calls all of it an error
-        own = _named(_WORD.search(text[:_HEAD])) if mark in _LOUD else ""
+        own = _named(_WORD.search(text[:_HEAD])) if mark in LOUD else ""
         return own or _NAMED.get(mark, "loud")
     head = text[:_HEAD]
     if head.startswith(_LIBFABRIC) and "<warn>" in head:
@@ -170,4 +175,4 @@ def _named(found: re.Match[str] | None) -> str:
     return _LEVELS.get(letter.lower(), "")
 
 
-__all__ = ["CHARACTERS", "is_error", "is_loud", "is_source", "message", "raised", "tells_at_once"]
+__all__ = ["CHARACTERS", "LOUD", "is_error", "is_loud", "is_quiet", "is_source", "message", "raised", "tells_at_once"]

@@ -478,10 +478,13 @@ def _plain(number: str) -> str:
 
 
 def _unit_without_suffix(total: str) -> str:
-    if _NUMBER.fullmatch(_plain(total)) is None:
-        return ""
-    number = float(_plain(total))
-    return next((unit for least, unit in _UNITS if number >= least), "GiB")
+    number = _plain(total)
+    return unit_of_free(float(number)) if _NUMBER.fullmatch(number) else ""
+
+
+def unit_of_free(total: float) -> str:
+    """What free counts in, by how much it says there is in all."""
+    return next((unit for least, unit in _UNITS if total >= least), "GiB")
 
 
 _READERS: Final[tuple[tuple[tuple[str, ...], Callable[[Page, int], Print | None]], ...]] = (

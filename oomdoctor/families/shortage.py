@@ -9,7 +9,8 @@ any words, and what needs less does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -34,9 +35,8 @@ _LETTERS: Final = {
     "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "BEYOND": "V", "SHORT": "b", "ONLY": "y",
     # verbs
     "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V",
-    "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "WAIT": "W", "RESOURCE": "g", "REACHED": "!", "LACK": "L",
-    "NO": "O", "SHORTAGE": "E",
-    "MORE": "=",
+    "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "MORE": "=", "WAIT": "W", "RESOURCE": "g", "REACHED": "!",
+    "LACK": "L", "NO": "O", "SHORTAGE": "E",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
     # signs
@@ -166,8 +166,6 @@ _OPENING: Final = 2  # words
 _PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?")  # "sort: ", "alloc.c: grow: ", "curl: (27) "
 _ENDS: Final = frozenset({"", ".", ",", ":", "("})
 _MAY_BE = late(r"[wa]{0,2}i")
-
-
 # What a line is about; without any of these nothing in it can be short. Most exceptions have none.
 _ABOUT = late(
     r"(?i)mem|mmap|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
@@ -184,8 +182,6 @@ _CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455})
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
-
-
 _NEGATIVE = late(r"-(\d{1,3})$")  # an error's number as C gives it back
 
 
@@ -194,17 +190,13 @@ class Sentence(Struct, frozen=True):
 
     parts: tuple[Part, ...]
     letters: str
+    text: str
     amounts: tuple[Figure, ...]
-
-    @property
-    def text(self) -> str:
-        return " ".join(part.text for part in self.parts)
+    compared: Comparison | None
 
     def around(self, start: int, end: int) -> str:
-        """The letters of the sentence that these are part of."""
-        first = self.letters.rfind(".", 0, start) + 1
-        last = self.letters.find(".", end)
-        return self.letters[first : last if last >= 0 else None]
+        """The letters of the clause that these are part of."""
+        return _around(self.letters, start, end)
 
 
 class Shortfall(Struct, frozen=True):
@@ -261,7 +253,7 @@ class Shortfall(Struct, frozen=True):
             "W" if letter == "l" and OF_A_WHOLE.fullmatch(part.text) else letter for part, letter in parts
         )
         letters = letters.replace("Wq", "lq").replace("W", "w")  # "the total pool size"
-        return _ASIDE.sub("", Sentence(self.sentence.parts, letters, ()).around(self.start, self.end))
+        return _ASIDE.sub("", _around(letters, self.start, self.end))
 
     @property
     def opens(self) -> bool:
@@ -288,16 +280,27 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     if _ABOUT.search(text) is None or _OF_NAMES.match(text):
         return None
     words = as_words(text)
-    parts = grammars.parts("shortage", words.text)
-    letters = _letters(parts)
-    sentence = Sentence(parts, letters, figures(parts))
-    said = (found for found in (*_said(sentence), *_counted(sentence)) if raised or not found.kept)
+    sentence = _sentence(words)
+    said = (found for found in chain(_said(sentence), _counted(sentence)) if raised or not found.kept)
     found = next(said, None)
     if found is None or _is_a_key(found, words, text):
         return None
-    why = echo(text[: words.place(parts[found.end - 1].end)], text)
+    why = echo(text[: words.place(sentence.parts[found.end - 1].end)], text)
     suspected = why == ADVICE and raised and (found.compared is not None or _SUSPICION.search(text) is not None)
     return found if why is None or suspected else None
+
+
+def _sentence(words: Words) -> Sentence:
+    parts = grammars.parts("shortage", words.text)
+    amounts = figures(parts)
+    letters = "".join([_letter(part) for part in parts])
+    return Sentence(parts, letters, " ".join([part.text for part in parts]), amounts, comparison(parts, amounts))
+
+
+def _around(letters: str, start: int, end: int) -> str:
+    """Those between two full stops."""
+    last = letters.find(".", end)
+    return letters[letters.rfind(".", 0, start) + 1 : last if last >= 0 else None]
 
 
 def _is_a_key(found: Shortfall, words: Words, text: str) -> bool:
@@ -308,8 +311,7 @@ def _is_a_key(found: Shortfall, words: Words, text: str) -> bool:
 
 def _said(sentence: Sentence) -> Iterator[Shortfall]:
     """What words say."""
-    compared = comparison(sentence.parts, sentence.amounts)
-    short = compared if compared is not None and compared.short else None
+    short = sentence.compared if sentence.compared is not None and sentence.compared.short else None
     patterns = (*_PREDICATES, *_fitting(sentence))
     aside = _ASIDE.sub(_passed_over, sentence.letters)
     for letters in dict.fromkeys((aside, sentence.letters)):
@@ -320,7 +322,7 @@ def _said(sentence: Sentence) -> Iterator[Shortfall]:
 
 def _counted(sentence: Sentence) -> Iterator[Shortfall]:
     """What figures say."""
-    compared = comparison(sentence.parts, sentence.amounts)
+    compared = sentence.compared
     if compared is None:
         yield from _nothing_left(sentence)
     if compared is None or not compared.short:
@@ -362,10 +364,6 @@ def _passed_over(aside: re.Match[str]) -> str:
     return "~".ljust(len(aside[0]), "-")
 
 
-def _letters(parts: Sequence[Part]) -> str:
-    return "".join([_letter(part) for part in parts])
-
-
 def _letter(part: Part) -> str:
     if part.terminal == "COUNT" and _OF_CACHE.search(part.text):
         return "U"
@@ -384,12 +382,11 @@ def _nothing_left(sentence: Sentence) -> Iterator[Shortfall]:
 
 def waits(text: str) -> Shortfall | None:
     """The line, where it says that something waits for a cluster's resources."""
-    parts = grammars.parts("shortage", as_words(text).text)
-    letters = _letters(parts)
-    match = _WAITING.search(letters)
-    if match is None or _is_of(letters, "K"):
+    sentence = _sentence(as_words(text))
+    match = _WAITING.search(sentence.letters)
+    if match is None or "K" in sentence.letters:
         return None
-    return Shortfall(Sentence(parts, letters, figures(parts)), match.start(), match.end(), waits=True)
+    return Shortfall(sentence, match.start(), match.end(), waits=True)
 
 
 def _is_of(letters: str, kinds: str) -> bool:

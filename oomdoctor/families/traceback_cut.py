@@ -14,7 +14,7 @@ from oomdoctor.families.event import PROOF, Frame, Read
 from oomdoctor.families.frames import Unfinished, frames, is_exception, unfinished, waits
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.lines import place_of, process_of
-from oomdoctor.families.loudness import is_error
+from oomdoctor.families.loudness import LOUD, is_error
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
@@ -24,7 +24,6 @@ NEAR: Final = 12  # those that are searched for another message
 SHOWN: Final = 400  # characters of each
 
 _QUIET = ("DEBUG", "WARN", "WARNING")
-_LOUD = ("ERROR", "CRITICAL", "FATAL")
 # Raised where nobody catches it, on the way to another try, or when all was done
 _HARMLESS = late(r"\bexit(?:ed)?(?: with)?(?: code)? 0\b|Exception ignored in|Logging error|\^C|Call stack:|[Rr]etry")
 _CHECK = late(
@@ -145,7 +144,7 @@ def _names_something_else(title: Line) -> bool:
 
 def _is_error(line: Line) -> bool:
     text = line.text[:SHOWN]
-    return line.mark.level in _LOUD or is_error(text) or _GAVE_UP.search(text) is not None
+    return line.mark.level in LOUD or is_error(text) or _GAVE_UP.search(text) is not None
 
 
 def _announces(line: Line) -> bool:

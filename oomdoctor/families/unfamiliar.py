@@ -20,7 +20,7 @@ from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Read, Threshold, Usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
-from oomdoctor.families.loudness import CHARACTERS, is_loud, is_source, message, raised
+from oomdoctor.families.loudness import CHARACTERS, is_loud, is_quiet, is_source, message, raised
 from oomdoctor.families.refuser import pool_of, refuser_of
 from oomdoctor.families.shortage import Shortfall, shortfall, waits
 from oomdoctor.patterns import late
@@ -30,14 +30,9 @@ from oomdoctor.streams import Page
 BESIDE_THE_FRAMEWORK: Final = frozenset({"library", "driver"})
 OF_A_FRAMEWORK: Final = frozenset({"cuda", "cuda_error", "jax_tf"})
 VERY_LAST: Final = 3  # lines: what waits there still waits
-ABOVE: Final = 12
 AROUND: Final = 400  # lines that a family sees around a line that is read as its message
 AT_MOST: Final = 400  # characters of a line beside it
 
-_WORK_ON_A_CARD = late(
-    r"(?i)\bcuda|\bgpu|torch/nn/|torch/_|vllm/|sglang/|deepspeed/|jax|accelerate/|transformers/|/cu(?:ml|df|py)/"
-    r"|pooled_storage_manager"
-)
 # What is refused to a program of Java's is refused by its heap
 _VIRTUAL_MACHINE = late(
     r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b"
@@ -59,7 +54,8 @@ _SWAPPING_FILE = late(r"/swap_tensor/")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
-    r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerator|\bdevice|\bmodel\b"
+    r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
+    r"|\bmodel\b|deepspeed/|/cu(?:ml|df|py)/|pooled_storage_manager"
 )
 
 
@@ -88,7 +84,7 @@ class Shortage(Event, frozen=True, kw_only=True):
     def is_another(self, known: Event) -> bool:
         """What stands before the known message and tells of another memory, or of one that allocates beside the
         framework, is another failure or the reason for this one."""
-        if self.at.line >= known.at.line or self.pool == "none":
+        if self.at.line >= known.at.line:
             return False
         if SIDES[self.pool] != SIDES[known.pool]:
             return known.pool != "none"
@@ -141,6 +137,8 @@ def _alike(page: Page, index: int) -> Iterator[Read]:
 
 def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
     """What its words and figures say of memory."""
+    if not (is_raised or _is_the_very_last(page, index)) and is_quiet(page, index, text):
+        return  # before its words are parsed: most lines say that they are no error's
     found = shortfall(text, raised=is_raised)
     if found is None:
         found = waits(text) if _is_the_very_last(page, index) else None
@@ -156,7 +154,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         pool = _by_its_file(page, index) or pool
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     if pool == "none":
-        pool = _unnamed(page, index, refuser)
+        pool = _unnamed(page, refuser)
     yield Shortage(
         at=place_of(page, line),
         time=line.mark.time,
@@ -193,21 +191,13 @@ def _is_the_very_last(page: Page, index: int) -> bool:
     return page.ends and not any(line.text for line in page.lines[index + VERY_LAST :])
 
 
-def _unnamed(page: Page, index: int, refuser: str) -> str:
+def _unnamed(page: Page, refuser: str) -> str:
     """Which memory it was, by what stands around."""
-    if refuser == "kernel":
-        return "host_ram"
-    if _works_on_a_card(page, index):
-        return "gpu"
-    return "gpu" if page.once(_names_a_card) else "host_ram"
+    return "gpu" if refuser != "kernel" and page.once(_names_a_card) else "host_ram"
 
 
 def _names_a_card(page: Page) -> bool:
     return any(_CARD.search(line.text[:AT_MOST]) for line in page.lines)
-
-
-def _works_on_a_card(page: Page, index: int) -> bool:
-    return any(_WORK_ON_A_CARD.search(line.text[:AT_MOST]) for line in page.before(index, ABOVE))
 
 
 FAMILY = Family(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from oomdoctor.job import names
 from oomdoctor.job.model import Context, Trajectory
@@ -31,7 +31,7 @@ class Climbs:
         """A sentence for each figure that climbs and of which that was not said, or that has become worse."""
         found = []
         for figure in figures:
-            if figure.growth_bytes and len(figure.points) >= LEAST_POINTS:
+            if figure.growth_bytes and not figure.of_rest and len(figure.points) >= LEAST_POINTS:
                 limit = _limit(figure, context)
                 if _is_news(figure, limit, self._said.get(figure.what)):
                     last = figure.points[-1]
@@ -82,9 +82,10 @@ def _of_the_node(figure: Trajectory, context: Context) -> int | None:
     return None
 
 
-def _sentence(figure: Trajectory, limit: int | None) -> str:
+def course(figure: Trajectory) -> dict[str, Any]:
+    """From where to where it went and how fast, for a sentence."""
     first, last = figure.points[0], figure.points[-1]
-    values = {
+    return {
         "figure": names.figure(figure.what),
         "first": show(first.bytes),
         "first_line": first.line,
@@ -92,6 +93,10 @@ def _sentence(figure: Trajectory, limit: int | None) -> str:
         "last_line": last.line,
         "rate": show(figure.growth_bytes or 0),
     }
+
+
+def _sentence(figure: Trajectory, limit: int | None) -> str:
+    values = course(figure)
     if figure.per == "step":
         climbed = say(
             "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "

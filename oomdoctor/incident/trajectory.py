@@ -24,7 +24,7 @@ from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.text import sanitize
-from oomdoctor.units import GIB, MIB, size
+from oomdoctor.units import MIB, size
 
 # Printed once per step, so many in a healthy log: look around these lines, not further.
 ANCHORS: tuple[str, ...] = (
@@ -55,7 +55,7 @@ class _Series(Struct):
     last: Point | None = None
     turn: int = 0  # the number of its last figure among those of all series
     printed: Counter[str] = field(default_factory=Counter)  # how often in each place
-    unit: int = 1  # of its numbers, where the program prints none
+    unit: str | None = None  # that is assumed, where the program prints none
 
     def add(self, point: Point, limit: int | None) -> None:
         if self.last is not None and point.line <= self.last.line:
@@ -119,6 +119,7 @@ class _Series(Struct):
             limit_bytes=self.limit,
             prints=prints,
             of_rest=self.of_rest,
+            assumed_unit=self.unit,
         )
 
 
@@ -160,12 +161,14 @@ class TrajectoryBuilder:
         # a node's figure is one series whoever prints it, a process's figure is its own
         key = (figure.what, file if figure.what.startswith(_NODE) else f"{file} {line.writer}")
         self._turn += 1
-        if figure.bytes is figure.plain or not (key in self._series or self._has_room()):
+        unsized = figure.bytes is None and figure.plain is None
+        if unsized or not (key in self._series or self._has_room()):
             return
-        fresh = _Series(figure.what, figure.pool, file, of_rest=figure.of_rest, unit=_likely_unit(figure.plain))
+        unit = None if figure.plain is None else _likely_unit(figure.plain)
+        fresh = _Series(figure.what, figure.pool, file, of_rest=figure.of_rest, unit=unit)
         series = self._series.setdefault(key, fresh)
         series.turn = self._turn
-        sized = figure.bytes if figure.plain is None else round(figure.plain * series.unit)
+        sized = figure.bytes if figure.plain is None else size(figure.plain, series.unit or "")
         series.add(Point(figure.step, sized or 0, figure.line or line.number, figure.said), figure.total)
 
     def _has_room(self) -> bool:
@@ -179,12 +182,10 @@ class TrajectoryBuilder:
         return True
 
 
-def _likely_unit(number: float | None) -> int:
+def _likely_unit(number: float) -> str:
     """What a program counts in that prints no unit, by the first number of the series: no card that computes has less
     than 100 MiB or more than a TiB."""
-    if number is None:
-        return 1
-    return next(unit for most, unit in ((100, GIB), (1e6, MIB), (inf, 1)) if number < most)
+    return next(unit for most, unit in ((100, "GiB"), (1e6, "MiB"), (inf, "bytes")) if number < most)
 
 
 def _place(point: Point) -> str:
@@ -287,14 +288,16 @@ _ROW: Final = late(r"\s{0,8}(\d{1,10})\t(\d{1,6}\.\d\d)\t(\S.{0,79})")
 _TUNE: Final = late(r"Memory usage on this node: (\d+(?:\.\d+)?)/(\d+(?:\.\d+)?) GiB")
 _SLEEP: Final = late(r"Sleep mode freed [\d.]+ GiB memory, (\d+(?:\.\d+)?) GiB memory is still in use")
 _HOST_USED: Final = late(r"'?host_used_GB'?[:=]\s?(\d+(?:\.\d+)?)")
+_NOT_REST: Final = r"(?<![Ff]ree[ _])(?<![Aa]vailable[ _])(?<![Rr]emaining[ _])"
 _OWN_PRINT: Final = late(
-    r"(?<![\w\-])(?P<what>RSS|rss|memory usage|Memory usage|mem usage|memory used|Memory used|CPU RAM|RAM usage"
+    rf"(?<![\w\-]){_NOT_REST}"
+    r"(?P<what>RSS|rss|memory usage|Memory usage|mem usage|memory used|Memory used|CPU RAM|RAM usage"
     r"|RAM used|ram|cpu memory|CPU memory|host memory|memory_used|mem_used|Current memory|current memory)"
     r"(?: is| of \w{1,20}| \([^)]{1,20}\))?"
     r"\s{0,3}[:=]?\s{0,3}(?P<number>\d{1,9}(?:\.\d{1,6})?)\s?(?P<unit>GiB|GB|MiB|MB|KiB|kB|KB|G|M)(?!\w)(?!\s?/s)"
 )
 _GPU_PRINT: Final = late(
-    r"(?P<what>max_memory_allocated|memory_allocated|max_memory_reserved|memory_reserved"
+    rf"{_NOT_REST}(?P<what>max_memory_allocated|memory_allocated|max_memory_reserved|memory_reserved"
     r"|(?:[Pp]eak )?(?:GPU|CUDA|gpu|cuda) [Mm]emory(?: allocated| used| usage)?|gpu_mem|memory allocated"
     r"|allocated memory|mem_usage:cuda:\d{1,3}|max_mem)"
     r"(?: \((?P<title>GB|MB|GiB|MiB)\))?(?:\s{0,3}[:=]|(?<=cuda:\d))\s{0,3}"

@@ -11,6 +11,7 @@ from typing import Final
 import ahocorasick_rs
 from msgspec.structs import replace
 
+from oomdoctor.families.machine_memory import unit_of_free
 from oomdoctor.job import dumps, launch, recognition
 from oomdoctor.job.dumps import Allowance, Here, Stated
 from oomdoctor.job.frameworks import hallmarks, layers, logged_by, packages, programs, written_by
@@ -281,7 +282,7 @@ class _Told:
         if match := _SHM.search(text):
             self._hardware.setdefault("shm_bytes", size(match[1], match[2]))
         elif match := _FREE.match(text):
-            unit = _unit_of_free(float(match[1]))
+            unit = unit_of_free(float(match[1]))
             self._hardware.setdefault("ram_bytes", size(match[1], match[2] or unit))
             self._hardware.setdefault("ram_used_bytes", size(match[3], match[4] or unit))
             self._hardware.setdefault("ram_stated", f"{match[1]}{match[2] or ''}")
@@ -349,13 +350,6 @@ class _Told:
 @lru_cache(256)  # asked of each file for each other one
 def _trainers(seen: frozenset[str]) -> frozenset[str]:
     return frozenset(layers(seen)) & programs()
-
-
-def _unit_of_free(total: float) -> str:
-    """free prints no unit after -g, -m and nothing; no machine that trains has less than a GiB."""
-    if total >= 2_000_000:
-        return "kib"
-    return "mib" if total >= 2_000 else "gib"
 
 
 def is_secret(name: str, value: Value) -> bool:

@@ -104,6 +104,7 @@ class Trajectory(Struct, frozen=True):
     limit_bytes: int | None = None  # how much there is in all, where the same print says it
     prints: int = 0  # how often it is printed; of many prints not all are points
     of_rest: bool = False  # it counts what is left: it falls while the memory fills
+    assumed_unit: str | None = None  # of its numbers, where the program prints none
 
     @property
     def grown(self) -> int:

@@ -163,6 +163,7 @@ def _trajectory(trajectory: Trajectory | None, limit: int | None = None) -> dict
         "growth_low_bytes": trajectory.growth_low_bytes,
         "growth_high_bytes": trajectory.growth_high_bytes,
         "per": trajectory.per,
+        **({"assumed_unit": trajectory.assumed_unit} if trajectory.assumed_unit else {}),
         "points": [
             {"step": p.step, "bytes": p.bytes, "line": p.line, **({"text": p.text} if p.text else {})}
             for p in trajectory.points

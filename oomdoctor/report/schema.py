@@ -118,6 +118,7 @@ def _shapes() -> Mapping[str, Schema]:
                     shape={"enum": list(SHAPES)},
                     growth_low_bytes=number,
                     growth_high_bytes=number,
+                    assumed_unit={"type": "string"},
                     full={"anyOf": [{"type": "null"}, _plain_object(outlook)]},
                 ),
             ]

@@ -107,7 +107,9 @@ def growth(trajectory: Mapping[str, Any]) -> str:
         first=show(first["bytes"]), first_line=first["line"],
         last=show(last["bytes"]), last_line=last["line"],
     )  # fmt: skip
-    return semicolons([went, *_course(trajectory)])
+    unit = trajectory.get("assumed_unit")
+    assumed = [say("the log prints no unit, {unit} is assumed", unit=unit)] if unit else []
+    return semicolons([went, *_course(trajectory), *assumed])
 
 
 def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from oomdoctor.incident.climb import course
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
-from oomdoctor.language import mark, say, translated
+from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.units import show
 
 
@@ -38,25 +39,20 @@ def no_growth(figure: Trajectory) -> str | None:
 
 def change(figure: Trajectory) -> str:
     """A sentence: from what to what it grew, or what is left fell."""
-    first, last = figure.points[0], figure.points[-1]
-    figures = {
-        "figure": names.figure(figure.what),
-        "first": show(first.bytes),
-        "first_line": first.line,
-        "last": show(last.bytes),
-        "last_line": last.line,
-        "rate": show(figure.growth_bytes or 0),
-        "step": per(figure),
-    }
+    figures = {**course(figure), "step": per(figure)}
     if figure.of_rest:
-        return say(
+        went = say(
             "{figure} fell from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}.",
             **figures,
         )
-    return say(
-        "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}.",
-        **figures,
-    )
+    else:
+        went = say(
+            "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}.",
+            **figures,
+        )
+    if figure.assumed_unit is None:
+        return went
+    return joined((went, say("The log prints no unit; {unit} is assumed.", unit=figure.assumed_unit)))
 
 
 _PER = {"step": mark("step"), "print": mark("print")}

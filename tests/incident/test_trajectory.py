@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 
 from oomdoctor import streams
+from oomdoctor.incident.climb import Climbs
 from oomdoctor.incident.trajectory import MOST_POINTS, MOST_SERIES, TrajectoryBuilder, growth
-from oomdoctor.job.model import Point, Trajectory
+from oomdoctor.job.model import Context, Point, Trajectory
+from oomdoctor.signs.series import change
 
 GIB = 1024**3
 
@@ -383,6 +385,22 @@ def test_megabytes_without_a_unit_and_gigabytes() -> None:
     for number, size in ((13724.5, 13724.5 * 1024**2), (13.5, 13.5 * GIB), (14391181312, 14391181312)):
         (found,) = read("\n".join(f"free cuda memory: {number * part}" for part in (1, 0.9, 0.8)))
         assert found.points[0].bytes == round(size)
+
+
+def test_a_unit_that_no_line_prints_is_named() -> None:
+    for tail, unit in (("", "MiB"), (" MB", None)):
+        (found,) = read("\n".join(f"free cuda memory: {number}{tail}" for number in (13000, 11700, 10400)))
+        assert found.assumed_unit == unit
+        assert ("no unit" in change(found)) == (unit is not None)
+
+
+def test_what_is_left_does_not_climb() -> None:
+    sizes = range(10_000, 80_000, 10_000)
+    (used,) = read("\n".join(f"cuda memory used: {size} MB" for size in sizes))
+    (left,) = read("\n".join(f"free cuda memory: {size} MB" for size in reversed(sizes)))
+    assert used.grown == left.grown == 60_000 * 1024**2
+    assert Climbs().of([used], Context())
+    assert not Climbs().of([left], Context())
 
 
 def test_what_is_left_has_no_outlook_by_its_limit() -> None:
