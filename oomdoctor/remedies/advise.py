@@ -205,8 +205,8 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
     inner = row is not None and some([row.framework], "runs inside trainers") and case.crash.job.may_share
-    if inner and snippet is not None and answer.snippet is None:
-        snippet = None  # an engine's flag is no option of the framework that starts it
+    if row is not None and inner and snippet is not None and answer.snippet is None:
+        snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
     return Remedy(
@@ -234,7 +234,7 @@ def _not_computed(suggested: Value) -> str | None:
 
 
 def _setting(row: Spelling | None, inner: bool) -> str | None:
-    if row is None:
+    if row is None or row.type == "line":
         return None
     return row.key if inner else row.setting
 

@@ -31,6 +31,7 @@ from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
+from oomdoctor.remedies.initial import begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
@@ -144,8 +145,8 @@ def lower(case: Case) -> Answer:
         return fixed
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
     if fractions.reckons_otherwise(crash):
-        return fractions.lowered(crash, oom)
-    known = share(crash)
+        return fractions.lowered(case, oom)
+    known = share(crash) or default_of(case)
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
         return _step_down(known)
     if known is None:
@@ -377,11 +378,11 @@ def raise_share(case: Case) -> Answer:
     if fixed is not None:
         return fixed
     if fractions.reckons_otherwise(crash):
-        return fractions.raised(crash)
+        return fractions.raised(case)
     held = next((e for e in crash.every(NotEnoughFree) if e.external_bytes and e.requested_bytes), None)
     if held is not None:
         return _above_weights_of_another(held.utilization, held.external_bytes or 0, held.requested_bytes or 0)
-    known = share(crash)
+    known = share(crash) or default_of(case)
     total = card_total(crash)
     missing = _missing_cache(crash)
     if known is None:
@@ -398,7 +399,7 @@ def raise_share(case: Case) -> Answer:
         else None
     )
     if total is None or missing is None:
-        return at_the_limit
+        return at_the_limit or _step_up(now, assumed)
     amount, why = missing
     wanted = shares.raised(now, amount, total)
     most = _most(crash, total)
@@ -424,6 +425,17 @@ def raise_share(case: Case) -> Answer:
         ),
         assumes=(*assumed, say("nothing else on the card needs that room")),
     )  # fmt: skip
+
+
+def _step_up(now: float, assumed: tuple[str, ...]) -> Answer:
+    then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
+    return Proposal(
+        action=say("Raise the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        current=None if assumed else now,
+        suggested=then,
+        derivation=fractions.first_step(f"{now:g} + {round(then - now, 3):g} = {then:g}"),
+        assumes=assumed,
+    )
 
 
 def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answer:
@@ -620,7 +632,7 @@ def half(case: Case) -> Answer:
     """Half of what it is now."""
     now = case.number()
     if now is None or case.now is None:
-        return None
+        return begin(case)
     if now <= 1:
         return already(case.now, f"{now:g}")
     then = int(now) // 2

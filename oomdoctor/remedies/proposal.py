@@ -40,7 +40,9 @@ class Case(Struct, frozen=True):
         if self.now is None or self.row is None or not _NAME.fullmatch(self.now.name):
             return None
         stated, usual = (name.rsplit(".", 1)[-1] for name in (self.now.name, self.row.key))
-        return None if stated == usual or stated in _NO_OPTIONS else self.now.name
+        if stated in _NO_OPTIONS or (stated == usual and not self.row.is_argument):
+            return None
+        return self.now.name
 
     def as_launched(self, value: Value) -> str | None:
         """The option as the launch line in the log spells it, with another value."""
