@@ -15,21 +15,26 @@ from msgspec import Struct
 
 from oomdoctor.families.event import Frame
 from oomdoctor.families.frames import waits
-from oomdoctor.job.frameworks import frameworks
 from oomdoctor.job.frames import RAY
+from oomdoctor.job.frameworks import frameworks
 from oomdoctor.patterns import late
 
 Owner = Literal["user", "framework", "nobody"]  # nobody: the log has lost the head of the frame
 
 # Libraries of arrays and tables: what they allocate somebody else has asked for.
-_ARRAYS: Final = frozenset(
-    "torch torchvision torchaudio torch_npu numpy scipy pandas pyarrow jax jaxlib tensorflow keras tf_keras flax haiku"
-    " equinox optax cupy numba xarray dask distributed pyspark py4j sklearn skimage PIL cv2 h5py triton polars cudf cuml"
-    " joblib safetensors mlx paddle einops xgboost lightgbm catboost".split()
-)
+_ARRAYS: Final = frozenset((
+    "torch", "torchvision", "torchaudio", "torch_npu", "numpy", "scipy", "pandas", "pyarrow", "jax", "jaxlib", "flax",
+    "haiku", "equinox", "optax", "tensorflow", "keras", "tf_keras", "cupy", "numba", "triton", "xarray", "dask",
+    "distributed", "pyspark", "py4j", "sklearn", "skimage", "PIL", "cv2", "h5py", "polars", "cudf", "cuml", "joblib",
+    "safetensors", "mlx", "paddle", "einops", "xgboost", "lightgbm", "catboost",
+))  # fmt: skip
 _INSTALLED: Final = late(r"(?:site|dist)-packages/(?:[^/]{1,120}\.egg/)?(\w{1,80})|/(\w{1,80})-[^/]{1,80}\.egg/")
-_STANDARD: Final = late(r"(?i)/lib/python\d[\d.]{0,5}/(?!site|dist)|/python\d{1,3}/lib/(?!site)|^<frozen|^<string>|^<__array")
-_SOURCE_TREE: Final = late(r"(?:^|/)(?:torch/(?:nn|_|utils|functional|optim|autograd)|jax/_src|numpy/core|tensorflow/python)\b")
+_STANDARD: Final = late(
+    r"(?i)/lib/python\d[\d.]{0,5}/(?!site|dist)|/python\d{1,3}/lib/(?!site)|^<frozen|^<string>|^<__array"
+)
+_CHECKOUT: Final = late(
+    r"(?:^|/)(?:torch/(?:nn|_|utils|functional|optim|autograd)|jax/_src|numpy/core|tensorflow/python)\b"
+)
 _COMPILED: Final = late(r"\.pyx$|^\[?ray\b")
 _FILE: Final = late(r"[\w.-]{1,80}\.pyx?")
 
@@ -54,7 +59,8 @@ def own_lines(trace: Sequence[Frame], *, cut: bool = False) -> tuple[OwnLine, ..
         owner = owner_of(frame)
         if owner is not None and frame.code:
             lines[owner].append(_line(frame, owner, innermost=not lines[owner] and not cut))
-    headless = lines["nobody"] if owner_of(trace[-1]) == "nobody" else []
+    last = next((frame for frame in reversed(trace) if frame.code), None)
+    headless = lines["nobody"] if last is not None and owner_of(last) == "nobody" else []
     return (*lines["user"], *headless[:1], *lines["framework"][:1])
 
 
@@ -69,7 +75,7 @@ def owner_of(frame: Frame) -> Owner | None:
     file = frame.file.replace("\\", "/")
     if not file:
         return "nobody"
-    if _STANDARD.search(file) or _SOURCE_TREE.search(file) or _COMPILED.search(file):
+    if _STANDARD.search(file) or _CHECKOUT.search(file) or _COMPILED.search(file):
         return None
     if match := _INSTALLED.search(file):
         return None if (match[1] or match[2]) in _ARRAYS else "framework"

@@ -70,7 +70,9 @@ def _verbs(*where: str) -> dict[str, list[Verb]]:
     index: dict[str, list[Verb]] = {}
     for row in sorted((row for kind in where for row in about(kind)), key=lambda row: -row.weight):
         names, colons, things = re.split(r" (::?) ?", f"{row.pattern} ", maxsplit=1)
-        objects = frozenset(form for thing in things.split() for form in classes_of_words().get(thing, _plurals((thing,))))
+        objects = frozenset(
+            form for thing in things.split() for form in classes_of_words().get(thing, _plurals((thing,)))
+        )
         words = frozenset(form for name in names.split() for form in _forms(name))
         verb = Verb(row, objects, "." in objects, colons == "::")
         for word in words:

@@ -17,33 +17,36 @@ from msgspec.structs import replace
 
 from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import framework
 from oomdoctor.job.own_line import OwnLine, called_by, own_lines
 from oomdoctor.job.verbs import classes_of_words, words_of
 from oomdoctor.language import say, translated
 from oomdoctor.remedies import Remedy, shapes
+from oomdoctor.remedies.proposal import Case
+from oomdoctor.remedies.settings import Spelling
 from oomdoctor.remedies.shapes import Shape
 from oomdoctor.versions import Versions, version_of, versions
 
 COLUMNS: Final = (
-    "shapes", "worlds", "tasks", "sides", "knob", "of", "does", "instead", "write", "since", "beside", "unless", "source",
+    "shapes", "worlds", "tasks", "sides", "knob", "of", "does", "instead", "write", "since", "beside", "unless",
+    "source",
 )  # fmt: skip
 WORDS: Final = "words"  # the rows at the head: what a name in capitals may stand for
 _ALTERNATIVE: Final = " ;; "
 _LINES: Final = r"\n"
 _NUMBERS: Final = frozenset({0, 1, 2})  # in a line to paste: no values that somebody has to choose
-_CALLED_LIKE: Final[Mapping[str, frozenset[str]]] = {
-    "training": frozenset({"train", "training", "trainer", "finetune", "fit", "backward", "loss", "pretrain", "sft"}),
-    "inference": frozenset(
-        "eval evaluate evaluation test validate validation val infer inference predict prediction predictor generate"
-        " sample demo detect segment extract embed encode transcribe caption serve".split()
-    ),
-}
+_CALLED_LIKE: Final = {"TRAINS": "training", "PASSES": "inference"}  # names at the head of the table
 _OF_STAGE: Final[Mapping[str, str]] = {
     "eval": "inference",
     "serving": "inference",
     "backward": "training",
     "optimizer_step": "training",
 }
+# What goes before any line: it says that the line is not at fault
+_FIRST: Final = frozenset(
+    ["fix-shape", "fix-environment", "fix-placement", "free-the-gpu", "pin-version", "bigger-shm"]
+)
+_IN_CODE_ALONE: Final = frozenset({"clear-references"})  # a knob that no library has a general line for
 _AFTER_TRAINING: Final = frozenset({"eval"})  # stages in which a job that trains does not
 
 
@@ -69,7 +72,7 @@ class Reading(Struct, frozen=True):
 
     line: OwnLine
     row: Row
-    snippet: str | None
+    snippet: str  # the line as it would be; empty where only words say it
 
 
 # --- The table --------------------------------------------------------------------------------------------------------
@@ -81,21 +84,35 @@ def table() -> tuple[Row, ...]:
 
 
 @cache
-def words() -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
-    """What a name in capitals may stand for: words that the name of an expression holds, and such that it never does."""
+def words() -> Mapping[str, tuple[tuple[frozenset[str], ...], tuple[frozenset[str], ...]]]:
+    """What a name in capitals may stand for: by words that the name of an expression holds, and that it never does."""
     rows = (line.split("|") for line in _lines() if line.startswith(WORDS))
     return {name.strip(): (_listed(hold), _listed(never)) for _, name, hold, never in rows}
 
 
-def _listed(cell: str) -> frozenset[str]:
-    classes = classes_of_words()
-    return frozenset(form for word in cell.split() for form in classes.get(word, (word, f"{word}s")))
+def _listed(cell: str) -> tuple[frozenset[str], ...]:
+    """For each entry the words that a name has to hold one of; a plus stands between several that it holds all of."""
+    return tuple(entry for text in cell.split() for entry in _entries(text))
+
+
+def _entries(text: str) -> Iterator[frozenset[str]]:
+    if text in classes_of_words():
+        yield from (frozenset({word}) for word in classes_of_words()[text])
+    elif "+" in text:
+        yield frozenset(text.split("+"))
+    else:
+        yield from (frozenset({text}), frozenset({f"{text}s"}))
 
 
 def _cells() -> Iterator[dict[str, str]]:
     for line in _lines():
         if not line.startswith(WORDS):
-            yield dict(zip(COLUMNS, (cell.strip() for cell in line.replace("(or)", "|").split(" | ")), strict=True))
+            yield dict(zip(COLUMNS, (cell.strip() for cell in _split(line)), strict=True))
+
+
+def _split(line: str) -> list[str]:
+    """The cells; an expression may hold a stroke, and no blank beside it."""
+    return re.split(r" \|(?= |\Z)", line)
 
 
 @cache
@@ -133,7 +150,7 @@ def readings(crash: Crash) -> tuple[Reading, ...]:
         for reading in _readings(crash):
             found.setdefault(reading.row.knob, reading)
         known = crash.seen[readings] = tuple(found.values())
-    return known  # type: ignore[no-any-return]
+    return known
 
 
 def _readings(crash: Crash) -> Iterator[Reading]:
@@ -142,7 +159,7 @@ def _readings(crash: Crash) -> Iterator[Reading]:
     for line in own_lines(around.trace, cut=around.cut):
         for row in rows:
             if (line.innermost or "pass" in row.of) and (reading := _read(line.code, row)) is not None:
-                yield Reading(line, row, reading if _may_change(line, crash) else None)
+                yield Reading(line, row, reading if _may_change(line, crash) else "")
 
 
 def _may_change(line: OwnLine, crash: Crash) -> bool:
@@ -162,28 +179,20 @@ def _written(code: str, wanted: tuple[Shape, ...], write: str) -> str | None:
     hit = next((hit for one in wanted if (hit := one.find(found.statement, _allows)) is not None), None)
     if hit is None:
         return None
-    if not write:
-        return ""
-    text = shapes.written(write, found, hit)
-    return text if text is not None else None if shapes.is_so_already(write, found, hit) else ""
+    return shapes.written(write, found, hit) if write else ""
 
 
 def _allows(name: str, node: ast.expr) -> bool:
     """Whether a name in capitals may stand for an expression: by the words of what it is called."""
-    held = words().get(name.rstrip("0123456789"))
-    if held is None:
-        return True
-    has = frozenset(words_of(_called(node)))
-    return not has.isdisjoint(held[0]) and has.isdisjoint(held[1])
+    return name not in words() or _has_one(frozenset(words_of(_called(node))), name)
 
 
 def _called(node: ast.expr) -> str:
     """The last name of an expression: of a call the function's, of an element its list's."""
     while not isinstance(node, ast.Name | ast.Attribute):
-        inner = getattr(node, "func", None) or (getattr(node, "value", None) if isinstance(node, ast.Subscript) else None)
-        if not isinstance(inner, ast.expr):
+        if not isinstance(node, ast.Call | ast.Subscript):
             return ""
-        node = inner
+        node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else node.attr
 
 
@@ -218,12 +227,14 @@ def task_of(crash: Crash) -> str:
         return stage
     if job.task != "unknown":
         return job.task
-    for name in called_by(crash.root.around.trace):
-        said = frozenset(words_of(name))
-        task = next((task for task, like in _CALLED_LIKE.items() if not said.isdisjoint(like)), "")
-        if task:
-            return task
-    return "unknown"
+    called = (frozenset(words_of(name)) for name in called_by(crash.root.around.trace))
+    said = (task for has in called for name, task in _CALLED_LIKE.items() if _has_one(has, name))
+    return next(said, "unknown")
+
+
+def _has_one(has: frozenset[str], name: str) -> bool:
+    hold, never = words()[name]
+    return any(one <= has for one in hold) and not any(one <= has for one in never)
 
 
 # --- What the remedies say of it --------------------------------------------------------------------------------------
@@ -232,34 +243,59 @@ def task_of(crash: Crash) -> str:
 def in_front(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
     """The knobs, before them the one that the line itself proves and nobody has named."""
     shown = next((one for one in readings(crash) if _proves(one)), None)
-    return (shown.row.knob, *knobs) if shown is not None and shown.row.knob not in knobs else knobs
+    if shown is None or shown.row.knob in knobs:
+        return knobs
+    first = 1 if knobs and knobs[0] in _FIRST else 0
+    return (*knobs[:first], shown.row.knob, *knobs[first:])
 
 
 def _proves(reading: Reading) -> bool:
     return "first" in reading.row.of and bool(reading.snippet) and reading.line.owner == "user"
 
 
-def referring(remedy: Remedy, crash: Crash) -> Remedy:
-    """The remedy with the job's own line: what it does, and where nothing else is there to copy, how it is changed."""
-    reading = next((one for one in readings(crash) if one.row.knob == remedy.knob), None)
+def shows(knob: str, crash: Crash) -> bool:
+    """Whether a line of the job shows where this knob is turned."""
+    return any(one.row.knob == knob and one.snippet for one in readings(crash))
+
+
+def referring(remedy: Remedy, case: Case) -> Remedy:
+    """The remedy with the job's own line: what it does, and how it is changed where no program has an option."""
+    reading = next((one for one in readings(case.crash) if one.row.knob == remedy.knob), None)
     if reading is None:
         return remedy
-    line, row = reading.line, reading.row
-    own = remedy.snippet is None and remedy.setting is None and remedy.suggested is None
-    figures = {"does": translated(row.does), "action": translated(row.instead) if own else remedy.action}
-    action = (
-        say("Line {line} of {file} {does}: {action}", line=line.line, file=line.file, **figures)
-        if line.file
-        else say("The line that failed {does}: {action}", **figures)
-    )
-    if not own:
-        return replace(remedy, action=action)
+    in_code = remedy.current is None and (case.row is None or _of_a_library(case.row))
+    if in_code and reading.snippet:
+        return _changed(remedy, reading, case.crash)
+    if remedy.knob in _IN_CODE_ALONE and (remedy.snippet is not None or reading.line.owner == "framework"):
+        return remedy
+    in_words = in_code and remedy.snippet is None and reading.line.owner != "framework"
+    return replace(remedy, action=_sentence(reading, translated(reading.row.instead) if in_words else remedy.action))
+
+
+def _changed(remedy: Remedy, reading: Reading, crash: Crash) -> Remedy:
     return replace(
         remedy,
-        action=action,
-        snippet=reading.snippet or None,
-        assumes=(*remedy.assumes, *(_assumed(row, crash) if reading.snippet else ())),
+        action=_sentence(reading, translated(reading.row.instead)),
+        setting=None,
+        suggested=None,
+        beside=(),
+        snippet=reading.snippet,
+        derivation=None,
+        assumes=tuple(_assumed(reading.row, crash)),
     )
+
+
+def _sentence(reading: Reading, action: str) -> str:
+    line, does = reading.line, translated(reading.row.does)
+    if not line.file:
+        return say("The innermost line that the log shows {does}: {action}", does=does, action=action)
+    return say("Line {line} of {file} {does}: {action}", line=line.line, file=line.file, does=does, action=action)
+
+
+def _of_a_library(row: Spelling) -> bool:
+    """Whether it is a line for any program, and no option of one."""
+    own = framework(row.framework)
+    return row.is_code or (own is not None and own.style == "code")
 
 
 def _assumed(row: Row, crash: Crash) -> Iterator[str]:
@@ -276,4 +312,4 @@ def _values(write: str) -> tuple[int, ...]:
     return tuple(value for value in numbers if type(value) is int and value not in _NUMBERS)
 
 
-__all__ = ["COLUMNS", "Reading", "Row", "in_front", "readings", "referring", "table", "task_of", "words"]
+__all__ = ["COLUMNS", "Reading", "Row", "in_front", "readings", "referring", "shows", "table", "task_of", "words"]

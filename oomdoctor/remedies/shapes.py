@@ -1,9 +1,10 @@
 """Statements of Python by their shape, and how they are written anew. What a log shows is parsed and never run.
 
 A shape is Python itself. A name in capitals of two letters and more stands for any expression, the same name for the
-same expression; `...` for the arguments that are left; `(one | other)(...)` for a call of either; a minus for any
+same expression; `...` for the arguments that are left; `(one / other)(...)` for a call of either; a minus for any
 arithmetic. A shape of an expression may stand anywhere in the statement, a shape of a statement is all of it. What is
-written instead is Python, too: `...` for those arguments, STATEMENT for the whole statement as it was.
+written instead is Python, too: `...` for those arguments, STATEMENT for the whole statement as it was, CALLED for which
+of several is called.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ DEEPEST: Final = 40  # nodes on the way down
 
 _ANY: Final = late(r"[A-Z]{2,}\d?")
 _STATEMENT: Final = "STATEMENT"
+_CALLED: Final = "CALLED"
 _HEADER: Final = late(r"(?:async )?(?:for|while|if|elif|with)\b.{1,300}:\Z")
 _PROMPT: Final = late(r"\A(?:>>>|In \[\d{1,6}\]:|\.\.\.) ?")
-# Strings that may be copied: names, paths, patterns of axes; nothing with quotation marks, markup or control characters
-_PLAIN: Final = late(r"[\w ./:,*>+@-]{0,80}", re.ASCII)
-_SECRET: Final = late(r"(?i)token|passw|secret|api_?key|credential|auth")
+# Strings that may be copied: names, paths, axes; nothing with quotation marks, markup, escapes or control characters
+_PLAIN: Final = late(r"[\w ./:,;|*=+?%#@()\[\]{}>-]{0,80}", re.ASCII)
+_SECRET: Final = late(r"(?i)token\Z|passw|secret|api_?key|credential|\Aauth")
 _MODULES: Final[Mapping[str, str]] = {
     "numpy": "np",
     "pandas": "pd",
@@ -47,12 +49,18 @@ _MODULES: Final[Mapping[str, str]] = {
     "jax.lax": "lax",
 }
 _ARITHMETIC: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-_REST: Final = "..."
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _QUOTES: Final = "\"'"
 
-Bound = dict[str, object]
+Rest = tuple[list[ast.expr], list[ast.keyword]]
 Allows = Callable[[str, ast.expr], bool]  # whether a name in capitals may stand for an expression
+
+
+class Bound(Struct):
+    """What the names of a shape stand for, and its `...`."""
+
+    names: dict[str, ast.expr] = {}
+    rest: Rest | None = None
 
 
 class Source(Struct, frozen=True):
@@ -150,14 +158,14 @@ class Shape(Struct, frozen=True):
         """The outermost place where it stands."""
         places = [statement] if isinstance(self.tree, ast.stmt) else ast.walk(statement)
         for node in places:
-            bound: Bound = {}
+            bound = Bound()
             if _fits(self.tree, node, bound, allows):
                 return Hit(node, bound)
         return None
 
 
 def shape(text: str) -> Shape:
-    (body,) = ast.parse(text).body
+    (body,) = ast.parse(text.replace(", ...)", ", **...)")).body  # Python has nothing behind arguments by name
     return Shape(body.value if isinstance(body, ast.Expr) else body)
 
 
@@ -190,12 +198,12 @@ def _fits(want: object, node: object, bound: Bound, allows: Allows) -> bool:
 
 
 def _binds(name: str, node: ast.expr, bound: Bound, allows: Allows) -> bool:
-    known = bound.get(name)
-    if isinstance(known, ast.expr):
+    known = bound.names.get(name)
+    if known is not None:
         return ast.dump(known) == ast.dump(node)
     if not allows(name, node):
         return False
-    bound[name] = node
+    bound.names[name] = node
     return True
 
 
@@ -225,32 +233,35 @@ def _short(name: str) -> str:
 def _calls(want: ast.Call, node: ast.Call, bound: Bound, allows: Allows) -> bool:
     if not any(_fits(one, node.func, bound, allows) for one in _either(want.func)):
         return False
-    wanted = [one for one in want.args if not _is_rest(one)]
-    open_end = len(wanted) < len(want.args)
-    given, named = list(node.args), list(node.keywords)
-    missing = any(_is_rest(one) for one in given) or any(_is_rest(one.value) for one in named)
-    if len(given) < len(wanted) and not missing:
+    if isinstance(want.func, ast.BinOp):
+        bound.names.setdefault(_CALLED, node.func)
+    wanted, by_name, open_end = _arguments(want)
+    given, named, cut = _arguments(node)
+    if len(given) < len(wanted) and not (cut and isinstance(want.func, ast.Attribute | ast.BinOp)):
         return False
     if any(isinstance(one, ast.Starred) for one in given[: len(wanted)]):
         return False
     if not all(_fits(one, other, bound, allows) for one, other in zip(wanted, given, strict=False)):
         return False
-    rest = [one for one in named if one.arg is None or one.arg not in {key.arg for key in want.keywords}]
-    if not _keywords_fit(want, named, bound, allows):
+    known = {key.arg: key.value for key in named}
+    if not all(key.arg in known and _fits(key.value, known[key.arg], bound, allows) for key in by_name):
         return False
     left = given[len(wanted) :]
-    if open_end:
-        bound.setdefault(_REST, (left, rest))
-    return open_end or missing or not (left or rest)
+    rest = [key for key in named if key.arg is None or key.arg not in {one.arg for one in by_name}]
+    if open_end and bound.rest is None:
+        bound.rest = (left, rest)
+    return open_end or cut or not (left or rest)
 
 
-def _keywords_fit(want: ast.Call, named: Sequence[ast.keyword], bound: Bound, allows: Allows) -> bool:
-    known = {key.arg: key.value for key in named}
-    return all(key.arg in known and _fits(key.value, known[key.arg], bound, allows) for key in want.keywords)
+def _arguments(call: ast.Call) -> tuple[list[ast.expr], list[ast.keyword], bool]:
+    """The arguments by their place and by their name, and whether more may follow."""
+    args = [one for one in call.args if not _is_rest(one)]
+    keywords = [one for one in call.keywords if not _is_rest(one.value)]
+    return args, keywords, len(args) + len(keywords) < len(call.args) + len(call.keywords)
 
 
 def _either(function: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(function, ast.BinOp) and isinstance(function.op, ast.BitOr):
+    if isinstance(function, ast.BinOp) and isinstance(function.op, ast.Div):
         yield from _either(function.left)
         yield from _either(function.right)
     else:
@@ -265,26 +276,28 @@ def _is_rest(node: ast.AST) -> bool:
 
 
 def written(template: str, found: Source, hit: Hit) -> str | None:
-    """The statement with the template in the place of what was found; None where a part of it is missing or unfit."""
+    """The statement with the template in the place of what was found: None where it is so already, empty where a part
+    is missing or is nothing to print."""
     tree = _template(template)
-    expression = len(tree) == 1 and isinstance(tree[0], ast.Expr)
-    if not found.whole or (found.header and not expression):
-        return None
+    whole = isinstance(tree, list)
+    if not found.whole or (found.header and whole):
+        return ""
     filling = _Filling(hit.bound, found.statement)
     try:
-        filled = [filling.visit(one) for one in copy.deepcopy(tree)]
+        if isinstance(tree, list):
+            filled = [filling.visit(one) for one in copy.deepcopy(tree)]
+        else:
+            filled = [copy.deepcopy(found.statement, {id(hit.node): filling.visit(copy.deepcopy(tree))})]
     except KeyError:
-        return None
-    if expression and isinstance(hit.node, ast.expr):
-        filled = [copy.deepcopy(found.statement, {id(hit.node): filled[0].value})]
-    if not all(map(_plain, filled)):
-        return None
-    return _text(filled, found)
+        return ""
+    return _text(filled, found) if all(map(_plain, filled)) else ""
 
 
 @lru_cache(maxsize=256)
-def _template(text: str) -> list[ast.stmt]:
-    return ast.parse(text).body
+def _template(text: str) -> ast.expr | list[ast.stmt]:
+    """An expression in the place of another, or statements in the place of the whole."""
+    body = ast.parse(text).body
+    return body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else body
 
 
 def _text(statements: Sequence[ast.stmt], found: Source) -> str | None:
@@ -293,7 +306,7 @@ def _text(statements: Sequence[ast.stmt], found: Source) -> str | None:
         text = text.removesuffix("\n    pass")
     before = ast.unparse(found.statement).removesuffix("\n    pass")
     fit = len(text) <= LONGEST_WRITTEN and text.isascii() and text.replace("\n", "").isprintable()
-    return text if fit and text != before else None
+    return (text if fit else "") if text != before else None
 
 
 class _Filling(ast.NodeTransformer):
@@ -310,29 +323,29 @@ class _Filling(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if not _ANY.fullmatch(node.id):
             return node
-        filled = copy.deepcopy(self.bound[node.id])
-        if isinstance(node.ctx, ast.Store) and hasattr(filled, "ctx"):
-            filled.ctx = ast.Store()
-        return filled  # type: ignore[return-value]
+        return copy.deepcopy(self.bound.names[node.id])
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """Numbers are reckoned."""
         self.generic_visit(node)
         left, right = node.left, node.right
-        numbers = isinstance(left, ast.Constant) and isinstance(right, ast.Constant)
-        if numbers and isinstance(node.op, ast.FloorDiv) and isinstance(left.value, int) and left.value > 1:
-            return ast.Constant(left.value // right.value)
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant) and isinstance(node.op, ast.FloorDiv):
+            whole, parts = left.value, right.value
+            if isinstance(whole, int) and isinstance(parts, int) and whole >= parts > 0:
+                return ast.Constant(whole // parts)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        rest = any(map(_is_rest, node.args))
-        node.args = [one for one in node.args if not _is_rest(one)]
+        args, keywords, more = _arguments(node)
+        node.args, node.keywords = args, keywords
         self.generic_visit(node)
-        if rest:
-            args, keywords = self.bound[_REST]  # type: ignore[misc]
-            named = {one.arg for one in node.keywords}
-            node.args += copy.deepcopy(args)
-            node.keywords = [*copy.deepcopy([one for one in keywords if one.arg not in named]), *node.keywords]
+        if more:
+            given, named = self.bound.rest or ([], [])
+            if node.keywords and any(one.arg is None for one in named):
+                raise KeyError(node)  # what is unpacked may hold the same argument
+            anew = {one.arg for one in node.keywords}
+            node.args += copy.deepcopy(given)
+            node.keywords = [*copy.deepcopy([one for one in named if one.arg not in anew]), *node.keywords]
         return node
 
 
