@@ -36,6 +36,7 @@ _ALTERNATIVE: Final = " ;; "
 _LINES: Final = r"\n"
 _NUMBERS: Final = frozenset({0, 1, 2})  # in a line to paste: no values that somebody has to choose
 _CALLED_LIKE: Final = {"TRAINS": "training", "PASSES": "inference"}  # names at the head of the table
+_RESHAPES: Final = "RESHAPES"
 _OF_STAGE: Final[Mapping[str, str]] = {
     "eval": "inference",
     "serving": "inference",
@@ -182,17 +183,23 @@ def _written(code: str, wanted: tuple[Shape, ...], write: str) -> str | None:
     return shapes.written(write, found, hit) if write else ""
 
 
-def _allows(name: str, node: ast.expr) -> bool:
-    """Whether a name in capitals may stand for an expression: by the words of what it is called."""
-    return name not in words() or _has_one(frozenset(words_of(_called(node))), name)
+def _allows(name: str, node: ast.expr, called: bool) -> bool:
+    """Whether a name in capitals may stand for an expression: by the words of its name; a class makes what it names."""
+    its = _called(node)
+    if called and its[:1].isupper():
+        return False
+    return name not in words() or _has_one(frozenset(words_of(its)), name)
 
 
 def _called(node: ast.expr) -> str:
-    """The last name of an expression: of a call the function's, of an element its list's."""
+    """The last name of an expression: of a call the function's, or whose method it is where that only reshapes; of an
+    element its list's."""
     while not isinstance(node, ast.Name | ast.Attribute):
         if not isinstance(node, ast.Call | ast.Subscript):
             return ""
         node = node.func if isinstance(node, ast.Call) else node.value
+        if isinstance(node, ast.Attribute) and frozenset({node.attr}) in words()[_RESHAPES][0]:
+            node = node.value
     return node.id if isinstance(node, ast.Name) else node.attr
 
 
@@ -263,7 +270,7 @@ def referring(remedy: Remedy, case: Case) -> Remedy:
     reading = next((one for one in readings(case.crash) if one.row.knob == remedy.knob), None)
     if reading is None:
         return remedy
-    in_code = remedy.current is None and (case.row is None or _of_a_library(case.row))
+    in_code = (remedy.current is None or remedy.snippet is None) and (case.row is None or _of_a_library(case.row))
     if in_code and reading.snippet:
         return _changed(remedy, reading, case.crash)
     if remedy.knob in _IN_CODE_ALONE and (remedy.snippet is not None or reading.line.owner == "framework"):
@@ -277,6 +284,7 @@ def _changed(remedy: Remedy, reading: Reading, crash: Crash) -> Remedy:
         remedy,
         action=_sentence(reading, translated(reading.row.instead)),
         setting=None,
+        current=None,
         suggested=None,
         beside=(),
         snippet=reading.snippet,
@@ -295,7 +303,7 @@ def _sentence(reading: Reading, action: str) -> str:
 def _of_a_library(row: Spelling) -> bool:
     """Whether it is a line for any program, and no option of one."""
     own = framework(row.framework)
-    return row.is_code or (own is not None and own.style == "code")
+    return row.is_code or (own is not None and (own.style == "code" or own.layer == "base"))
 
 
 def _assumed(row: Row, crash: Crash) -> Iterator[str]:

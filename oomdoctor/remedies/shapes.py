@@ -53,7 +53,8 @@ _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _QUOTES: Final = "\"'"
 
 Rest = tuple[list[ast.expr], list[ast.keyword]]
-Allows = Callable[[str, ast.expr], bool]  # whether a name in capitals may stand for an expression
+# Whether a name in capitals may stand for an expression; the last says that it is called
+Allows = Callable[[str, ast.expr, bool], bool]
 
 
 class Bound(Struct):
@@ -171,7 +172,7 @@ def shape(text: str) -> Shape:
 
 def _fits(want: object, node: object, bound: Bound, allows: Allows) -> bool:
     if isinstance(want, ast.Name) and _ANY.fullmatch(want.id):
-        return isinstance(node, ast.expr) and _binds(want.id, node, bound, allows)
+        return isinstance(node, ast.expr) and _binds(want.id, node, bound, allows, called=False)
     if isinstance(want, ast.Call):
         return isinstance(node, ast.Call) and _calls(want, node, bound, allows)
     if isinstance(want, ast.Name | ast.Attribute) and (name := dotted(want)) is not None:
@@ -197,14 +198,18 @@ def _fits(want: object, node: object, bound: Bound, allows: Allows) -> bool:
     return type(want) is type(node) and want == node
 
 
-def _binds(name: str, node: ast.expr, bound: Bound, allows: Allows) -> bool:
+def _binds(name: str, node: ast.expr, bound: Bound, allows: Allows, *, called: bool) -> bool:
     known = bound.names.get(name)
     if known is not None:
-        return ast.dump(known) == ast.dump(node)
-    if not allows(name, node):
+        return _equal(known, node)
+    if not allows(name, node, called):
         return False
     bound.names[name] = node
     return True
+
+
+def _equal(one: ast.expr, other: ast.expr) -> bool:
+    return ast.unparse(one) == ast.unparse(other)
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -231,7 +236,7 @@ def _short(name: str) -> str:
 
 
 def _calls(want: ast.Call, node: ast.Call, bound: Bound, allows: Allows) -> bool:
-    if not any(_fits(one, node.func, bound, allows) for one in _either(want.func)):
+    if not any(_is_called(one, node.func, bound, allows) for one in _either(want.func)):
         return False
     if isinstance(want.func, ast.BinOp):
         bound.names.setdefault(_CALLED, node.func)
@@ -251,6 +256,12 @@ def _calls(want: ast.Call, node: ast.Call, bound: Bound, allows: Allows) -> bool
     if open_end and bound.rest is None:
         bound.rest = (left, rest)
     return open_end or cut or not (left or rest)
+
+
+def _is_called(want: ast.expr, node: ast.expr, bound: Bound, allows: Allows) -> bool:
+    if isinstance(want, ast.Name) and _ANY.fullmatch(want.id):
+        return _binds(want.id, node, bound, allows, called=True)
+    return _fits(want, node, bound, allows)
 
 
 def _arguments(call: ast.Call) -> tuple[list[ast.expr], list[ast.keyword], bool]:
@@ -279,8 +290,7 @@ def written(template: str, found: Source, hit: Hit) -> str | None:
     """The statement with the template in the place of what was found: None where it is so already, empty where a part
     is missing or is nothing to print."""
     tree = _template(template)
-    whole = isinstance(tree, list)
-    if not found.whole or (found.header and whole):
+    if not found.whole or (isinstance(tree, list) and (found.header or not _may_repeat(tree, hit.bound))):
         return ""
     filling = _Filling(hit.bound, found.statement)
     try:
@@ -295,9 +305,18 @@ def written(template: str, found: Source, hit: Hit) -> str | None:
 
 @lru_cache(maxsize=256)
 def _template(text: str) -> ast.expr | list[ast.stmt]:
-    """An expression in the place of another, or statements in the place of the whole."""
+    """An expression in the place of another; statements, or what ends in a semicolon, in the place of the whole."""
     body = ast.parse(text).body
-    return body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else body
+    return body[0].value if isinstance(body[0], ast.Expr) and not text.endswith((";", "STATEMENT")) else body
+
+
+def _may_repeat(statements: Sequence[ast.stmt], bound: Bound) -> bool:
+    """Whether what the statements write more than once is a name, and no name is lost before it is read."""
+    names = [node.id for one in statements for node in ast.walk(one) if isinstance(node, ast.Name)]
+    again = [bound.names[name] for name in bound.names if names.count(name) > 1]
+    out = bound.names.get("OUT")
+    lost = out is not None and any(_equal(out, one) for name, one in bound.names.items() if name != "OUT")
+    return not lost and all(isinstance(one, ast.Name | ast.Attribute) for one in again)
 
 
 def _text(statements: Sequence[ast.stmt], found: Source) -> str | None:
@@ -341,11 +360,10 @@ class _Filling(ast.NodeTransformer):
         self.generic_visit(node)
         if more:
             given, named = self.bound.rest or ([], [])
-            if node.keywords and any(one.arg is None for one in named):
+            if keywords and any(one.arg is None for one in named):
                 raise KeyError(node)  # what is unpacked may hold the same argument
-            anew = {one.arg for one in node.keywords}
             node.args += copy.deepcopy(given)
-            node.keywords = [*copy.deepcopy([one for one in named if one.arg not in anew]), *node.keywords]
+            node.keywords = list({one.arg or id(one): one for one in (*copy.deepcopy(named), *keywords)}.values())
         return node
 
 
