@@ -22,12 +22,11 @@ from oomdoctor.patterns import late
 Owner = Literal["user", "framework", "nobody"]  # nobody: the log has lost the head of the frame
 
 # Libraries of arrays and tables: what they allocate somebody else has asked for.
-_ARRAYS: Final = frozenset((
-    "torch", "torchvision", "torchaudio", "torch_npu", "numpy", "scipy", "pandas", "pyarrow", "jax", "jaxlib", "flax",
-    "haiku", "equinox", "optax", "tensorflow", "keras", "tf_keras", "cupy", "numba", "triton", "xarray", "dask",
-    "distributed", "pyspark", "py4j", "sklearn", "skimage", "PIL", "cv2", "h5py", "polars", "cudf", "cuml", "joblib",
-    "safetensors", "mlx", "paddle", "einops", "xgboost", "lightgbm", "catboost",
-))  # fmt: skip
+_ARRAYS: Final = late(
+    r"torch(?:vision|audio|_npu)?|numpy|scipy|pandas|pyarrow|jax(?:lib)?|flax|haiku|equinox|optax|tensorflow|(?:tf_)?keras"
+    r"|cupy|numba|triton|xarray|dask|distributed|pyspark|py4j|sklearn|skimage|PIL|cv2|h5py|polars|cudf|cuml|joblib"
+    r"|safetensors|mlx|paddle|einops|xgboost|lightgbm|catboost"
+)
 _INSTALLED: Final = late(r"(?:site|dist)-packages/(?:[^/]{1,120}\.egg/)?(\w{1,80})|/(\w{1,80})-[^/]{1,80}\.egg/")
 _STANDARD: Final = late(
     r"(?i)/lib/python\d[\d.]{0,5}/(?!site|dist)|/python\d{1,3}/lib/(?!site)|^<frozen|^<string>|^<__array"
@@ -78,7 +77,7 @@ def owner_of(frame: Frame) -> Owner | None:
     if _STANDARD.search(file) or _CHECKOUT.search(file) or _COMPILED.search(file):
         return None
     if match := _INSTALLED.search(file):
-        return None if (match[1] or match[2]) in _ARRAYS else "framework"
+        return None if _ARRAYS.fullmatch(match[1] or match[2]) else "framework"
     return "framework" if _checkouts().search(file) else "user"
 
 

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import framework
+from oomdoctor.job.frameworks import files_by_world, framework
 from oomdoctor.job.own_line import OwnLine, called_by, own_lines
 from oomdoctor.job.verbs import classes_of_words, words_of
 from oomdoctor.language import say, translated
 from oomdoctor.remedies import Remedy, shapes
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.settings import Spelling
-from oomdoctor.remedies.shapes import Shape
+from oomdoctor.remedies.shapes import Shape, Terms
 from oomdoctor.versions import Versions, version_of, versions
 
 COLUMNS: Final = (
@@ -32,6 +32,7 @@ COLUMNS: Final = (
     "source",
 )  # fmt: skip
 WORDS: Final = "words"  # the rows at the head: what a name in capitals may stand for
+MODULE: Final = "module"  # and which other names a module has
 _ALTERNATIVE: Final = " ;; "
 _LINES: Final = r"\n"
 _NUMBERS: Final = frozenset({0, 1, 2})  # in a line to paste: no values that somebody has to choose
@@ -91,6 +92,12 @@ def words() -> Mapping[str, tuple[tuple[frozenset[str], ...], tuple[frozenset[st
     return {name.strip(): (_listed(hold), _listed(never)) for _, name, hold, never in rows}
 
 
+@cache
+def _terms() -> Terms:
+    rows = (line.split("|") for line in _lines() if line.startswith(MODULE))
+    return Terms(_allows, {other: alias.strip() for _, alias, others in rows for other in others.split()})
+
+
 def _listed(cell: str) -> tuple[frozenset[str], ...]:
     """For each entry the words that a name has to hold one of; a plus stands between several that it holds all of."""
     return tuple(entry for text in cell.split() for entry in _entries(text))
@@ -107,7 +114,7 @@ def _entries(text: str) -> Iterator[frozenset[str]]:
 
 def _cells() -> Iterator[dict[str, str]]:
     for line in _lines():
-        if not line.startswith(WORDS):
+        if not line.startswith((WORDS, MODULE)):
             yield dict(zip(COLUMNS, (cell.strip() for cell in _split(line)), strict=True))
 
 
@@ -160,11 +167,27 @@ def _readings(crash: Crash) -> Iterator[Reading]:
     for line in own_lines(around.trace, cut=around.cut):
         for row in rows:
             if (line.innermost or "pass" in row.of) and (reading := _read(line.code, row)) is not None:
-                yield Reading(line, row, reading if _may_change(line, crash) else "")
+                yield Reading(line, row, reading if _may_change(line, crash) and _of_its_world(reading, crash) else "")
 
 
 def _may_change(line: OwnLine, crash: Crash) -> bool:
     return line.owner == "user" or (line.owner == "nobody" and not crash.job.in_engine)
+
+
+def _of_its_world(snippet: str, crash: Crash) -> bool:
+    """Whether what is to be pasted calls no library whose arrays the job, as far as the log shows, does not have."""
+    return all(world == crash.job.world for world, calls in _calls() if calls.search(snippet))
+
+
+@cache
+def _calls() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """How calls of a world's library begin."""
+    names = {world: {world, *_aliases(world)} for world in files_by_world()}
+    return tuple((world, re.compile(rf"\b(?:{'|'.join(sorted(its))})\.")) for world, its in names.items())
+
+
+def _aliases(library: str) -> Iterator[str]:
+    yield from (alias for module, alias in _terms().modules.items() if module.partition(".")[0] == library)
 
 
 def _read(code: str, row: Row) -> str | None:
@@ -177,7 +200,7 @@ def _written(code: str, wanted: tuple[Shape, ...], write: str) -> str | None:
     found = shapes.source(code)
     if found is None:
         return None
-    hit = next((hit for one in wanted if (hit := one.find(found.statement, _allows)) is not None), None)
+    hit = next((hit for one in wanted if (hit := one.find(found.statement, _terms())) is not None), None)
     if hit is None:
         return None
     return shapes.written(write, found, hit) if write else ""
@@ -205,7 +228,7 @@ def _called(node: ast.expr) -> str:
 
 def _holds(row: Row, crash: Crash) -> bool:
     job = crash.job
-    if row.worlds and job.world not in (*row.worlds, "none"):
+    if row.worlds and job.world not in row.worlds:
         return False
     if row.tasks and task_of(crash) not in row.tasks:
         return False

@@ -33,28 +33,18 @@ _PROMPT: Final = late(r"\A(?:>>>|In \[\d{1,6}\]:|\.\.\.) ?")
 # Strings that may be copied: names, paths, axes; nothing with quotation marks, markup, escapes or control characters
 _PLAIN: Final = late(r"[\w ./:,;|*=+?%#@()\[\]{}>-]{0,80}", re.ASCII)
 _SECRET: Final = late(r"(?i)token\Z|passw|secret|api_?key|credential|\Aauth")
-_MODULES: Final[Mapping[str, str]] = {
-    "numpy": "np",
-    "pandas": "pd",
-    "torch.nn.functional": "F",
-    "nn.functional": "F",
-    "jax.numpy": "jnp",
-    "tensorflow": "tf",
-    "tf.keras": "keras",
-    "torch.utils.data.DataLoader": "DataLoader",
-    "data.DataLoader": "DataLoader",
-    "datasets.load_dataset": "load_dataset",
-    "datasets.Dataset": "Dataset",
-    "xgboost": "xgb",
-    "jax.lax": "lax",
-}
 _ARITHMETIC: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _QUOTES: Final = "\"'"
 
 Rest = tuple[list[ast.expr], list[ast.keyword]]
-# Whether a name in capitals may stand for an expression; the last says that it is called
-Allows = Callable[[str, ast.expr, bool], bool]
+
+
+class Terms(Struct, frozen=True):
+    """What shapes are read by."""
+
+    allows: Callable[[str, ast.expr, bool], bool]  # whether a name in capitals may stand for that; is it called
+    modules: Mapping[str, str]  # their names as shapes write them
 
 
 class Bound(Struct):
@@ -155,12 +145,12 @@ class Shape(Struct, frozen=True):
 
     tree: ast.AST
 
-    def find(self, statement: ast.stmt, allows: Allows) -> Hit | None:
+    def find(self, statement: ast.stmt, terms: Terms) -> Hit | None:
         """The outermost place where it stands."""
         places = [statement] if isinstance(self.tree, ast.stmt) else ast.walk(statement)
         for node in places:
             bound = Bound()
-            if _fits(self.tree, node, bound, allows):
+            if _fits(self.tree, node, bound, terms):
                 return Hit(node, bound)
         return None
 
@@ -170,22 +160,22 @@ def shape(text: str) -> Shape:
     return Shape(body.value if isinstance(body, ast.Expr) else body)
 
 
-def _fits(want: object, node: object, bound: Bound, allows: Allows) -> bool:
+def _fits(want: object, node: object, bound: Bound, terms: Terms) -> bool:
     if isinstance(want, ast.Name) and _ANY.fullmatch(want.id):
-        return isinstance(node, ast.expr) and _binds(want.id, node, bound, allows, called=False)
+        return isinstance(node, ast.expr) and _binds(want.id, node, bound, terms, called=False)
     if isinstance(want, ast.Call):
-        return isinstance(node, ast.Call) and _calls(want, node, bound, allows)
+        return isinstance(node, ast.Call) and _calls(want, node, bound, terms)
     if isinstance(want, ast.Name | ast.Attribute) and (name := dotted(want)) is not None:
-        return isinstance(node, ast.expr) and _same_name(name, dotted(node))
+        return isinstance(node, ast.expr) and (its := dotted(node)) is not None and name == _short(its, terms)
     if isinstance(want, ast.BinOp) and isinstance(want.op, ast.Sub):
         return (
             isinstance(node, ast.BinOp)
             and isinstance(node.op, _ARITHMETIC)
-            and all(_fits(*pair, bound, allows) for pair in ((want.left, node.left), (want.right, node.right)))
+            and all(_fits(*pair, bound, terms) for pair in ((want.left, node.left), (want.right, node.right)))
         )
     if isinstance(want, ast.AST):
         return type(want) is type(node) and all(
-            _fits(getattr(want, field), getattr(node, field), bound, allows)
+            _fits(getattr(want, field), getattr(node, field), bound, terms)
             for field in want._fields
             if field not in ("ctx", "type_comment", "kind")
         )
@@ -193,16 +183,16 @@ def _fits(want: object, node: object, bound: Bound, allows: Allows) -> bool:
         return (
             isinstance(node, list)
             and len(want) == len(node)
-            and all(_fits(one, other, bound, allows) for one, other in zip(want, node, strict=True))
+            and all(_fits(one, other, bound, terms) for one, other in zip(want, node, strict=True))
         )
     return type(want) is type(node) and want == node
 
 
-def _binds(name: str, node: ast.expr, bound: Bound, allows: Allows, *, called: bool) -> bool:
+def _binds(name: str, node: ast.expr, bound: Bound, terms: Terms, *, called: bool) -> bool:
     known = bound.names.get(name)
     if known is not None:
         return _equal(known, node)
-    if not allows(name, node, called):
+    if not terms.allows(name, node, called):
         return False
     bound.names[name] = node
     return True
@@ -223,20 +213,16 @@ def dotted(node: ast.AST) -> str | None:
     return ".".join((node.id, *reversed(parts)))
 
 
-def _same_name(want: str, name: str | None) -> bool:
-    """A module has other names; one that is imported by name has none."""
-    return name is not None and want == _short(name)
-
-
-def _short(name: str) -> str:
-    for module, alias in _MODULES.items():
+def _short(name: str, terms: Terms) -> str:
+    """The name as shapes write it: modules have several."""
+    for module, alias in terms.modules.items():
         if name == module or name.startswith(f"{module}."):
             return alias + name[len(module) :]
     return name
 
 
-def _calls(want: ast.Call, node: ast.Call, bound: Bound, allows: Allows) -> bool:
-    if not any(_is_called(one, node.func, bound, allows) for one in _either(want.func)):
+def _calls(want: ast.Call, node: ast.Call, bound: Bound, terms: Terms) -> bool:
+    if not any(_is_called(one, node.func, bound, terms) for one in _either(want.func)):
         return False
     if isinstance(want.func, ast.BinOp):
         bound.names.setdefault(_CALLED, node.func)
@@ -246,10 +232,10 @@ def _calls(want: ast.Call, node: ast.Call, bound: Bound, allows: Allows) -> bool
         return False
     if any(isinstance(one, ast.Starred) for one in given[: len(wanted)]):
         return False
-    if not all(_fits(one, other, bound, allows) for one, other in zip(wanted, given, strict=False)):
+    if not all(_fits(one, other, bound, terms) for one, other in zip(wanted, given, strict=False)):
         return False
     known = {key.arg: key.value for key in named}
-    if not all(key.arg in known and _fits(key.value, known[key.arg], bound, allows) for key in by_name):
+    if not all(key.arg in known and _fits(key.value, known[key.arg], bound, terms) for key in by_name):
         return False
     left = given[len(wanted) :]
     rest = [key for key in named if key.arg is None or key.arg not in {one.arg for one in by_name}]
@@ -258,10 +244,10 @@ def _calls(want: ast.Call, node: ast.Call, bound: Bound, allows: Allows) -> bool
     return open_end or cut or not (left or rest)
 
 
-def _is_called(want: ast.expr, node: ast.expr, bound: Bound, allows: Allows) -> bool:
+def _is_called(want: ast.expr, node: ast.expr, bound: Bound, terms: Terms) -> bool:
     if isinstance(want, ast.Name) and _ANY.fullmatch(want.id):
-        return _binds(want.id, node, bound, allows, called=True)
-    return _fits(want, node, bound, allows)
+        return _binds(want.id, node, bound, terms, called=True)
+    return _fits(want, node, bound, terms)
 
 
 def _arguments(call: ast.Call) -> tuple[list[ast.expr], list[ast.keyword], bool]:
@@ -380,4 +366,4 @@ def _is_plain(node: ast.AST) -> bool:
     return True
 
 
-__all__ = ["Allows", "Hit", "Shape", "Source", "dotted", "shape", "source", "written"]
+__all__ = ["Hit", "Shape", "Source", "Terms", "dotted", "shape", "source", "written"]

@@ -19,6 +19,7 @@ from oomdoctor.remedies.own_line import in_front, readings, table
 PACKAGES = "/v/lib/python3.11/site-packages"
 TORCH = f'  File "{PACKAGES}/torch/nn/modules/module.py", line 1511, in _call_impl\n    return forward_call(*args)\n'
 DIFFUSERS = f'  File "{PACKAGES}/diffusers/models/vae.py", line 3, in decode\n    z = self.post_quant_conv(z)\n' + TORCH
+LOAD = f'  File "{PACKAGES}/torch/serialization.py", line 1026, in load\n    return _load(opened)\n'
 JAX = f'  File "{PACKAGES}/jax/_src/api.py", line 3, in f\n    return g()\n'
 MEMORY = (
     "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 74.5 GiB for an array with shape (100000, 100000) "
@@ -238,13 +239,13 @@ def test_what_the_line_needs_and_what_is_no_computed_value_is_assumed() -> None:
     remedy = of(in_ram("df = pd.read_csv(path)"), "stream-data")
     assert remedy.assumes == ("100000 is a usual value to begin with, not computed",)
     assert remedy.suggested is None
-    mapped = of(in_ram("state = torch.load(path)", error=BARE), "low-memory-loading")
+    mapped = of(traceback("state = torch.load(path)", below=LOAD) + BARE, "low-memory-loading")
     assert mapped.snippet == "state = torch.load(path, map_location='cpu', mmap=True)"
     assert "torch >=2.1 (not printed)" in mapped.assumes
 
 
 def test_a_release_that_does_not_know_it_yet() -> None:
-    log = "PyTorch version: 2.0.1\n" + in_ram("state = torch.load(path)", error=BARE)
+    log = "PyTorch version: 2.0.1\n" + traceback("state = torch.load(path)", below=LOAD) + BARE
     assert "mmap" not in str(advise(log, "low-memory-loading")[0])
 
 
@@ -410,7 +411,7 @@ def test_a_line_of_which_a_part_may_not_be_printed_is_told_in_words_alone(code: 
 
 @pytest.mark.parametrize("code", ["state = torch.load(", "df = pd.read_csv(path,"])
 def test_a_line_that_is_cut_is_told_in_words(code: str) -> None:
-    remedies = advise(in_ram(code, error=BARE), "low-memory-loading", "stream-data")[0].values()
+    remedies = advise(traceback(code, below=LOAD) + BARE, "low-memory-loading", "stream-data")[0].values()
     (told,) = [remedy for remedy in remedies if remedy.action.startswith("Line 212 of job.py reads the whole")]
     assert "path" not in (told.snippet or "").partition("torch.load")[0]
 
