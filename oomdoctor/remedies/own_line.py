@@ -163,11 +163,24 @@ def readings(crash: Crash) -> tuple[Reading, ...]:
 
 def _readings(crash: Crash) -> Iterator[Reading]:
     around = crash.root.around
-    rows = [row for row in table() if _holds(row, crash)] if around.trace else []
-    for line in own_lines(around.trace, cut=around.cut):
+    lines = own_lines(around.trace, cut=around.cut)
+    task = task_of(crash) if lines else ""
+    rows = [row for row in table() if _is_of(row, crash, task)] if lines else []
+    for line in lines:
         for row in rows:
-            if (line.innermost or "pass" in row.of) and (reading := _read(line.code, row)) is not None:
-                yield Reading(line, row, reading if _may_change(line, crash) and _of_its_world(reading, crash) else "")
+            if (
+                (line.innermost or "pass" in row.of)
+                and (text := _read(line.code, row)) is not None
+                and _holds(row, crash)
+            ):
+                yield Reading(line, row, text if _may_change(line, crash) and _of_its_world(text, crash) else "")
+
+
+def _is_of(row: Row, crash: Crash, task: str) -> bool:
+    """Whether the row is about jobs of this world and task, and about the memory that ran out."""
+    if (row.worlds and crash.job.world not in row.worlds) or (row.tasks and task not in row.tasks):
+        return False
+    return not row.sides or SIDES.get(crash.pool) in row.sides or crash.pool in row.sides
 
 
 def _may_change(line: OwnLine, crash: Crash) -> bool:
@@ -227,13 +240,7 @@ def _called(node: ast.expr) -> str:
 
 
 def _holds(row: Row, crash: Crash) -> bool:
-    job = crash.job
-    if row.worlds and job.world not in row.worlds:
-        return False
-    if row.tasks and task_of(crash) not in row.tasks:
-        return False
-    if row.sides and SIDES.get(crash.pool) not in row.sides and crash.pool not in row.sides:
-        return False
+    """Whether the log shows the library, names no release that does not know it, and nothing says that it is so."""
     if row.beside and not _is_beside(row, crash):
         return False
     return _of_release(row, crash) and (row.unless is None or crash.in_trace(row.unless.pattern) is None)
