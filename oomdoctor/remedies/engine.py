@@ -33,8 +33,9 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.initial import begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
-from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
+from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, same, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
+from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
 
@@ -52,6 +53,7 @@ _CAPTURED: Final = (
     "cuda_graph_sizes",
 )
 PRINTED: Final = "printed"
+_NAMED: Final = 80  # characters of a model's name
 
 
 def engine_version(crash: Crash) -> Version | None:
@@ -794,7 +796,22 @@ def keep_cache(case: Case) -> Answer:
 
 
 def smaller_weights(case: Case) -> Answer:
-    size, total, held = size_of_model(case.crash), card_total(case.crash), weights_bytes(case.crash)
+    """What the weights take now, in fewer bits or of another model."""
+    row, models_named = case.row, case.crash.context.models
+    if case.now is not None and row is not None and same(case.now.value, row.value):
+        return already(case.now, case.now.value)
+    formula, assumes = _weights_in_words(case.crash)
+    if case.knob == "smaller-model" and models_named:
+        name = sanitize(models_named[0], _NAMED)
+        return Proposal(
+            action=say("Use a smaller model than {name}", name=name), subject=name, derivation=formula, assumes=assumes
+        )
+    suggested = row.value if row is not None and isinstance(row.value, str) else None
+    return Proposal(suggested=suggested, derivation=formula, assumes=assumes)
+
+
+def _weights_in_words(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
+    size, total, held = size_of_model(crash), card_total(crash), weights_bytes(crash)
     less = say("half of it in 8 bits, a quarter in 4")
     if held is not None and held[1] == PRINTED:
         taken = (
@@ -802,13 +819,13 @@ def smaller_weights(case: Case) -> Answer:
             if total
             else say("{weights} of weights on a card", weights=show(held[0]))
         )
-        return Proposal(derivation=semicolons((taken, less)), assumes=(say("they take 16 bits each now"),))
+        return semicolons((taken, less)), (say("they take 16 bits each now"),)
     if size is None:
-        return Proposal()
+        return None, ()
     taken = say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(arithmetic.weights(size.parameters)))
     if total:
         taken = say("{formula}, on a card of {total}", formula=taken, total=show(total))
-    return Proposal(derivation=semicolons((taken, less)), assumes=(size.source,))
+    return semicolons((taken, less)), (size.source,)
 
 
 def sees(crash: Crash) -> bool:

@@ -85,6 +85,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     beside: tuple[Beside, ...] = ()  # what has to be set with it
     cost: str | None = None  # where it is another one than the knob's
     reference: str | None = None
+    subject: str | None = None  # the process or the model that it is about
 
 
 class Refusal(Struct, frozen=True):

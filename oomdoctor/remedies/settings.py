@@ -4,8 +4,8 @@ The columns of a row, separated by `|`; what is left empty says nothing:
 
     knob      an id of knobs.txt, or `dates`: what stands under `write` is no knob, but a name that dates the log
     write     the line to copy, `{}` where the value goes: a flag, a key, `export X={}`, a line of YAML or JSON
-    type      of the value: float, int, bool, str, size; `switch` for a flag that is there or is not; `line`: code,
-              where there is no option
+    type      of the value: float, int, bool, str, size; `switch` for a flag that is there or is not; `line` of code
+              and `command`, where there is no option
     set       what to set, where the knob has one right value
     default   what holds where nobody says: `0.9`, or by version `0.9 <0.20; 0.92 >=0.20`
     versions  which releases know it: `>=0.5.8 <0.10.2`
@@ -37,6 +37,7 @@ from oomdoctor.spellings import COLUMNS, frameworks, title
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 
 DATES: Final = "dates"
+NO_OPTION: Final = ("line", "command")  # types
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 # The same option serves both directions.
@@ -82,7 +83,7 @@ class Spelling(NamedTuple):
     @property
     def is_code(self) -> bool:
         """What a program says, for which a launch line has no place."""
-        return self.type == "line" or "(" in self.write or self.write[0].isupper()
+        return self.type in NO_OPTION or "(" in self.write or self.write[0].isupper()
 
     @property
     def is_argument(self) -> bool:
@@ -218,7 +219,7 @@ def of_knob(knob: str, framework: str) -> Iterator[Spelling]:
 
 
 def _options(knob: str, framework: str) -> list[Spelling]:
-    return [row for row in of_knob(knob, framework) if row.type != "line"]
+    return [row for row in of_knob(knob, framework) if row.type not in NO_OPTION]
 
 
 def _is_there(row: Spelling, context: Context) -> bool:
