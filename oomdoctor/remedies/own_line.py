@@ -210,13 +210,13 @@ def _read(code: str, row: Row) -> str | None:
 
 @lru_cache(maxsize=4096)  # causes ask for each of their knobs
 def _written(code: str, wanted: tuple[Shape, ...], write: str) -> str | None:
-    found = shapes.source(code)
-    if found is None:
+    line = shapes.source(code)
+    if line is None:
         return None
-    hit = next((hit for one in wanted if (hit := one.find(found.statement, _terms())) is not None), None)
+    hit = next((hit for one in wanted if (hit := one.find(line.statement, _terms())) is not None), None)
     if hit is None:
         return None
-    return shapes.written(write, found, hit) if write else ""
+    return shapes.written(write, line, hit) if write else ""
 
 
 def _allows(name: str, node: ast.expr, called: bool) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import copy
+import json
 from pathlib import Path
 
 import pytest
 from remedy_logs import advise, crashes_of, cuda
 
+from oomdoctor import diagnose
 from oomdoctor.job.own_line import own_lines
 from oomdoctor.language import use
+from oomdoctor.redaction import Redactor
 from oomdoctor.remedies import Remedy, own_line, shapes
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.knobs import KNOBS
@@ -188,6 +191,12 @@ def test_a_line_that_fills_the_card(code: str, function: str, knob: str, does: s
             "stream-data",
             "reads the whole table",
             "df = pd.read_csv('a.csv', sep=';', chunksize=100000)",
+        ),
+        (
+            "buf = np.zeros((size, 84, 84), dtype=np.uint8)",
+            "smaller-buffers",
+            "makes room for all entries",
+            "buf = np.zeros((size // 2, 84, 84), dtype=np.uint8)",
         ),
         ("pdf = sdf.toPandas()", "stream-data", "brings the whole table", "sdf.write.parquet('out.parquet')"),
         ("for line in f.readlines():", "stream-data", "reads all lines at once", "for line in f:"),
@@ -443,6 +452,18 @@ def test_names_of_files_are_checked_and_have_no_folders() -> None:
     assert remedy.action.startswith("The innermost line that the log shows runs backward")
     assert "alice" not in remedy.action
     assert "/home" not in of(on_card("loss.backward()", function="train"), "smaller-microbatch").action
+
+
+def test_a_changed_line_is_redacted_as_the_log_is(tmp_path: Path) -> None:
+    token = "hf_" + "aB3dEfGhIjKlMnOpQr5tUvWxYz"
+    for argument in ("/data/mireille/weights.pt", token):
+        log = tmp_path / "job.log"
+        log.write_text(on_card(f"state = torch.load('{argument}')", file="/home/mireille/job.py"))
+        plain = diagnose(log)
+        assert f"torch.load('{argument}', map_location='cpu')" in json.dumps(plain.as_json())
+        redacted = json.dumps(Redactor().report(plain).as_json())
+        assert "mireille" not in redacted
+        assert token[4:] not in redacted
 
 
 # Which remedy goes first
