@@ -30,7 +30,7 @@ def learned(request: pytest.FixtureRequest) -> list[Example]:
     patch = pytest.MonkeyPatch()
     request.addfinalizer(patch.undo)
     patch.setattr("oomdoctor.training.examples.fixtures", list)  # generated logs are enough here, and quicker
-    return examples([], LOGS, 5, nothing)
+    return [one for one in examples([], LOGS, 5, nothing) if not one.first]
 
 
 def test_the_same_logs_and_seed_give_the_same_bytes(learned: list[Example]) -> None:
@@ -53,18 +53,18 @@ def test_no_part_of_trust_falls(learned: list[Example]) -> None:
 
 
 def test_how_often_answers_are_right_is_told_by_first_readings_alone(learned: list[Example]) -> None:
-    """With every answer wrong there is no trust left; the classifier and the strengths do not hear of it."""
+    """With nine answers of ten wrong there is little trust left; classifier and strengths do not hear of it."""
     before = fit(learned, 5, LOGS, nothing).model
     wrong = [
-        replace(one, first=True, cause="", fair=frozenset({""}) if n else one.fair)
+        replace(one, first=True, cause="", fair=frozenset({""}) if n % 10 else one.fair)
         for n, one in enumerate(one for one in learned if one.answers and one.own)
     ]
     assert len(wrong) >= ENOUGH
-    after = fit([*(one for one in learned if not one.first), *wrong], 5, LOGS, nothing).model
+    after = fit([*learned, *wrong], 5, LOGS, nothing).model
     sure = dict.fromkeys(GROUNDS, 1.0)
-    assert after.trust.of(sure) < 0.2 < 0.8 < before.trust.of(sure)
+    assert after.trust.of(sure) < 0.3 < 0.8 < before.trust.of(sure)
     assert (after.weights, after.strengths) == (before.weights, before.strengths)
-    few = fit([*(one for one in learned if not one.first), *wrong[: ENOUGH - 1]], 5, LOGS, nothing).model
+    few = fit([*learned, *wrong[: ENOUGH - 1]], 5, LOGS, nothing).model
     assert few.trust.of(sure) > 0.8
 
 
