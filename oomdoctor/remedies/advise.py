@@ -22,6 +22,7 @@ from oomdoctor.remedies import (
     fractions,
     from_outside,
     host,
+    own_line,
     training,
 )
 from oomdoctor.remedies.holder import holder
@@ -118,7 +119,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
         return None
     if isinstance(answer, Refusal):
         return Rejected(knob.id, answer.why)
-    return from_outside.marked(_remedy(knob, case, answer), case, heard)
+    return from_outside.marked(own_line.referring(_remedy(knob, case, answer), case), case, heard)
 
 
 def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:

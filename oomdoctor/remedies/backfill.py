@@ -10,6 +10,7 @@ from typing import Final
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.own_line import in_front
 
 ENOUGH: Final = 3
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -36,6 +37,7 @@ def in_general(crash: Crash) -> tuple[str, ...]:
 
 def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
     """The cause's own remedies, the general ones behind them until there are enough, evidence last."""
+    knobs = in_front(knobs, crash)
     chosen, rejected = remedies(cause, knobs, crash)
     listed = {*knobs, *(one.knob for one in rejected)}
     lacking = ENOUGH - len(chosen)

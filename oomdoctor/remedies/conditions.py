@@ -19,7 +19,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
-from oomdoctor.remedies import engine, host
+from oomdoctor.remedies import engine, host, own_line
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
@@ -155,8 +155,8 @@ def sequences(case: Case) -> bool:
 
 
 def option_for_it(case: Case) -> bool:
-    """A framework of the job has an option for it."""
-    return case.row is not None
+    """A framework of the job has an option for it, or the job's own line shows where it is."""
+    return case.row is not None or own_line.shows(case.knob, case.crash)
 
 
 # the host
