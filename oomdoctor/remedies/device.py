@@ -20,7 +20,7 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
-from oomdoctor.remedies.settings import same, spelling
+from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
@@ -469,16 +469,16 @@ def fix_environment(case: Case) -> Answer:
 
 
 def fewer_jobs(case: Case) -> Answer:
-    return (
-        Proposal(
-            action=say("Compile with one job, then go up as far as the memory allows"),
-            suggested=1,
-            derivation=say("1 is the least"),
-            snippet="export MAX_JOBS=1",
-            setting="MAX_JOBS",
-        )
-        if case.number() != 1
-        else Refusal(say("MAX_JOBS is 1 already"))
+    """One, as the tool spells it that builds; PyTorch's extensions where none is named."""
+    row = case.row or next(of_knob(case.knob, "torch"))
+    if case.now is not None and case.number() == 1:
+        return already(case.now, 1)
+    return Proposal(
+        action=say("Compile with one job, then go up as far as the memory allows"),
+        suggested=1,
+        derivation=say("1 is the least"),
+        snippet=row.snippet(1),
+        setting=row.setting,
     )
 
 

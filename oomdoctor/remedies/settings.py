@@ -31,6 +31,7 @@ from oomdoctor import spellings
 from oomdoctor.job.frameworks import among
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.spellings import COLUMNS, frameworks, title
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
@@ -38,6 +39,10 @@ from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 DATES: Final = "dates"
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
+# `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
+_CALL: Final = late(
+    r"(?:\w{1,20} = )?(?P<function>[a-z_]\w{0,40}(?:\.\w{1,40}){0,6})\((?:.{0,200}[ (.\"](?P<argument>\w{1,60})=\Z)?"
+)
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 
@@ -59,6 +64,8 @@ class Spelling(NamedTuple):
     @property
     def setting(self) -> str:
         """The option's name as it is written: "--zero_stage", "trainer.nnodes"."""
+        if call := _CALL.match(self.write.partition("{}")[0]):
+            return call["argument"] or call["function"]
         before = self.write.split("{")[0].split()
         flags = [word for word in before if word.startswith("-")]
         name = (flags[-1] if self.takes_value else flags[0]) if flags else before[-1 if self.is_export else 0]
