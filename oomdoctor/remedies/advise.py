@@ -219,7 +219,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         snippet=snippet,
         derivation=answer.derivation or _not_computed(answer.suggested),
         assumes=(*answer.assumes, *(_assumed(row, inner, case.crash) if answer.setting in spelled else ())),
-        relieves=knob.relieves,
+        relieves=conditions.relieved(knob, case),
         spends=_spends(knob, row),
         cost=answer.cost if answer.cost is not None else translated(knob.cost),
         reference=answer.reference,
