@@ -43,6 +43,7 @@ _HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"}
 _CARD: Final = frozenset({"gpu", "kv_cache"})
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
+_WINDOWS: Final = r"WinError|paging file|[A-Z]:\\|\.\.\\(?:aten|c10)\\"
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel")
 
@@ -133,8 +134,9 @@ def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
 
 
 def _systems_own(knob: Knob, crash: Crash) -> Spelling | None:
-    """Linux's own spelling of what belongs to no framework."""
-    return None if crash.mentions(r"WinError|paging file|[A-Z]:\\\\") else spelling(knob.id, crash.context, "linux")
+    """The system's own spelling of what belongs to no framework."""
+    system = "windows" if crash.mentions(_WINDOWS) else "linux"
+    return spelling(knob.id, crash.context, system)
 
 
 def _spends(knob: Knob, row: Spelling | None) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from typing import Final
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.order import EVIDENCE, in_order
 
 ENOUGH: Final = 3
-EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
 Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
 
 
@@ -35,14 +35,14 @@ def in_general(crash: Crash) -> tuple[str, ...]:
 
 
 def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
-    """The cause's own remedies, the general ones behind them until there are enough, evidence last."""
+    """The cause's own remedies, the general ones behind them until there are enough, in their order."""
     chosen, rejected = remedies(cause, knobs, crash)
     listed = {*knobs, *(one.knob for one in rejected)}
     lacking = ENOUGH - len(chosen)
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
     further = remedies(cause, more, crash)[0] if more else []
     chosen += further[:lacking] if lacking > 0 else []
-    return sorted(chosen, key=lambda remedy: remedy.knob == EVIDENCE), rejected
+    return in_order(chosen, cause), rejected
 
 
 __all__ = ["ENOUGH", "EVIDENCE", "enough_remedies", "in_general", "table"]

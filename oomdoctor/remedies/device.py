@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.nvidia_smi import GpuTable
@@ -25,7 +26,7 @@ from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster
-from oomdoctor.units import show
+from oomdoctor.units import MIB, show
 from oomdoctor.versions import version_of
 
 _WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
@@ -157,6 +158,8 @@ def raise_cap(case: Case) -> Answer:
             suggested=0.0,
             derivation=say("0.0 means no limit"),
         )
+    if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
+        return _larger_budget(case)
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:
         return Proposal(
@@ -164,6 +167,24 @@ def raise_cap(case: Case) -> Answer:
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
+
+
+def _larger_budget(case: Case) -> Answer:
+    """Twice what a program allows itself."""
+    stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
+    limit = stated[-1].limit_bytes if stated else None
+    if not limit:
+        return None
+    then = f"{math.ceil(2 * limit / MIB)}MiB"
+    return Proposal(
+        action=say(
+            "Raise the program's own limit from {now} to {then}, if the machine has that", now=show(limit), then=then
+        ),
+        current=limit,
+        suggested=then,
+        derivation=say("2 x {limit}, rounded up; what is really needed the refusal cut off", limit=show(limit)),
+        setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )
 
 
 def more_gpus(case: Case) -> Answer:

@@ -38,9 +38,10 @@ def _was_refused(crash: Crash) -> bool:
 def _on_the_processor(crash: Crash) -> bool:
     if crash.setting("VLLM_CPU_KVCACHE_SPACE") is not None:
         return True
-    device = crash.setting("device")
-    told = device is not None and str(device.value).lower() == "cpu" and crash.job.runs_engine
-    return told or crash.mentions(_ENGINE_ON_THE_CPU) is not None
+    device = crash.setting("device_config", "device")
+    told = device is not None and str(device.value).lower() == "cpu"
+    serves = crash.job.task == "serving"
+    return (told and serves) or crash.mentions(_ENGINE_ON_THE_CPU) is not None
 
 
 def _without_a_card(crash: Crash) -> bool:
