@@ -42,7 +42,7 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
     further = remedies(cause, more, crash)[0] if more else []
     chosen += further[:lacking] if lacking > 0 else []
-    return in_order(chosen, cause), rejected
+    return in_order(chosen, cause, crash.pool), rejected
 
 
 __all__ = ["ENOUGH", "EVIDENCE", "enough_remedies", "in_general", "table"]

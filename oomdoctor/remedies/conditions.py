@@ -177,6 +177,11 @@ def option_for_it(case: Case) -> bool:
     return case.row is not None
 
 
+def something_collected(case: Case) -> bool:
+    """A server keeps what an option of its own says, a job what it collects."""
+    return case.crash.job.task != "serving" or case.row is not None
+
+
 # the host
 
 
@@ -236,6 +241,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "a batch of its own": batch_of_its_own,
     "sequences": sequences,
     "an option for it": option_for_it,
+    "something is collected": something_collected,
     "worker processes": worker_processes,
     "weights are loaded": weights_are_loaded,
     "something is offloaded": offloaded,

@@ -41,19 +41,19 @@ def _same_memory(one: Ranked, first: Ranked, decision: Decision) -> bool:
     return decision.crash_of(one).pool == decision.crash_of(first).pool
 
 
-def in_order(remedies: Iterable[Remedy], cause: str = "") -> list[Remedy]:
+def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     """Two that cost nothing but a change, where they say what to change, before the first that is bought; where a limit
-    was hit, no more than two."""
+    was hit, no more than two. What a cluster does not have is no matter of price."""
     listed = sorted(remedies, key=lambda remedy: remedy.knob == EVIDENCE)
     place = next((n for n, remedy in enumerate(listed) if remedy.knob in BOUGHT), None)
-    if place is None:
+    if place is None or pool == "scheduling":
         return listed
-    bought = listed[place]
-    free = [remedy for remedy in listed if remedy.knob not in BOUGHT]
-    before = listed[:place]
-    if cause == _ENDS or len(before) < FREE_BEFORE:
-        clear = [remedy for remedy in free if has_object(remedy)]
+    before, bought = listed[:place], listed[place]
+    clear = [remedy for remedy in listed if remedy.knob not in BOUGHT and has_object(remedy)]
+    if cause == _ENDS:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
+    elif len(before) < FREE_BEFORE:
+        before = [*before, *(remedy for remedy in clear if remedy not in before)][:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 
