@@ -49,7 +49,7 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if place is None or pool == "scheduling":
         return listed
     before, bought = listed[:place], listed[place]
-    clear = [remedy for remedy in listed if remedy.knob not in BOUGHT and has_object(remedy)]
+    clear = [remedy for remedy in listed if remedy.knob not in (*BOUGHT, EVIDENCE) and remedy.has_object]
     if cause == _ENDS:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
     elif len(before) < FREE_BEFORE:
@@ -57,9 +57,4 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 
-def has_object(remedy: Remedy) -> bool:
-    """Whether it says what to change: a line to paste, or an option with a value."""
-    return remedy.knob != EVIDENCE and (remedy.snippet is not None or remedy.suggested is not None)
-
-
-__all__ = ["BOUGHT", "EVIDENCE", "has_object", "in_order", "knobs_of"]
+__all__ = ["BOUGHT", "EVIDENCE", "in_order", "knobs_of"]
