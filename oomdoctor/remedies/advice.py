@@ -9,6 +9,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import Gap, gap, shown
+from oomdoctor.remedies.order import knobs_of
 from oomdoctor.remedies.printed import rejected_advice
 
 
@@ -22,7 +23,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
 def advise(decision: Decision) -> Advice:
     chosen = [
-        enough_remedies(answer.cause.id, answer.finding.knobs or answer.cause.knobs, decision.crash_of(answer))
+        enough_remedies(answer.cause.id, knobs_of(answer, decision), decision.crash_of(answer))
         for answer in decision.answers
     ]
     lists = [tuple(kept) for kept, _ in chosen]

@@ -23,9 +23,12 @@ from oomdoctor.remedies import engine, host, own_line
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
+from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 
 Question = Callable[[Case], bool]
 
+ON_THAT_SIDE: Final = "on that side"
+ON_THE_HOST: Final = ("host_ram", "cgroup", "pinned", "object_store", "shm")
 _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
@@ -52,12 +55,22 @@ def holds(knob: Knob, case: Case) -> bool:
     return all(CONDITIONS[name](case) for name in knob.conditions)
 
 
+def relieved(knob: Knob, case: Case) -> tuple[str, ...]:
+    """The pools that it relieves in this job: of what it computes with, those of the one side."""
+    if ON_THAT_SIDE not in knob.conditions:
+        return knob.relieves
+    host = case.crash.pool in ON_THE_HOST
+    return tuple(pool for pool in knob.relieves if (pool in ON_THE_HOST) == host)
+
+
 # the inference engine
 
 
 def an_engine_runs(case: Case) -> bool:
     """An inference engine with a share of the card; some causes are about nothing else."""
-    return case.crash.job.runs_engine or case.cause.startswith(vllm.NAME)
+    crash = case.crash
+    named = crash.job.runs_engine or case.cause.startswith(vllm.NAME)
+    return named or an_engine_computes_on_the_host(crash) is not None
 
 
 def reserves(case: Case) -> bool:
@@ -85,6 +98,11 @@ def media_in_prompts(case: Case) -> bool:
     crash = case.crash
     profiled = crash.first(EncoderProfile) is not None or case.now is not None
     return profiled or crash.in_trace(_ENCODERS) is not None or engine.sees(crash)
+
+
+def on_that_side(case: Case) -> bool:
+    """What it computes with lies in the memory that ran out: on the card, or on the host where it computes there."""
+    return case.crash.pool not in ON_THE_HOST or computes_on_the_host(case.crash)
 
 
 # the card
@@ -159,6 +177,11 @@ def option_for_it(case: Case) -> bool:
     return case.row is not None or own_line.shows(case.knob, case.crash)
 
 
+def something_collected(case: Case) -> bool:
+    """A server keeps what an option of its own says, a job what it collects."""
+    return case.crash.job.task != "serving" or case.row is not None
+
+
 # the host
 
 
@@ -208,6 +231,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "an engine runs": an_engine_runs,
     "an engine reserves": reserves,
     "an engine beside a trainer": beside_a_trainer,
+    ON_THAT_SIDE: on_that_side,
     "several engines start": several_starts,
     "media in the prompts": media_in_prompts,
     "several cards": several_cards,
@@ -217,6 +241,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "a batch of its own": batch_of_its_own,
     "sequences": sequences,
     "an option for it": option_for_it,
+    "something is collected": something_collected,
     "worker processes": worker_processes,
     "weights are loaded": weights_are_loaded,
     "something is offloaded": offloaded,

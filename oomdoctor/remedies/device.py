@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.nvidia_smi import GpuTable
@@ -21,12 +22,12 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
-from oomdoctor.remedies.settings import same, spelling
+from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster
-from oomdoctor.units import show
+from oomdoctor.units import MIB, show
 from oomdoctor.versions import version_of
 
 _WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
@@ -158,6 +159,8 @@ def raise_cap(case: Case) -> Answer:
             suggested=0.0,
             derivation=say("0.0 means no limit"),
         )
+    if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
+        return _larger_budget(case)
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:
         return Proposal(
@@ -165,6 +168,24 @@ def raise_cap(case: Case) -> Answer:
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
+
+
+def _larger_budget(case: Case) -> Answer:
+    """Twice what a program allows itself."""
+    stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
+    limit = stated[-1].limit_bytes if stated else None
+    if not limit:
+        return None
+    then = f"{math.ceil(2 * limit / MIB)}MiB"
+    return Proposal(
+        action=say(
+            "Raise the program's own limit from {now} to {then}, if the machine has that", now=show(limit), then=then
+        ),
+        current=limit,
+        suggested=then,
+        derivation=say("2 x {limit}, rounded up; what is really needed the refusal cut off", limit=show(limit)),
+        setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )
 
 
 def more_gpus(case: Case) -> Answer:
@@ -476,16 +497,16 @@ def fix_environment(case: Case) -> Answer:
 
 
 def fewer_jobs(case: Case) -> Answer:
-    return (
-        Proposal(
-            action=say("Compile with one job, then go up as far as the memory allows"),
-            suggested=1,
-            derivation=say("1 is the least"),
-            snippet="export MAX_JOBS=1",
-            setting="MAX_JOBS",
-        )
-        if case.number() != 1
-        else Refusal(say("MAX_JOBS is 1 already"))
+    """One, as the tool spells it that builds; PyTorch's extensions where none is named."""
+    row = case.row or next(of_knob(case.knob, "torch"))
+    if case.now is not None and case.number() == 1:
+        return already(case.now, 1)
+    return Proposal(
+        action=say("Compile with one job, then go up as far as the memory allows"),
+        suggested=1,
+        derivation=say("1 is the least"),
+        snippet=row.snippet(1),
+        setting=row.setting,
     )
 
 

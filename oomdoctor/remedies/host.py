@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
-from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
@@ -22,7 +24,7 @@ from oomdoctor.language import joined, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import spelling
+from oomdoctor.remedies.settings import of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show, size
@@ -44,6 +46,16 @@ _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
+# In the names of control groups, innermost first
+_GROUPS: Final = (
+    ("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("slurm", "slurm"), (".service", "systemd"),
+    (".scope", "systemd"),
+)  # fmt: skip
+_LIMIT_AND_PEAK: Final = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.peak"
+_SWAP: Final = (
+    "sudo fallocate -l {size}G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"
+)
+SWAP_GIB: Final = 32  # where the log does not say what the node has
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
 
@@ -541,7 +553,9 @@ def _room_for_states(
 
 def _in_units_of(manager: str | None, amount: str) -> str:
     """`625G` as the manager writes it."""
-    return amount.lower() if manager == "docker" else amount + ("i" if manager == "kubernetes" else "")
+    if manager in ("docker", "podman", "pbs"):
+        return amount.lower() + ("b" if manager == "pbs" else "")
+    return amount + ("i" if manager == "kubernetes" else "")
 
 
 def _stated_limit(case: Case) -> int | None:
@@ -556,7 +570,13 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
     """Where the limit is not printed, the manager knows it."""
     row = spelling("raise-container-limit", crash.context, manager) if manager else None
     if manager is None or row is None:
-        return None
+        return Proposal(
+            action=say(
+                "Ask for more memory where the container or the job is started: the log does not say what the limit "
+                "was, the command does"
+            ),
+            snippet=_LIMIT_AND_PEAK,
+        )
     return Proposal(
         action=_asked_for(manager, row.setting),
         setting=row.setting,
@@ -577,11 +597,13 @@ def _asked_for(manager: str, option: str) -> str:
             "does",
             option=option,
         )
-    return say(
-        "Ask for more memory ({option}, in the container's part of the pod's specification): the log does not say what "
-        "the limit was, the command does",
-        option=option,
-    )
+    if manager == "kubernetes":
+        return say(
+            "Ask for more memory ({option}, in the container's part of the pod's specification): the log does not say "
+            "what the limit was, the command does",
+            option=option,
+        )
+    return say("Ask for more memory ({option}): the log does not say what the limit was", option=option)
 
 
 def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[str]:
@@ -602,15 +624,13 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
 
 
 def _manager(crash: Crash) -> str | None:
+    """Who set the limit, and knows how it is raised."""
     for event in crash.every(LimitKill):
-        if event.manager in ("slurm", "kubernetes", "docker"):
+        if any(of_knob("raise-container-limit", event.manager)):
             return event.manager
-    for kill in crash.every(KernelKill):
-        group = kill.cgroup or kill.task_cgroup or ""
-        for word, manager in (("kubepods", "kubernetes"), ("docker", "docker"), ("slurm", "slurm")):
-            if word in group:
-                return manager
-    return None
+    groups = [kill.cgroup or kill.task_cgroup or "" for kill in crash.every(KernelKill)]
+    named = (manager for group in groups for word, manager in _GROUPS if word in group)
+    return next(named, None)
 
 
 def _gib_up(size_bytes: float) -> int:
@@ -619,6 +639,28 @@ def _gib_up(size_bytes: float) -> int:
 
 def more_host_memory(case: Case) -> Answer:
     crash = case.crash
+    answer = _more_memory(crash)
+    snippet = _swap(crash)
+    if snippet is None:
+        return answer
+    slow = say(
+        "swap on a fast disk is slow memory: it saves a job that needs a little more, and no limit of a container"
+    )
+    return replace(answer or Proposal(), snippet=snippet, assumes=(slow,))
+
+
+def _swap(crash: Crash) -> str | None:
+    """A file for swap, where the kernel or a guard killed for the whole machine: Ray's monitor and Kubernetes do not
+    count it."""
+    killed = crash.first(KernelKill) is not None or crash.first(UserspaceKill) is not None
+    managed = crash.first(NodeOutOfMemory) is not None or crash.first(LimitKill) is not None
+    if crash.pool != "host_ram" or not killed or managed or some(crash.context.frameworks, "keeps an object store"):
+        return None
+    total = total_bytes(crash)
+    return _SWAP.format(size=_gib_up(total / 2) if total else SWAP_GIB)
+
+
+def _more_memory(crash: Crash) -> Proposal | None:
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:
         return _more_than_the_victim(crash)
@@ -632,7 +674,7 @@ def more_host_memory(case: Case) -> Answer:
     )
 
 
-def _more_than_the_victim(crash: Crash) -> Answer:
+def _more_than_the_victim(crash: Crash) -> Proposal | None:
     """Where only the kernel's line stands: what the killed process alone held."""
     held = [(k.anon_rss_bytes, k.process.pid) for k in crash.every(KernelKill) if k.anon_rss_bytes]
     if not held:
