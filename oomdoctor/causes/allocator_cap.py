@@ -6,8 +6,9 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 
-LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "shorter-sequences", "memory-efficient-attention")
-WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "shorter-sequences")
+LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
+                 "memory-efficient-attention")  # fmt: skip
+WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "smaller-model", "shorter-sequences")
 HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
 
 CAUSE = Cause(
@@ -35,5 +36,5 @@ CAUSE = Cause(
         Row(other_words.own_limit_in_other_words, Grade.NAMES),
     ),
     against=(Row(allocator.watermark_filled_by_its_own, Grade.POINTS),),
-    knobs=("raise-allocator-cap", "smaller-microbatch", "shorter-sequences"),
+    knobs=("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences"),
 )

@@ -62,7 +62,7 @@ class Spelling(NamedTuple):
         before = self.write.split("{")[0].split()
         flags = [word for word in before if word.startswith("-")]
         name = (flags[-1] if self.takes_value else flags[0]) if flags else before[-1 if self.is_export else 0]
-        return name.split("=")[0].strip("+:'\"")
+        return re.split(r"[=(]", name)[0].strip("+:'\"")
 
     @property
     def key(self) -> str:
