@@ -34,6 +34,10 @@ _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_uti
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
+# A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
+_SAMPLERS: Final = (
+    r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
+)
 _OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
 _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
@@ -165,6 +169,11 @@ def pictures(case: Case) -> bool:
     return some(crash.job.frameworks, "has no sequences") or case.now is not None or _computes_pictures(crash)
 
 
+def tiles(case: Case) -> bool:
+    """Pictures in a step that may take them in parts."""
+    return pictures(case) and case.crash.in_trace(_SAMPLERS) is None
+
+
 def _computes_pictures(crash: Crash) -> bool:
     if crash.in_trace(_OF_PICTURES) is not None:
         return True
@@ -239,6 +248,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "a batch of its own": batch_of_its_own,
     "sequences": sequences,
     "pictures": pictures,
+    "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
     "worker processes": worker_processes,

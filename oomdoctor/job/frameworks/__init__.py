@@ -305,7 +305,7 @@ def _loggers() -> Mapping[str, str]:
 
 def logged_by(source: str) -> str | None:
     """The framework whose logger has this name: "llamafactory.hparams.parser:401", "tensorflow/core/op.cc:71"."""
-    return _loggers().get(_PACKAGE.split(source, maxsplit=1)[0])
+    return _loggers().get(_PACKAGE.split(source.lstrip("./\\"), maxsplit=1)[0])
 
 
 def launched_by(commands: str) -> set[str]:
