@@ -37,6 +37,12 @@ class Remedy(Struct, frozen=True, kw_only=True):
     spends: tuple[str, ...] = ()
     cost: str = ""
     reference: str | None = None
+    subject: str | None = None  # the process or the model that it is about, where neither an option nor a line is
+
+    @property
+    def has_object(self) -> bool:
+        """Whether it names what to change: an option, a line, a command or a process, or computes how much."""
+        return bool(self.snippet or self.setting or self.subject or self.derivation)
 
 
 class Rejected(Struct, frozen=True):

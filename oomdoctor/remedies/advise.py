@@ -8,7 +8,7 @@ from typing import Final
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import framework, some, trainers
+from oomdoctor.job.frameworks import among, framework, some, trainers
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import (
@@ -24,9 +24,20 @@ from oomdoctor.remedies import (
     host,
     training,
 )
+from oomdoctor.remedies.holder import holder
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import Spelling, assumptions, current, done, excluded_by, missing, same, spelling
+from oomdoctor.remedies.settings import (
+    NO_OPTION,
+    Spelling,
+    assumptions,
+    current,
+    done,
+    excluded_by,
+    missing,
+    same,
+    spelling,
+)
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import releases
 from oomdoctor.versions import version_of
@@ -43,6 +54,7 @@ _HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"}
 _CARD: Final = frozenset({"gpu", "kv_cache"})
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
+_DRIVEN: Final = ("program", "engine", "local")  # layers of frameworks
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel")
 
@@ -114,9 +126,14 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     if knob.id in device.BY_WORLD:
         return None
     row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
-    if row is not None and not _of_another_world(row, crash):
-        return row
-    return spelling(knob.id, crash.context, crash.job.world)
+    if row is None or _of_another_world(row, crash):
+        row = spelling(knob.id, crash.context, crash.job.world)
+    return None if row is not None and row.type == "line" and not _own_program(crash) else row
+
+
+def _own_program(crash: Crash) -> bool:
+    """Whether the job's code is the reader's own, and not a framework's that is driven by its options."""
+    return not any(each.layer in _DRIVEN and each.style != "code" for each in among(crash.job.frameworks))
 
 
 def _of_another_world(row: Spelling, crash: Crash) -> bool:
@@ -205,14 +222,18 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
     inner = row is not None and some([row.framework], "runs inside trainers") and case.crash.job.may_share
-    if inner and snippet is not None and answer.snippet is None:
-        snippet = None  # an engine's flag is no option of the framework that starts it
+    if row is not None and inner and snippet is not None and answer.snippet is None:
+        snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
+    setting = answer.setting or _setting(row, inner)
+    held_by = holder(knob.id, case.crash) if answer.action is None and not (snippet or setting) else None
+    action = answer.action or translated(knob.action)
     return Remedy(
         knob=knob.id,
-        action=answer.action or translated(knob.action),
-        setting=answer.setting or _setting(row, inner),
+        action=action if held_by is None else f"{held_by}: {action}",
+        subject=answer.subject or held_by,
+        setting=setting,
         current=answer.current if answer.current is not None else stated,
         suggested=answer.suggested,
         beside=answer.beside,
@@ -234,7 +255,7 @@ def _not_computed(suggested: Value) -> str | None:
 
 
 def _setting(row: Spelling | None, inner: bool) -> str | None:
-    if row is None:
+    if row is None or row.type in NO_OPTION:
         return None
     return row.key if inner else row.setting
 

@@ -41,8 +41,18 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     lacking = ENOUGH - len(chosen)
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
     further = [one for one in remedies(cause, more, crash)[0] if one.knob not in listed] if more else []
-    chosen += further[:lacking] if lacking > 0 else []
-    return sorted(chosen, key=lambda remedy: remedy.knob == EVIDENCE), rejected
+    chosen = [*_real(chosen), *(further[:lacking] if lacking > 0 else [])]
+    return sorted(chosen, key=lambda one: one.knob == EVIDENCE), rejected
+
+
+def _real(chosen: Sequence[Remedy]) -> list[Remedy]:
+    """Those that name what to change first; the others fall away where these are enough."""
+    real = [one for one in chosen if one.has_object]
+    return (
+        real
+        if sum(one.knob != EVIDENCE for one in real) >= ENOUGH
+        else sorted(chosen, key=lambda one: not one.has_object)
+    )
 
 
 __all__ = ["ENOUGH", "EVIDENCE", "enough_remedies", "in_general", "table"]

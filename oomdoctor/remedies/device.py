@@ -15,6 +15,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
@@ -210,14 +211,18 @@ def pin_version(case: Case) -> Answer:
 
 def _no_known_regression(crash: Crash) -> Answer:
     """Where no known case fits, the newest fixes are the best guess."""
-    used = [f"{name} {version}" for name, version in crash.context.frameworks.items() if version and name != "python"]
-    if not used:
+    names = crash.context.frameworks
+    used = [f"{name} {version}" for name, version in names.items() if version and name != "python"]
+    installed = [each for each in among(names) if each.packages and each.layer != "base"]
+    package = next((each.packages[0] for each in sorted(installed, key=lambda one: not names[one.name])), None)
+    if not used and package is None:
         return None
     return Proposal(
         action=say(
             "Try a later release of what runs here ({releases}): no regression that we know fits",
-            releases=listed(used[:4]),
-        )
+            releases=listed(used[:4] or [package or ""]),
+        ),
+        snippet=f"pip install --upgrade {package}" if package is not None else None,
     )
 
 
@@ -465,6 +470,8 @@ def fix_environment(case: Case) -> Answer:
             else say("Let CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the cards of the node agree"),
             snippet='echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status',
         )
+    if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
+        return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY")
     return None
 
 

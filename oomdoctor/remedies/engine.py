@@ -31,9 +31,11 @@ from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
+from oomdoctor.remedies.initial import begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
-from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
+from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, same, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
+from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
 
@@ -51,6 +53,7 @@ _CAPTURED: Final = (
     "cuda_graph_sizes",
 )
 PRINTED: Final = "printed"
+_NAMED: Final = 80  # characters of a model's name
 
 
 def engine_version(crash: Crash) -> Version | None:
@@ -144,8 +147,8 @@ def lower(case: Case) -> Answer:
         return fixed
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
     if fractions.reckons_otherwise(crash):
-        return fractions.lowered(crash, oom)
-    known = share(crash)
+        return fractions.lowered(case, oom)
+    known = share(crash) or default_of(case)
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
         return _step_down(known)
     if known is None:
@@ -377,11 +380,11 @@ def raise_share(case: Case) -> Answer:
     if fixed is not None:
         return fixed
     if fractions.reckons_otherwise(crash):
-        return fractions.raised(crash)
+        return fractions.raised(case)
     held = next((e for e in crash.every(NotEnoughFree) if e.external_bytes and e.requested_bytes), None)
     if held is not None:
         return _above_weights_of_another(held.utilization, held.external_bytes or 0, held.requested_bytes or 0)
-    known = share(crash)
+    known = share(crash) or default_of(case)
     total = card_total(crash)
     missing = _missing_cache(crash)
     if known is None:
@@ -398,7 +401,7 @@ def raise_share(case: Case) -> Answer:
         else None
     )
     if total is None or missing is None:
-        return at_the_limit
+        return at_the_limit or _step_up(now, assumed)
     amount, why = missing
     wanted = shares.raised(now, amount, total)
     most = _most(crash, total)
@@ -424,6 +427,17 @@ def raise_share(case: Case) -> Answer:
         ),
         assumes=(*assumed, say("nothing else on the card needs that room")),
     )  # fmt: skip
+
+
+def _step_up(now: float, assumed: tuple[str, ...]) -> Answer:
+    then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
+    return Proposal(
+        action=say("Raise the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        current=None if assumed else now,
+        suggested=then,
+        derivation=fractions.first_step(f"{now:g} + {round(then - now, 3):g} = {then:g}"),
+        assumes=assumed,
+    )
 
 
 def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answer:
@@ -620,7 +634,7 @@ def half(case: Case) -> Answer:
     """Half of what it is now."""
     now = case.number()
     if now is None or case.now is None:
-        return None
+        return begin(case)
     if now <= 1:
         return already(case.now, f"{now:g}")
     then = int(now) // 2
@@ -782,7 +796,22 @@ def keep_cache(case: Case) -> Answer:
 
 
 def smaller_weights(case: Case) -> Answer:
-    size, total, held = size_of_model(case.crash), card_total(case.crash), weights_bytes(case.crash)
+    """What the weights take now, in fewer bits or of another model."""
+    row, models_named = case.row, case.crash.context.models
+    if case.now is not None and row is not None and same(case.now.value, row.value):
+        return already(case.now, case.now.value)
+    formula, assumes = _weights_in_words(case.crash)
+    if case.knob == "smaller-model" and models_named:
+        name = sanitize(models_named[0], _NAMED)
+        return Proposal(
+            action=say("Use a smaller model than {name}", name=name), subject=name, derivation=formula, assumes=assumes
+        )
+    suggested = row.value if row is not None and isinstance(row.value, str) else None
+    return Proposal(suggested=suggested, derivation=formula, assumes=assumes)
+
+
+def _weights_in_words(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
+    size, total, held = size_of_model(crash), card_total(crash), weights_bytes(crash)
     less = say("half of it in 8 bits, a quarter in 4")
     if held is not None and held[1] == PRINTED:
         taken = (
@@ -790,13 +819,13 @@ def smaller_weights(case: Case) -> Answer:
             if total
             else say("{weights} of weights on a card", weights=show(held[0]))
         )
-        return Proposal(derivation=semicolons((taken, less)), assumes=(say("they take 16 bits each now"),))
+        return semicolons((taken, less)), (say("they take 16 bits each now"),)
     if size is None:
-        return Proposal()
+        return None, ()
     taken = say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(arithmetic.weights(size.parameters)))
     if total:
         taken = say("{formula}, on a card of {total}", formula=taken, total=show(total))
-    return Proposal(derivation=semicolons((taken, less)), assumes=(size.source,))
+    return semicolons((taken, less)), (size.source,)
 
 
 def sees(crash: Crash) -> bool:

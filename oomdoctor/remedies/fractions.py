@@ -15,7 +15,8 @@ from oomdoctor.incident.engine_facts import Loading, loading, static_fraction
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, engine_printing, some
 from oomdoctor.language import say
-from oomdoctor.remedies.proposal import Answer, Proposal, Refusal
+from oomdoctor.remedies.initial import default_of
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.units import show
 
 FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that is worth a start
@@ -47,8 +48,9 @@ def reckons_otherwise(crash: Crash) -> bool:
     return engine is not None and not some([engine], "takes a share of the card")
 
 
-def raised(crash: Crash) -> Answer:
+def raised(case: Case) -> Answer:
     """A larger share, for an engine that is not vLLM."""
+    crash = case.crash
     if not some([engine_of(crash) or ""], "takes a share of what is free"):
         return None
     now, loaded = _now(crash), loading(crash)
@@ -119,15 +121,17 @@ def _if_larger(now: float | None, then: float, derivation: str) -> Answer:
     )
 
 
-def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
+def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
     """A smaller share, for an engine that is not vLLM."""
-    now = _now(crash)
+    crash = case.crash
+    stated = _now(crash)
+    now, assumed = (stated, ()) if stated is not None else default_of(case) or (None, ())
     if refused is None or refused.tried_bytes is None or some([engine_of(crash) or ""], "takes a share of the rest"):
-        return _step_down(now)
+        return _step_down(now, assumed)
     loaded = loading(crash)
     base = loaded.free_before_bytes if loaded is not None else refused.total_bytes
     if not base:
-        return _step_down(now)
+        return _step_down(now, assumed)
     free = min(refused.free_bytes or 0, refused.tried_bytes)
     slack = vllm.CAPTURE_SLACK_BYTES
     needed = refused.tried_bytes - free + slack
@@ -137,7 +141,7 @@ def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
         if loaded is not None
         else say("({tried} asked for - {free} free + {spare} to spare) / {base} of the card", **figures)
     )
-    assumes = [spare_assumed()]
+    assumes = [*assumed, spare_assumed()]
     if loaded is None:
         assumes.append(say("the card was empty when the engine started"))
     if now is None:
@@ -154,7 +158,7 @@ def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
         return Refusal(say("no lower fraction makes that room ({formula})", formula=f"{now:g} - {formula} = {then:g}"))
     return Proposal(
         action=_lowered(now, then),
-        current=now,
+        current=None if assumed else now,
         suggested=then,
         derivation=say(
             "floor({now} - {formula}, 3 digits) = {then}", now=f"{now:g}", formula=formula, then=f"{then:g}"
@@ -163,7 +167,7 @@ def lowered(crash: Crash, refused: DeviceOutOfMemory | None) -> Answer:
     )
 
 
-def _step_down(now: float | None) -> Answer:
+def _step_down(now: float | None, assumed: tuple[str, ...]) -> Answer:
     if now is None:
         return None
     then = round(now - shares.STEP, 3)
@@ -171,9 +175,10 @@ def _step_down(now: float | None) -> Answer:
         return None
     return Proposal(
         action=_lowered(now, then),
-        current=now,
+        current=None if assumed else now,
         suggested=then,
         derivation=first_step(f"{now:g} - {shares.STEP} = {then:g}"),
+        assumes=assumed,
     )
 
 

@@ -627,11 +627,8 @@ def more_host_memory(case: Case) -> Answer:
             action=say("Use a node with more than {total} of memory (this one has {total})", total=show(total))
         )
     return Proposal(
-        action=say(
-            "Use a node with more than {total} of memory (this one has {total}, and {used} were in use)",
-            total=show(total),
-            used=show(used),
-        )
+        action=say("Use a node with more than {total} of memory", total=show(total)),
+        derivation=say("{used} of {total} were in use", used=show(used), total=show(total)),
     )
 
 

@@ -40,7 +40,9 @@ class Case(Struct, frozen=True):
         if self.now is None or self.row is None or not _NAME.fullmatch(self.now.name):
             return None
         stated, usual = (name.rsplit(".", 1)[-1] for name in (self.now.name, self.row.key))
-        return None if stated == usual or stated in _NO_OPTIONS else self.now.name
+        if stated in _NO_OPTIONS or (stated == usual and not self.row.is_argument):
+            return None
+        return self.now.name
 
     def as_launched(self, value: Value) -> str | None:
         """The option as the launch line in the log spells it, with another value."""
@@ -83,6 +85,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     beside: tuple[Beside, ...] = ()  # what has to be set with it
     cost: str | None = None  # where it is another one than the knob's
     reference: str | None = None
+    subject: str | None = None  # the process or the model that it is about
 
 
 class Refusal(Struct, frozen=True):

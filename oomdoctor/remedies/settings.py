@@ -4,7 +4,8 @@ The columns of a row, separated by `|`; what is left empty says nothing:
 
     knob      an id of knobs.txt, or `dates`: what stands under `write` is no knob, but a name that dates the log
     write     the line to copy, `{}` where the value goes: a flag, a key, `export X={}`, a line of YAML or JSON
-    type      of the value: float, int, bool, str, size; `switch` for a flag that is there or is not
+    type      of the value: float, int, bool, str, size; `switch` for a flag that is there or is not; `line` of code
+              and `command`, where there is no option
     set       what to set, where the knob has one right value
     default   what holds where nobody says: `0.9`, or by version `0.9 <0.20; 0.92 >=0.20`
     versions  which releases know it: `>=0.5.8 <0.10.2`
@@ -36,6 +37,7 @@ from oomdoctor.spellings import COLUMNS, frameworks, title
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 
 DATES: Final = "dates"
+NO_OPTION: Final = ("line", "command")  # types
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 # The same option serves both directions.
@@ -80,8 +82,13 @@ class Spelling(NamedTuple):
 
     @property
     def is_code(self) -> bool:
-        """A line of a program, for which a launch line has no place."""
-        return "(" in self.write or self.write[0].isupper()
+        """What a program says, for which a launch line has no place."""
+        return self.type in NO_OPTION or "(" in self.write or self.write[0].isupper()
+
+    @property
+    def is_argument(self) -> bool:
+        """A library's argument, for which the job's own program may have an option: "batch_size={}"."""
+        return self.write == f"{self.key}={{}}" and "." not in self.key
 
     @property
     def takes_value(self) -> bool:
@@ -108,6 +115,13 @@ class Spelling(NamedTuple):
         fitting = [text for text, where in self.defaults if version is not None and where.holds(version)]
         only = [self.defaults[0][0]] if len(self.defaults) == 1 and self.defaults[0][1] == ALL else []
         return typed((fitting or only or [""])[0], self.type)
+
+    def smallest_default(self, version: Version | None) -> float | None:
+        """The number that holds where nobody says; the smallest of those of all releases where no version is known."""
+        only = self.default(version)
+        values = [only] if only is not None else [typed(text, self.type) for text, _ in self.defaults]
+        numbers = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+        return min(numbers, default=None) if len(numbers) == len(values) else None
 
     def snippet(self, value: Value) -> str | None:
         """What to copy; None where there is no value to put in."""
@@ -204,6 +218,10 @@ def of_knob(knob: str, framework: str) -> Iterator[Spelling]:
     return (row for row in rows(framework) if row.knob == wanted)
 
 
+def _options(knob: str, framework: str) -> list[Spelling]:
+    return [row for row in of_knob(knob, framework) if row.type not in NO_OPTION]
+
+
 def _is_there(row: Spelling, context: Context) -> bool:
     """Whether the frameworks are there that the row stands on, and no setting speaks against it."""
     for need in row.needs:
@@ -297,8 +315,8 @@ def done(knob: str, context: Context) -> Setting | None:
     if not context.settings:
         return None
     unheard = replace(context, heard=None)
-    own = [row for framework in _layers(context) for row in of_knob(knob, framework)]
-    known = own or [row for framework in frameworks() for row in of_knob(knob, framework)]
+    own = [row for framework in _layers(context) for row in _options(knob, framework)]
+    known = own or [row for framework in frameworks() for row in _options(knob, framework)]
     stated = ((unheard.setting(name), row.goal, name) for row in known for name in _names(row))
     generic = KNOBS[knob].settings
     return next((one for one, goal, name in stated if one and _reached(one.value, goal, is_own=name in generic)), None)

@@ -94,7 +94,7 @@ def test_options_of_a_launcher_only_beside_what_it_launches() -> None:
     launch = "torchrun --nproc_per_node 4 fit.py\n" + ACCELERATE + cuda()
     plain = " ".join(r.snippet or "" for r in advise(launch, *knobs)[0].values())
     assert "zero_stage" not in plain
-    assert "fsdp" not in plain
+    assert "--fsdp" not in plain
     assert "offload_optimizer_device" not in plain
     sharded = advise("[INFO] DeepSpeed info: version=0.16.9\n" + launch, *knobs)[0]
     assert sharded["shard-states"].snippet is not None

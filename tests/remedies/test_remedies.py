@@ -68,11 +68,14 @@ def test_a_colocated_trainer_gets_room_for_its_states() -> None:
     assert any("Qwen2.5-1.5B" in text for text in remedy.assumes)
 
 
-def test_an_unknown_share_is_lowered_by_so_much() -> None:
+def test_an_unknown_share_is_taken_for_the_smallest_default() -> None:
     log = '  File "/x/site-packages/vllm/worker/worker.py", line 1, in x\n' + cuda()
     remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
-    assert (remedy.current, remedy.suggested) == (None, None)
-    assert remedy.derivation == "(2.00 GiB asked for - 1.00 GiB free + 512 MiB to spare) / 79.15 GiB = 0.02"
+    assert (remedy.current, remedy.suggested) == (None, 0.88)
+    assert (
+        remedy.derivation == "0.90 - (2.00 GiB asked for - 1.00 GiB free + 512 MiB to spare) / 79.15 GiB = 0.88 at most"
+    )
+    assert "--gpu-memory-utilization is 0.9, its smallest default: the log does not say" in remedy.assumes
 
 
 def test_a_default_share_is_an_assumption() -> None:

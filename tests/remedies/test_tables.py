@@ -9,7 +9,7 @@ from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.remedies import models
 from oomdoctor.remedies.device import BY_WORLD
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.settings import DATES, Spelling, assumptions, current, rows, spelling, typed
+from oomdoctor.remedies.settings import DATES, NO_OPTION, Spelling, assumptions, current, rows, spelling, typed
 from oomdoctor.report.vocabulary import POOLS
 from oomdoctor.spellings import COLUMNS, frameworks, title
 
@@ -55,7 +55,7 @@ def test_every_row_is_of_a_known_knob_and_stands_once() -> None:
     assert len(keys) == len(set(keys))
 
 
-TYPES = {"float", "int", "bool", "str", "size", "switch"}
+TYPES = {"float", "int", "bool", "str", "size", "switch", "line", "command"}
 RANGE = r"(?:(?:>=|<=|<|>|==)\d+(?:\.\d+){0,3} ?)+"
 
 
@@ -78,7 +78,7 @@ def test_the_cells_of_a_row_mean_something(framework: str) -> None:
         assert row.knob in {*KNOBS, DATES}, row
         assert row.type in TYPES, row
         assert row.takes_value or row.type != "float", row
-        assert not (row.is_switch and row.takes_value), row
+        assert not (row.type in ("switch", *NO_OPTION) and row.takes_value), row
         assert re.fullmatch(f"(?:{RANGE})?", row.versions.text), row
         assert row.versions.since < row.versions.before, row
         for value, where in row.defaults:

@@ -1,0 +1,34 @@
+"""Whose memory a remedy is about, where neither an option nor a line says it: the process that held most."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import node_memory
+from oomdoctor.language import say
+from oomdoctor.units import show
+
+_RAM: Final = ("host_ram", "cgroup")
+# What one process does with its memory
+_OF_A_PROCESS: Final = frozenset({
+    "clear-references", "fewer-workers", "low-memory-loading", "narrow-dtypes", "restart-periodically",
+    "smaller-buffers", "smaller-input", "smaller-microbatch", "smaller-partitions", "sharded-checkpoint", "stream-data",
+})  # fmt: skip
+
+
+def holder(knob: str, crash: Crash) -> str | None:
+    """The process in words, with what it held: "cellxgene (PID 4242) held 51.40 GiB"."""
+    if knob not in _OF_A_PROCESS or crash.pool not in _RAM:
+        return None
+    memory = node_memory(crash)
+    if memory is not None and memory.holders:
+        most = memory.holders[0]
+        return say("{who} held {amount}", who=most.who, amount=show(most.largest)) if most.largest else None
+    killed = [one for one in crash.every(KernelKill) if one.anon_rss_bytes and one.process.name]
+    victim = max(killed, key=lambda one: one.anon_rss_bytes or 0, default=None)
+    if victim is None:
+        return None
+    who = f"{victim.process.name} (PID {victim.process.pid})" if victim.process.pid else victim.process.name
+    return say("{who} held {amount}", who=who, amount=show(victim.anon_rss_bytes or 0))
