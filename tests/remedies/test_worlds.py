@@ -308,3 +308,45 @@ def test_the_rows_of_an_array_of_attention_are_tokens() -> None:
 def remedies_of(text: str) -> list[str]:
     report = street.report_on([_message(text)], ())
     return [remedy.knob for remedy in report.incidents[0].diagnoses[0].remedies]
+
+
+@pytest.mark.parametrize(
+    ("settings", "knob", "value"),
+    [
+        ("num_envs=4096", "fewer-environments", 2048),
+        ("", "fewer-environments", 1024),
+        ("", "resize-sim-buffers", 4194304),
+    ],
+)
+def test_what_is_counted_is_halved(settings: str, knob: str, value: int) -> None:
+    log = f"python train.py task=Ant {settings}\nImporting module 'gym_38' (/opt/isaacgym/python/gym_38.so)\n" + cuda()
+    assert advise(log, knob)[0][knob].suggested == value
+
+
+def test_a_threshold_is_raised_and_never_halved() -> None:
+    log = (
+        "python train.py -s scene --densify_grad_threshold 0.0002 --resolution 4\n"
+        + FRAME.format("scene/gaussian_model.py", "densify_and_split", "self.densification_postfix(d)")
+        + cuda()
+    )
+    assert advise(log, "cap-primitives")[0]["cap-primitives"].suggested == 0.0004
+
+
+LAYERS = "load_tensors: offloaded 24/33 layers to GPU\n"
+BUFFER = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 148.04 MiB on device 0: cudaMalloc failed: out of memory\n"
+    "llama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "snippet"),
+    [
+        (LAYERS + BUFFER, "-ngl 12"),
+        ("$ llama-server -m m.gguf -ngl 40 --ctx-size 8192\n" + BUFFER, "-ngl 20"),
+        (BUFFER, "-ngl 1"),
+        ("Welcome to KoboldCpp - Version 1.99\n" + LAYERS + BUFFER, "--gpulayers 12"),
+    ],
+)
+def test_fewer_layers_go_to_the_card(log: str, snippet: str) -> None:
+    assert advise(log, "offload-parameters")[0]["offload-parameters"].snippet == snippet
