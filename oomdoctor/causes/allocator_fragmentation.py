@@ -31,6 +31,6 @@ CAUSE = Cause(
         Row(fragments.pools_of_graphs_counted_as_idle, Grade.HINTS),
     ),
     missing=(fragments.idle_figure_missing,),
-    knobs=("allocator-config", "smaller-microbatch", "shorter-sequences", "token-budget-batching"),
+    knobs=("allocator-config", "smaller-microbatch", "smaller-input", "shorter-sequences", "token-budget-batching"),
     knobs_where=((fragments.engine_starting, ENGINE_KNOBS),),
 )

@@ -36,7 +36,13 @@ _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engine
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
-_OF_PICTURES: Final = r"(?i)\bconv[23]d\b|conv_transpose[23]d|max_pool2d|\binterpolate\b"
+_OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
+# A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
+_SAMPLERS: Final = (
+    r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
+)
+_OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
+_OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
@@ -166,10 +172,35 @@ def sequences(case: Case) -> bool:
     crash = case.crash
     if case.now is not None:
         return True
-    if some(crash.job.frameworks, "has no sequences") or crash.in_trace(_OF_PICTURES) is not None:
+    if some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash):
         return False
     root = crash.root
-    return not isinstance(root, ArrayOutOfMemory) or len((root.shape or "").split(",")) != PICTURES
+    as_pictures = isinstance(root, ArrayOutOfMemory) and len((root.shape or "").split(",")) == PICTURES
+    return not as_pictures or crash.mentions(_OPS_ON_SEQUENCES) is not None
+
+
+def pictures(case: Case) -> bool:
+    """What goes in has a size of its own: pictures, volumes, points, clips."""
+    crash = case.crash
+    if some(crash.job.frameworks, "simulates worlds"):
+        return False
+    return some(crash.job.frameworks, "has no sequences") or case.now is not None or _computes_pictures(crash)
+
+
+def tiles(case: Case) -> bool:
+    """Pictures in a step that may take them in parts."""
+    return pictures(case) and case.crash.in_trace(_SAMPLERS) is None
+
+
+def _computes_pictures(crash: Crash) -> bool:
+    if crash.in_trace(_OF_PICTURES) is not None:
+        return True
+    return isinstance(crash.root, ArrayOutOfMemory) and crash.mentions(_OPS_ON_PICTURES) is not None
+
+
+def simulated_worlds(case: Case) -> bool:
+    """Environments that the job computes itself, of which there may be fewer."""
+    return case.now is not None or some(case.crash.job.frameworks, "simulates worlds")
 
 
 def option_for_it(case: Case) -> bool:
@@ -240,6 +271,9 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "past the start": past_the_start,
     "a batch of its own": batch_of_its_own,
     "sequences": sequences,
+    "pictures": pictures,
+    "tiles": tiles,
+    "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
     "something is collected": something_collected,
     "worker processes": worker_processes,
