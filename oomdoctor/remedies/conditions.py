@@ -13,6 +13,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
@@ -181,7 +182,8 @@ def weights_are_loaded(case: Case) -> bool:
 
 
 def offloaded(case: Case) -> bool:
-    return any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    return stated or case.crash.first(HostCacheTooLarge) is not None
 
 
 def object_store(case: Case) -> bool:

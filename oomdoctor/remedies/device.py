@@ -15,16 +15,17 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import listed, mark, say, semicolons, translated
+from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
-from oomdoctor.remedies import engine
+from oomdoctor.remedies import engine, together
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
-from oomdoctor.remedies.settings import same, spelling
+from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster
+from oomdoctor.spellings import title
 from oomdoctor.units import show
 from oomdoctor.versions import version_of
 
@@ -33,9 +34,9 @@ _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
+EXPANDABLE: Final = "expandable_segments:True"
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
-NOT_WITH_SLEEP: Final = mark("the engine's sleep mode needs memory pools, which expandable segments do not support")
 
 
 def free_the_gpu(case: Case) -> Answer:
@@ -84,10 +85,11 @@ def allocator_config(case: Case) -> Answer:
     crash = case.crash
     if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
         return Refusal(say("expandable_segments is set already ({place})", place=case.now.place))
-    if engine.sleeps(crash):
-        return Refusal(translated(NOT_WITH_SLEEP))
     if crash.job.world == "jax":
         return _platform_allocator(case)
+    hindrance = together.refused(case.knob, crash) or _by_itself(case)
+    if hindrance is not None:
+        return Refusal(hindrance)
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory):
         return None
@@ -96,16 +98,28 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     unused, tried = card_of(root).unallocated_bytes, root.tried_bytes
     torch = version_of(crash.context.frameworks.get("torch"))
-    assumes = [say("no engine sleep mode in this process")]
+    assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
     if torch is None or torch[:2] == (2, 9):
         assumes.append(say("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one"))
     return Proposal(
-        suggested="expandable_segments:True",
+        suggested=True if case.row is not None and case.row.type == "bool" else EXPANDABLE,
         derivation=say("{unused} reserved and unused against {tried} asked for", unused=show(unused), tried=show(tried))
         if unused and tried
         else None,
         assumes=tuple(assumes),
     )
+
+
+def _by_itself(case: Case) -> str | None:
+    """A framework of the job sets it for its processes, where nobody says otherwise."""
+    crash = case.crash
+    if case.now is not None:
+        return None
+    for framework, release in crash.context.frameworks.items():
+        default = next((row.default(version_of(release)) for row in of_knob(case.knob, framework)), None)
+        if default in (True, EXPANDABLE):
+            return say("{framework} sets it by itself", framework=title(framework))
+    return None
 
 
 def _platform_allocator(case: Case) -> Answer:

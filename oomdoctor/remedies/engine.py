@@ -25,7 +25,7 @@ from oomdoctor.families.vllm_figures import (
     Sleep,
     WeightsLoaded,
 )
-from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading
+from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
@@ -51,6 +51,8 @@ _CAPTURED: Final = (
     "cuda_graph_sizes",
 )
 PRINTED: Final = "printed"
+BEFORE_THE_CACHE: Final = ("loading", "profiling")
+TRAINING: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward", "eval"})
 
 
 def engine_version(crash: Crash) -> Version | None:
@@ -131,6 +133,22 @@ def sleeps(crash: Crash) -> bool:
     return bool(stated and stated.value is True) or crash.first(Sleep) is not None
 
 
+def not_its_share(crash: Crash) -> str | None:
+    """Why an engine's share says nothing of what was refused; None where it does."""
+    if crash.first(NotEnoughFree) is not None:
+        return None
+    step = phase(crash)
+    if crash.job.in_reserving_engine and step in BEFORE_THE_CACHE:
+        return (
+            say("the engine was loading: it takes its share only afterwards")
+            if step == "loading"
+            else say("the engine was profiling: it takes its share only afterwards")
+        )
+    if not crash.job.in_reserving_engine and sleeps(crash) and crash.stage in TRAINING:
+        return say("the engine slept: its share was given back while the trainer worked")
+    return None
+
+
 # lower
 
 
@@ -142,6 +160,9 @@ def lower(case: Case) -> Answer:
     fixed = _fixed_cache(crash)
     if fixed is not None:
         return fixed
+    elsewhere = not_its_share(crash)
+    if elsewhere is not None:
+        return Refusal(elsewhere)
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
     if fractions.reckons_otherwise(crash):
         return fractions.lowered(crash, oom)

@@ -12,9 +12,9 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine
+from oomdoctor.remedies import together
 from oomdoctor.remedies.advise import ONLY_A_DELAY, remedies
-from oomdoctor.remedies.device import NOT_WITH_SLEEP, no_fragmentation
+from oomdoctor.remedies.device import no_fragmentation
 
 _THRESHOLD: Final = late(r"adjust the kill threshold")
 
@@ -43,8 +43,8 @@ def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfM
     stated = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     if stated is not None and advice.advises.split(":")[0] in str(stated.value):
         return say("it is set already: {name} at {place}", name=stated.name, place=stated.place)
-    if "expandable" in advice.advises and engine.sleeps(crash):
-        return translated(NOT_WITH_SLEEP)
+    if "expandable" in advice.advises and (why := together.refused("allocator-config", crash)) is not None:
+        return why
     return no_fragmentation(refusal) if refusal is not None else None
 
 
