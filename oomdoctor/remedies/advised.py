@@ -19,6 +19,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import Event
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import engine_printing
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy
@@ -61,7 +62,10 @@ _TOO: Final = late(
 )
 
 
-_ASIDE: Final = late(r"(?i)[\s,\"'`]+(?:when\b|by (?:passing|setting)\b|if\b|before\b|so that\b|in order to\b).*$")
+_ASIDE: Final = late(
+    r"(?i)[\s,\"'`(]+"
+    r"(?:(?:when|by (?:passing|setting)|if|before|so that|in order to|e\.g\.?|for example|this)\b|\d\)(?: |$)).*$"
+)
 
 
 class Advised(Struct, frozen=True):
@@ -144,14 +148,13 @@ def _of(event: Event, crash: Crash) -> Iterator[Advised]:
         ends = [*(verb.start() for verb in verbs[1:]), len(sentence)]
         for verb, end in zip(verbs, ends if verbs else (), strict=True):
             part = sentence[verb.end() : end]
-            quote = _quote(sentence[verb.start() : verb.end()] + part)
             turn = _turn(verb.lastgroup or "use", part)
             for knob, what in _knobs(turn, part, crash):
-                yield Advised(knob, turn, what, quote, event)
+                yield Advised(knob, turn, what, _quote(verb[0] + part, what), event)
         for match in _TOO.finditer(sentence):
             turn = "raise" if match["how"] in ("small", "low") else "lower"
             for knob in _of_option(match["what"], turn, crash):
-                yield Advised(knob, turn, match["what"], _quote(match[0]), event)
+                yield Advised(knob, turn, match["what"], _quote(match[0], match["what"]), event)
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -176,8 +179,10 @@ def _turn(turn: str, part: str) -> str:
     return "raise" if _HIGHER_VALUE.search(part) else turn
 
 
-def _quote(text: str) -> str:
-    """The words without what a source line or a cut has left at their end, and without their aside."""
+def _quote(text: str, what: str) -> str:
+    """The words to the end of the line that names what is meant, without an aside or what a cut has left there."""
+    named = max(text.lower().rfind(what.lower()), 0)
+    text = text[:end] if (end := text.find("\n", named)) > 0 else text
     words = _ASIDE.sub("", " ".join(text.split())).rstrip(" ,:;'\"`().-")
     words = words.removesuffix(" or").removesuffix(" and").removesuffix(", and/or").rstrip(" ,`")
     return f'"{words.replace(chr(34), "").replace("`", "")[:_QUOTED]}"'
@@ -193,8 +198,10 @@ def _knobs(turn: str, part: str, crash: Crash) -> Iterator[tuple[str, str]]:
 def _of_option(option: str, turn: str, crash: Crash) -> Iterator[str]:
     """The knobs of an option, turned this way: by the job's own frameworks, else by any."""
     key = _key(option)
-    own = [framework for framework in crash.context.frameworks if key in _keys().get(framework, {})]
-    candidates = [knob for framework in own or _keys() for knob in _keys()[framework].get(key, ())]
+    printing = engine_printing(crash.root.family)
+    own = [name for name in (printing, *crash.context.frameworks) if name and key in _keys().get(name, {})]
+    asked = own or ([ANY] if printing else _keys())
+    candidates = [knob for name in asked for knob in _keys()[name].get(key, ())]
     for knob in dict.fromkeys(candidates):
         if _turns(knob, turn) and _of_pool(knob, crash):
             yield knob

@@ -40,7 +40,8 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     listed = {*knobs, *(one.knob for one in rejected)}
     lacking = ENOUGH - len(chosen)
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
-    further = remedies(cause, more, crash)[0] if more else []
+    known = {remedy.knob for remedy in chosen}
+    further = [one for one in remedies(cause, more, crash)[0] if one.knob not in known] if more else []
     chosen += further[:lacking] if lacking > 0 else []
     return sorted(chosen, key=lambda remedy: remedy.knob == EVIDENCE), rejected
 

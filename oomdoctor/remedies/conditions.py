@@ -24,6 +24,7 @@ from oomdoctor.remedies import engine, host
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
+from oomdoctor.signs import placement
 
 Question = Callable[[Case], bool]
 
@@ -32,6 +33,7 @@ _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
+_OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 _OF_PICTURES: Final = r"(?i)\bconv[23]d\b|conv_transpose[23]d|max_pool2d|\binterpolate\b"
@@ -92,7 +94,9 @@ def media_in_prompts(case: Case) -> bool:
 
 
 def several_cards(case: Case) -> bool:
-    return case.cause == "device-misplacement" or case.crash.job.spread
+    crash = case.crash
+    together = case.cause == "device-misplacement" or crash.in_trace(_OF_RANKS) is not None
+    return together or crash.job.spread or bool(placement.ranks(crash))
 
 
 def several_cards_train(case: Case) -> bool:

@@ -10,7 +10,6 @@ from typing import Final
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
-from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
@@ -19,6 +18,7 @@ from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine, together
+from oomdoctor.remedies.placement import WHO
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
@@ -29,7 +29,6 @@ from oomdoctor.spellings import title
 from oomdoctor.units import show
 from oomdoctor.versions import version_of
 
-_WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
@@ -37,48 +36,6 @@ BY_WORLD: Final = ("collect-evidence", "fix-placement")
 EXPANDABLE: Final = "expandable_segments:True"
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
-
-
-def free_the_gpu(case: Case) -> Answer:
-    pids = dict(_others(case.crash))
-    if not pids:
-        return Proposal(snippet=_WHO)
-    held = listed(_holding(pid, size) for pid, size in list(pids.items())[:4])
-    numbers = ",".join(str(pid) for pid in list(pids)[:8])
-    return Proposal(
-        action=say(
-            "See who the others on the card are ({processes}) and end what is yours and left over; in a container "
-            "these numbers may be the host's",
-            processes=held,
-        ),
-        snippet=f"ps -o pid,user,etime,args -p {numbers}",
-    )
-
-
-def _holding(pid: int, size: int | None) -> str:
-    return say("PID {pid} holds {amount}", pid=pid, amount=show(size)) if size else f"PID {pid}"
-
-
-def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
-    for event in crash.every(DeviceOutOfMemory):
-        yield from ((other.pid, other.bytes) for other in card_of(event).others)
-    for table in crash.every(GpuTable):
-        yield from ((process.pid, process.used_bytes) for process in table.processes)
-
-
-def fix_placement(case: Case) -> Answer:
-    masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
-    return Proposal(
-        action=say(
-            "Give every rank its own card (CUDA_VISIBLE_DEVICES is {value} at {place}): set the device from LOCAL_RANK "
-            "before the first CUDA call",
-            value=masks.value,
-            place=masks.place,
-        )
-        if masks is not None
-        else say("Give every rank its own card: set the device from LOCAL_RANK before the first CUDA call"),
-        snippet=_in_its_world(case) or 'export CUDA_VISIBLE_DEVICES="$LOCAL_RANK"',
-    )
 
 
 def allocator_config(case: Case) -> Answer:
@@ -450,7 +407,7 @@ def collect(case: Case) -> Answer:
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
             action=say("Record what holds the card just before it fails"),
-            snippet=_in_its_world(case) or _WHO,
+            snippet=_in_its_world(case) or WHO,
         )
     node = next((e.process.node for e in crash.every(NodeOutOfMemory) if e.process.node), None)
     if "ray" in crash.context.frameworks:
@@ -504,8 +461,6 @@ def fix_shape(case: Case) -> Answer:
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {
-    "free-the-gpu": free_the_gpu,
-    "fix-placement": fix_placement,
     "allocator-config": allocator_config,
     "cap-preallocation": cap_preallocation,
     "raise-allocator-cap": raise_cap,

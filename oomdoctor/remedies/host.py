@@ -230,11 +230,16 @@ def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
     version = version_of(crash.context.frameworks.get("sglang"))
     left_alone = 0 if version is not None and version >= _FREE_WITHOUT_RESERVE else 10 * GIB
     fits = (free - left_alone) // 10**9
-    figures = {"free": show(free), "reserve": show(left_alone), "fits": fits}
+    room = show(free - left_alone)
     derivation = (
-        say("{free} free - {reserve} that SGLang leaves alone, down to a GB = {fits} GB", **figures)
+        say(
+            "{free} free - {reserve} that SGLang leaves alone = {room}",
+            free=show(free),
+            reserve=show(left_alone),
+            room=room,
+        )
         if left_alone
-        else say("{free} free, down to a GB = {fits} GB", **figures)
+        else say("{room} free beside what SGLang leaves alone", room=room)
     )
     if fits < 1:
         return Refusal(say("no room is left for a host half of the KV cache ({formula})", formula=derivation))
@@ -247,7 +252,7 @@ def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
         setting=row.setting,
         suggested=fits,
         snippet=row.snippet(fits),
-        derivation=derivation,
+        derivation=semicolons((derivation, say("{fits} whole GB", fits=fits))),
         assumes=(say("each rank on the node asks for as much, and this one was the last to ask"),),
         cost=say("fewer prefixes are kept"),
     )

@@ -13,7 +13,7 @@ from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.settings import known_versions, of_knob, same, setting_of
 from oomdoctor.spellings import title
-from oomdoctor.versions import Versions, version_of, versions
+from oomdoctor.versions import ALL, Versions, version_of, versions
 
 # The other halves, as the table calls them
 _CALLED: Final = {
@@ -22,6 +22,7 @@ _CALLED: Final = {
     "Megatron FSDP": mark("Megatron FSDP"),
     "PyTorch engine": mark("its PyTorch engine"),
 }
+ITSELF: Final = "itself"
 _SLEEP: Final = "engine-sleep"  # a knob, which an option or a default of the framework turns
 
 
@@ -53,21 +54,29 @@ def _rows(text: str) -> Iterator[Pair]:
 def refused(knob: str, crash: Crash) -> str | None:
     """Why the knob cannot be turned beside what the log shows of the job; None where nothing speaks against it."""
     for pair in table():
-        if pair.knob != knob or not pair.releases.overlaps(known_versions(pair.package, crash.context)):
-            continue
-        if _is_there(pair, crash):
-            return say(
-                "{package} {releases} does not take it together with {other} ({source})",
-                package=title(pair.package),
-                releases=pair.releases,
-                other=translated(_CALLED[pair.other]),
-                source=pair.source,
-            ).replace("  ", " ")
+        known = known_versions(pair.package, crash.context)
+        meant = pair.releases.covers(known) if pair.other == ITSELF else pair.releases.overlaps(known)
+        if pair.knob == knob and meant and _is_there(pair, crash):
+            return _why(pair)
     return None
+
+
+def _why(pair: Pair) -> str:
+    package = title(pair.package) if pair.releases == ALL else f"{title(pair.package)} {pair.releases}"
+    if pair.other == ITSELF:
+        return say("{package} sets it by itself ({source})", package=package, source=pair.source)
+    return say(
+        "{package} does not take it together with {other} ({source})",
+        package=package,
+        other=translated(_CALLED[pair.other]),
+        source=pair.source,
+    )
 
 
 def _is_there(pair: Pair, crash: Crash) -> bool:
     own = pair.package in crash.context.frameworks
+    if pair.other == ITSELF:
+        return own
     if pair.trace and crash.in_trace(pair.trace) is not None:
         return True
     if pair.other == "sleep" and own and crash.first(Sleep) is not None:

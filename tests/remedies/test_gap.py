@@ -82,7 +82,6 @@ def test_what_cannot_be_reckoned_closes_nothing(crash: Crash) -> None:
     ("story", "knob"),
     [
         ("open-reasoner-zero-colocated", "lower-engine-reservation"),
-        ("openrlhf-vllm-start-fragmented", "allocator-config"),
         ("simplerl-third-rollout", "less-swap-space"),
     ],
 )
