@@ -7,6 +7,7 @@ which way, an option or a few words say of what. Options are those of the framew
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -122,10 +123,15 @@ def placed(remedies: Sequence[Remedy], advice: Sequence[Advised]) -> list[Remedy
 
 def quoted(remedy: Remedy, advice: Sequence[Advised]) -> Remedy:
     """The remedy with the message's own words for it."""
-    words = next((one.quote for one in advice if one.knob == remedy.knob), None)
+    words = next((one.quote for one in advice if one.knob == remedy.knob and _same_option(one.what, remedy)), None)
     if words is None:
         return remedy
     return replace(remedy, action=say("{action} (the message itself says: {quote})", action=remedy.action, quote=words))
+
+
+def _same_option(what: str, remedy: Remedy) -> bool:
+    """The remedy is spelled with the message's option, or one of both has no spelling."""
+    return not _OPTION.fullmatch(what) or remedy.setting is None or _key(remedy.setting) == _key(what)
 
 
 def _tellers(crash: Crash) -> Iterator[Event]:
@@ -144,7 +150,7 @@ def _of(event: Event, crash: Crash) -> Iterator[Advised]:
     for sentence in _sentences(text):
         if any(word in sentence for word in _never()):
             continue
-        verbs = [match for match in _VERB.finditer(sentence) if _advises(sentence, match.start())]
+        verbs = list(_verbs(sentence))
         ends = [*(verb.start() for verb in verbs[1:]), len(sentence)]
         for verb, end in zip(verbs, ends if verbs else (), strict=True):
             part = sentence[verb.end() : end]
@@ -165,10 +171,16 @@ def _sentences(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _advises(sentence: str, start: int) -> bool:
-    """The verb asks for something: it opens the sentence, or stands behind "please" or another verb that does."""
-    before = sentence[:start]
-    return bool(_BEGINS.search(before[-12:]) or not before.strip() or _ASKING.search(before[-40:]))
+def _verbs(sentence: str) -> Iterator[re.Match[str]]:
+    """Those that ask for something: they open a part of the sentence, or stand behind "please" or another verb that
+    does. "Using" at the beginning tells what is so; in a list it goes on with what was asked for."""
+    asking = False
+    for match in _VERB.finditer(sentence):
+        before = sentence[: match.start()]
+        opens = bool(_BEGINS.search(before[-12:]) or not before.strip())
+        if _ASKING.search(before[-40:]) or (opens and (asking or not match[0].lower().endswith("ing"))):
+            asking = True
+            yield match
 
 
 def _turn(turn: str, part: str) -> str:

@@ -38,6 +38,13 @@ from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
+# In the names of checkpoints whose weights have four bits or fewer
+_FEW_BITS: Final = late(
+    r"(?i)(?:^|[-_/.])(?:[234]-?bits?|bnb|awq|gptq|int4|nf4|mxfp4|nvfp4|w4a(?:8|16)|exl[23]|"
+    r"i?q[2-4]_(?:[01k]|k_[sml]|xs|xxs))(?:$|[-_/.])"
+)
+_OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
+_QUANTIZING: Final = r"bitsandbytes/nn|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it.
@@ -802,7 +809,20 @@ def keep_cache(case: Case) -> Answer:
     )
 
 
+def quantized(crash: Crash) -> str | None:
+    """What shows that the weights are of few bits already: the model's name, or the loader that failed with it."""
+    name = next((each for each in crash.context.models if _FEW_BITS.search(each)), None)
+    if name is not None:
+        return name
+    said = _OF_QUANTIZED.search(crash.root.at.text)
+    frame = crash.in_trace(_QUANTIZING)
+    return said[0] if said is not None else frame.file.rsplit("/", 1)[-1] if frame is not None else None
+
+
 def smaller_weights(case: Case) -> Answer:
+    shown = quantized(case.crash) if case.knob == "quantize-weights" else None
+    if shown is not None:
+        return Refusal(say("the weights are quantized already ({shown})", shown=shown))
     size, total, held = size_of_model(case.crash), card_total(case.crash), weights_bytes(case.crash)
     less = say("half of it in 8 bits, a quarter in 4")
     if held is not None and held[1] == PRINTED:

@@ -11,8 +11,8 @@ from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Value
 from oomdoctor.job.names import figure
-from oomdoctor.language import say, semicolons
-from oomdoctor.remedies import Remedy
+from oomdoctor.language import say, semicolons, translated
+from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST
 from oomdoctor.remedies.advised import BOUGHT
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
@@ -72,7 +72,8 @@ def shown(remedies: Sequence[Remedy], lacking: Gap) -> tuple[Remedy, ...]:
 
 def _with_reason(remedy: Remedy, lacking: Gap) -> Remedy:
     why = say("enough alone for what was missing ({formula})", formula=lacking.derivation)
-    return replace(remedy, derivation=semicolons(filter(None, (remedy.derivation, why))))
+    formula = remedy.derivation if remedy.derivation not in (translated(A_SWITCH), translated(A_WORD)) else None
+    return replace(remedy, derivation=semicolons(filter(None, (formula, why))))
 
 
 def _growth(crash: Crash, need: Need) -> tuple[int, str]:

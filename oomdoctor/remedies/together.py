@@ -19,7 +19,7 @@ from oomdoctor.versions import ALL, Versions, version_of, versions
 _CALLED: Final = {
     "sleep": mark("the engine's sleep mode"),
     "memory saver": mark("torch_memory_saver, by which the engine gives its memory back"),
-    "Megatron FSDP": mark("Megatron FSDP"),
+    "Megatron FSDP": "Megatron FSDP",
     "PyTorch engine": mark("its PyTorch engine"),
 }
 ITSELF: Final = "itself"
