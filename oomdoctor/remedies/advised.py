@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,7 @@ BOUGHT: Final = frozenset({"tensor-parallel", "more-gpus", "add-nodes", "more-ho
 ANY: Final = ""  # framework
 # The same option serves both directions.
 _OTHER_WAY: Final[Mapping[str, tuple[str, ...]]] = {"lower-engine-reservation": ("raise-engine-reservation",)}
+_MOST: Final = 20  # messages that are read
 _BEHIND: Final = 4  # lines that one message goes on for
 _LONGEST: Final = 4000  # characters of it
 _QUOTED: Final = 120
@@ -55,10 +57,10 @@ _ENDS: Final = late(r"[.!?;](?:\s|$)|\n\s*\n|\n(?=\S{0,40}(?:Traceback|  File ))
 _LOWER_VALUE: Final = late(r"(?i)\b(?:smaller|lower|fewer|less|shorter|reduced)\b")
 _HIGHER_VALUE: Final = late(r"(?i)\b(?:larger|bigger|higher|more|greater|longer|increased)\b")
 _OPTION: Final = late(
-    r"(?<![\w/])(--?[A-Za-z][\w-]{1,60}|[A-Za-z]\w{0,60}(?:[._][A-Za-z0-9]\w{0,60})+|[A-Z][A-Z0-9_]{4,60})"
+    r"(?<![\w/])(--?[A-Za-z][\w-]{1,60}|[A-Za-z][A-Za-z0-9]{0,40}(?:[._][A-Za-z0-9]{1,40}){1,12}|[A-Z][A-Z0-9]{4,40})"
 )
 _TOO: Final = late(
-    r"(?i)(?<![\w/])`?(?P<what>--?[a-z][\w-]{1,60}|[a-z]\w{0,60}(?:[._]\w{1,60})+)`?(?:\s*\([^)\n]{1,40}\))?"
+    r"(?i)(?<![\w/])`?(?P<what>--?[a-z][\w-]{1,60}|[a-z][a-z0-9]{0,40}(?:[._][a-z0-9]{1,40}){1,12})`?(?:\s*\([^)\n]{1,40}\))?"
     r"\s+(?:is|was|may be|might be)?\s*(?:much )?too (?P<how>large|high|big|long|small|low)\b"
 )
 
@@ -137,7 +139,8 @@ def _same_option(what: str, remedy: Remedy) -> bool:
 def _tellers(crash: Crash) -> Iterator[Event]:
     """The messages of the failure, without those whose advice is always the same."""
     others = (event for event in crash.events if event.proves and event is not crash.root)
-    return (event for event in (crash.root, *others) if not isinstance(event, NodeOutOfMemory))
+    tellers = (event for event in (crash.root, *others) if not isinstance(event, NodeOutOfMemory))
+    return islice(tellers, _MOST)
 
 
 def _had_room(root: DeviceOutOfMemory) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,13 @@ def test_the_table_names_knobs_and_turns() -> None:
     assert {row.knob for row in rows} <= KNOBS.keys()
     assert {row.turn for row in rows} == {"lower", "raise", "use"}
     assert all(word == word.lower() for row in rows for word in row.words)
+
+
+@pytest.mark.parametrize("words", ["a_" * 1900, "please reduce " * 250, "--" * 1900, "a." * 1900 + " is", "(" * 3900])
+def test_no_text_keeps_it_busy(words: str) -> None:
+    start = time.perf_counter()
+    assert named(words) == []
+    assert time.perf_counter() - start < 5
 
 
 # where it stands
