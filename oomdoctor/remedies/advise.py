@@ -23,6 +23,7 @@ from oomdoctor.remedies import (
     from_outside,
     host,
     own_line,
+    placement,
     training,
 )
 from oomdoctor.remedies.holder import holder
@@ -48,6 +49,7 @@ _COMPUTE: Final[Mapping[str, Compute]] = {
     **training.FUNCTIONS,
     **host.FUNCTIONS,
     **device.FUNCTIONS,
+    **placement.FUNCTIONS,
 }
 
 # Pools that are the host's memory, and those on the card.
@@ -84,10 +86,11 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
     """Whatever the cause: where somebody else has a good share of the card, look who it is before much else."""
     if crash.pool not in _CARD or len(knobs) < AMONG_THE_FIRST or not conditions.crowded(crash):
         return knobs
-    if "free-the-gpu" in knobs[:AMONG_THE_FIRST]:
+    looks = "free-the-gpu" if placement.strangers(crash) or not crash.job.spread else "fix-placement"
+    if looks in knobs[:AMONG_THE_FIRST]:
         return knobs
-    others = [name for name in knobs if name != "free-the-gpu"]
-    return (*others[:1], "free-the-gpu", *others[1:])
+    others = [name for name in knobs if name != looks]
+    return (*others[:1], looks, *others[1:])
 
 
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:

@@ -13,6 +13,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
@@ -23,6 +24,7 @@ from oomdoctor.remedies import engine, host, own_line
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
+from oomdoctor.signs import placement
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 
 Question = Callable[[Case], bool]
@@ -34,6 +36,7 @@ _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
+_OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
@@ -115,7 +118,9 @@ def on_that_side(case: Case) -> bool:
 
 
 def several_cards(case: Case) -> bool:
-    return case.cause == "device-misplacement" or case.crash.job.spread
+    crash = case.crash
+    together = case.cause == "device-misplacement" or crash.in_trace(_OF_RANKS) is not None
+    return together or crash.job.spread or bool(placement.ranks(crash))
 
 
 def several_cards_train(case: Case) -> bool:
@@ -235,7 +240,8 @@ def weights_are_loaded(case: Case) -> bool:
 
 
 def offloaded(case: Case) -> bool:
-    return any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    return stated or case.crash.first(HostCacheTooLarge) is not None
 
 
 def object_store(case: Case) -> bool:

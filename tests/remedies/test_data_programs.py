@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from remedy_logs import advise
+from remedy_logs import advise, cuda
 from test_free_before_bought import advised
 from test_premises import ARRAY
 
@@ -74,9 +74,10 @@ def test_pieces_of_data_are_cut_only_where_a_program_has_an_option_for_it() -> N
 
 
 def test_a_line_of_code_is_nothing_for_a_program_that_is_driven_by_options() -> None:
-    driven = "python3 -m verl.trainer.main_ppo trainer.nnodes=1\n" + PANDAS
-    assert "stream-data" in advise(PANDAS, "stream-data")[0]
-    assert all("read_csv" not in (r.snippet or "") for r in advise(driven, "stream-data")[0].values())
+    refused = "torch.OutOfMemoryError: " + cuda()
+    driven = "python3 -m verl.trainer.main_ppo trainer.nnodes=1\n" + refused
+    assert advise(refused, "clear-references")[0]["clear-references"].snippet == "del outputs, loss"
+    assert all(r.snippet is None for r in advise(driven, "clear-references")[0].values())
 
 
 MAPS = "OSError: [Errno 12] Cannot allocate memory (vm.max_map_count)\n"
