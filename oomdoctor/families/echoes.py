@@ -19,7 +19,7 @@ _STATEMENT = (
 )
 _ADVISING = (
     r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|"
-    r"may(?! \d| (?:use|take|hold|not))|(?:might|could)(?! not)|"
+    r"may(?! \d| (?:use|take|hold|not))|(?:might|could)(?! not|n['’]t)|"
     r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|helps? (?:with|against)|"
     r"tip:|hint:|note:)"
 )

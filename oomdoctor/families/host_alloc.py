@@ -19,7 +19,7 @@ from oomdoctor.families.shortage import shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import BINARY, GIB, size
+from oomdoctor.units import BINARY, GIB, asked, size
 
 CHARACTERS: Final = 1500
 HEAD: Final = 200  # characters of a line that quotes a command, and as many of its end
@@ -104,7 +104,8 @@ _ALLOCATORS: Final = tuple(
         (
             "c++",
             r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
-            r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
+            r"\] bad allocation$|^bad allocation$"  # of MSVC's library
+            r"|std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
         ),
         (
             "windows",
@@ -220,7 +221,7 @@ _THREADS = late(
     r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}"
     r"(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
-    r"|failed to create (?:new )?(?:OS )?thread)"
+    r"|failed to create (?:new )?(?:OS )?thread|\bthread(?: constructor failed)?: Resource temporarily unavailable)"
 )
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
@@ -243,9 +244,17 @@ _COLLECTION = late(
 )
 _COLLECTION_LINES: Final = 40
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
+# What a CUDA call fails with where no card can be used at all
+_NO_DRIVER = late(
+    r"(?i)\b(?:pinned|page-locked|cudaHostAlloc|cudaMallocHost|cudaHostRegister)\b[^\n]{0,200}"
+    r"(?:driver version is insufficient|no cuda-capable device|no kernel image|initialization error"
+    r"|(?:system )?driver (?:not loaded|is shutting down|mismatch)|system not yet initialized|no device found"
+    r"|cudaError(?:InsufficientDriver|NoDevice|InitializationError)|hipErrorNoDevice|invalid device ordinal)"
+)
 _NOT_MEMORY = (
     (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
     (_SWAP_STAYS, mark("the swap could not be given back; it stays in use")),
+    (_NO_DRIVER, mark("there is no driver that could pin memory; none was refused for want of it")),
     (_GOES_ON, mark("locking memory is a wish; the program goes on without")),
     (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
 )
@@ -424,12 +433,12 @@ def _figures(text: str) -> dict[str, Any]:
     return {key: value for key, value in figures.items() if value is not None}
 
 
-_SIZE = late(r"(\d[\d.]*) ?([A-Za-z]*)")
+_SIZE = late(r"(-?\d[\d.]*) ?([A-Za-z]*)")
 
 
 def _bytes(text: str) -> int | None:
     match = _SIZE.match(text)
-    return size(match[1], match[2], BINARY) if match else None
+    return asked(match[1], match[2], BINARY) if match else None
 
 
 def _whole_gib(text: str) -> dict[str, Any]:
@@ -455,6 +464,10 @@ _TRIGGERS: Final = (
     "of size",
     "MemoryError",
     "bad_alloc",
+    "bad allocation",
+    "thread: Resource",
+    "constructor failed: Resource",
+    "cudaHostRegister",
     "memory allocation of",
     "kind: OutOfMemory",
     "OutOfMemoryError:",

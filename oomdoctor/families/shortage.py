@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from oomdoctor import grammars
-from oomdoctor.families.amounts import BYTES, DEVICES, OF_A_WHOLE, Comparison, Figure, comparison, figures
+from oomdoctor.families.amounts import BYTES, DEVICES, OF_A_WHOLE, Comparison, Figure, comparison, figures, stated
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.identifiers import Words, as_words
 from oomdoctor.grammars import Part
@@ -290,6 +290,12 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     return found if why is None or suspected else None
 
 
+def listed(text: str) -> dict[str, Any]:
+    """The figures of a list that stands below a failure's line, by the names that an event has for them."""
+    sentence = _sentence(as_words(text))
+    return stated(sentence.amounts, sentence.compared, asks=True)
+
+
 def _sentence(words: Words) -> Sentence:
     parts = grammars.parts("shortage", words.text)
     amounts = figures(parts)
@@ -455,4 +461,4 @@ def _zero_before(sentence: Sentence, start: int) -> bool:
     return start > 0 and any(one.at == start - 1 and one.value == 0 for one in sentence.amounts)
 
 
-__all__ = ["OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "shortfall", "waits"]
+__all__ = ["OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "listed", "shortfall", "waits"]
