@@ -256,6 +256,7 @@ def comparison(parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison |
         bounds += [one for one in amounts if not one.role and (one.unit == DEVICES or (exceeded and one.unit))]
     else:
         needs = [one for one in amounts if not one.role and bounds and one.at < bounds[0].at and one.value]
+        needs = [one for one in needs if one.unit or bounds[0].unit or (one.value >= MIB) == (bounds[0].value >= MIB)]
     for need in needs:
         for bound in sorted(bounds, key=lambda one: one.unit != need.unit):
             if bound is not need and _comparable(need, bound):

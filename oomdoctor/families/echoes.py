@@ -35,7 +35,7 @@ _SET = (
     r"(?:true|false|none|null|-?\d(?![\d.,]{0,20} ?(?:[KMGT]i?B?|bytes)\b))"
 )
 # What begins as a comment does: the steps of docker's builder and of GitHub, the last words of the JVM and of V8
-_OF_A_STEP = r"\d{1,4} (?:\d{1,6}\.\d|ERROR: )|#\[error\]"
+_OF_A_STEP = r"(?:SBATCH|PBS|BSUB|COBALT) -|\d{1,4} (?:\d{1,6}\.\d|ERROR: )|#\[error\]"
 _OF_A_RUNTIME = (
     r" (?:Fatal (?:JavaScript|process) out of memory: |There is insufficient memory for the Java"
     r"|Native memory allocation \(m(?:alloc|map)\) failed)"

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
-from oomdoctor.families.event import Event, Lookalike, Read, Usage
+from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.loudness import is_loud
-from oomdoctor.families.shortage import shortfall
+from oomdoctor.families.shortage import listed, shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -41,8 +41,14 @@ class HostAllocation(Event, frozen=True, kw_only=True):
     errno: int | None = None  # 12 on Linux; on Windows 1455: the commit limit, 1450: system resources
     shape: str | None = None  # as printed: "(60000, 60000)"
     dtype: str | None = None
+    free_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    limit_bytes: Threshold[int | None] = None
     heap_used_bytes: Usage[int | None] = None  # of V8, after its last collection
+    heap_free_bytes: Usage[int | None] = None  # of Java
     heap_committed_bytes: Usage[int | None] = None
+    heap_limit_bytes: Threshold[int | None] = None
 
 
 class PinnedAllocation(Event, frozen=True, kw_only=True):
@@ -243,6 +249,13 @@ _COLLECTION = late(
     r" -> (\d{1,9}\.\d) \((\d{1,9}\.\d)\) MB\b"
 )
 _COLLECTION_LINES: Final = 40
+_BESIDE: Final = ("free_bytes", "used_bytes", "total_bytes", "limit_bytes")
+# java.lang.Runtime's, as its functions are called: "Runtime.totalMemory()=29914300416", "maxMemory: 29108994048"
+_RUNTIME: Final = {
+    "max": "heap_limit_bytes", "total": "heap_committed_bytes", "free": "heap_free_bytes"
+}  # fmt: skip
+_OF_THE_RUNTIME = late(r"\b(max|total|free)Memory(?:\(\))?\s?[:=]\s?(\d{6,15})\b")
+_RUNTIME_LINES: Final = 30
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 # What a CUDA call fails with where no card can be used at all
 _NO_DRIVER = late(
@@ -329,7 +342,8 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     line = page.lines[index]
     if _HANDLED.search(text):
         return _handled(page, line)
-    figures = _figures(text)
+    beside = {name: value for name, value in listed(text).items() if name in _BESIDE}
+    figures = {**beside, **_figures(text)}
     below = page.after(index, 2)[-1]
     code = _ERROR_CODE.match(below.text) if allocator == "torch" else None
     if code is not None:
@@ -343,6 +357,8 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         heap = _heap(page, index)
         process = replace(process, pid=heap.pop("pid", process.pid))
         figures |= heap
+    elif allocator == "java":
+        figures |= _runtime(page, index)
     return HostAllocation(
         at=place_of(page, line, last),
         time=line.mark.time,
@@ -353,10 +369,17 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     )
 
 
+def _runtime(page: Page, index: int) -> dict[str, Any]:
+    """What a program in Java prints near its end of what its runtime tells of the heap."""
+    near = page.lines[max(0, index - _RUNTIME_LINES) : index + _RUNTIME_LINES]
+    said = [found for line in near for found in _OF_THE_RUNTIME.findall(line.text[:CHARACTERS])]
+    return {_RUNTIME[name]: int(value) for name, value in said}
+
+
 def _heap(page: Page, index: int) -> dict[str, Any]:
     """V8's process and its heap, as it lists its last collections above."""
     lines = (line.text for line in reversed(page.before(index, _COLLECTION_LINES)))
-    last = next((match for text in lines if (match := _COLLECTION.search(text))), None)
+    last = next((found[-1] for text in lines if (found := list(_COLLECTION.finditer(text)))), None)
     if last is None:
         return {}
     used, committed = (size(number, "mib", BINARY) for number in last.groups()[1:])

@@ -18,14 +18,14 @@ from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
-from oomdoctor.families.event import SIDES, Event, Read, Threshold, Usage
+from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.loudness import CHARACTERS, is_loud, is_quiet, is_source, message, raised
 from oomdoctor.families.refuser import pool_of, refuser_of
 from oomdoctor.families.shortage import Shortfall, listed, shortfall, waits
 from oomdoctor.patterns import late
-from oomdoctor.streams import Page
+from oomdoctor.streams import Line, Page
 
 # Who allocates on a card beside the framework, and the families whose messages are a framework's own
 BESIDE_THE_FRAMEWORK: Final = frozenset({"library", "driver"})
@@ -164,13 +164,18 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     yield Shortage(
         at=place_of(page, line),
         time=line.mark.time,
-        process=process_of(line, found.card),
+        process=_process(line, found),
         pool=pool,
         code=found.code,
         limited=found.limited or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE)) or None,
         refuser=refuser,
         **_figures(page, index, found),
     )
+
+
+def _process(line: Line, found: Shortfall) -> Process:
+    process = process_of(line, found.card)
+    return process if process.rank is not None else replace(process, rank=found.rank)
 
 
 def _figures(page: Page, index: int, found: Shortfall) -> dict[str, Any]:
