@@ -95,9 +95,10 @@ _BUDGETS: Final = tuple(
             "elasticsearch",  # to 1.x
             "indices.breaker.fielddata.limit",
             (
-                rf"New used memory (?P<need>{_NUMBER}) \[[^\]]{{1,20}}\] from field \[.{{1,200}}?\] would be larger than "
-                rf"configured (?:limit|breaker)(?: of)?:? \[?(?P<limit>{_NUMBER})"
-                rf"|Data too large, data for (?:field )?\[.{{1,200}}?\] would be larger than limit of \[(?P<bound>{_NUMBER})/"
+                rf"New used memory (?P<need>{_NUMBER}) \[[^\]]{{1,20}}\] from field \[.{{1,200}}?\] would be "
+                rf"larger than configured (?:limit|breaker)(?: of)?:? \[?(?P<limit>{_NUMBER})"
+                rf"|Data too large, data for (?:field )?\[.{{1,200}}?\] would be larger than "
+                rf"limit of \[(?P<bound>{_NUMBER})/"
             ),
         ),
         (
@@ -162,7 +163,11 @@ _BUDGETS: Final = tuple(
                 rf"(?P<limit>{_AMOUNT})"
             ),
         ),
-        ("dask", "memory_limit", r"\bWorker (?:\S{1,80} )?(?:\(pid=\d{1,9}\) )?exceeded (?P<share>\d{1,3})% memory budget"),
+        (
+            "dask",
+            "memory_limit",
+            r"\bWorker (?:\S{1,80} )?(?:\(pid=\d{1,9}\) )?exceeded (?P<share>\d{1,3})% memory budget",
+        ),
         ("duckdb", "memory_limit", rf"Out of Memory Error: could not allocate block of (?P<tried>{_NUMBER} bytes)"),
         (
             "duckdb",

@@ -110,8 +110,8 @@ _ALLOCATORS: Final = tuple(
         (
             "c++",
             r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
-            r"\] bad allocation$|^bad allocation$"  # of MSVC's library
-            r"|std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
+            r"\] bad allocation$|^bad allocation$",  # of MSVC's library
+            r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
         ),
         (
             "windows",

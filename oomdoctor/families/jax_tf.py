@@ -180,9 +180,12 @@ _FOUND = late(rf"\b(Total memory|Free memory|totalMemory|freeMemory): ({AMOUNT})
 _CREATED = late(r"Creat(?:ing|ed) TensorFlow device \(\S{0,80}(?:gpu|GPU):(\d{1,3})\b")
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
 # What TensorFlow prints where it opens a library at the first operation that needs it, or tries algorithms
-_COMPUTES = late(r"Successfully opened dynamic library|\bLoaded cu(?:DNN|BLAS)\b|caller indicates that this is not a fail")
+_COMPUTES = late(
+    r"Successfully opened dynamic library|\bLoaded cu(?:DNN|BLAS)\b|caller indicates that this is not a fail"
+)
 _FAILS = late(
-    r"(?::\d\d: |^)[EF](?:\d{4} | )|\b(?:\w{0,60}Error|\w{1,60}Exception|Killed|Abort\w{0,3}|core dumped|OOM when|Traceback)\b"
+    r"(?:\d: |^)[EF](?:\d{4} | )|\b(?:\w{0,60}Error|\w{1,60}Exception|Killed|Abort\w{0,3}"
+    r"|core dumped|OOM when|Traceback)\b"
 )
 _CPU = late(r"CpuDevice\(|TFRT_CPU|Falling back to cpu\b|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
 _CPU_CLIENT = late(r"\bJaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating \d{1,20} bytes\.")

@@ -15,9 +15,10 @@ from msgspec import Struct
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
-from oomdoctor.families.ended import explained, told
+from oomdoctor.families.ended import ends_well, explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import PROGRESS, place_of, process_of
+from oomdoctor.families.loudness import is_quiet
 from oomdoctor.families.peer import own_error
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
@@ -123,10 +124,12 @@ _REPORTERS: Final = tuple(
         # whoever waits for a process that is gone without a word: batchgenerators, Bazel, and others
         (
             "silence",
-            r"(?i:\b(?:workers?|process(?:es)?|server|executors?|daemon|child(?:ren)?)\b[^\n]{0,40}?"
-            r"\b(?:(?:is|are|was) no longer (?:alive|running)|(?:is|are) not alive any ?more"
-            r"|(?:terminated|exited|died|ended|disappeared|vanished|stopped) (?:abruptly|unexpectedly|silently))\b"
-            r"(?![^\n]{0,120}\b(?:exit\w{0,4}|return|status|signal)\b))",
+            (
+                r"(?i:\b(?:workers?|process(?:es)?|server|executors?|daemon|child(?:ren)?)\b[^\n]{0,40}?"
+                r"\b(?:(?:is|are|was) no longer (?:alive|running)|(?:is|are) not alive any ?more"
+                r"|(?:terminated|exited|died|ended|disappeared|vanished|stopped) (?:abruptly|unexpectedly|silently))\b"
+                r"(?![^\n]{0,120}\b(?:exit\w{0,4}|return|status|signal)\b))"
+            ),
         ),
         ("systemd", r"code=killed, status=\d"),
         ("tgi", r"Shard process was signaled to shutdown with signal \d"),
@@ -246,11 +249,16 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
         figures["local_rank"] = int(spawned[1])
     if reporter in {"shell", "slurm", "ollama", "go"}:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
-    if reporter == "notebook" or (reporter == "silence" and own_error(page, index) is None):
+    if reporter == "notebook" or (reporter == "silence" and _is_silent(page, index, text)):
         yield from _vanished(page, index, reporter)
     if reporter in {"notebook", "silence"}:
         return
     yield from _death(page, index, reporter, figures, lines)
+
+
+def _is_silent(page: Page, index: int, text: str) -> bool:
+    """Whether nothing tells what the process ended of, and nobody went on without it."""
+    return own_error(page, index) is None and not is_quiet(page, index, text) and not ends_well(page, index)
 
 
 def _figures(text: str) -> dict[str, Any]:
@@ -440,9 +448,7 @@ def _pool(page: Page, index: int, text: str) -> Iterator[Read]:
     yield from _vanished(page, index, "datasets" if "abruptly died" in text else "pool")
 
 
-def _vanished(
-    page: Page, index: int, reporter: str, lines: Sequence[Line] = (), **figures: Any
-) -> Iterator[Read]:
+def _vanished(page: Page, index: int, reporter: str, lines: Sequence[Line] = (), **figures: Any) -> Iterator[Read]:
     """A process is gone, and the report does not even know of which signal."""
     first = page.lines[index]
     at = place_of(page, first, lines[-1] if lines else None)

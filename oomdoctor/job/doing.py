@@ -29,7 +29,7 @@ _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']?(?: ?[:=]
 _ENDED: Final = late(
     r"(?i)\b(?:epoch|iteration|training)\b.{0,60}\b(?:done|finished|completed?|ended)\b"
     r"|\b(?:finished|done|completed) (?:loading|restoring|reading)\b"
-    r"|\b(?:weights|param(?:eter)?s|checkpoint|state)\b[^.:\n]{0,30} (?:were |was |has been |have been )?(?:loaded|restored)\W{0,3}$"
+    r"|\b(?:weights|param(?:eter)?s|checkpoint|state)\b[^.:\n]{0,30} (?:loaded|restored)\W{0,3}$"
 )
 # "1000/6060 [6:41:34<", "global_step: 200"; how often the job saves, and how seldom that has to be to tell
 _COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
