@@ -210,13 +210,13 @@ def _read(code: str, row: Row) -> str | None:
 
 @lru_cache(maxsize=4096)  # causes ask for each of their knobs
 def _written(code: str, wanted: tuple[Shape, ...], write: str) -> str | None:
-    found = shapes.source(code)
-    if found is None:
+    line = shapes.source(code)
+    if line is None:
         return None
-    hit = next((hit for one in wanted if (hit := one.find(found.statement, _terms())) is not None), None)
+    hit = next((hit for one in wanted if (hit := one.find(line.statement, _terms())) is not None), None)
     if hit is None:
         return None
-    return shapes.written(write, found, hit) if write else ""
+    return shapes.written(write, line, hit) if write else ""
 
 
 def _allows(name: str, node: ast.expr, called: bool) -> bool:
@@ -301,18 +301,28 @@ def referring(remedy: Remedy, case: Case) -> Remedy:
     if reading is None:
         return remedy
     in_code = (remedy.current is None or remedy.snippet is None) and (case.row is None or _of_a_library(case.row))
-    if in_code and reading.snippet:
+    if in_code and reading.snippet and not _has_a_value(remedy, reading.row):
         return _changed(remedy, reading, case.crash)
     if remedy.knob in _IN_CODE_ALONE and (remedy.snippet is not None or reading.line.owner == "framework"):
         return remedy
     in_words = in_code and remedy.snippet is None and reading.line.owner != "framework"
-    return replace(remedy, action=_sentence(reading, translated(reading.row.instead) if in_words else remedy.action))
+    action = _sentence(reading, translated(reading.row.instead) if in_words else remedy.action)
+    line = reading.line
+    subject = remedy.subject or (f"{line.file}:{line.line}" if line.file else None)
+    return replace(remedy, action=action, subject=None if remedy.snippet or remedy.setting else subject)
+
+
+def _has_a_value(remedy: Remedy, row: Row) -> bool:
+    """Whether an argument of any program has a number that serves as well: that ends it sooner than halves do."""
+    number = isinstance(remedy.suggested, int | float) and not isinstance(remedy.suggested, bool)
+    return row.of == "pass" and number and remedy.snippet is not None
 
 
 def _changed(remedy: Remedy, reading: Reading, crash: Crash) -> Remedy:
     return replace(
         remedy,
         action=_sentence(reading, translated(reading.row.instead)),
+        subject=None,
         setting=None,
         current=None,
         suggested=None,

@@ -272,21 +272,21 @@ def _is_rest(node: ast.AST) -> bool:
 # --- Writing ----------------------------------------------------------------------------------------------------------
 
 
-def written(template: str, found: Source, hit: Hit) -> str | None:
-    """The statement with the template in the place of what was found: None where it is so already, empty where a part
+def written(template: str, line: Source, hit: Hit) -> str | None:
+    """The statement with the template in the place of what was line: None where it is so already, empty where a part
     is missing or is nothing to print."""
     tree = _template(template)
-    if not found.whole or (isinstance(tree, list) and (found.header or not _may_repeat(tree, hit.bound))):
+    if not line.whole or (isinstance(tree, list) and (line.header or not _may_repeat(tree, hit.bound))):
         return ""
-    filling = _Filling(hit.bound, found.statement)
+    filling = _Filling(hit.bound, line.statement)
     try:
         if isinstance(tree, list):
             filled = [filling.visit(one) for one in copy.deepcopy(tree)]
         else:
-            filled = [copy.deepcopy(found.statement, {id(hit.node): filling.visit(copy.deepcopy(tree))})]
+            filled = [copy.deepcopy(line.statement, {id(hit.node): filling.visit(copy.deepcopy(tree))})]
     except KeyError:
         return ""
-    return _text(filled, found) if all(map(_plain, filled)) else ""
+    return _text(filled, line) if all(map(_plain, filled)) else ""
 
 
 @lru_cache(maxsize=256)
@@ -305,11 +305,11 @@ def _may_repeat(statements: Sequence[ast.stmt], bound: Bound) -> bool:
     return not lost and all(isinstance(one, ast.Name | ast.Attribute) for one in again)
 
 
-def _text(statements: Sequence[ast.stmt], found: Source) -> str | None:
+def _text(statements: Sequence[ast.stmt], line: Source) -> str | None:
     text = "\n".join(ast.unparse(ast.fix_missing_locations(one)) for one in statements)
-    if found.header:
+    if line.header:
         text = text.removesuffix("\n    pass")
-    before = ast.unparse(found.statement).removesuffix("\n    pass")
+    before = ast.unparse(line.statement).removesuffix("\n    pass")
     fit = len(text) <= LONGEST_WRITTEN and text.isascii() and text.replace("\n", "").isprintable()
     return (text if fit else "") if text != before else None
 

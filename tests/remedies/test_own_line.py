@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import copy
+import json
 from pathlib import Path
 
 import pytest
 from remedy_logs import advise, crashes_of, cuda
 
+from oomdoctor import diagnose
 from oomdoctor.job.own_line import own_lines
 from oomdoctor.language import use
+from oomdoctor.redaction import Redactor
 from oomdoctor.remedies import Remedy, own_line, shapes
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.knobs import KNOBS
@@ -59,27 +62,11 @@ def of(log: str, knob: str) -> Remedy:
     ("code", "function", "knob", "does", "snippet"),
     [
         (
-            "output = model(data)",
-            "train",
-            "smaller-microbatch",
-            "passes the whole batch through the model at once: pass it in halves",
-            "for part in data.chunk(2):\n    output = model(part)",
-        ),
-        (
             "output = self.model(images)",
             "evaluate",
             "clear-references",
             "runs the model, which keeps what each layer made for a backward pass",
             "with torch.inference_mode():\n    output = self.model(images)",
-        ),
-        ("loss.backward()", "train", "smaller-microbatch", "runs backward through all", "(loss / 2).backward()"),
-        ("loss.mean().backward()", "train", "smaller-microbatch", "runs backward", "(loss.mean() / 2).backward()"),
-        (
-            "scaler.scale(loss).backward()",
-            "train",
-            "smaller-microbatch",
-            "runs backward through all",
-            "scaler.scale(loss / 2).backward()",
         ),
         ("total_loss += loss", "train", "clear-references", "sums the losses", "total_loss += loss.item()"),
         (
@@ -205,6 +192,12 @@ def test_a_line_that_fills_the_card(code: str, function: str, knob: str, does: s
             "reads the whole table",
             "df = pd.read_csv('a.csv', sep=';', chunksize=100000)",
         ),
+        (
+            "buf = np.zeros((size, 84, 84), dtype=np.uint8)",
+            "smaller-buffers",
+            "makes room for all entries",
+            "buf = np.zeros((size // 2, 84, 84), dtype=np.uint8)",
+        ),
         ("pdf = sdf.toPandas()", "stream-data", "brings the whole table", "sdf.write.parquet('out.parquet')"),
         ("for line in f.readlines():", "stream-data", "reads all lines at once", "for line in f:"),
         ("data = json.load(f)", "stream-data", "reads the whole file", "data = ijson.items(f, 'item')"),
@@ -233,6 +226,25 @@ def test_a_line_that_fills_host_memory(code: str, knob: str, does: str, snippet:
     remedy = of(in_ram(code), knob)
     assert remedy.action.startswith(f"Line 212 of job.py {does}")
     assert remedy.snippet == snippet
+
+
+@pytest.mark.parametrize(
+    ("code", "does", "snippet"),
+    [
+        ("output = model(data)", "passes the whole batch", "for part in data.chunk(2):\n    output = model(part)"),
+        ("loss.backward()", "runs backward through all", "(loss / 2).backward()"),
+        ("loss.mean().backward()", "runs backward through all", "(loss.mean() / 2).backward()"),
+        ("scaler.scale(loss).backward()", "runs backward through all", "scaler.scale(loss / 2).backward()"),
+    ],
+)
+def test_a_pass_over_a_batch_whose_size_is_an_argument(code: str, does: str, snippet: str) -> None:
+    log = on_card(code, function="train")
+    (reading,) = readings(crashes_of(log)[0])
+    assert reading.snippet == snippet
+    remedy = of(log, "smaller-microbatch")
+    assert remedy.action.startswith(f"Line 212 of job.py {does}")
+    assert "Begin with batch_size 1" in remedy.action
+    assert remedy.snippet == "batch_size=1"
 
 
 def test_what_the_line_needs_and_what_is_no_computed_value_is_assumed() -> None:
@@ -293,7 +305,7 @@ def test_only_the_innermost_line_of_the_user_allocates_by_itself() -> None:
     log = on_card("preds = torch.cat((preds, self.step(x)), dim=0)", function="predict", below=inner)
     assert "torch.cat" not in str(advise(log, "smaller-buffers")[0])
     passed = on_card("out = model(x)", function="train", below=inner)
-    assert of(passed, "smaller-microbatch").snippet == "for part in x.chunk(2):\n    out = model(part)"
+    assert of(passed, "smaller-microbatch").action.startswith("Line 212 of job.py passes the whole batch")
 
 
 def test_a_traceback_that_breaks_off_before_the_failure_shows_no_line_that_allocates() -> None:
@@ -442,6 +454,18 @@ def test_names_of_files_are_checked_and_have_no_folders() -> None:
     assert "/home" not in of(on_card("loss.backward()", function="train"), "smaller-microbatch").action
 
 
+def test_a_changed_line_is_redacted_as_the_log_is(tmp_path: Path) -> None:
+    token = "hf_" + "aB3dEfGhIjKlMnOpQr5tUvWxYz"
+    for argument in ("/data/mireille/weights.pt", token):
+        log = tmp_path / "job.log"
+        log.write_text(on_card(f"state = torch.load('{argument}')", file="/home/mireille/job.py"))
+        plain = diagnose(log)
+        assert f"torch.load('{argument}', map_location='cpu')" in json.dumps(plain.as_json())
+        redacted = json.dumps(Redactor().report(plain).as_json())
+        assert "mireille" not in redacted
+        assert token[4:] not in redacted
+
+
 # Which remedy goes first
 
 
@@ -511,7 +535,6 @@ def test_every_sentence_is_chinese_too() -> None:
     finally:
         use("en")
     assert remedy.action.startswith("job.py 第 212 行")
-    assert remedy.snippet == "(loss / 2).backward()"
 
 
 def test_the_table_is_shipped() -> None:
