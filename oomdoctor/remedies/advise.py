@@ -23,6 +23,7 @@ from oomdoctor.remedies import (
     from_outside,
     host,
     placement,
+    together,
     training,
 )
 from oomdoctor.remedies.knobs import KNOBS, Knob
@@ -98,6 +99,9 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
             place=hindrance.place,
         )
         return Rejected(knob.id, why)
+    unfit = together.refused(knob.id, crash)
+    if unfit is not None:
+        return Rejected(knob.id, unfit)
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
