@@ -24,6 +24,7 @@ from oomdoctor.remedies import (
     host,
     own_line,
     placement,
+    together,
     training,
 )
 from oomdoctor.remedies.holder import holder
@@ -112,6 +113,9 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
             place=hindrance.place,
         )
         return Rejected(knob.id, why)
+    unfit = together.refused(knob.id, crash)
+    if unfit is not None:
+        return Rejected(knob.id, unfit)
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))

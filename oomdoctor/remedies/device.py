@@ -19,7 +19,7 @@ from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
-from oomdoctor.remedies import engine, together
+from oomdoctor.remedies import engine
 from oomdoctor.remedies.placement import WHO
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import of_knob, same, spelling
@@ -46,7 +46,7 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(say("expandable_segments is set already ({place})", place=case.now.place))
     if crash.job.world == "jax":
         return _platform_allocator(case)
-    hindrance = together.refused(case.knob, crash) or _by_itself(case)
+    hindrance = _by_itself(case)
     if hindrance is not None:
         return Refusal(hindrance)
     root = crash.root

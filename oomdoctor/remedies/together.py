@@ -15,11 +15,10 @@ from oomdoctor.remedies.settings import known_versions, of_knob, same, setting_o
 from oomdoctor.spellings import title
 from oomdoctor.versions import ALL, Versions, version_of, versions
 
-# The other halves, as the table calls them
+# The other halves that have no name of their own, as the table calls them
 _CALLED: Final = {
     "sleep": mark("the engine's sleep mode"),
     "memory saver": mark("torch_memory_saver, by which the engine gives its memory back"),
-    "Megatron FSDP": "Megatron FSDP",
     "PyTorch engine": mark("its PyTorch engine"),
 }
 ITSELF: Final = "itself"
@@ -68,7 +67,7 @@ def _why(pair: Pair) -> str:
     return say(
         "{package} does not take it together with {other} ({source})",
         package=package,
-        other=translated(_CALLED[pair.other]),
+        other=translated(_CALLED.get(pair.other, pair.other)),
         source=pair.source,
     )
 

@@ -93,6 +93,26 @@ def test_a_release_that_is_not_printed_may_not_set_it() -> None:
     assert "by itself" not in (refused(KNOB, crash) or "")
 
 
+LAUNCH = "llamafactory-cli train --stage sft --deepspeed ds_z2.json --finetuning_type full"
+
+
+@pytest.mark.parametrize(
+    ("options", "proposed"),
+    [
+        ("--pure_bf16 True", False),
+        ("--use_unsloth True", False),
+        ("--use_galore True", False),
+        ("--quantization_bit 8", False),
+        ("--quantization_bit 4", True),
+        ("--pure_bf16 False", True),
+        ("--bf16 True", True),
+    ],
+)
+def test_what_zero3_does_not_go_with(options: str, proposed: bool) -> None:
+    chosen, rejected = advise(f"{LAUNCH} {options}\n[rank1]: " + cuda(), "shard-states")
+    assert ("shard-states" in chosen, "shard-states" in rejected) == (proposed, not proposed)
+
+
 def test_the_table_is_well_formed() -> None:
     assert {pair.knob for pair in table()} <= KNOBS.keys()
     assert all(pair.source and (pair.settings or pair.trace or pair.other == "itself") for pair in table())
