@@ -8,7 +8,7 @@ from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
-WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "smaller-model", "shorter-sequences")
+WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences")
 HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
 
 CAUSE = Cause(
