@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oomdoctor.families.llama_cpp import LoadPlan
 from oomdoctor.families.ollama import OffloadPlan
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 
-LEAST = 1
+LEAST: Final = 1
 
 
 def fewer_layers(case: Case) -> Answer:
@@ -45,7 +47,7 @@ def _on_the_card(case: Case) -> int | None:
 
 def _printed(crash: Crash) -> tuple[int | None, int | None]:
     """How many the model has, and how many of them are on the card."""
-    plans = (*crash.every(LoadPlan), *crash.every(OffloadPlan))
+    plans: list[LoadPlan | OffloadPlan] = [*crash.every(LoadPlan), *crash.every(OffloadPlan)]
     layers = next((plan.layers for plan in plans if plan.layers), None)
     return layers, next((plan.offloaded_layers for plan in reversed(plans) if plan.offloaded_layers), None)
 
