@@ -30,6 +30,7 @@ CAUSE = Cause(
         Row(passes.in_a_forward_pass, Grade.NAMES),
         Row(ggml.compute_buffer_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.array_of_a_shape, Grade.NAMES),
+        Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
         Row(warm_up.warm_up_short, Grade.POINTS, MEASURED_KNOBS),
         Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, MEASURED_KNOBS),
         Row(passes.measuring_its_need, Grade.POINTS),

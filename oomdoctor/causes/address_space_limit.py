@@ -8,6 +8,9 @@ from oomdoctor.signs import Grade, address_space
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
+# Where nothing but the refusal stands: who asks for less needs no other limit.
+OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
+OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 
 CAUSE = Cause(
     id="address-space-limit",
@@ -17,16 +20,17 @@ CAUSE = Cause(
     excluded=(address_space.more_than_any_limit,),
     signs=(
         Row(address_space.scheduler_limits_virtual_memory, Grade.PROVES),
-        Row(address_space.maps_of_memory_are_spent, Grade.NAMES),
+        Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
         Row(address_space.overcommit_was_refused, Grade.NAMES),
         Row(address_space.refused_with_more_free, Grade.NAMES),
+        Row(address_space.windows_refused_an_array, Grade.POINTS, OF_RAM),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
-        Row(address_space.small_piece_refused, Grade.HINTS),
-        Row(address_space.array_refused, Grade.HINTS),
+        Row(address_space.small_piece_refused, Grade.HINTS, OF_A_GUESS),
+        Row(address_space.array_refused, Grade.HINTS, OF_A_GUESS),
         Row(address_space.refused_with_an_errno, Grade.POINTS),
-        Row(address_space.piece_refused, Grade.LEFT),
+        Row(address_space.piece_refused, Grade.LEFT, OF_A_GUESS),
     ),
     knobs=("more-address-space", "fewer-workers", "low-memory-loading"),
 )

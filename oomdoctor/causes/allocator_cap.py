@@ -9,6 +9,9 @@ from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
 WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences")
+BUDGET_KNOBS = ("spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers", "stream-data",
+                "raise-allocator-cap", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
+HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
 HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
 
 CAUSE = Cause(
@@ -20,8 +23,8 @@ CAUSE = Cause(
         Row(allocator.pool_of_a_library_beyond_its_limit, Grade.PROVES),
         Row(allocator.pool_of_a_library_says_so, Grade.NAMES),
         Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
-        Row(allocator.budget_of_a_program_is_spent, Grade.PROVES),
-        Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES),
+        Row(allocator.budget_of_a_program_is_spent, Grade.PROVES, BUDGET_KNOBS),
+        Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES, BUDGET_KNOBS),
         Row(allocator.arena_of_a_library_is_full, Grade.NAMES),
         Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
         Row(allocator.buffer_beyond_the_devices_largest, Grade.PROVES, LARGEST_KNOBS),
@@ -32,7 +35,7 @@ CAUSE = Cause(
         Row(allocator.beyond_the_watermark, Grade.NAMES, WATERMARK_KNOBS),
         Row(allocator.card_partly_hidden, Grade.NAMES, HIDDEN_KNOBS),
         Row(allocator.beyond_the_allowed_on_a_full_card, Grade.POINTS),
-        Row(address_space.heap_of_a_runtime_is_full, Grade.NAMES),
+        Row(address_space.heap_of_a_runtime_is_full, Grade.NAMES, HEAP_KNOBS),
         Row(other_words.own_limit_in_other_words, Grade.NAMES),
     ),
     against=(Row(allocator.watermark_filled_by_its_own, Grade.POINTS),),

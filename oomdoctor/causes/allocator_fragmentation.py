@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, fragments
 
-ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu")
+ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu", "smaller-prefill", "fewer-sequences")
 
 CAUSE = Cause(
     id="allocator-fragmentation",

@@ -5,6 +5,13 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, checkpoints, host_growth, limits, other_words
+from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
+
+# What an engine keeps fills the limit. The last two stand behind what costs nothing.
+OF_AN_ENGINE = (
+    "shorter-context", "fewer-sequences", "quantize-kv-cache", "smaller-buffers", "lower-engine-reservation",
+    "smaller-prefill", "quantize-weights", "raise-container-limit", "more-host-memory",
+)  # fmt: skip
 
 CAUSE = Cause(
     id="container-limit",
@@ -25,5 +32,6 @@ CAUSE = Cause(
     ),
     missing=(limits.killed_beside_a_limit,),
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),
+    knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE),),
     before=("reward-model-ram-hog",),
 )

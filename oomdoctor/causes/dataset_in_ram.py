@@ -19,6 +19,11 @@ from oomdoctor.signs.host_data import (
     vanished_while_reading_data,
 )
 
+KNOBS = (
+    "stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
+    "smaller-microbatch", "more-host-memory",
+)  # fmt: skip
+
 CAUSE = Cause(
     id="dataset-in-ram",
     title=mark("Loading, tokenising or caching data fills the memory"),
@@ -37,6 +42,6 @@ CAUSE = Cause(
         Row(vanished_while_reading_data, Grade.LEFT),
         Row(other_words.data_by_the_message, Grade.POINTS),
     ),
-    knobs=("stream-data", "fewer-workers", "smaller-buffers", "smaller-microbatch", "more-host-memory"),
+    knobs=KNOBS,
     before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small"),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
+from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
+from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import (
     host_array_refused,
     host_memory_short_in_other_words,
@@ -39,4 +41,5 @@ CAUSE = Cause(
         Row(first_rows_are_missing, Grade.PROVES),
     ),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory", "smaller-object-store", "tune-ray-monitor"),
+    knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE),),
 )

@@ -18,7 +18,9 @@ from oomdoctor.signs.host_loading import (
 )
 
 # Where one process serves one model, there are no workers to take away.
-OF_AN_ENGINE = ("smaller-model", "quantize-weights", "shorter-context", "more-host-memory", "low-memory-loading")
+OF_AN_ENGINE = (
+    "smaller-model", "quantize-weights", "shorter-context", "fewer-sequences", "more-host-memory", "low-memory-loading",
+)  # fmt: skip
 
 CAUSE = Cause(
     id="host-model-load",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
+from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
+from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.kills import in_a_container, killed_for_no_printed_reason
 
 OF_A_CONTAINER = ("collect-evidence", "raise-container-limit", "bigger-shm", "more-host-memory")
@@ -16,5 +18,5 @@ CAUSE = Cause(
     fallback=True,
     signs=(Row(killed_for_no_printed_reason, Grade.HINTS),),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory"),
-    knobs_where=((in_a_container, OF_A_CONTAINER),),
+    knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE), (in_a_container, OF_A_CONTAINER)),
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
+from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, kills, node, ray_kills
+from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import large_piece_refused, one_piece_of_the_machine_refused
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
 
 OF_A_TRAINER = ("less-offload", "more-host-memory", "restart-periodically", "add-nodes", "shard-states",
                 "smaller-microbatch", "more-gpus")  # fmt: skip
-OF_A_PIECE = ("smaller-microbatch", "stream-data", "more-host-memory", "smaller-buffers")
+OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory", "smaller-buffers")
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading")
 OF_A_CLUSTER = (
     "clear-references",
@@ -44,6 +46,7 @@ CAUSE = Cause(
     missing=(ray_kills.rays_table_is_missing,),
     knobs=OF_A_CLUSTER,
     knobs_where=(
+        (an_engine_computes_on_the_host, OF_AN_ENGINE),
         (ray_kills.rays_limit_is_low, ("clear-references", "tune-ray-monitor", *OF_A_CLUSTER[1:])),
         (node.a_rank_is_the_largest, OF_A_TRAINER),
         (ray_kills.ray_killed_for_memory, OF_A_CLUSTER),

@@ -24,5 +24,5 @@ CAUSE = Cause(
         Row(shm.bus_error, Grade.HINTS),
         Row(other_words.shared_memory_short_in_other_words, Grade.NAMES),
     ),
-    knobs=("bigger-shm", "fewer-workers", "smaller-microbatch", "clear-references"),
+    knobs=("bigger-shm", "fewer-workers", "spill-to-disk", "smaller-microbatch", "clear-references"),
 )

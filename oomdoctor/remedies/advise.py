@@ -22,6 +22,8 @@ from oomdoctor.remedies import (
     fractions,
     from_outside,
     host,
+    own_line,
+    placement,
     training,
 )
 from oomdoctor.remedies.holder import holder
@@ -47,6 +49,7 @@ _COMPUTE: Final[Mapping[str, Compute]] = {
     **training.FUNCTIONS,
     **host.FUNCTIONS,
     **device.FUNCTIONS,
+    **placement.FUNCTIONS,
 }
 
 # Pools that are the host's memory, and those on the card.
@@ -54,6 +57,7 @@ _HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"}
 _CARD: Final = frozenset({"gpu", "kv_cache"})
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
+_WINDOWS: Final = r"WinError|paging file|[A-Z]:\\|\.\.\\(?:aten|c10)\\"
 _DRIVEN: Final = ("program", "engine", "local")  # layers of frameworks
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel")
@@ -82,10 +86,11 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
     """Whatever the cause: where somebody else has a good share of the card, look who it is before much else."""
     if crash.pool not in _CARD or len(knobs) < AMONG_THE_FIRST or not conditions.crowded(crash):
         return knobs
-    if "free-the-gpu" in knobs[:AMONG_THE_FIRST]:
+    looks = "free-the-gpu" if placement.strangers(crash) or not crash.job.spread else "fix-placement"
+    if looks in knobs[:AMONG_THE_FIRST]:
         return knobs
-    others = [name for name in knobs if name != "free-the-gpu"]
-    return (*others[:1], "free-the-gpu", *others[1:])
+    others = [name for name in knobs if name != looks]
+    return (*others[:1], looks, *others[1:])
 
 
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
@@ -118,7 +123,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
         return None
     if isinstance(answer, Refusal):
         return Rejected(knob.id, answer.why)
-    return from_outside.marked(_remedy(knob, case, answer), case, heard)
+    return from_outside.marked(own_line.referring(_remedy(knob, case, answer), case), case, heard)
 
 
 def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
@@ -128,7 +133,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):
         row = spelling(knob.id, crash.context, crash.job.world)
-    return None if row is not None and row.type == "line" and not _own_program(crash) else row
+    return None if row is not None and row.is_call and not _own_program(crash) else row
 
 
 def _own_program(crash: Crash) -> bool:
@@ -150,8 +155,9 @@ def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
 
 
 def _systems_own(knob: Knob, crash: Crash) -> Spelling | None:
-    """Linux's own spelling of what belongs to no framework."""
-    return None if crash.mentions(r"WinError|paging file|[A-Z]:\\\\") else spelling(knob.id, crash.context, "linux")
+    """The system's own spelling of what belongs to no framework."""
+    system = "windows" if crash.mentions(_WINDOWS) else "linux"
+    return spelling(knob.id, crash.context, system)
 
 
 def _spends(knob: Knob, row: Spelling | None) -> tuple[str, ...]:
@@ -240,7 +246,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         snippet=snippet,
         derivation=answer.derivation or _not_computed(answer.suggested),
         assumes=(*answer.assumes, *(_assumed(row, inner, case.crash) if answer.setting in spelled else ())),
-        relieves=knob.relieves,
+        relieves=conditions.relieved(knob, case),
         spends=_spends(knob, row),
         cost=answer.cost if answer.cost is not None else translated(knob.cost),
         reference=answer.reference,

@@ -13,24 +13,30 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
-from oomdoctor.remedies import engine, host
+from oomdoctor.remedies import engine, host, own_line
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
+from oomdoctor.signs import placement
+from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 
 Question = Callable[[Case], bool]
 
+ON_THAT_SIDE: Final = "on that side"
+ON_THE_HOST: Final = ("host_ram", "cgroup", "pinned", "object_store", "shm")
 _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
+_OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
@@ -58,12 +64,22 @@ def holds(knob: Knob, case: Case) -> bool:
     return all(CONDITIONS[name](case) for name in knob.conditions)
 
 
+def relieved(knob: Knob, case: Case) -> tuple[str, ...]:
+    """The pools that it relieves in this job: of what it computes with, those of the one side."""
+    if ON_THAT_SIDE not in knob.conditions:
+        return knob.relieves
+    host = case.crash.pool in ON_THE_HOST
+    return tuple(pool for pool in knob.relieves if (pool in ON_THE_HOST) == host)
+
+
 # the inference engine
 
 
 def an_engine_runs(case: Case) -> bool:
     """An inference engine with a share of the card; some causes are about nothing else."""
-    return case.crash.job.runs_engine or case.cause.startswith(vllm.NAME)
+    crash = case.crash
+    named = crash.job.runs_engine or case.cause.startswith(vllm.NAME)
+    return named or an_engine_computes_on_the_host(crash) is not None
 
 
 def reserves(case: Case) -> bool:
@@ -93,11 +109,18 @@ def media_in_prompts(case: Case) -> bool:
     return profiled or crash.in_trace(_ENCODERS) is not None or engine.sees(crash)
 
 
+def on_that_side(case: Case) -> bool:
+    """What it computes with lies in the memory that ran out: on the card, or on the host where it computes there."""
+    return case.crash.pool not in ON_THE_HOST or computes_on_the_host(case.crash)
+
+
 # the card
 
 
 def several_cards(case: Case) -> bool:
-    return case.cause == "device-misplacement" or case.crash.job.spread
+    crash = case.crash
+    together = case.cause == "device-misplacement" or crash.in_trace(_OF_RANKS) is not None
+    return together or crash.job.spread or bool(placement.ranks(crash))
 
 
 def several_cards_train(case: Case) -> bool:
@@ -186,8 +209,13 @@ def simulated_worlds(case: Case) -> bool:
 
 
 def option_for_it(case: Case) -> bool:
-    """A framework of the job has an option for it."""
-    return case.row is not None
+    """A framework of the job has an option for it, or the job's own line shows where it is."""
+    return case.row is not None or own_line.shows(case.knob, case.crash)
+
+
+def something_collected(case: Case) -> bool:
+    """A server keeps what an option of its own says, a job what it collects."""
+    return case.crash.job.task != "serving" or case.row is not None
 
 
 # the host
@@ -212,7 +240,8 @@ def weights_are_loaded(case: Case) -> bool:
 
 
 def offloaded(case: Case) -> bool:
-    return any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    return stated or case.crash.first(HostCacheTooLarge) is not None
 
 
 def object_store(case: Case) -> bool:
@@ -239,6 +268,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "an engine runs": an_engine_runs,
     "an engine reserves": reserves,
     "an engine beside a trainer": beside_a_trainer,
+    ON_THAT_SIDE: on_that_side,
     "several engines start": several_starts,
     "media in the prompts": media_in_prompts,
     "several cards": several_cards,
@@ -251,6 +281,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
+    "something is collected": something_collected,
     "worker processes": worker_processes,
     "weights are loaded": weights_are_loaded,
     "something is offloaded": offloaded,

@@ -8,87 +8,47 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
-from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among
-from oomdoctor.language import listed, mark, say, semicolons, translated
+from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
-from oomdoctor.remedies import engine
+from oomdoctor.remedies import engine, together
+from oomdoctor.remedies.placement import WHO
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
-from oomdoctor.remedies.settings import same, spelling
+from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster
-from oomdoctor.units import show
+from oomdoctor.spellings import title
+from oomdoctor.units import MIB, show
 from oomdoctor.versions import version_of
 
-_WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
+EXPANDABLE: Final = "expandable_segments:True"
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
-NOT_WITH_SLEEP: Final = mark("the engine's sleep mode needs memory pools, which expandable segments do not support")
-
-
-def free_the_gpu(case: Case) -> Answer:
-    pids = dict(_others(case.crash))
-    if not pids:
-        return Proposal(snippet=_WHO)
-    held = listed(_holding(pid, size) for pid, size in list(pids.items())[:4])
-    numbers = ",".join(str(pid) for pid in list(pids)[:8])
-    return Proposal(
-        action=say(
-            "See who the others on the card are ({processes}) and end what is yours and left over; in a container "
-            "these numbers may be the host's",
-            processes=held,
-        ),
-        snippet=f"ps -o pid,user,etime,args -p {numbers}",
-    )
-
-
-def _holding(pid: int, size: int | None) -> str:
-    return say("PID {pid} holds {amount}", pid=pid, amount=show(size)) if size else f"PID {pid}"
-
-
-def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
-    for event in crash.every(DeviceOutOfMemory):
-        yield from ((other.pid, other.bytes) for other in card_of(event).others)
-    for table in crash.every(GpuTable):
-        yield from ((process.pid, process.used_bytes) for process in table.processes)
-
-
-def fix_placement(case: Case) -> Answer:
-    masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
-    return Proposal(
-        action=say(
-            "Give every rank its own card (CUDA_VISIBLE_DEVICES is {value} at {place}): set the device from LOCAL_RANK "
-            "before the first CUDA call",
-            value=masks.value,
-            place=masks.place,
-        )
-        if masks is not None
-        else say("Give every rank its own card: set the device from LOCAL_RANK before the first CUDA call"),
-        snippet=_in_its_world(case) or 'export CUDA_VISIBLE_DEVICES="$LOCAL_RANK"',
-    )
 
 
 def allocator_config(case: Case) -> Answer:
     crash = case.crash
     if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
         return Refusal(say("expandable_segments is set already ({place})", place=case.now.place))
-    if engine.sleeps(crash):
-        return Refusal(translated(NOT_WITH_SLEEP))
     if crash.job.world == "jax":
         return _platform_allocator(case)
+    hindrance = together.refused(case.knob, crash) or _by_itself(case)
+    if hindrance is not None:
+        return Refusal(hindrance)
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory):
         return None
@@ -97,16 +57,28 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     unused, tried = card_of(root).unallocated_bytes, root.tried_bytes
     torch = version_of(crash.context.frameworks.get("torch"))
-    assumes = [say("no engine sleep mode in this process")]
+    assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
     if torch is None or torch[:2] == (2, 9):
         assumes.append(say("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one"))
     return Proposal(
-        suggested="expandable_segments:True",
+        suggested=True if case.row is not None and case.row.type == "bool" else EXPANDABLE,
         derivation=say("{unused} reserved and unused against {tried} asked for", unused=show(unused), tried=show(tried))
         if unused and tried
         else None,
         assumes=tuple(assumes),
     )
+
+
+def _by_itself(case: Case) -> str | None:
+    """A framework of the job sets it for its processes, where nobody says otherwise."""
+    crash = case.crash
+    if case.now is not None:
+        return None
+    for framework, release in crash.context.frameworks.items():
+        default = next((row.default(version_of(release)) for row in of_knob(case.knob, framework)), None)
+        if default in (True, EXPANDABLE):
+            return say("{framework} sets it by itself", framework=title(framework))
+    return None
 
 
 def _platform_allocator(case: Case) -> Answer:
@@ -158,6 +130,8 @@ def raise_cap(case: Case) -> Answer:
             suggested=0.0,
             derivation=say("0.0 means no limit"),
         )
+    if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
+        return _larger_budget(case)
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:
         return Proposal(
@@ -165,6 +139,24 @@ def raise_cap(case: Case) -> Answer:
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
+
+
+def _larger_budget(case: Case) -> Answer:
+    """Twice what a program allows itself."""
+    stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
+    limit = stated[-1].limit_bytes if stated else None
+    if not limit:
+        return None
+    then = f"{math.ceil(2 * limit / MIB)}MiB"
+    return Proposal(
+        action=say(
+            "Raise the program's own limit from {now} to {then}, if the machine has that", now=show(limit), then=then
+        ),
+        current=limit,
+        suggested=then,
+        derivation=say("2 x {limit}, rounded up; what is really needed the refusal cut off", limit=show(limit)),
+        setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )
 
 
 def more_gpus(case: Case) -> Answer:
@@ -441,7 +433,7 @@ def collect(case: Case) -> Answer:
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
             action=say("Record what holds the card just before it fails"),
-            snippet=_in_its_world(case) or _WHO,
+            snippet=_in_its_world(case) or WHO,
         )
     node = next((e.process.node for e in crash.every(NodeOutOfMemory) if e.process.node), None)
     if "ray" in crash.context.frameworks:
@@ -476,16 +468,16 @@ def fix_environment(case: Case) -> Answer:
 
 
 def fewer_jobs(case: Case) -> Answer:
-    return (
-        Proposal(
-            action=say("Compile with one job, then go up as far as the memory allows"),
-            suggested=1,
-            derivation=say("1 is the least"),
-            snippet="export MAX_JOBS=1",
-            setting="MAX_JOBS",
-        )
-        if case.number() != 1
-        else Refusal(say("MAX_JOBS is 1 already"))
+    """One, as the tool spells it that builds; PyTorch's extensions where none is named."""
+    row = case.row or next(of_knob(case.knob, "torch"))
+    if case.now is not None and case.number() == 1:
+        return already(case.now, 1)
+    return Proposal(
+        action=say("Compile with one job, then go up as far as the memory allows"),
+        suggested=1,
+        derivation=say("1 is the least"),
+        snippet=row.snippet(1),
+        setting=row.setting,
     )
 
 
@@ -497,8 +489,6 @@ def fix_shape(case: Case) -> Answer:
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {
-    "free-the-gpu": free_the_gpu,
-    "fix-placement": fix_placement,
     "allocator-config": allocator_config,
     "cap-preallocation": cap_preallocation,
     "raise-allocator-cap": raise_cap,

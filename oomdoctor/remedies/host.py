@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
-from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
+from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, node_memory, ray_kill, store_bytes, total_bytes, used_bytes
@@ -22,10 +25,11 @@ from oomdoctor.language import joined, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import spelling
+from oomdoctor.remedies.settings import known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show, size
+from oomdoctor.versions import version_of
 
 # Switches that put GPU memory into host memory, by the names under which they are stated.
 OFFLOADS: Final = (
@@ -43,7 +47,18 @@ _PORT: Final = "PORT"
 _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
+_FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
+# In the names of control groups, innermost first
+_GROUPS: Final = (
+    ("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("slurm", "slurm"), (".service", "systemd"),
+    (".scope", "systemd"),
+)  # fmt: skip
+_LIMIT_AND_PEAK: Final = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.peak"
+_SWAP: Final = (
+    "sudo fallocate -l {size}G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"
+)
+SWAP_GIB: Final = 32  # where the log does not say what the node has
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
 
@@ -196,6 +211,9 @@ def fewer_workers(case: Case) -> Answer:
 
 def less_offload(case: Case) -> Answer:
     crash = case.crash
+    refused = crash.first(HostCacheTooLarge)
+    if refused is not None and refused.tried_bytes and refused.free_bytes is not None:
+        return _smaller_host_cache(crash, refused.tried_bytes, refused.free_bytes)
     stated = [s for s in (crash.setting(name) for name in OFFLOADS) if s is not None]
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
@@ -212,6 +230,43 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
+    """What fits beside the 10 GiB that SGLang leaves alone; from 0.5.3 on they are taken off what it prints as free."""
+    known = known_versions("sglang", crash.context)
+    row = next((r for r in of_knob("less-offload", "sglang") if r.key == "hicache_size"), None)
+    if row is None or not row.versions.overlaps(known):
+        return Proposal(action=say("Make the host half of the KV cache smaller"), setting="--hicache-ratio")
+    version = version_of(crash.context.frameworks.get("sglang"))
+    left_alone = 0 if version is not None and version >= _FREE_WITHOUT_RESERVE else 10 * GIB
+    fits = (free - left_alone) // 10**9
+    room = show(free - left_alone)
+    derivation = (
+        say(
+            "{free} free - {reserve} that SGLang leaves alone = {room}",
+            free=show(free),
+            reserve=show(left_alone),
+            room=room,
+        )
+        if left_alone
+        else say("{room} free beside what SGLang leaves alone", room=room)
+    )
+    if fits < 1:
+        return Refusal(say("no room is left for a host half of the KV cache ({formula})", formula=derivation))
+    return Proposal(
+        action=say(
+            "Make the host half of the KV cache smaller: {fits} GB, not {tried} GB",
+            fits=fits,
+            tried=f"{tried / 10**9:g}",
+        ),
+        setting=row.setting,
+        suggested=fits,
+        snippet=row.snippet(fits),
+        derivation=semicolons((derivation, say("{fits} whole GB", fits=fits))),
+        assumes=(say("each rank on the node asks for as much, and this one was the last to ask"),),
+        cost=say("fewer prefixes are kept"),
     )
 
 
@@ -541,7 +596,9 @@ def _room_for_states(
 
 def _in_units_of(manager: str | None, amount: str) -> str:
     """`625G` as the manager writes it."""
-    return amount.lower() if manager == "docker" else amount + ("i" if manager == "kubernetes" else "")
+    if manager in ("docker", "podman", "pbs"):
+        return amount.lower() + ("b" if manager == "pbs" else "")
+    return amount + ("i" if manager == "kubernetes" else "")
 
 
 def _stated_limit(case: Case) -> int | None:
@@ -556,7 +613,13 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
     """Where the limit is not printed, the manager knows it."""
     row = spelling("raise-container-limit", crash.context, manager) if manager else None
     if manager is None or row is None:
-        return None
+        return Proposal(
+            action=say(
+                "Ask for more memory where the container or the job is started: the log does not say what the limit "
+                "was, the command does"
+            ),
+            snippet=_LIMIT_AND_PEAK,
+        )
     return Proposal(
         action=_asked_for(manager, row.setting),
         setting=row.setting,
@@ -577,11 +640,13 @@ def _asked_for(manager: str, option: str) -> str:
             "does",
             option=option,
         )
-    return say(
-        "Ask for more memory ({option}, in the container's part of the pod's specification): the log does not say what "
-        "the limit was, the command does",
-        option=option,
-    )
+    if manager == "kubernetes":
+        return say(
+            "Ask for more memory ({option}, in the container's part of the pod's specification): the log does not say "
+            "what the limit was, the command does",
+            option=option,
+        )
+    return say("Ask for more memory ({option}): the log does not say what the limit was", option=option)
 
 
 def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[str]:
@@ -602,15 +667,13 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
 
 
 def _manager(crash: Crash) -> str | None:
+    """Who set the limit, and knows how it is raised."""
     for event in crash.every(LimitKill):
-        if event.manager in ("slurm", "kubernetes", "docker"):
+        if any(of_knob("raise-container-limit", event.manager)):
             return event.manager
-    for kill in crash.every(KernelKill):
-        group = kill.cgroup or kill.task_cgroup or ""
-        for word, manager in (("kubepods", "kubernetes"), ("docker", "docker"), ("slurm", "slurm")):
-            if word in group:
-                return manager
-    return None
+    groups = [kill.cgroup or kill.task_cgroup or "" for kill in crash.every(KernelKill)]
+    named = (manager for group in groups for word, manager in _GROUPS if word in group)
+    return next(named, None)
 
 
 def _gib_up(size_bytes: float) -> int:
@@ -619,6 +682,28 @@ def _gib_up(size_bytes: float) -> int:
 
 def more_host_memory(case: Case) -> Answer:
     crash = case.crash
+    answer = _more_memory(crash)
+    snippet = _swap(crash)
+    if snippet is None:
+        return answer
+    slow = say(
+        "swap on a fast disk is slow memory: it saves a job that needs a little more, and no limit of a container"
+    )
+    return replace(answer or Proposal(), snippet=snippet, assumes=(slow,))
+
+
+def _swap(crash: Crash) -> str | None:
+    """A file for swap, where the kernel or a guard killed for the whole machine: Ray's monitor and Kubernetes do not
+    count it."""
+    killed = crash.first(KernelKill) is not None or crash.first(UserspaceKill) is not None
+    managed = crash.first(NodeOutOfMemory) is not None or crash.first(LimitKill) is not None
+    if crash.pool != "host_ram" or not killed or managed or some(crash.context.frameworks, "keeps an object store"):
+        return None
+    total = total_bytes(crash)
+    return _SWAP.format(size=_gib_up(total / 2) if total else SWAP_GIB)
+
+
+def _more_memory(crash: Crash) -> Proposal | None:
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:
         return _more_than_the_victim(crash)
@@ -632,7 +717,7 @@ def more_host_memory(case: Case) -> Answer:
     )
 
 
-def _more_than_the_victim(crash: Crash) -> Answer:
+def _more_than_the_victim(crash: Crash) -> Proposal | None:
     """Where only the kernel's line stands: what the killed process alone held."""
     held = [(k.anon_rss_bytes, k.process.pid) for k in crash.every(KernelKill) if k.anon_rss_bytes]
     if not held:

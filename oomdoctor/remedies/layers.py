@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from oomdoctor.families.llama_cpp import LoadPlan
 from oomdoctor.families.ollama import OffloadPlan
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 
-LEAST: Final = 1
+LEAST = 1
 
 
 def fewer_layers(case: Case) -> Answer:
@@ -47,7 +45,7 @@ def _on_the_card(case: Case) -> int | None:
 
 def _printed(crash: Crash) -> tuple[int | None, int | None]:
     """How many the model has, and how many of them are on the card."""
-    plans: list[LoadPlan | OffloadPlan] = [*crash.every(LoadPlan), *crash.every(OffloadPlan)]
+    plans: tuple[LoadPlan | OffloadPlan, ...] = (*crash.every(LoadPlan), *crash.every(OffloadPlan))
     layers = next((plan.layers for plan in plans if plan.layers), None)
     return layers, next((plan.offloaded_layers for plan in reversed(plans) if plan.offloaded_layers), None)
 

@@ -32,6 +32,7 @@ from oomdoctor import spellings
 from oomdoctor.job.frameworks import among
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.spellings import COLUMNS, frameworks, title
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
@@ -40,6 +41,10 @@ DATES: Final = "dates"
 NO_OPTION: Final = ("line", "command")  # types
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
+# `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
+_CALL: Final = late(
+    r"(?:\w{1,20} = )?(?P<function>[a-z_]\w{0,40}(?:\.\w{1,40}){0,6})\((?:.{0,200}[ (.\"](?P<argument>\w{1,60})='?\Z)?"
+)
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 
@@ -61,6 +66,8 @@ class Spelling(NamedTuple):
     @property
     def setting(self) -> str:
         """The option's name as it is written: "--zero_stage", "trainer.nnodes"."""
+        if call := _CALL.match(self.write.partition("{}")[0]):
+            return call["argument"] or call["function"]
         before = self.write.split("{")[0].split()
         flags = [word for word in before if word.startswith("-")]
         name = (flags[-1] if self.takes_value else flags[0]) if flags else before[-1 if self.is_export else 0]
@@ -84,6 +91,11 @@ class Spelling(NamedTuple):
     def is_code(self) -> bool:
         """What a program says, for which a launch line has no place."""
         return self.type in NO_OPTION or "(" in self.write or self.write[0].isupper()
+
+    @property
+    def is_call(self) -> bool:
+        """A line of the job's own code."""
+        return self.type != "command" and (self.type == "line" or "(" in self.write)
 
     @property
     def is_argument(self) -> bool:
@@ -228,7 +240,7 @@ def _is_there(row: Spelling, context: Context) -> bool:
         name, stated, _ = need.partition("=")
         if not stated and name not in context.frameworks:
             return False
-        if stated and context.setting(name) is not None and _stated(need, context) is None:
+        if stated and context.setting(name) is not None and setting_of(need, context) is None:
             return False
     return True
 
@@ -271,13 +283,13 @@ def assumptions(row: Spelling, context: Context) -> tuple[str, ...]:
 
 def excluded_by(row: Spelling, context: Context) -> Setting | None:
     """The setting of the log that the row does not go together with."""
-    return next((found for one in row.excludes if (found := _stated(one, context)) is not None), None)
+    return next((found for one in row.excludes if (found := setting_of(one, context)) is not None), None)
 
 
 def missing(row: Spelling, context: Context) -> tuple[str, ...]:
     """The settings that have to be there beside it, are not in the log, and do not hold by default."""
     version = version_of(context.frameworks.get(row.framework))
-    needed = [need for need in row.needs if "=" in need and _stated(need, context) is None]
+    needed = [need for need in row.needs if "=" in need and setting_of(need, context) is None]
     return tuple(need for need in needed if not _holds_by_default(need, row.framework, version))
 
 
@@ -292,7 +304,8 @@ def _keyed(framework: str) -> tuple[tuple[str, Spelling], ...]:
     return tuple((row.key, row) for row in rows(framework))
 
 
-def _stated(condition: str, context: Context) -> Setting | None:
+def setting_of(condition: str, context: Context) -> Setting | None:
+    """The setting that meets a condition ("enforce_eager=True")."""
     name, _, wanted = condition.partition("=")
     found = context.setting(name)
     return found if found is not None and wanted.lower() in str(found.value).lower() else None

@@ -237,9 +237,11 @@ REMAINING = {
     "incident": {"ray"},  # what stands for the file of a remote call
     "job": {"ray", "sglang", "torch", "trl", "vllm"},  # the same, a role, a world, and sections of configurations
     "remedies": {"deepspeed", "jax", "ray", "torch"},  # two of them worlds
-    "report": {"cupy", "jax", "numba", "pandas", "pyarrow", "ray", "tensorflow", "torch"},  # folders of libraries
+    "report": {  # folders of libraries
+        "cupy", "jax", "numba", "numpy", "pandas", "pyarrow", "ray", "tensorflow", "torch",
+    },
     "signs": {
-        "deepspeed", "fsdp", "jax", "lmdeploy", "megatron", "ray", "tensorflow", "tensorrt-llm",
+        "deepspeed", "fsdp", "java", "jax", "lmdeploy", "megatron", "numpy", "ray", "tensorflow", "tensorrt-llm",
         "text-generation-inference", "torch",
     },
 }  # fmt: skip

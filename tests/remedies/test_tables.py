@@ -96,7 +96,7 @@ KNOWN_FRAMEWORKS = {"fsdp", "deepspeed", "peft", "bitsandbytes"}
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.knob}-{row.framework}")
 def test_a_row_names_its_setting_and_fills_its_template(row: Spelling) -> None:
-    assert row.knob in BY_WORLD or re.fullmatch(r"[-#\w.\[\]]+(?: ?[\w.]+)?", row.setting), row.setting
+    assert row.knob in BY_WORLD or re.fullmatch(r"[-#:\w.\[\]]+(?: ?[\w.]+)?", row.setting), row.setting
     snippet = row.snippet(row.value if row.value is not None else 7)
     assert snippet is not None
     assert "{}" not in snippet

@@ -1,0 +1,60 @@
+"""In which order remedies stand: what is changed for nothing before what has to be bought, evidence last.
+
+A limit that was hit, a node that is full and a kill without a reason say where it ended. The knobs of the causes that
+stand behind them in the decision say what filled the memory, and go first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from oomdoctor.decision.diagnosis import Decision
+from oomdoctor.decision.ranking import Ranked
+from oomdoctor.remedies import Remedy
+
+BOUGHT: Final = frozenset({"raise-container-limit", "more-host-memory", "more-gpus", "add-nodes"})
+EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
+FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
+_ENDS: Final = "container-limit"  # a cause that says where it ended; fallbacks do, too
+
+
+def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
+    """What to change for an answer of the decision, best first; those of the causes behind it where it names none."""
+    own = _own(answer)
+    if answer is not decision.answers[0] or not _only_ends(answer):
+        return own
+    behind = (one for one in decision.answers[1:] if not _only_ends(one) and _same_memory(one, answer, decision))
+    theirs = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
+    return tuple(dict.fromkeys((*theirs[:FREE_BEFORE], *own, *theirs)))
+
+
+def _own(answer: Ranked) -> tuple[str, ...]:
+    return answer.finding.knobs or answer.cause.knobs
+
+
+def _only_ends(answer: Ranked) -> bool:
+    return answer.cause.fallback or answer.cause.id == _ENDS
+
+
+def _same_memory(one: Ranked, first: Ranked, decision: Decision) -> bool:
+    return decision.crash_of(one).pool == decision.crash_of(first).pool
+
+
+def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
+    """Two that cost nothing but a change, where they say what to change, before the first that is bought; where a limit
+    was hit, no more than two. What a cluster does not have is no matter of price."""
+    listed = sorted(remedies, key=lambda remedy: remedy.knob == EVIDENCE)
+    place = next((n for n, remedy in enumerate(listed) if remedy.knob in BOUGHT), None)
+    if place is None or pool == "scheduling":
+        return listed
+    before, bought = listed[:place], listed[place]
+    clear = [remedy for remedy in listed if remedy.knob not in (*BOUGHT, EVIDENCE) and remedy.has_object]
+    if cause == _ENDS:
+        before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
+    elif len(before) < FREE_BEFORE:
+        before = [*before, *(remedy for remedy in clear if remedy not in before)][:FREE_BEFORE]
+    return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
+
+
+__all__ = ["BOUGHT", "EVIDENCE", "in_order", "knobs_of"]

@@ -1,0 +1,68 @@
+"""Whether what an engine or a pass of the model keeps lies in host memory, because it computes there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.llama_cpp import Buffer
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import engine_printing
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+
+_RAM: Final = frozenset({"host_ram", "cgroup"})
+_OF_A_PASS: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "rollout", "eval"})
+_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|(?:^|/)torch/(?:autograd|optim)/|/modeling_\w{1,40}\.py"
+# vLLM: vllm/v1/worker/cpu_worker.py, cpu_model_runner.py and vllm/platforms/cpu.py
+_ENGINE_ON_THE_CPU: Final = (
+    r"\bcpu_(?:worker|model_runner)\b|\bCPU(?:Worker|ModelRunner)|\bCPU backend\b|\bCpuPlatform\b"
+)
+
+
+@sign
+def an_engine_computes_on_the_host(crash: Crash) -> Seen | None:
+    """An engine that serves was refused host memory, says that it runs on the processor, or is llama.cpp's and has no
+    buffer on a card: weights, cache and scratch space lie in host memory."""
+    if crash.pool not in _RAM or not (_was_refused(crash) or _on_the_processor(crash) or _without_a_card(crash)):
+        return None
+    words = say("The engine computes on the processor: its weights, its KV cache and its buffers lie in host memory.")
+    return Seen(words=words, evidence=(crash.root,))
+
+
+def _was_refused(crash: Crash) -> bool:
+    return crash.root.pool in _RAM and engine_printing(crash.root.family) is not None
+
+
+def _on_the_processor(crash: Crash) -> bool:
+    if crash.setting("VLLM_CPU_KVCACHE_SPACE") is not None:
+        return True
+    device = crash.setting("device_config", "device")
+    told = device is not None and str(device.value).lower() == "cpu"
+    serves = crash.job.task == "serving"
+    return (told and serves) or crash.mentions(_ENGINE_ON_THE_CPU) is not None
+
+
+def _without_a_card(crash: Crash) -> bool:
+    if crash.job.world != "ggml" or crash.context.hardware.get("gpu_name") is not None:
+        return False
+    return all(buffer.pool in _RAM for buffer in crash.every(Buffer))
+
+
+@sign
+def a_pass_computes_on_the_host(crash: Crash) -> Seen | None:
+    """A pass of a model was refused host memory for what it computes."""
+    if crash.pool not in _RAM or not isinstance(crash.root, HostAllocation | ArrayOutOfMemory):
+        return None
+    if crash.stage not in _OF_A_PASS and crash.in_trace(_MODEL) is None:
+        return None
+    return Seen(words=say("A pass of the model computes on the processor."), evidence=(crash.root,))
+
+
+def computes_on_the_host(crash: Crash) -> bool:
+    """Whether what it computes with lies in host memory."""
+    return any(one(crash) is not None for one in (an_engine_computes_on_the_host, a_pass_computes_on_the_host))
+
+
+__all__ = ["a_pass_computes_on_the_host", "an_engine_computes_on_the_host", "computes_on_the_host"]

@@ -1,0 +1,103 @@
+"""Data programs, builds and runtimes are recognised, and their first remedies are lines of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from remedy_logs import advise, cuda
+from test_free_before_bought import advised
+from test_premises import ARRAY
+
+CALL = 'Traceback (most recent call last):\n  File "/home/me/prep.py", line 5, in <module>\n    {}\n'
+PANDAS = (
+    CALL.format('df = pd.read_csv("big.csv")')
+    + '  File "/v/site-packages/pandas/io/parsers/readers.py", line 1026, in read_csv\n    return _read()\n'
+    "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9.16 GiB for an array with shape (12, 102400000) "
+    "and data type float64\n"
+)
+DUCKDB = (
+    CALL.format("con.sql(query).df()") + "_duckdb.OutOfMemoryException: Out of Memory Error: could not allocate block "
+    "of size 30.5 MiB (66.9 MiB/95.3 MiB used)\n"
+)
+DASK = (
+    "distributed.worker.memory - WARNING - Worker is at 83% memory usage. Pausing worker.  Process memory: 478.50 MiB "
+    "-- Worker memory limit: 572.20 MiB\ndistributed.nanny.memory - WARNING - Worker tcp://127.0.0.1:4026 (pid=4026) "
+    "exceeded 95% memory budget. Restarting...\n"
+)
+NODE = "FATAL ERROR: Ineffective mark-compacts near heap limit Allocation failed - JavaScript heap out of memory\n"
+JAVA = (
+    'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n'
+    "\tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)\n"
+)
+CARGO = (
+    "   Compiling widget v0.4.0\nerror: could not compile `widget` (lib)\nCaused by:\n  process didn't exit "
+    "successfully: `rustc --crate-name widget` (signal: 9, SIGKILL: kill)\n"
+)
+FLASH = (
+    "  Building wheel for flash-attn (setup.py): started\nninja: build stopped: subcommand failed.\n"
+    "c++: fatal error: Killed signal terminated program cc1plus\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "knob", "line"),
+    [
+        (PANDAS, "dataset-in-ram", "stream-data", "chunksize=100000"),
+        (DUCKDB, "allocator-cap", "spill-to-disk", "SET temp_directory="),
+        (DASK, "allocator-cap", "raise-allocator-cap", "--memory-limit=1145MiB"),
+        (NODE, "allocator-cap", "raise-allocator-cap", "export NODE_OPTIONS=--max-old-space-size=8192"),
+        (JAVA, "allocator-cap", "raise-allocator-cap", "java -XX:MaxRAMPercentage=75"),
+        (CARGO, "build-parallelism", "fewer-build-jobs", "export CARGO_BUILD_JOBS=1"),
+        (FLASH, "build-parallelism", "fewer-build-jobs", "export MAX_JOBS=1"),
+    ],
+    ids=["pandas", "duckdb", "dask", "node", "java", "cargo", "flash-attention"],
+)
+def test_the_first_remedy_is_a_line_of_the_programs_own(
+    tmp_path: Path, log: str, cause: str, knob: str, line: str
+) -> None:
+    found, knobs, lines = advised(tmp_path, log)
+    assert (found, knobs[0]) == (cause, knob)
+    assert line in (lines[knob] or "")
+
+
+def test_a_budget_is_raised_to_twice_what_it_is() -> None:
+    remedy = advise(DUCKDB, "raise-allocator-cap", cause="allocator-cap")[0]["raise-allocator-cap"]
+    assert remedy.suggested == "191MiB"
+    assert remedy.snippet == "con.execute(\"SET memory_limit='191MiB'\")"
+
+
+def test_pieces_of_data_are_cut_only_where_a_program_has_an_option_for_it() -> None:
+    knobs = ("narrow-dtypes", "smaller-partitions", "spill-to-disk")
+    assert advise(PANDAS, *knobs)[0].keys() == {"narrow-dtypes"}
+    assert advise("Killed\n", *knobs)[0] == {}
+
+
+def test_a_line_of_code_is_nothing_for_a_program_that_is_driven_by_options() -> None:
+    refused = "torch.OutOfMemoryError: " + cuda()
+    driven = "python3 -m verl.trainer.main_ppo trainer.nnodes=1\n" + refused
+    assert advise(refused, "clear-references")[0]["clear-references"].snippet == "del outputs, loss"
+    assert all(r.snippet is None for r in advise(driven, "clear-references")[0].values())
+
+
+MAPS = "OSError: [Errno 12] Cannot allocate memory (vm.max_map_count)\n"
+WINDOWS = (
+    "RuntimeError: [enforce fail at ..\\c10\\core\\impl\\alloc_cpu.cpp:72] data. DefaultCPUAllocator: not enough "
+    "memory: you tried to allocate 713031680 bytes.\n"
+)
+
+
+def test_a_page_file_is_windows_own() -> None:
+    line = advise(WINDOWS, "more-address-space")[0]["more-address-space"].snippet or ""
+    assert "AutomaticManagedPagefile" in line
+    assert "ulimit" in (advise(ARRAY, "more-address-space")[0]["more-address-space"].snippet or "")
+
+
+def test_the_number_of_maps_is_raised_by_its_name() -> None:
+    assert advise(MAPS, "raise-map-count")[0]["raise-map-count"].snippet == "vm.max_map_count=262144"
+
+
+def test_a_limit_is_not_lifted_first_where_nothing_shows_one(tmp_path: Path) -> None:
+    _, knobs, _ = advised(tmp_path, "$ python fit.py --num_workers 8\n" + CALL.format("fit()") + WINDOWS)
+    assert knobs[0] == "fewer-workers"
+    assert "more-address-space" in knobs[:3]

@@ -1,0 +1,155 @@
+"""What is changed for nothing stands before what has to be bought, and the causes behind a limit say what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import oomdoctor
+from oomdoctor.remedies import Remedy
+from oomdoctor.remedies.backfill import EVIDENCE
+from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.order import BOUGHT, in_order
+
+LIMIT = "container-limit"
+
+
+def one(knob: str, snippet: str | None = "x=1") -> Remedy:
+    return Remedy(knob=knob, action="Change it", snippet=snippet)
+
+
+def order(*remedies: Remedy, cause: str = "process-ram-hog", pool: str = "host_ram") -> list[str]:
+    return [remedy.knob for remedy in in_order(remedies, cause, pool)]
+
+
+def diagnosed(tmp_path: Path, log: str) -> list[dict[str, object]]:
+    path = tmp_path / "job.log"
+    path.write_text(log, encoding="utf-8")
+    diagnoses: list[dict[str, object]] = oomdoctor.diagnose(path).as_json()["diagnoses"]
+    return diagnoses
+
+
+def advised(tmp_path: Path, log: str) -> tuple[str, list[str], dict[str, str | None]]:
+    """The first cause, its knobs in their order, and the line of each."""
+    first = diagnosed(tmp_path, log)[0]
+    remedies: list[dict[str, str | None]] = first["remedies"]  # type: ignore[assignment]
+    return str(first["cause"]), [str(r["knob"]) for r in remedies], {str(r["knob"]): r["snippet"] for r in remedies}
+
+
+def test_what_is_bought_is_a_knob() -> None:
+    assert KNOBS.keys() >= BOUGHT
+
+
+def test_two_that_are_free_come_before_what_is_bought() -> None:
+    assert order(one("more-host-memory"), one("fewer-workers"), one("stream-data"), one("smaller-buffers")) == [
+        "fewer-workers",
+        "stream-data",
+        "more-host-memory",
+        "smaller-buffers",
+    ]
+
+
+def test_what_names_nothing_to_change_is_no_alternative() -> None:
+    assert order(one("more-host-memory"), one("fewer-workers", None)) == ["more-host-memory", "fewer-workers"]
+
+
+def test_what_stands_before_already_stays_there() -> None:
+    own = ("move-process", "fewer-workers", "stream-data", "more-host-memory", "smaller-buffers")
+    assert order(*map(one, own)) == list(own)
+
+
+def test_behind_a_limit_that_was_hit_no_more_than_two_come_first() -> None:
+    knobs = ("shorter-context", "fewer-sequences", "quantize-kv-cache", "raise-container-limit")
+    assert order(*map(one, knobs), cause=LIMIT).index("raise-container-limit") == 2
+    assert order(*map(one, knobs), cause="process-ram-hog").index("raise-container-limit") == 3
+
+
+def test_evidence_stays_last_and_is_no_change() -> None:
+    assert order(one(EVIDENCE), one("more-host-memory")) == ["more-host-memory", EVIDENCE]
+
+
+def test_what_a_cluster_lacks_is_no_matter_of_price() -> None:
+    own = ("fix-resource-request", "add-nodes", "fix-environment")
+    assert order(*map(one, own), cause="ray-unschedulable", pool="scheduling") == list(own)
+
+
+# whole logs
+
+LOADER = (
+    'Traceback (most recent call last):\n  File "/home/me/train.py", line 88, in <module>\n    for batch in loader:\n'
+    '  File "/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", line 701, in __next__\n'
+    "    data = self._next_data()\nRuntimeError: DataLoader worker (pid 2206) is killed by signal: Killed. \n"
+)
+SLURM = (
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=3521877.0. Some of the step tasks have been OOM Killed.\n"
+)
+POD = "Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\n"
+
+
+def test_the_loader_behind_a_limit_lends_its_workers(tmp_path: Path) -> None:
+    cause, knobs, lines = advised(tmp_path, LOADER + SLURM)
+    assert cause == LIMIT
+    assert knobs[0] == "fewer-workers"
+    assert lines["fewer-workers"] == "num_workers=1"
+    assert "raise-container-limit" in knobs[:3]
+
+
+def test_a_limit_with_nothing_behind_it_is_raised(tmp_path: Path) -> None:
+    cause, knobs, _ = advised(tmp_path, POD)
+    assert (cause, knobs[0]) == (LIMIT, "raise-container-limit")
+
+
+def test_a_data_program_behind_a_limit_lends_its_buffers(tmp_path: Path) -> None:
+    cause, knobs, lines = advised(tmp_path, "$ samtools sort --threads 32 -m 4G in.bam -o out.bam\n" + SLURM)
+    assert cause == LIMIT
+    assert lines["smaller-buffers"] == "samtools sort -m 256M"
+    assert knobs.index("smaller-buffers") < knobs.index("raise-container-limit") < 3
+
+
+KERNEL = (
+    "kernel: Memory cgroup out of memory: Killed process 4711 (python) total-vm:9000000kB, anon-rss:8000000kB, "
+    "file-rss:1000kB, shmem-rss:0kB, UID:0\n"
+)
+GROUP = (
+    "kernel: oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg={0},"
+    "task_memcg={0},task=python,pid=4711,uid=0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "line"),
+    [
+        ("/kubepods.slice/kubepods-pod92ab.slice", "resources.limits.memory"),
+        ("/system.slice/docker-9751845b.scope", "docker"),
+        ("/machine.slice/libpod-77aa.scope", "--memory"),
+        ("/slurm/uid_0/job_12/step_0", "--mem"),
+        ("/system.slice/train.service", "MemoryMax"),
+        ("/user.slice/user-1000.slice/session-3.scope", "MemoryMax"),
+    ],
+)
+def test_the_manager_of_a_group_is_known_by_its_name(tmp_path: Path, group: str, line: str) -> None:
+    remedies = diagnosed(tmp_path, GROUP.format(group) + KERNEL)[0]["remedies"]
+    raised = next(r for r in remedies if r["knob"] == "raise-container-limit")  # type: ignore[attr-defined]
+    assert line in f"{raised['setting']} {raised['snippet']}"
+
+
+def test_a_group_of_no_manager_names_none(tmp_path: Path) -> None:
+    remedies = diagnosed(tmp_path, GROUP.format("/mine") + KERNEL)[0]["remedies"]
+    raised = next(r for r in remedies if r["knob"] == "raise-container-limit")  # type: ignore[attr-defined]
+    assert raised["setting"] is None
+    assert "memory.max" in raised["snippet"]
+
+
+WHOLE = "kernel: Out of memory: " + KERNEL.partition("memory: ")[2]
+
+
+def test_a_machine_that_is_full_gets_a_file_for_swap(tmp_path: Path) -> None:
+    _, _, lines = advised(tmp_path, WHOLE)
+    assert "mkswap" in (lines["more-host-memory"] or "")
+
+
+@pytest.mark.parametrize("beside", [POD, SLURM])
+def test_swap_is_nothing_for_a_limit(tmp_path: Path, beside: str) -> None:
+    assert "mkswap" not in str(diagnosed(tmp_path, beside))
+    assert "mkswap" not in str(diagnosed(tmp_path, WHOLE + beside))
