@@ -21,7 +21,7 @@ COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-conte
 CAUSE = Cause(
     id="activations",
     title=mark("The batch or the sequences are too large for what the passes have to keep"),
-    pools=("gpu", "host_ram"),
+    pools=("gpu", "host_ram"), before=("absurd-size",),
     silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
             arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating),
@@ -57,5 +57,4 @@ CAUSE = Cause(
            "offload-activations", "packing"),
     knobs_where=((passes.with_an_engines_settings, ENGINE_KNOBS), (passes.drawing, DRAWING_KNOBS),
                  (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS)),
-    before=("absurd-size",),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
-WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "smaller-model", "shorter-sequences")
+WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences")
 BUDGET_KNOBS = ("spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers", "stream-data",
                 "raise-allocator-cap", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
