@@ -262,6 +262,7 @@ _NO_DRIVER = late(
     r"(?i)\b(?:pinned|page-locked|cudaHostAlloc|cudaMallocHost|cudaHostRegister)\b[^\n]{0,200}"
     r"(?:driver version is insufficient|no cuda-capable device|no kernel image|initialization error"
     r"|(?:system )?driver (?:not loaded|is shutting down|mismatch)|system not yet initialized|no device found"
+    r"|no pinned (?:memory )?pool\b"
     r"|cudaError(?:InsufficientDriver|NoDevice|InitializationError)|hipErrorNoDevice|invalid device ordinal)"
 )
 _NOT_MEMORY = (

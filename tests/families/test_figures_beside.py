@@ -24,8 +24,8 @@ BESIDE = (
     ),
     (
         (
-            "[ERROR][breaker] New used memory 5368709999 [5gb] from field [tags] would be larger than configured breaker: "
-            "5368709120 [5gb], breaking"
+            "[ERROR][breaker] New used memory 5368709999 [5gb] from field [tags] would be larger than "
+            "configured breaker: 5368709120 [5gb], breaking"
         ),
         {"tried_bytes": 5368709999, "limit_bytes": 5368709120},
     ),

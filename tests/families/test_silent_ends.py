@@ -45,6 +45,7 @@ TOLD = (
     # memory that nothing could have pinned, and what TensorFlow tries before it computes
     "E cuda: cudaHostAlloc of pinned staging buffer failed: no CUDA-capable device is detected",
     "stage: failed to allocate pinned memory: CUDA driver version is insufficient for CUDA runtime version",
+    "W input_stage.cc:21] stage: failed to allocate pinned system memory: no pinned memory pool",
     PROBE + OPENED,
 )
 OUT_OF_MEMORY = (

@@ -13,8 +13,8 @@ HBM = (
 )
 REFUSED = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 48.00 MiB. GPU 0 has a total capacity of 79.15 GiB "
-    "of which 22.44 MiB is free. Including non-PyTorch memory, this process has 79.12 GiB memory in use. Of the allocated "
-    "memory 78.20 GiB is allocated by PyTorch, and 40.42 MiB is reserved by PyTorch but unallocated."
+    "of which 22.44 MiB is free. Including non-PyTorch memory, this process has 79.12 GiB memory in use. Of the "
+    "allocated memory 78.20 GiB is allocated by PyTorch, and 40.42 MiB is reserved by PyTorch but unallocated."
 )
 WINDOWS = (
     "RuntimeError: [enforce fail at alloc_cpu.cpp:80] data. DefaultCPUAllocator: {} you tried to allocate {} bytes."
