@@ -25,7 +25,7 @@ RAYS_GUESS = (
 )
 
 SILENT = (
-    "RuntimeError: 2 background processes are no longer alive",
+    "RuntimeError: 2 background processes are no longer alive. Exiting: look above",
     "Build server exited unexpectedly while 12 rules were running",
     "ERROR executor 7 terminated abruptly",
     "tiler: a child vanished silently, giving up",
