@@ -250,7 +250,7 @@ _COLLECTION = late(
 )
 _COLLECTION_LINES: Final = 40
 _BESIDE: Final = ("free_bytes", "used_bytes", "total_bytes", "limit_bytes")
-# java.lang.Runtime's, as its functions are called: "Runtime.totalMemory()=29914300416", "maxMemory: 29108994048"
+# java.lang.Runtime's, as its functions are called: "totalMemory()=4294967296", "maxMemory: 8589934592"
 _RUNTIME: Final = {
     "max": "heap_limit_bytes", "total": "heap_committed_bytes", "free": "heap_free_bytes"
 }  # fmt: skip

@@ -54,7 +54,7 @@ BESIDE = (
         {"heap_used_bytes": 980 * MIB, "heap_committed_bytes": 995 * MIB},
     ),
     (
-        "ERROR store: Out of memory, free: 73014444032, IO Error: Cannot allocate memory (os error 12)",
+        "ERROR store: Out of memory, free: 73014444032, map: Cannot allocate memory (os error 12)",
         {"free_bytes": 73014444032, "errno": 12},
     ),
     # the largest of a pod's containers
