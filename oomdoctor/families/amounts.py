@@ -78,7 +78,7 @@ def figures(parts: Sequence[Part]) -> tuple[Figure, ...]:
 
 
 def _is_aside(parts: Sequence[Part], exact: Figure, shown: Figure) -> bool:
-    """Whether the brackets hold the number before them once more, for people: "10266083328 [9.5gb]"."""
+    """Whether the brackets hold the number before them once more, for people: "2147483648 [2gb]"."""
     between = parts[exact.at + 1 : shown.at]
     return len(between) == 1 and between[0].terminal == "PAREN" and _is_the_same(exact, shown)
 
@@ -99,7 +99,7 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         unit = _NUMBER.sub("", whole, count=1)
         one, other = _amount(first if _has_unit(first) else first + unit), _amount(whole)
         exact = Figure(*_amount(first), role, at)
-        if _is_the_same(exact, Figure(*other, "", at)):  # "1960417689/1.8gb"
+        if _is_the_same(exact, Figure(*other, "", at)):  # "2147483648/2gb"
             return [replace(exact, unit=BYTES)]
         if _INSIDE[1][1].search(whole):
             return [Figure(*one, "have", at), Figure(*other, "need", at)]

@@ -250,7 +250,7 @@ _COLLECTION = late(
 )
 _COLLECTION_LINES: Final = 40
 _BESIDE: Final = ("free_bytes", "used_bytes", "total_bytes", "limit_bytes")
-# java.lang.Runtime's, as its functions are called: "Runtime.totalMemory()=29914300416", "maxMemory: 29108994048"
+# java.lang.Runtime's, as its functions are called: "totalMemory()=4294967296", "maxMemory: 8589934592"
 _RUNTIME: Final = {
     "max": "heap_limit_bytes", "total": "heap_committed_bytes", "free": "heap_free_bytes"
 }  # fmt: skip
@@ -262,6 +262,7 @@ _NO_DRIVER = late(
     r"(?i)\b(?:pinned|page-locked|cudaHostAlloc|cudaMallocHost|cudaHostRegister)\b[^\n]{0,200}"
     r"(?:driver version is insufficient|no cuda-capable device|no kernel image|initialization error"
     r"|(?:system )?driver (?:not loaded|is shutting down|mismatch)|system not yet initialized|no device found"
+    r"|no pinned (?:memory )?pool\b"
     r"|cudaError(?:InsufficientDriver|NoDevice|InitializationError)|hipErrorNoDevice|invalid device ordinal)"
 )
 _NOT_MEMORY = (

@@ -128,7 +128,7 @@ _REPORTERS: Final = tuple(
                 r"(?i:\b(?:workers?|process(?:es)?|server|executors?|daemon|child(?:ren)?)\b[^\n]{0,40}?"
                 r"\b(?:(?:is|are|was) no longer (?:alive|running)|(?:is|are) not alive any ?more"
                 r"|(?:terminated|exited|died|ended|disappeared|vanished|stopped) (?:abruptly|unexpectedly|silently))\b"
-                r"(?![^\n]{0,120}\b(?:exit\w{0,4}|return|status|signal)\b))"
+                r"(?![^\n]{0,120}\b(?:exit ?(?:code|value)|exited with|return|status|signal)\b))"
             ),
         ),
         ("systemd", r"code=killed, status=\d"),

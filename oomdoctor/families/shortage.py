@@ -231,7 +231,7 @@ class Shortfall(Struct, frozen=True):
 
     @property
     def rank(self) -> int | None:
-        """The number of the process that the sentence names: "on rank 3", "on proc 617"."""
+        """The number of the process that the sentence names: "on rank 3", "on proc 12"."""
         ranks = (_RANK.match(part.text) for part in self.sentence.parts if part.terminal == "ORDINAL")
         return next((int(rank[1]) for rank in ranks if rank), None)
 

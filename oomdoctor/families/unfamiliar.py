@@ -54,7 +54,7 @@ _ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm
 _SWAPPING_FILE = late(r"/swap_tensor/")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 LIST: Final = 8  # lines
-# "[requestedSpace:   4096 B]", "  free = 1.2 GiB": a name and its size
+# "[askedSpace:   4096 B]", "  free = 1.2 GiB": a name and its size
 _FIGURE = late(
     r"\W{0,8}[A-Za-z][\w ./-]{1,40}?\s{0,16}[:=]\s{0,20}\d[\d.,]{0,24} ?(?:[KMGT]i?B|bytes|B)\b[^\w\n]{0,4}$"
 )

@@ -24,8 +24,8 @@ BESIDE = (
     ),
     (
         (
-            "[ERROR][breaker] New used memory 5368709999 [5gb] from field [tags] would be larger than configured breaker: "
-            "5368709120 [5gb], breaking"
+            "[ERROR][breaker] New used memory 5368709999 [5gb] from field [tags] would be larger than "
+            "configured breaker: 5368709120 [5gb], breaking"
         ),
         {"tried_bytes": 5368709999, "limit_bytes": 5368709120},
     ),
@@ -54,7 +54,7 @@ BESIDE = (
         {"heap_used_bytes": 980 * MIB, "heap_committed_bytes": 995 * MIB},
     ),
     (
-        "ERROR store: Out of memory, free: 73014444032, IO Error: Cannot allocate memory (os error 12)",
+        "ERROR store: Out of memory, free: 73014444032, map: Cannot allocate memory (os error 12)",
         {"free_bytes": 73014444032, "errno": 12},
     ),
     # the largest of a pod's containers

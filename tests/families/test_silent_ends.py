@@ -25,7 +25,7 @@ RAYS_GUESS = (
 )
 
 SILENT = (
-    "RuntimeError: 2 background processes are no longer alive",
+    "RuntimeError: 2 background processes are no longer alive. Exiting: look above",
     "Build server exited unexpectedly while 12 rules were running",
     "ERROR executor 7 terminated abruptly",
     "tiler: a child vanished silently, giving up",
@@ -45,6 +45,7 @@ TOLD = (
     # memory that nothing could have pinned, and what TensorFlow tries before it computes
     "E cuda: cudaHostAlloc of pinned staging buffer failed: no CUDA-capable device is detected",
     "stage: failed to allocate pinned memory: CUDA driver version is insufficient for CUDA runtime version",
+    "W input_stage.cc:21] stage: failed to allocate pinned system memory: no pinned memory pool",
     PROBE + OPENED,
 )
 OUT_OF_MEMORY = (

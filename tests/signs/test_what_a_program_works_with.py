@@ -13,8 +13,8 @@ HBM = (
 )
 REFUSED = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 48.00 MiB. GPU 0 has a total capacity of 79.15 GiB "
-    "of which 22.44 MiB is free. Including non-PyTorch memory, this process has 79.12 GiB memory in use. Of the allocated "
-    "memory 78.20 GiB is allocated by PyTorch, and 40.42 MiB is reserved by PyTorch but unallocated."
+    "of which 22.44 MiB is free. Including non-PyTorch memory, this process has 79.12 GiB memory in use. Of the "
+    "allocated memory 78.20 GiB is allocated by PyTorch, and 40.42 MiB is reserved by PyTorch but unallocated."
 )
 WINDOWS = (
     "RuntimeError: [enforce fail at alloc_cpu.cpp:80] data. DefaultCPUAllocator: {} you tried to allocate {} bytes."
@@ -53,8 +53,8 @@ def test_a_constructor_that_makes_tensors_builds(tmp_path: Path) -> None:
 
 
 def test_a_large_piece_on_windows_meets_its_commit_limit(tmp_path: Path) -> None:
-    assert cause(tmp_path, WINDOWS.format("not enough memory:", 93361766400)) == "address-space-limit"
-    assert cause(tmp_path, WINDOWS.format("can't allocate memory:", 93361766400)) == "process-ram-hog"
+    assert cause(tmp_path, WINDOWS.format("not enough memory:", 85899345920)) == "address-space-limit"
+    assert cause(tmp_path, WINDOWS.format("can't allocate memory:", 85899345920)) == "process-ram-hog"
 
 
 def test_what_is_loaded_is_past(tmp_path: Path) -> None:
