@@ -88,7 +88,9 @@ def on_this_card(program: Program) -> Program:
     gib = card() if program.scale else None
     if gib is None:
         return program
-    flags = {flag: scaled(value, gib / CARD) if flag in program.scale else value for flag, value in program.flags.items()}
+    flags = {
+        flag: scaled(value, gib / CARD) if flag in program.scale else value for flag, value in program.flags.items()
+    }
     return msgspec.structs.replace(program, flags=flags)
 
 

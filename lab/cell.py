@@ -1,6 +1,6 @@
 """One run of a program in a cell: a memory cgroup, namespaces for its mounts and processes, a /dev/shm of its own.
 
-It sees the cgroup as its machine's, so that Ray's memory monitor and others that read the limit there find this one, and
+It sees the cgroup as its machine's, so that Ray's memory monitor and others that read the limit there find it, and
 nothing outlives it. Needs root on Linux; cgroup v1 and v2.
 """
 

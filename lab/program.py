@@ -32,7 +32,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     shm: str = "512M"  # /dev/shm
     spill: str | None = None  # a tmpfs at ./spill
     address_space: str | None = None  # ulimit -v
-    seconds: int = 150
+    seconds: int = 240
 
 
 class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

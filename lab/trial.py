@@ -11,7 +11,7 @@ import msgspec
 from lab.cell import Run
 from lab.program import BUYING, Program, changed
 
-Outcome = Literal["ends", "dies", "worse", "no flag"]
+Outcome = Literal["ends", "dies", "worse", "slow", "no flag"]
 FIRST = 3
 LESS = 0.9  # of the steps, at least, that a run made before: fewer are a loss
 
@@ -82,7 +82,22 @@ def figures(trials: Sequence[Trial]) -> Figures:
     )
 
 
+def once(run: Runner) -> Runner:
+    """Remedies that come to the same are run once."""
+    runs: list[tuple[Program, Run]] = []
+
+    def known_or_new(program: Program, name: str) -> Run:
+        for before, its_run in runs:
+            if before == program:
+                return its_run
+        runs.append((program, run(program, name)))
+        return runs[-1][1]
+
+    return known_or_new
+
+
 def trial(program: Program, run: Runner, read: Reader) -> Trial:
+    run = once(run)
     crash = run(program, "crash")
     if crash.ended:
         return Trial(name=program.name, skipped="it does not die here", crash=crash)
@@ -127,6 +142,8 @@ def outcome_of(crash: Run, again: Run) -> Outcome:
     """Worse is a program that no longer starts, hangs where it died before, or gets less far."""
     if again.ended:
         return "ends"
+    if again.status is None and again.progress > crash.progress:
+        return "slow"  # past the point where it died, and out of time
     usage = again.status == 2 and crash.status != 2
     hangs = again.status is None and crash.status is not None
     return "worse" if usage or hangs or again.progress < crash.progress * LESS else "dies"

@@ -33,8 +33,6 @@ config = GPT2Config(
     n_head=4,
     n_positions=model_args.block_size,
 )
-trainer = Trainer(
-    model=GPT2LMHeadModel(config), args=training_args, train_dataset=RandomTokens(model_args.block_size)
-)
+trainer = Trainer(model=GPT2LMHeadModel(config), args=training_args, train_dataset=RandomTokens(model_args.block_size))
 trainer.train()
 print("training finished", flush=True)

@@ -19,7 +19,9 @@ if "--prepare" in sys.argv:
     writer.add_head_count_kv(4)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_tokenizer_model("llama")
-    writer.add_token_list([f"<{n}>" if n < 3 else f"<0x{n - 3:02X}>" if n < 259 else f"w{n}" for n in range(vocabulary)])
+    writer.add_token_list(
+        [f"<{n}>" if n < 3 else f"<0x{n - 3:02X}>" if n < 259 else f"w{n}" for n in range(vocabulary)]
+    )
     writer.add_token_scores([0.0] * vocabulary)
     writer.add_token_types([3 if n < 3 else 6 if n < 259 else 1 for n in range(vocabulary)])
     shapes = {"token_embd": (vocabulary, wide), "output": (vocabulary, wide), "output_norm": (wide,)}

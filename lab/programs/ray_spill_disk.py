@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 
 import numpy as np
 import ray
@@ -14,9 +15,7 @@ parser.add_argument("--block-mb", type=int, default=30)
 parser.add_argument("--keep-blocks", type=int, default=0, help="0 keeps all until the end")
 args = parser.parse_args()
 
-import os
-
-directory = os.path.abspath(args.object_spilling_directory)
+directory = str(Path(args.object_spilling_directory).absolute())
 spilling = json.dumps({"type": "filesystem", "params": {"directory_path": directory}})
 ray.init(
     num_cpus=2,

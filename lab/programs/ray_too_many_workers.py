@@ -1,6 +1,7 @@
 """Scores shards of a data set by as many Ray tasks as there are shards."""
 
 import argparse
+import time
 
 import numpy as np
 import ray
@@ -17,8 +18,6 @@ ray.init(num_cpus=8, object_store_memory=args.object_store_memory, include_dashb
 
 @ray.remote(num_cpus=1, max_retries=0)
 def score(shard):
-    import time
-
     parts = []
     for _ in range(10):
         parts.append(np.ones(args.rows // 10, dtype=args.dtype))

@@ -23,4 +23,4 @@ class Trainer:
 
 trainers = [Trainer.options(num_cpus=args.num_cpus).remote() for _ in range(args.num_workers)]
 for number in range(3):
-    print(f"step {number} of {sum(ray.get([it.step.remote() for it in trainers], timeout=60))} trainers", flush=True)
+    print(f"step {number} of {sum(ray.get([it.step.remote() for it in trainers], timeout=40))} trainers", flush=True)
