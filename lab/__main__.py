@@ -32,7 +32,7 @@ CARD = 80  # GiB
 
 def main() -> None:
     options = arguments()
-    those = [it for it in programs() if not options.only or it.name in options.only]
+    those = chosen(options.only)
     if options.list:
         for program in those:
             print(f"{program.name:28} {', '.join(program.causes):45} {program.about}")
@@ -52,6 +52,15 @@ def main() -> None:
         print(msgspec.json.format(msgspec.json.encode({"figures": counted, "programs": trials}), indent=1).decode())
     else:
         print(table(trials, counted))
+
+
+def chosen(names: list[str] | None) -> list[Program]:
+    """All, or those named, in the order in which they are named."""
+    every = {it.name: it for it in programs()}
+    unknown = set(names or ()) - every.keys()
+    if unknown:
+        sys.exit(f"no program of the lab: {', '.join(sorted(unknown))}")
+    return [every[name] for name in names or every]
 
 
 def arguments() -> argparse.Namespace:

@@ -86,14 +86,14 @@ def once(run: Runner) -> Runner:
     """Remedies that come to the same are run once."""
     runs: list[tuple[Program, Run]] = []
 
-    def known_or_new(program: Program, name: str) -> Run:
-        for before, its_run in runs:
-            if before == program:
-                return its_run
-        runs.append((program, run(program, name)))
-        return runs[-1][1]
+    def earlier_or_new(program: Program, name: str) -> Run:
+        earlier = next((its for one, its in runs if one == program), None)
+        if earlier is None:
+            earlier = run(program, name)
+            runs.append((program, earlier))
+        return earlier
 
-    return known_or_new
+    return earlier_or_new
 
 
 def trial(program: Program, run: Runner, read: Reader) -> Trial:
