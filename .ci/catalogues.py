@@ -79,10 +79,13 @@ def _tables() -> Iterator[tuple[str, str]]:
     from oomdoctor.helpers import our_form  # noqa: PLC0415
     from oomdoctor.job.frameworks import frameworks  # noqa: PLC0415
     from oomdoctor.regressions import regressions  # noqa: PLC0415
+    from oomdoctor.remedies import own_line  # noqa: PLC0415
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
 
     for knob in KNOBS.values():
         yield from (("oomdoctor/remedies/knobs.txt", text) for text in (knob.action, knob.cost) if text)
+    for row in own_line.table():
+        yield from (("oomdoctor/remedies/own_lines.txt", text) for text in (row.does, row.instead))
     yield from ((f"oomdoctor/job/frameworks/{each.name}.txt", each.share_by) for each in frameworks() if each.share_by)
     for one in regressions():
         yield from (("oomdoctor/regressions.txt", text) for text in (one.what, one.cure, one.worse) if text)

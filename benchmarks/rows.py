@@ -4,6 +4,11 @@
 
 Writes fixtures/cases.jsonl anew, which `oomdoctor train` learns from in a checkout: a line for each case with a crash,
 with its id, its project, its label, what each table said of it (grade and signs) and its features but for words.
+
+    python -m benchmarks.rows --first FOLDER [FOLDER ...]
+
+Adds the rows of cases that nobody has looked at yet to fixtures/first_readings.jsonl. They are what the tables said on
+that day, and tell how often answers are right: they are never written anew.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from oomdoctor.training.cases import Case, cases_in
-from oomdoctor.training.examples import ROWS, of_case
+from oomdoctor.training.examples import FIRST_READINGS, ROWS, of_case
 
 
 def row(case: Case) -> str | None:
@@ -25,11 +30,15 @@ def row(case: Case) -> str | None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rows", description=__doc__.splitlines()[0])
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
-    cases = [case for folder in parser.parse_args().folders for case in cases_in(folder)]
+    parser.add_argument("--first", action="store_true", help="add them as first readings")
+    options = parser.parse_args()
+    cases = [case for folder in options.folders for case in cases_in(folder)]
     with ProcessPoolExecutor() as pool:
         lines = [line for line in pool.map(row, cases, chunksize=8) if line is not None]
-    ROWS.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    print(f"{len(lines)} of {len(cases)} cases have a crash: {ROWS}")
+    path = FIRST_READINGS if options.first else ROWS
+    with path.open("a" if options.first else "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    print(f"{len(lines)} of {len(cases)} cases have a crash: {path}")
 
 
 if __name__ == "__main__":

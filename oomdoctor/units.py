@@ -15,6 +15,7 @@ TIB: Final = 1024**4
 # 2**64 bytes printed as GiB is NVML's "not available" (WSL2, some vGPU), 2**63 less a page the kernel's "no limit":
 # unknown, not a number. A request of a little less is a shape that has overflowed.
 LARGEST_SIZE: Final = 2**63 - 1_048_576
+LARGEST_REQUEST: Final = 2**64 - 1  # a negative count that is printed as one without a sign
 LARGEST_NUMBER: Final = 1e18  # of anything: products of larger ones may be no numbers any more
 
 BINARY: Final[Mapping[str, int]] = {
@@ -43,6 +44,15 @@ def size(number: str | float, unit: str = "", table: Mapping[str, int] = BINARY)
     if not 0 <= abs(value) * factor < LARGEST_SIZE:  # also catches nan
         return None
     return round(value * factor)
+
+
+def asked(number: str, unit: str = "", table: Mapping[str, int] = BINARY) -> int | None:
+    """The size of a request in bytes: one that a program has miscounted may be any number of 64 bits."""
+    plain = number.replace(",", "")
+    found = size(plain, unit, table)
+    if found is not None or table.get(unit.strip().lower()) != 1 or not plain.isdecimal():
+        return found
+    return int(plain) if int(plain) <= LARGEST_REQUEST else None
 
 
 def show(size_bytes: float) -> str:

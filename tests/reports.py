@@ -31,6 +31,13 @@ def report_on(log: Path) -> Report:
     return oomdoctor.diagnose(log)
 
 
+def body(folder: Path, text: str) -> dict[str, Any]:
+    """The report on a log of this text."""
+    log = folder / "job.log"
+    log.write_text(text + "\n", encoding="utf-8")
+    return oomdoctor.diagnose(log).as_json()
+
+
 @cache
 def diagnosed(log: Path) -> dict[str, Any]:
     return report_on(log).as_json()

@@ -7,10 +7,11 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, arrays, ggml, logits, other_words, passes, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 
-ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "shorter-sequences", "gradient-checkpointing",
-                   "token-budget-batching", "sequence-parallel")  # fmt: skip
-INFERENCE_KNOBS = ("smaller-microbatch", "shorter-sequences", "quantize-weights", "memory-efficient-attention",
-                   "smaller-model", "offload-parameters")  # fmt: skip
+ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
+                   "gradient-checkpointing", "token-budget-batching", "sequence-parallel")  # fmt: skip
+INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "quantize-weights",
+                   "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
+DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
 # In an engine the batch is what its own settings let in.
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
@@ -20,7 +21,7 @@ COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-conte
 CAUSE = Cause(
     id="activations",
     title=mark("The batch or the sequences are too large for what the passes have to keep"),
-    pools=("gpu", "host_ram"),
+    pools=("gpu", "host_ram"), before=("absurd-size",),
     silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
             arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating),
@@ -29,6 +30,7 @@ CAUSE = Cause(
         Row(passes.in_a_forward_pass, Grade.NAMES),
         Row(ggml.compute_buffer_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.array_of_a_shape, Grade.NAMES),
+        Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
         Row(warm_up.warm_up_short, Grade.POINTS, MEASURED_KNOBS),
         Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, MEASURED_KNOBS),
         Row(passes.measuring_its_need, Grade.POINTS),
@@ -50,9 +52,9 @@ CAUSE = Cause(
         Row(passes.in_an_engines_special_step, Grade.HINTS),
         Row(logits.sampler_working_on_logits, Grade.HINTS),
     ),
-    knobs=("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "memory-efficient-attention",
-           "token-budget-batching", "sequence-parallel", "offload-activations", "packing"),
-    knobs_where=((passes.with_an_engines_settings, ENGINE_KNOBS), (passes.generating, INFERENCE_KNOBS),
-                 (passes.in_attention, ATTENTION_KNOBS)),
-    before=("absurd-size",),
+    knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
+           "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
+           "offload-activations", "packing"),
+    knobs_where=((passes.with_an_engines_settings, ENGINE_KNOBS), (passes.drawing, DRAWING_KNOBS),
+                 (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS)),
 )  # fmt: skip

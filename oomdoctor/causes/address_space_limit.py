@@ -25,6 +25,7 @@ CAUSE = Cause(
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
         Row(address_space.overcommit_was_refused, Grade.NAMES),
         Row(address_space.refused_with_more_free, Grade.NAMES),
+        Row(address_space.windows_refused_an_array, Grade.POINTS, OF_RAM),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
         Row(address_space.small_piece_refused, Grade.HINTS, OF_A_GUESS),
         Row(address_space.array_refused, Grade.HINTS, OF_A_GUESS),

@@ -6,12 +6,11 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 
-LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "shorter-sequences", "memory-efficient-attention")
-WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "shorter-sequences")
-BUDGET_KNOBS = (
-    "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers", "stream-data", "raise-allocator-cap",
-    "narrow-dtypes", "smaller-microbatch",
-)  # fmt: skip
+LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
+                 "memory-efficient-attention")  # fmt: skip
+WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences")
+BUDGET_KNOBS = ("spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers", "stream-data",
+                "raise-allocator-cap", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
 HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
 
@@ -40,5 +39,5 @@ CAUSE = Cause(
         Row(other_words.own_limit_in_other_words, Grade.NAMES),
     ),
     against=(Row(allocator.watermark_filled_by_its_own, Grade.POINTS),),
-    knobs=("raise-allocator-cap", "smaller-microbatch", "shorter-sequences"),
+    knobs=("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences"),
 )

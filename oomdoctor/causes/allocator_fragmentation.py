@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, fragments
 
-ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu")
+ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu", "smaller-prefill", "fewer-sequences")
 
 CAUSE = Cause(
     id="allocator-fragmentation",
@@ -31,6 +31,6 @@ CAUSE = Cause(
         Row(fragments.pools_of_graphs_counted_as_idle, Grade.HINTS),
     ),
     missing=(fragments.idle_figure_missing,),
-    knobs=("allocator-config", "smaller-microbatch", "shorter-sequences", "token-budget-batching"),
+    knobs=("allocator-config", "smaller-microbatch", "smaller-input", "shorter-sequences", "token-budget-batching"),
     knobs_where=((fragments.engine_starting, ENGINE_KNOBS),),
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, passes
 from oomdoctor.signs.card import card_is_full, log_ends_before_the_error, profiling_disturbed, table_counts_refusals
+
+DRAWING_KNOBS = ("tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
     id="gpu-memory-exhausted",
@@ -18,5 +20,15 @@ CAUSE = Cause(
         Row(card_is_full, Grade.LEFT),  # the last resort, whatever else is known
     ),
     missing=(log_ends_before_the_error,),
-    knobs=("collect-evidence", "smaller-microbatch", "shorter-sequences", "free-the-gpu"),
+    knobs=(
+        "collect-evidence",
+        "cap-primitives",
+        "fewer-environments",
+        "smaller-microbatch",
+        "smaller-input",
+        "shorter-sequences",
+        "free-the-gpu",
+        "resize-sim-buffers",
+    ),
+    knobs_where=((passes.drawing, DRAWING_KNOBS),),
 )

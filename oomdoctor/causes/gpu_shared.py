@@ -16,6 +16,8 @@ BESIDE_AN_ENGINE = (
     "fix-placement",
 )
 
+OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-engine-reservation")
+
 CAUSE = Cause(
     id="gpu-shared",
     title=mark("Other processes hold the card"),
@@ -49,6 +51,9 @@ CAUSE = Cause(
     ),
     against=(Row(placement.ranks_in_a_row, Grade.HINTS),),
     knobs=("free-the-gpu", "separate-placement", "lower-engine-reservation", "fix-placement", "start-in-sequence"),
-    knobs_where=((neighbours.figures_of_a_card_beside_an_engine, BESIDE_AN_ENGINE),),
+    knobs_where=(
+        (placement.numbers_beside_its_own, OWN_PROCESSES),
+        (neighbours.figures_of_a_card_beside_an_engine, BESIDE_AN_ENGINE),
+    ),
     before=("vllm-utilization-too-high",),
 )

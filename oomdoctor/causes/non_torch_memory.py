@@ -31,5 +31,14 @@ CAUSE = Cause(
         Row(other_words.library_was_refused_in_other_words, Grade.HINTS),
     ),
     against=(Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),),
-    knobs=("lower-engine-reservation", "smaller-microbatch", "free-the-gpu", "fix-environment", "shard-states"),
+    knobs=(
+        "lower-engine-reservation",
+        "fewer-environments",
+        "smaller-microbatch",
+        "free-the-gpu",
+        "fix-environment",
+        "smaller-input",
+        "resize-sim-buffers",
+        "shard-states",
+    ),
 )

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.grammars import Part
 from oomdoctor.patterns import late
-from oomdoctor.units import LARGEST_NUMBER, MIB, size
+from oomdoctor.units import LARGEST_NUMBER, LARGEST_SIZE, MIB, asked, size
 
 BYTES: Final = "bytes"
 DEVICES: Final = "devices"
@@ -22,6 +23,7 @@ _FIGURES: Final = frozenset({"SIZE", "HEX", "COUNT", "NUMBER", "RATIO", "ZERO"})
 _GETTING: Final = frozenset({"ALLOCATE", "GET"})
 _BORDERS: Final = frozenset({"COMMA", "STOP", "COLON", "EQUALS", "PAREN", "PAREN_END", "FOR"})
 _ADDRESS_BEFORE: Final = 2  # parts: the address and its comma
+_ROUNDED: Final = 0.06  # of a figure that is shown once more with two digits
 _NEAR: Final = 7  # parts between a word and the figure that it speaks of
 _MEANING: Final = {"NEED": "need", "ASKED": "need", "FREE": "have", "LIMIT": "limit", "USED": "used"}
 _ROLES: Final = {"need": "need", "get": "need", "have": "have", "limit": "limit", "used": "used", "by": "by"}
@@ -65,10 +67,26 @@ def figures(parts: Sequence[Part]) -> tuple[Figure, ...]:
     found: list[Figure] = []
     for at, part in enumerate(parts):
         if part.terminal in _FIGURES:
-            found += _figures(parts, at)
+            new = _figures(parts, at)
+            if found and len(new) == 1 and _is_aside(parts, found[-1], new[0]):
+                found[-1] = replace(found[-1], unit=BYTES)
+            else:
+                found += new
         elif part.terminal == "PLACE" and (index := _INDEX.search(part.text)):
             found.append(Figure(int(index[1]), DEVICES, "need", at))
     return tuple(found)
+
+
+def _is_aside(parts: Sequence[Part], exact: Figure, shown: Figure) -> bool:
+    """Whether the brackets hold the number before them once more, for people: "2147483648 [2gb]"."""
+    between = parts[exact.at + 1 : shown.at]
+    return len(between) == 1 and between[0].terminal == "PAREN" and _is_the_same(exact, shown)
+
+
+def _is_the_same(exact: Figure, shown: Figure) -> bool:
+    if shown.unit != BYTES or exact.unit not in ("", BYTES) or exact.value < MIB:
+        return False
+    return abs(exact.value - shown.value) <= _ROUNDED * exact.value
 
 
 def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
@@ -80,6 +98,9 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         first, whole = _OF.split(part.text, maxsplit=1)
         unit = _NUMBER.sub("", whole, count=1)
         one, other = _amount(first if _has_unit(first) else first + unit), _amount(whole)
+        exact = Figure(*_amount(first), role, at)
+        if _is_the_same(exact, Figure(*other, "", at)):  # "2147483648/2gb"
+            return [replace(exact, unit=BYTES)]
         if _INSIDE[1][1].search(whole):
             return [Figure(*one, "have", at), Figure(*other, "need", at)]
         return [Figure(*one, "have" if role == "have" else "used", at), Figure(*other, "total", at)]
@@ -88,6 +109,8 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         if value >= _ADDRESSES or not _is_a_size(parts, at):
             return []
         unit = BYTES
+    if value >= LARGEST_SIZE and role not in ("need", ""):  # "no limit", "not known"
+        return [Figure(0, "", role, at)]
     unit = unit or _of_key(parts, at)
     if not unit and value >= MIB and _is_a_size(parts, at):
         unit = BYTES
@@ -109,6 +132,8 @@ def _amount(text: str) -> tuple[float, str]:
     rest = text[match.end() :].strip()
     thing = next((name for name, pattern in _THINGS if pattern.search(rest)), "")
     if thing or not rest:
+        if value > LARGEST_NUMBER and not thing:
+            return asked(match[0]) or 0, ""
         return (value if abs(value) < LARGEST_NUMBER else 0), thing
     return _sized(match[0], value, rest, glued=not text[match.end() : match.end() + 1].isspace())
 
@@ -120,7 +145,7 @@ def _sized(number: str, value: float, rest: str, *, glued: bool) -> tuple[float,
     if rest == "B" and glued and abs(value) < MIB:
         return 0, ""  # "7B" is a model
     prefix = match[1] or (match[2] or "")[:1]
-    found = size(number, prefix + "b")
+    found = asked(number, prefix + "b")
     return (found, BYTES) if found is not None else (0, "")
 
 
@@ -231,6 +256,7 @@ def comparison(parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison |
         bounds += [one for one in amounts if not one.role and (one.unit == DEVICES or (exceeded and one.unit))]
     else:
         needs = [one for one in amounts if not one.role and bounds and one.at < bounds[0].at and one.value]
+        needs = [one for one in needs if one.unit or bounds[0].unit or (one.value >= MIB) == (bounds[0].value >= MIB)]
     for need in needs:
         for bound in sorted(bounds, key=lambda one: one.unit != need.unit):
             if bound is not need and _comparable(need, bound):

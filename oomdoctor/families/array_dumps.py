@@ -31,7 +31,7 @@ class Chunks(Struct, frozen=True, kw_only=True):
 
 
 AMOUNT: Final = r"[\d.]{1,20}\s?[KMGT](?:iB|B)?|\d{1,20}\s?(?:bytes|B)"  # "16.00GiB", TPU's bare "21.95G"; binary
-_BARE: Final = r"[\d.]{1,20}[KMGT]?"
+_BARE: Final = r"[\d.]{1,20}[KMGTB]?"
 _OF_BUFFERS: Final = r"[\d.]{1,20}\s?[KMGT]?i?B"
 # One figure per line.
 _FIGURES = tuple(
@@ -51,6 +51,7 @@ _FIGURES = tuple(
         ("arguments", rf"^\s{{1,12}}arguments\s{{1,30}}({_BARE})\s{{0,4}}$"),
         ("constants", rf"^\s{{1,24}}constant allocation:\s{{1,12}}({_OF_BUFFERS})\s{{0,4}}$"),
         ("temporary", rf"^\s{{1,24}}preallocated temp allocation:\s{{1,12}}({_OF_BUFFERS})\s{{0,4}}$"),
+        ("temporary", rf"^\s{{1,12}}HLO temp\s{{1,30}}({_BARE})(?:\s|$)"),
         ("outputs", rf"^\s{{1,24}}maybe_live_out allocation:\s{{1,12}}({_OF_BUFFERS})\s{{0,4}}$"),
         ("needed", rf"^\s{{1,24}}total allocation:\s{{1,12}}({_OF_BUFFERS})\s{{0,4}}$"),
         ("fragmentation", rf"^\s{{1,24}}total fragmentation:\s{{1,12}}({_OF_BUFFERS})\s"),

@@ -32,7 +32,9 @@ class BudgetSpent(Event, frozen=True, kw_only=True):
     tried_bytes: Usage[int | None] = None
     used_bytes: Usage[int | None] = None
     free_bytes: Usage[int | None] = None
+    requested_bytes: Usage[int | None] = None  # what came on top of what was in use
     limit_bytes: Threshold[int | None] = None
+    fraction: Threshold[float | None] = None  # of the limit
 
 
 class SpillRefused(Event, frozen=True, kw_only=True):
@@ -85,6 +87,18 @@ _BUDGETS: Final = tuple(
             (
                 rf"Data too large, data for \[.{{1,200}}?\] would be \[(?P<need>{_NUMBER})/[^\]]{{1,20}}\], "
                 rf"which is larger than the limit of \[(?P<limit>{_NUMBER})/"
+                rf"(?:[^\]]{{1,20}}\], real usage: \[(?P<used>{_NUMBER})/[^\]]{{1,20}}\], "
+                rf"new bytes reserved: \[(?P<requested>{_NUMBER})/)?"
+            ),
+        ),
+        (
+            "elasticsearch",  # to 1.x
+            "indices.breaker.fielddata.limit",
+            (
+                rf"New used memory (?P<need>{_NUMBER}) \[[^\]]{{1,20}}\] from field \[.{{1,200}}?\] would be "
+                rf"larger than configured (?:limit|breaker)(?: of)?:? \[?(?P<limit>{_NUMBER})"
+                rf"|Data too large, data for (?:field )?\[.{{1,200}}?\] would be larger than "
+                rf"limit of \[(?P<bound>{_NUMBER})/"
             ),
         ),
         (
@@ -134,8 +148,9 @@ _BUDGETS: Final = tuple(
             "milvus",
             "queryNode.overloadedMemoryThresholdPercentage",
             (
-                r"OOM if load, .{0,200}?(?:predictMemUsage|usedMemAfterLoad) = (?P<need>[\d.]{1,24} MB), "
-                r"totalMem = (?P<limit>[\d.]{1,24} MB)"
+                r"OOM if load, .{0,200}?(?:memUsage = (?P<used>[\d.]{1,24} MB), )?"
+                r"(?:predictMemUsage|usedMemAfterLoad) = (?P<need>[\d.]{1,24} MB), "
+                r"totalMem = (?P<limit>[\d.]{1,24} MB)(?: thresholdFactor = (?P<share>[\d.]{1,9}))?"
             ),
         ),
         ("milvus", "quotaAndLimits.limitWriting.memProtection", r"reason=memory quota exceeded\b"),
@@ -148,6 +163,12 @@ _BUDGETS: Final = tuple(
                 rf"(?P<limit>{_AMOUNT})"
             ),
         ),
+        (
+            "dask",
+            "memory_limit",
+            r"\bWorker (?:\S{1,80} )?(?:\(pid=\d{1,9}\) )?exceeded (?P<share>\d{1,3})% memory budget",
+        ),
+        ("duckdb", "memory_limit", rf"Out of Memory Error: could not allocate block of (?P<tried>{_NUMBER} bytes)"),
         (
             "duckdb",
             "memory_limit",
@@ -196,6 +217,8 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
         if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             figures = _figures(match)
             tried = figures.pop("need_bytes", None)
+            if (bound := figures.pop("bound_bytes", None)) is not None:
+                figures["limit_bytes"] = bound
             yield BudgetSpent(
                 **_about(page, index), program=program, setting=setting, **{"tried_bytes": tried, **figures}
             )
@@ -214,8 +237,15 @@ def _about(page: Page, index: int) -> dict[str, Any]:
 
 
 def _figures(match: re.Match[str]) -> dict[str, Any]:
-    said = ((name, _SIZE.match(value)) for name, value in match.groupdict().items() if value)
-    return {f"{name}_bytes": size(found[1].replace(",", ""), found[2]) for name, found in said if found}
+    said = {name: value for name, value in match.groupdict().items() if value}
+    share = said.pop("share", None)
+    sizes = {name: found for name, value in said.items() if (found := _SIZE.match(value))}
+    figures: dict[str, Any] = {f"{name}_bytes": size(one[1].replace(",", ""), one[2]) for name, one in sizes.items()}
+    return figures if share is None else {**figures, "fraction": _fraction(float(share))}
+
+
+def _fraction(share: float) -> float:
+    return share / 100 if share > 1 else share  # "95%", "0.9"
 
 
 FAMILY = Family(
@@ -239,6 +269,9 @@ FAMILY = Family(
         "to build and broadcast the table",
         "within the configured max blocking time",
         "OOM if load",
+        "New used memory ",
+        "% memory budget",
+        "could not allocate block of",
         "memory quota exceeded",
         "deny to load",
         "worth of input dependencies",

@@ -105,7 +105,10 @@ _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
 _EVICTED = late(r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory")
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
-_WAITS = late(r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)")
+_WAITS = late(
+    r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)"
+    r"|\binsufficient (?:unused )?quota (?:for|in) "  # Kueue's
+)
 _LSF = late(r"TERM_(?:MEMLIMIT|SWAP)\b")
 _LSF_JOB = late(r"\bJob <?(\d{1,12})(?:>|: <)")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
@@ -143,9 +146,10 @@ _STATED = late(
     r"|\bmemory\.(?:max|limit_in_bytes)\b"
 )
 _OPTION = late(
-    r"(?:\b(?:docker|podman) run\b[^\n]{0,400}\s(?:--memory[= ]|-m ?)|#SBATCH[^\n]{0,100}--mem=|\bs(?:run|batch)\b"
-    r"[^\n]{0,200}--mem=)(\d{1,12}(?:\.\d{1,3})?[KMGTkmgt]?[Bb]?)\b"
+    r"(?:\b(?:docker|podman) run\b[^\n]{0,400}\s(?:--memory[= ]|-m ?)|#SBATCH[^\n]{0,100}--mem[= ]|\bs(?:run|batch)\b"
+    r"[^\n]{0,200}--mem[= ])(\d{1,12}(?:\.\d{1,3})?[KMGTkmgt]?[Bb]?)\b"
 )
+_EACH_CONTAINER = late(r"(?=\b[Cc]ontainer [\w.-]{1,120} was using )")
 # Snakemake's record of a job: what it asks of the scheduler, in decimal megabytes ("mem_mib" stands beside it)
 _SNAKEMAKE = late(r"^\W{0,8}resources: (?:.{0,300}, )?mem_mb=(\d{1,9})\b(?!\.\d)")
 
@@ -368,7 +372,9 @@ def _pod(text: str) -> str | None:
 def _pressure(page: Page, index: int) -> Event:
     lines = _folded(page, index)
     line = lines[0]
-    figures = _figures(" ".join(part.text.strip() for part in lines))
+    said = " ".join(part.text.strip() for part in lines)
+    # It lists the containers of the pod: the largest counts.
+    figures = max((_figures(part) for part in _containers(said)), key=lambda one: _quantity(one.get("used")) or 0)
     return NodePressure(
         at=place_of(page, line, lines[-1]),
         time=line.mark.time,
@@ -380,6 +386,12 @@ def _pressure(page: Page, index: int) -> Event:
         threshold_bytes=_quantity(figures.get("threshold")),
         requested_bytes=_quantity(figures.get("requested")),
     )
+
+
+def _containers(said: str) -> list[str]:
+    """The sentence once for each container that it names, with what stands before the first."""
+    head, *rest = _EACH_CONTAINER.split(said)
+    return [head + one for one in rest] or [said]
 
 
 def _folded(page: Page, index: int) -> list[Line]:
@@ -693,7 +705,9 @@ FAMILY = Family(
         "memory.limit_in_bytes",
         "hierarchical_memory_limit",
         " run ",
-        "--mem=",
+        "--mem",
+        "insufficient unused quota",
+        "insufficient quota",
         "mem_mb=",
     ),
     read=read,

@@ -64,7 +64,11 @@ _REFUSALS = tuple(
         ),
         ("cumem", " error: 2 (out of memory)", r"(?:CUresult|cudaError) error: (?P<code>2) \(out of memory\)" + _PLACE),
         ("driver", " driver error: out of memory", r"(?P<device>CUDA|HIP) driver error: out of memory"),
-        ("driver", "CUDA_ERROR_OUT_OF_MEMORY", r"\bCUDA_ERROR_OUT_OF_MEMORY\b"),
+        (
+            "driver",
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            r"(?:\b(?:error|code|status)[ :=]{1,3}(?P<code>2)\b.{0,12}?)?\bCUDA_ERROR_OUT_OF_MEMORY\b",
+        ),
         (
             "runtime",
             ": out of memory",

@@ -19,7 +19,7 @@ _STATEMENT = (
 )
 _ADVISING = (
     r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|"
-    r"may(?! \d| (?:use|take|hold|not))|(?:might|could)(?! not)|"
+    r"may(?! \d| (?:use|take|hold|not))|(?:might|could)(?! not|n['’]t)|"
     r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|helps? (?:with|against)|"
     r"tip:|hint:|note:)"
 )
@@ -35,7 +35,7 @@ _SET = (
     r"(?:true|false|none|null|-?\d(?![\d.,]{0,20} ?(?:[KMGT]i?B?|bytes)\b))"
 )
 # What begins as a comment does: the steps of docker's builder and of GitHub, the last words of the JVM and of V8
-_OF_A_STEP = r"\d{1,4} (?:\d{1,6}\.\d|ERROR: )|#\[error\]"
+_OF_A_STEP = r"(?:SBATCH|PBS|BSUB|COBALT) -|\d{1,4} (?:\d{1,6}\.\d|ERROR: )|#\[error\]"
 _OF_A_RUNTIME = (
     r" (?:Fatal (?:JavaScript|process) out of memory: |There is insufficient memory for the Java"
     r"|Native memory allocation \(m(?:alloc|map)\) failed)"

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
-from oomdoctor.families.event import Event, Lookalike, Read, Usage
+from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.loudness import is_loud
-from oomdoctor.families.shortage import shortfall
+from oomdoctor.families.shortage import listed, shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import BINARY, GIB, size
+from oomdoctor.units import BINARY, GIB, asked, size
 
 CHARACTERS: Final = 1500
 HEAD: Final = 200  # characters of a line that quotes a command, and as many of its end
@@ -41,8 +41,14 @@ class HostAllocation(Event, frozen=True, kw_only=True):
     errno: int | None = None  # 12 on Linux; on Windows 1455: the commit limit, 1450: system resources
     shape: str | None = None  # as printed: "(60000, 60000)"
     dtype: str | None = None
+    free_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None
+    limit_bytes: Threshold[int | None] = None
     heap_used_bytes: Usage[int | None] = None  # of V8, after its last collection
+    heap_free_bytes: Usage[int | None] = None  # of Java
     heap_committed_bytes: Usage[int | None] = None
+    heap_limit_bytes: Threshold[int | None] = None
 
 
 class PinnedAllocation(Event, frozen=True, kw_only=True):
@@ -104,6 +110,7 @@ _ALLOCATORS: Final = tuple(
         (
             "c++",
             r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
+            r"\] bad allocation$|^bad allocation$",  # of MSVC's library
             r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
         ),
         (
@@ -220,7 +227,7 @@ _THREADS = late(
     r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}"
     r"(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
-    r"|failed to create (?:new )?(?:OS )?thread)"
+    r"|failed to create (?:new )?(?:OS )?thread|\bthread(?: constructor failed)?: Resource temporarily unavailable)"
 )
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
@@ -242,10 +249,26 @@ _COLLECTION = late(
     r" -> (\d{1,9}\.\d) \((\d{1,9}\.\d)\) MB\b"
 )
 _COLLECTION_LINES: Final = 40
+_BESIDE: Final = ("free_bytes", "used_bytes", "total_bytes", "limit_bytes")
+# java.lang.Runtime's, as its functions are called: "totalMemory()=4294967296", "maxMemory: 8589934592"
+_RUNTIME: Final = {
+    "max": "heap_limit_bytes", "total": "heap_committed_bytes", "free": "heap_free_bytes"
+}  # fmt: skip
+_OF_THE_RUNTIME = late(r"\b(max|total|free)Memory(?:\(\))?\s?[:=]\s?(\d{6,15})\b")
+_RUNTIME_LINES: Final = 30
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
+# What a CUDA call fails with where no card can be used at all
+_NO_DRIVER = late(
+    r"(?i)\b(?:pinned|page-locked|cudaHostAlloc|cudaMallocHost|cudaHostRegister)\b[^\n]{0,200}"
+    r"(?:driver version is insufficient|no cuda-capable device|no kernel image|initialization error"
+    r"|(?:system )?driver (?:not loaded|is shutting down|mismatch)|system not yet initialized|no device found"
+    r"|no pinned (?:memory )?pool\b"
+    r"|cudaError(?:InsufficientDriver|NoDevice|InitializationError)|hipErrorNoDevice|invalid device ordinal)"
+)
 _NOT_MEMORY = (
     (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
     (_SWAP_STAYS, mark("the swap could not be given back; it stays in use")),
+    (_NO_DRIVER, mark("there is no driver that could pin memory; none was refused for want of it")),
     (_GOES_ON, mark("locking memory is a wish; the program goes on without")),
     (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
 )
@@ -320,7 +343,8 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     line = page.lines[index]
     if _HANDLED.search(text):
         return _handled(page, line)
-    figures = _figures(text)
+    beside = {name: value for name, value in listed(text).items() if name in _BESIDE}
+    figures = {**beside, **_figures(text)}
     below = page.after(index, 2)[-1]
     code = _ERROR_CODE.match(below.text) if allocator == "torch" else None
     if code is not None:
@@ -334,6 +358,8 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         heap = _heap(page, index)
         process = replace(process, pid=heap.pop("pid", process.pid))
         figures |= heap
+    elif allocator == "java":
+        figures |= _runtime(page, index)
     return HostAllocation(
         at=place_of(page, line, last),
         time=line.mark.time,
@@ -344,10 +370,17 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
     )
 
 
+def _runtime(page: Page, index: int) -> dict[str, Any]:
+    """What a program in Java prints near its end of what its runtime tells of the heap."""
+    near = page.lines[max(0, index - _RUNTIME_LINES) : index + _RUNTIME_LINES]
+    said = [found for line in near for found in _OF_THE_RUNTIME.findall(line.text[:CHARACTERS])]
+    return {_RUNTIME[name]: int(value) for name, value in said}
+
+
 def _heap(page: Page, index: int) -> dict[str, Any]:
     """V8's process and its heap, as it lists its last collections above."""
     lines = (line.text for line in reversed(page.before(index, _COLLECTION_LINES)))
-    last = next((match for text in lines if (match := _COLLECTION.search(text))), None)
+    last = next((found[-1] for text in lines if (found := list(_COLLECTION.finditer(text)))), None)
     if last is None:
         return {}
     used, committed = (size(number, "mib", BINARY) for number in last.groups()[1:])
@@ -424,12 +457,12 @@ def _figures(text: str) -> dict[str, Any]:
     return {key: value for key, value in figures.items() if value is not None}
 
 
-_SIZE = late(r"(\d[\d.]*) ?([A-Za-z]*)")
+_SIZE = late(r"(-?\d[\d.]*) ?([A-Za-z]*)")
 
 
 def _bytes(text: str) -> int | None:
     match = _SIZE.match(text)
-    return size(match[1], match[2], BINARY) if match else None
+    return asked(match[1], match[2], BINARY) if match else None
 
 
 def _whole_gib(text: str) -> dict[str, Any]:
@@ -455,6 +488,10 @@ _TRIGGERS: Final = (
     "of size",
     "MemoryError",
     "bad_alloc",
+    "bad allocation",
+    "thread: Resource",
+    "constructor failed: Resource",
+    "cudaHostRegister",
     "memory allocation of",
     "kind: OutOfMemory",
     "OutOfMemoryError:",

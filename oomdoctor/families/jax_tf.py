@@ -179,6 +179,14 @@ _PROBES = (
 _FOUND = late(rf"\b(Total memory|Free memory|totalMemory|freeMemory): ({AMOUNT})")
 _CREATED = late(r"Creat(?:ing|ed) TensorFlow device \(\S{0,80}(?:gpu|GPU):(\d{1,3})\b")
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
+# What TensorFlow prints where it opens a library at the first operation that needs it, or tries algorithms
+_COMPUTES = late(
+    r"Successfully opened dynamic library|\bLoaded cu(?:DNN|BLAS)\b|caller indicates that this is not a fail"
+)
+_FAILS = late(
+    r"(?:\d: |^)[EF](?:\d{4} | )|\b(?:\w{0,60}Error|\w{1,60}Exception|Killed|Abort\w{0,3}"
+    r"|core dumped|OOM when|Traceback)\b"
+)
 _CPU = late(r"CpuDevice\(|TFRT_CPU|Falling back to cpu\b|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
 _CPU_CLIENT = late(r"\bJaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating \d{1,20} bytes\.")
 _ACCELERATOR = late(r"(?i)\b(?:cuda|gpu|tpu|rocm|nvidia|hbm)\w{0,20}\b")
@@ -203,6 +211,7 @@ _CARD = late(r"\bGPU_(\d{1,3})_bfc|/device:GPU:(\d{1,3})\b|on device ordinal (\d
 _BROKEN_OFF = late(
     r"(?i:resource.exhausted): Out(?: of)?(?: memory)?(?: while trying)?(?: to)?(?: allocat(?:e|ing))?\s{0,4}$"
 )
+_OVER = late(r"\bUsed \S{1,30} of \S{1,30} hbm\.\s{0,4}$")
 _OF_JAX = late(r"\bexternal/(?:xla|tsl|org_tensorflow)/")
 BELOW_LINES = 160
 ABOVE_LINES = 60
@@ -242,13 +251,20 @@ def read(page: Page, index: int) -> Iterator[Read]:
         sizes: dict[str, Any] = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
         yield ProgramTooLarge(at=place, time=line.mark.time, process=process, **sizes)
         return
-    last = page.after(index, 2)[-1] if _BROKEN_OFF.search(text) else line
+    last = _last(page, index, text)
     if last is not line:
         text = f"{text.rstrip()} {last.text.lstrip()[:400]}"
     for framework, pattern in _FAILURES:
         if match := pattern.search(text):
             yield _failed(page, index, framework, match, last)
             return
+
+
+def _last(page: Page, index: int, text: str) -> Line:
+    """The line that the sentence ends on."""
+    below = page.after(index, 2)[-1]
+    told = _BROKEN_OFF.search(text) or (_OVER.search(text) and below.text.lstrip().startswith("Exceeded hbm"))
+    return below if told else page.lines[index]
 
 
 def _failed(page: Page, index: int, framework: str, match: re.Match[str], last: Line) -> Read:
@@ -264,12 +280,18 @@ def _probe(page: Page, index: int, sizes: dict[str, Any]) -> Read:
     line = page.lines[index]
     if mostly_free(line.text[:1200]):
         return Lookalike(place_of(page, line), mark("most of the card is free: it is not memory that is short"))
-    if "tried_bytes" in sizes and goes_on(page, index):
+    if "tried_bytes" in sizes and (goes_on(page, index) or _works(page, index)):
         why = mark("TensorFlow asks for less and less at its start and goes on with what it gets")
         return Lookalike(place_of(page, line), why)
     found, gpu = _card_found(page, index)
     process = process_of(line) if gpu is None else replace(process_of(line), gpu=gpu)
     return AllocationProbe(at=place_of(page, line), time=line.mark.time, process=process, **{**found, **sizes})
+
+
+def _works(page: Page, index: int) -> bool:
+    """Whether TensorFlow computes behind it, and nothing there fails."""
+    behind = [line.text[:400] for line in page.lines[index + 1 : index + 1 + BELOW_LINES]]
+    return any(_COMPUTES.search(text) for text in behind) and not any(_FAILS.search(text) for text in behind)
 
 
 def _card_found(page: Page, index: int) -> tuple[dict[str, Any], int | None]:

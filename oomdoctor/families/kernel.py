@@ -127,13 +127,18 @@ _REAPED = late(r"\boom_reaper: reaped process (\d{1,9}) \(")
 _TELLING = late(
     r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
     r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|rss|cache) \d{1,20}$|Memory cgroup stats for|\bcache:\d{1,20}KB"
-    r"|\bmem_cgroup_out_of_memory\b|as a result of limit of|no killable processes"
+    r"|\bmem_cgroup_(?:out_of_memory|oom_synchronize)\b|as a result of limit of|no killable processes"
     r"|Kill(?:ed)? process \d|reaped process \d"
 )
 # What a group's dump says of itself, where neither its head nor the kill is there.
 _AT_ITS_LIMIT = late(r"\bkilled as a result of limit of /|\bmemory: usage (\d{1,15})kB, limit \1kB, failcnt [1-9]")
 _LEFT = ("anon_rss_bytes", "file_rss_bytes", "shmem_rss_bytes")
-_TRACE_OF_A_LIMIT = ("mem_cgroup_out_of_memory", "try_charge_memcg", "Memory cgroup stats for")
+_TRACE_OF_A_LIMIT = (
+    "mem_cgroup_out_of_memory",
+    "mem_cgroup_oom_synchronize",
+    "try_charge_memcg",
+    "Memory cgroup stats for",
+)
 _PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)")
 
 _OOMD = late(r"\b(?:Killed|Marked) /?\S{1,400} (?:for killing )?due to memory (?:pressure|used)")

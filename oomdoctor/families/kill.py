@@ -15,9 +15,10 @@ from msgspec import Struct
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
-from oomdoctor.families.ended import explained, told
+from oomdoctor.families.ended import ends_well, explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import PROGRESS, place_of, process_of
+from oomdoctor.families.loudness import is_quiet
 from oomdoctor.families.peer import own_error
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
@@ -112,13 +113,23 @@ _REPORTERS: Final = tuple(
             r"^\s{0,20}\d{1,12}[\w.]{0,20}[\s|][^\n]{0,200}\bFAILED[\s|]{1,12}0:9\b",  # sacct: of signal 9
         ),
         ("spawn", r"terminated with signal SIG[A-Z]{3,5}"),
-        ("celery", r"Worker exited prematurely: signal \d"),
+        ("celery", r"Worker exited prematurely: signal \d", r"\bexited with 'signal \d"),
         ("gunicorn", r"Worker \(pid:\d{1,9}\) was sent SIG[A-Z]{3,5}!"),
         ("airflow", r"return code Negsignal\.SIG[A-Z]{3,5}"),
         (
             "notebook",
             r"[Kk]ernel (?:appears to have |has )?died\b",
             r"The Kernel crashed while executing code|[Kk]ernel .{0,60} has died unexpectedly",
+        ),
+        # whoever waits for a process that is gone without a word: batchgenerators, Bazel, and others
+        (
+            "silence",
+            (
+                r"(?i:\b(?:workers?|process(?:es)?|server|executors?|daemon|child(?:ren)?)\b[^\n]{0,40}?"
+                r"\b(?:(?:is|are|was) no longer (?:alive|running)|(?:is|are) not alive any ?more"
+                r"|(?:terminated|exited|died|ended|disappeared|vanished|stopped) (?:abruptly|unexpectedly|silently))\b"
+                r"(?![^\n]{0,120}\b(?:exit ?(?:code|value)|exited with|return|status|signal)\b))"
+            ),
         ),
         ("systemd", r"code=killed, status=\d"),
         ("tgi", r"Shard process was signaled to shutdown with signal \d"),
@@ -179,6 +190,7 @@ _NOT_MEMORY: Final = {
 }
 _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
+_STOPPED = late(r"Main process received (?:SIGINT|SIGTERM|\d)")  # DeepSpeed's, behind all that it has ended
 _ENTRY = late(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
 _FIELD = late(r"^\s{0,8}(rank|host|exitcode|error_file|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
 _RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
@@ -237,10 +249,16 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
         figures["local_rank"] = int(spawned[1])
     if reporter in {"shell", "slurm", "ollama", "go"}:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
-    if reporter == "notebook":
+    if reporter == "notebook" or (reporter == "silence" and _is_silent(page, index, text)):
         yield from _vanished(page, index, reporter)
+    if reporter in {"notebook", "silence"}:
         return
     yield from _death(page, index, reporter, figures, lines)
+
+
+def _is_silent(page: Page, index: int, text: str) -> bool:
+    """Whether nothing tells what the process ended of, and nobody went on without it."""
+    return own_error(page, index) is None and not is_quiet(page, index, text) and not ends_well(page, index)
 
 
 def _figures(text: str) -> dict[str, Any]:
@@ -372,7 +390,10 @@ def _deepspeed(page: Page, index: int) -> Iterator[Read]:
     figures = _by_code((code[1],)) if code else {}
     figures["subprocesses"] = tuple(subprocesses)
     figures["host"] = lines[-1].mark.host
-    yield from _death(page, index, "deepspeed", figures, lines)
+    if code is None and own_error(page, index) is None and _STOPPED.search(page.after(index, 600)[-1].text) is None:
+        yield from _vanished(page, index, "deepspeed", lines, subprocesses=tuple(subprocesses), host=figures["host"])
+    else:
+        yield from _death(page, index, "deepspeed", figures, lines)
 
 
 def _table(page: Page, index: int) -> Iterator[Read]:
@@ -427,14 +448,15 @@ def _pool(page: Page, index: int, text: str) -> Iterator[Read]:
     yield from _vanished(page, index, "datasets" if "abruptly died" in text else "pool")
 
 
-def _vanished(page: Page, index: int, reporter: str) -> Iterator[Read]:
+def _vanished(page: Page, index: int, reporter: str, lines: Sequence[Line] = (), **figures: Any) -> Iterator[Read]:
     """A process is gone, and the report does not even know of which signal."""
     first = page.lines[index]
-    at = place_of(page, first)
+    at = place_of(page, first, lines[-1] if lines else None)
     if reason := explained(page, index):
         yield Lookalike(at, say("a process ended, but {reason}", reason=translated(reason)))
         return
-    yield Kill(at=at, time=first.mark.time, process=process_of(first), reporter=reporter)
+    loaded = _loaded(page, index)
+    yield Kill(at=at, time=first.mark.time, process=process_of(first), reporter=reporter, loaded=loaded, **figures)
 
 
 def _joblib(page: Page, index: int) -> Iterator[Read]:
@@ -481,6 +503,7 @@ FAMILY = Family(
         "code -9",
         "Bus error",
         "exited on signal",
+        "terminated abruptly",
     ),
     triggers=(
         "Killed",
@@ -527,6 +550,11 @@ FAMILY = Family(
         "BrokenProcessPool",
         "TerminatedWorkerError",
         "abruptly died",
+        " no longer ",
+        " not alive any",
+        " abruptly",
+        " unexpectedly",
+        " silently",
         "CANCELLED AT",
         '"OOMKilled": false',
         '"OOMKilled":false',

@@ -14,7 +14,7 @@ from oomdoctor.streams import Line, Page
 SIGKILL_CODES: Final = (-9, 137)  # as Python and as a shell count it
 
 # A training loop that goes on
-PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
+PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:(?<!\*\*\* )\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
 
 
 def place_of(page: Page, first: Line, last: Line | None = None) -> Place:

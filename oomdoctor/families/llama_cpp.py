@@ -3,6 +3,7 @@ a context that is full. Which buffer is refused (weights, KV cache, compute) tel
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -85,7 +86,8 @@ class ContextFull(Event, frozen=True, kw_only=True):
     strength: int = 2
 
     task: int | None = None  # the server's number of the request
-    batch_tokens: int | None = None  # the first of the smaller batches that it was tried with
+    batch_tokens: int | None = None  # the first of the smaller batches that it was tried with, else the batch
+    past_tokens: int | None = None  # what of the request lies in the cache already
 
     def identity(self) -> str:
         return f"{self.family} {self.kind}"
@@ -98,6 +100,8 @@ _BUFFER = late(r"(\w{1,21}?)\s{1,9}(?:(model|KV|compute|output|RS)\s)?buffer")
 _NAMED = late(r"(?:allocate|device|-) (\w{1,20})(?= |$)")
 _CARD = late(r"[A-Za-z]{2,10}?(\d{1,2})$")
 _ROW = late(r"-?\d+")
+_BATCH = late(r"\bn_batch ?= ?(\d{1,9})\b")
+_PAST = late(r"\bn_past ?= ?(\d{1,9})\b")
 
 # The refusal, its echoes one layer up, and what its owner was doing: they stand one below the other.
 _REFUSED = late(
@@ -224,8 +228,15 @@ def _full(page: Page, index: int) -> Read:
         time=line.mark.time,
         process=process_of(line),
         task=int(tasks[-1]) if tasks else None,
-        batch_tokens=int(smaller[0]) if smaller else None,
+        batch_tokens=int(smaller[0]) if smaller else _beside(page, index, _BATCH),
+        past_tokens=_beside(page, index, _PAST),
     )
+
+
+def _beside(page: Page, index: int, figure: re.Pattern[str]) -> int | None:
+    """The figure on the line or right below it."""
+    found = figure.search(" ".join(line.text[:400] for line in page.after(index, 2)))
+    return int(found[1]) if found else None
 
 
 def _loaded(page: Page, line: Line, text: str) -> Iterator[Read]:

@@ -89,7 +89,8 @@ _ERROR: Final = late(r"^\s{0,8}((?:\w{1,60}\.){0,8}\w{0,60}(?:Error|Exception))(
 # Launchers, and whatever else only passes on that somebody else failed
 _PASSED_ON: Final = late(
     r"ChildFailedError|CalledProcessError|SignalException|RayTaskError|ActorDiedError|ProcessRaisedException"
-    r"|ProcessExitedException|DistBackendError|NCCL error|Nccl|torch\.distributed|SystemExit|KeyboardInterrupt"
+    r"|ProcessExitedException|DistBackendError|NCCL error|Nccl|torch\.distributed|no longer alive"
+    r"|SystemExit|KeyboardInterrupt"
 )
 
 

@@ -117,6 +117,8 @@ _EXPLAINED: Final[Mapping[str, str]] = {
 _EVENT_FILE: Final = '"label":"RAY_WORKER_FAILURE"'
 _SECONDARY: Final = frozenset({"creation", "owner", "node"})
 
+_UNHANDLED: Final = late(r"Unhandled exception: \S{1,200}\. what\(\): (?![^\n]{0,200}(?i:alloc|memory))\S")
+
 
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
@@ -245,10 +247,18 @@ def _crashed(page: Page, index: int, pid: int | None) -> str | None:
     for near in _near(page, index):
         if _LEFT in near.text and _POD_LIMIT not in near.text and pid in (None, near.mark.pid):
             return mark("the worker left by itself: SystemExit was raised in it")
+        if _raised(near.text) and (pid is None or near.mark.pid in (None, pid)):
+            return mark("the worker ended of an exception of its own")
         signal = _crash_signal(near.text)
         if signal in _OWN_FAULT and (pid is None or near.mark.pid in (None, pid)):
             return say("the worker crashed by itself: {signal}", signal=signal)
     return None
+
+
+@remembered
+def _raised(text: str) -> bool:
+    """Whether Ray's runtime tells of an exception of C++ that nobody caught, and that is no lack of memory."""
+    return "Unhandled exception: " in text and _UNHANDLED.search(text) is not None
 
 
 @remembered

@@ -161,19 +161,22 @@ _STATES: Final[Mapping[str, str]] = {
     "raylet_waiting": "waiting",
 }
 # States that end by themselves once the resources come: whether they came, the lines behind them show.
+_BELOW: Final = late(r"\s{0,8}(?:defaultdict\(|\{)")  # the request, where a terminal broke the sentence before it
 _MAY_END: Final = frozenset({"infeasible", "waiting", "pending"})
 _REFUSED: Final = frozenset({"unplaceable", "too_few", "refused_trial", "bundles_there"})
 
 
 def _request(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
-    found = _clauses(line.text)
+    below = page.after(index, 2)[-1]
+    wrapped = "{" not in line.text and _BELOW.match(below.text) is not None
+    found = _clauses(f"{line.text} {below.text}" if wrapped else line.text)
     names = {name for name, _ in found}
     key = next((name for name in _STATES if name in names), None)
     if key is None:
         yield from _counted(page, index)
         return
-    at = place_of(page, line)
+    at = place_of(page, line, below if wrapped else line)
     state = _STATES[key]
     if state in _MAY_END and key not in _REFUSED and _served(page, index):
         yield Lookalike(at, mark("a request that waited and was served: work goes on behind it"))

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from oomdoctor import grammars
-from oomdoctor.families.amounts import BYTES, DEVICES, OF_A_WHOLE, Comparison, Figure, comparison, figures
+from oomdoctor.families.amounts import BYTES, DEVICES, OF_A_WHOLE, Comparison, Figure, comparison, figures, stated
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.identifiers import Words, as_words
 from oomdoctor.grammars import Part
@@ -182,6 +182,9 @@ _CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455})
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
+# What a program guards its memory with, and nothing else that is counted in bytes
+_GUARD = late(r"(?i)\b(?:circuit )?break(?:er|ing)\b|\bmem(?:ory)? ?guard\b|\b(?:query|spill) ?guard\b")
+_RANK = late(r"(?i)(?:rank|proc)\s?[:#=]?\s?(\d{1,7})")
 _NEGATIVE = late(r"-(\d{1,3})$")  # an error's number as C gives it back
 
 
@@ -225,6 +228,12 @@ class Shortfall(Struct, frozen=True):
         """The number of the card that the sentence names."""
         named = (_CARD.search(part.text) for part in self.sentence.parts if part.terminal == "PLACE")
         return next((int(card[1]) for card in named if card), None)
+
+    @property
+    def rank(self) -> int | None:
+        """The number of the process that the sentence names: "on rank 3", "on proc 12"."""
+        ranks = (_RANK.match(part.text) for part in self.sentence.parts if part.terminal == "ORDINAL")
+        return next((int(rank[1]) for rank in ranks if rank), None)
 
     @property
     def code(self) -> int | None:
@@ -288,6 +297,12 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     why = echo(text[: words.place(sentence.parts[found.end - 1].end)], text)
     suspected = why == ADVICE and raised and (found.compared is not None or _SUSPICION.search(text) is not None)
     return found if why is None or suspected else None
+
+
+def listed(text: str) -> dict[str, Any]:
+    """The figures of a list that stands below a failure's line, by the names that an event has for them."""
+    sentence = _sentence(as_words(text))
+    return stated(sentence.amounts, sentence.compared, asks=True)
 
 
 def _sentence(words: Words) -> Sentence:
@@ -396,7 +411,7 @@ def _is_of(letters: str, kinds: str) -> bool:
 def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     """Whether the figures are of memory, or of what a cluster has."""
     if compared.unit == BYTES:
-        return _is_of(sentence.letters, "kpsovdmrcDYHAeq")
+        return _is_of(sentence.letters, "kpsovdmrcDYHAeq") or _GUARD.search(sentence.text) is not None
     if compared.unit in OF_A_CLUSTER or compared.there.unit in OF_A_CLUSTER:
         return _is_of(sentence.letters, "YNR")
     if compared.unit:
@@ -455,4 +470,4 @@ def _zero_before(sentence: Sentence, start: int) -> bool:
     return start > 0 and any(one.at == start - 1 and one.value == 0 for one in sentence.amounts)
 
 
-__all__ = ["OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "shortfall", "waits"]
+__all__ = ["OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "listed", "shortfall", "waits"]

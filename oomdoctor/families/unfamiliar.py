@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from itertools import takewhile
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -17,14 +18,14 @@ from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
-from oomdoctor.families.event import SIDES, Event, Read, Threshold, Usage
+from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.loudness import CHARACTERS, is_loud, is_quiet, is_source, message, raised
 from oomdoctor.families.refuser import pool_of, refuser_of
-from oomdoctor.families.shortage import Shortfall, shortfall, waits
+from oomdoctor.families.shortage import Shortfall, listed, shortfall, waits
 from oomdoctor.patterns import late
-from oomdoctor.streams import Page
+from oomdoctor.streams import Line, Page
 
 # Who allocates on a card beside the framework, and the families whose messages are a framework's own
 BESIDE_THE_FRAMEWORK: Final = frozenset({"library", "driver"})
@@ -52,6 +53,11 @@ _CACHE_FILE = late(
 _ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
 _SWAPPING_FILE = late(r"/swap_tensor/")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
+LIST: Final = 8  # lines
+# "[askedSpace:   4096 B]", "  free = 1.2 GiB": a name and its size
+_FIGURE = late(
+    r"\W{0,8}[A-Za-z][\w ./-]{1,40}?\s{0,16}[:=]\s{0,20}\d[\d.,]{0,24} ?(?:[KMGT]i?B|bytes|B)\b[^\w\n]{0,4}$"
+)
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
@@ -158,13 +164,31 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     yield Shortage(
         at=place_of(page, line),
         time=line.mark.time,
-        process=process_of(line, found.card),
+        process=_process(line, found),
         pool=pool,
         code=found.code,
         limited=found.limited or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE)) or None,
         refuser=refuser,
-        **stated(found.sentence.amounts, found.compared, asks=found.asks),
+        **_figures(page, index, found),
     )
+
+
+def _process(line: Line, found: Shortfall) -> Process:
+    process = process_of(line, found.card)
+    return process if process.rank is not None else replace(process, rank=found.rank)
+
+
+def _figures(page: Page, index: int, found: Shortfall) -> dict[str, Any]:
+    """Those of the line; where it has none, those that stand alone on the lines right below it."""
+    figures = stated(found.sentence.amounts, found.compared, asks=found.asks)
+    if any(one.unit for one in found.sentence.amounts):
+        return figures
+    below = list(takewhile(_is_a_figure, (line.text[:AT_MOST] for line in page.lines[index + 1 : index + 1 + LIST])))
+    return listed("; ".join(text.strip(" []()\t") for text in below)) if below else figures
+
+
+def _is_a_figure(text: str) -> bool:
+    return _FIGURE.match(text) is not None
 
 
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:

@@ -26,7 +26,11 @@ _DECISIVE: Final = 4  # the weight of a kind of message that says what was done,
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
 
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']?(?: ?[:=] ?| )-?\d(?!\d{0,3}%)")
-_ENDED: Final = late(r"(?i)\b(?:epoch|iteration|training)\b.{0,60}\b(?:done|finished|completed?|ended)\b")
+_ENDED: Final = late(
+    r"(?i)\b(?:epoch|iteration|training)\b.{0,60}\b(?:done|finished|completed?|ended)\b"
+    r"|\b(?:finished|done|completed) (?:loading|restoring|reading)\b"
+    r"|\b(?:weights|param(?:eter)?s|checkpoint|state)\b[^.:\n]{0,30} (?:loaded|restored)\W{0,3}$"
+)
 # "1000/6060 [6:41:34<", "global_step: 200"; how often the job saves, and how seldom that has to be to tell
 _COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")

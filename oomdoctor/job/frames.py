@@ -27,6 +27,8 @@ TELLING: Final = 2  # the weight from which a frame needs no other witness
 # What these run is finer than they are: the innermost of the others, or a forward pass
 _RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward"})
 _IS_RUN: Final = frozenset({"optimize", "backward", "load"})
+# PyTorch's name for it, and what Chainer's and Paddle's optimizers call it
+_CLOSURE: Final = late(r"\b(?:closure|loss_?fu?n(?:c(?:tion)?)?)\((?:\)|\*)")
 # What stands between a call and the function that is called
 _WRAPPER: Final = late(
     r"(?:\A|_)(?:wrap\w{0,20}|inner|func|fn|decorate\w{0,20}|reraise\w{0,40}|call|dispatch|remote)(?:_|\Z)|lambda"
@@ -41,7 +43,7 @@ _PLACES: Final = late(
 _ONLY_BUILDS: Final = late(
     r"\A\s{0,80}\Z|\b__(?:post_)?(?:init|new)__\(|\.(?:to|cuda|half|bfloat16|float)\(|deepcopy\("
     r"|\b_?(?:load|init|create|build|make|get|prepare|setup|set|move|place|wrap|shard|register|from|configure)(?:_\w{1,60})?\("
-    r"|(?:\A|[\s=.(])_?[A-Z]\w{1,80}\("
+    r"|(?:\A|[\s=.(])_?[A-Z]\w{1,80}\(|\btorch\.(?:empty|zeros|ones|full|rand\w{0,6})\("
 )
 # What happens again and again; what is built on the way belongs to a batch
 _STEP: Final = late(
@@ -68,7 +70,7 @@ def of_frames(trace: Sequence[Frame]) -> tuple[Row, Frame | None]:
 
 
 def _runs_a_closure(frame: Frame) -> bool:
-    return "closure" in frame.function or "closure()" in frame.code
+    return "closure" in frame.function or _CLOSURE.search(frame.code) is not None
 
 
 def _step(told: Sequence[Row], best: int) -> str:

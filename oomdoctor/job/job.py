@@ -19,6 +19,7 @@ from oomdoctor.job.frameworks import (
     engines,
     files_by_world,
     files_of_engines,
+    files_of_inference,
     files_of_training,
     framework,
     learners,
@@ -57,6 +58,7 @@ _CARDS: Final = (
 
 _WORLD_FILES: Final = tuple((world, late(rf"(?:^|/)(?:{files})/")) for world, files in files_by_world().items())
 _ENGINE_FILE: Final = late(rf"(?:^|/)(?:{files_of_engines()})/")
+_INFERENCE_FILES: Final = {name: late(rf"(?:^|/)(?:{files})") for name, files in files_of_inference().items()}
 _TRAINER_FILE: Final = late(rf"(?:^|/)(?:{files_of_training()})")
 _ENGINE_WORDS: Final = late(
     r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
@@ -135,6 +137,7 @@ def _world(root: Event, names: Collection[str], engine: str | None) -> World:
 
 def _task(root: Event, context: Context, names: Collection[str], stage: str, *, at_engine: bool) -> Task:
     """What its frameworks are for, unless what failed or what it prints says more."""
+    names = [name for name in names if not _only_infers(name, root)]
     if learners() & set(names) or stage in _RL_STAGES or context.setting(*_RL_SETTINGS) is not None:
         return "rl"
     if trainers() & set(names) or stage in _TRAINING_STAGES or context.setting(*_TRAINING_SETTINGS) is not None:
@@ -150,6 +153,12 @@ def _task(root: Event, context: Context, names: Collection[str], stage: str, *, 
     if stage in _SERVING_STAGES or any(_SERVER.search(line[:CHARACTERS]) for line in lines):
         return "serving" if stage == "serving" or root.pool == "kv_cache" else "inference"
     return "data" if stage == "data_load" else "unknown"
+
+
+def _only_infers(name: str, root: Event) -> bool:
+    """The traceback goes through what of a trainer's framework serves a model that is not trained."""
+    files = _INFERENCE_FILES.get(name)
+    return files is not None and any(files.search(frame.file) for frame in root.around.trace)
 
 
 def remote_call(root: Event) -> str | None:

@@ -33,7 +33,10 @@ _WORDS_BEFORE_HEAD = 4
 _ECHO = frozenset({"bash", "sudo", "time", "cmd", "command", "command:", "running", "running:", "run", "exec", "cmd:"})
 
 # Short flags that say something about memory, by program.
-_SHORT = {"-m": "memory", "-tp": "tensor_parallel_size", "-pp": "pipeline_parallel_size", "-e": "env"}
+_SHORT = {
+    "-m": "memory", "-tp": "tensor_parallel_size", "-pp": "pipeline_parallel_size", "-e": "env",
+    "-ngl": "n_gpu_layers", "-ub": "ubatch_size",
+}  # fmt: skip
 
 _SERVERS = frozenset({"api_server", "gradio"})  # lmdeploy serve api_server MODEL
 

@@ -42,7 +42,7 @@ class Verb(NamedTuple):
 
 
 @cache
-def _nouns() -> dict[str, frozenset[str]]:
+def classes_of_words() -> dict[str, frozenset[str]]:
     """The classes of words, each word also in its plural."""
     classes = (row.pattern.partition(" : ") for row in about("noun"))
     return {name: _plurals(words.split()) for name, _, words in classes}
@@ -70,7 +70,9 @@ def _verbs(*where: str) -> dict[str, list[Verb]]:
     index: dict[str, list[Verb]] = {}
     for row in sorted((row for kind in where for row in about(kind)), key=lambda row: -row.weight):
         names, colons, things = re.split(r" (::?) ?", f"{row.pattern} ", maxsplit=1)
-        objects = frozenset(form for thing in things.split() for form in _nouns().get(thing, _plurals((thing,))))
+        objects = frozenset(
+            form for thing in things.split() for form in classes_of_words().get(thing, _plurals((thing,)))
+        )
         words = frozenset(form for name in names.split() for form in _forms(name))
         verb = Verb(row, objects, "." in objects, colons == "::")
         for word in words:
@@ -111,10 +113,10 @@ def of_identifier(identifier: str, context: str = "") -> Row:
     """What the verb in an identifier says; what it is done to may stand in its class or file, where it names nothing
     itself."""
     words = words_of(identifier)
-    if identifier in _lies() or not _nouns()["OTHER"].isdisjoint(words):
+    if identifier in _lies() or not classes_of_words()["OTHER"].isdisjoint(words):
         return SILENCE
     around = frozenset(_joined(words_of(context)))
-    if not _nouns()["OTHER"].isdisjoint(around):
+    if not classes_of_words()["OTHER"].isdisjoint(around):
         around = frozenset()
     return _of_words(words, around, _verbs("verb"))
 
@@ -136,7 +138,7 @@ def _of_words(words: Sequence[str], context: frozenset[str], index: dict[str, li
 
 def _of_word(word: str, words: Sequence[str], context: frozenset[str], verbs: Iterable[Verb]) -> Row:
     others = {other for other in _joined(words) if other != word}
-    alone = {other for other in words if other not in word} <= _nouns()["FILLER"]
+    alone = {other for other in words if other not in word} <= classes_of_words()["FILLER"]
     near = others | context if alone else others
     return next((verb.row for verb in verbs if _fits(verb, near if verb.by_file else others, alone)), SILENCE)
 
@@ -164,7 +166,7 @@ def of_sentence(line: str) -> Row | None:
         if word in index and word.endswith(("ing", "ion")):
             near = words_of(line[match.end(1) : match.end(1) + 80])[:_NEAR]
             row = next((verb.row for verb in index[word] if _is_said(verb, near, line)), SILENCE)
-            if row.stage and (_BAR.search(line) or _nouns()["OTHER"].isdisjoint(near)):
+            if row.stage and (_BAR.search(line) or classes_of_words()["OTHER"].isdisjoint(near)):
                 return SILENCE if _DONE.search(line) else row
     return None
 

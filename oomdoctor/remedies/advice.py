@@ -5,8 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from oomdoctor.decision.diagnosis import Decision
+from oomdoctor.decision.ranking import Ranked
 from oomdoctor.families.event import Event
 from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import Gap, gap, shown
 from oomdoctor.remedies.order import knobs_of
@@ -22,14 +24,11 @@ class Advice(Struct, frozen=True, kw_only=True):
 
 
 def advise(decision: Decision) -> Advice:
-    chosen = [
-        enough_remedies(answer.cause.id, knobs_of(answer, decision), decision.crash_of(answer))
-        for answer in decision.answers
-    ]
+    chosen = [_remedies(answer, decision) for answer in decision.answers]
     lists = [tuple(kept) for kept, _ in chosen]
     lacking = gap(decision.first, lists[0]) if lists else None
     if lacking is not None:
-        lists[0] = shown(lists[0], lacking.alone)
+        lists[0] = shown(lists[0], lacking)
     return Advice(
         decision=decision,
         remedies=tuple(lists),
@@ -37,6 +36,15 @@ def advise(decision: Decision) -> Advice:
         gap=lacking,
         printed=tuple(rejected_advice(decision.crash)),
     )
+
+
+def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Rejected]]:
+    """Those of the cause, and before them what the message itself advises."""
+    crash = decision.crash_of(answer)
+    said, own = advised(crash), knobs_of(answer, decision)
+    knobs = (*own, *(one.knob for one in said if one.knob not in own))
+    kept, rejected = enough_remedies(answer.cause.id, knobs, crash)
+    return placed(kept, said), rejected
 
 
 __all__ = ["Advice", "advise"]

@@ -22,6 +22,9 @@ from oomdoctor.remedies import (
     fractions,
     from_outside,
     host,
+    own_line,
+    placement,
+    together,
     training,
 )
 from oomdoctor.remedies.holder import holder
@@ -47,6 +50,7 @@ _COMPUTE: Final[Mapping[str, Compute]] = {
     **training.FUNCTIONS,
     **host.FUNCTIONS,
     **device.FUNCTIONS,
+    **placement.FUNCTIONS,
 }
 
 # Pools that are the host's memory, and those on the card.
@@ -83,10 +87,11 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
     """Whatever the cause: where somebody else has a good share of the card, look who it is before much else."""
     if crash.pool not in _CARD or len(knobs) < AMONG_THE_FIRST or not conditions.crowded(crash):
         return knobs
-    if "free-the-gpu" in knobs[:AMONG_THE_FIRST]:
+    looks = "free-the-gpu" if placement.strangers(crash) or not crash.job.spread else "fix-placement"
+    if looks in knobs[:AMONG_THE_FIRST]:
         return knobs
-    others = [name for name in knobs if name != "free-the-gpu"]
-    return (*others[:1], "free-the-gpu", *others[1:])
+    others = [name for name in knobs if name != looks]
+    return (*others[:1], looks, *others[1:])
 
 
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
@@ -108,6 +113,9 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
             place=hindrance.place,
         )
         return Rejected(knob.id, why)
+    unfit = together.refused(knob.id, crash)
+    if unfit is not None:
+        return Rejected(knob.id, unfit)
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
@@ -119,7 +127,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
         return None
     if isinstance(answer, Refusal):
         return Rejected(knob.id, answer.why)
-    return from_outside.marked(_remedy(knob, case, answer), case, heard)
+    return from_outside.marked(own_line.referring(_remedy(knob, case, answer), case), case, heard)
 
 
 def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:

@@ -11,6 +11,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.order import EVIDENCE, in_order
+from oomdoctor.remedies.own_line import in_front
 
 ENOUGH: Final = 3
 Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
@@ -36,11 +37,12 @@ def in_general(crash: Crash) -> tuple[str, ...]:
 
 def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
     """The cause's own remedies, the general ones behind them until there are enough, in their order."""
+    knobs = in_front(knobs, crash)
     chosen, rejected = remedies(cause, knobs, crash)
     listed = {*knobs, *(one.knob for one in rejected)}
     lacking = ENOUGH - len(chosen)
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
-    further = remedies(cause, more, crash)[0] if more else []
+    further = [one for one in remedies(cause, more, crash)[0] if one.knob not in listed] if more else []
     chosen = [*_real(chosen), *(further[:lacking] if lacking > 0 else [])]
     return in_order(chosen, cause, crash.pool), rejected
 
@@ -48,11 +50,9 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
 def _real(chosen: Sequence[Remedy]) -> list[Remedy]:
     """Those that name what to change first; the others fall away where these are enough."""
     real = [one for one in chosen if one.has_object]
-    return (
-        real
-        if sum(one.knob != EVIDENCE for one in real) >= ENOUGH
-        else sorted(chosen, key=lambda one: not one.has_object)
-    )
+    if sum(one.knob != EVIDENCE for one in real) >= ENOUGH:
+        return real
+    return sorted(chosen, key=lambda one: not one.has_object)
 
 
 __all__ = ["ENOUGH", "EVIDENCE", "enough_remedies", "in_general", "table"]

@@ -13,16 +13,18 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
-from oomdoctor.remedies import engine, host
+from oomdoctor.remedies import engine, host, own_line
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
+from oomdoctor.signs import placement
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 
 Question = Callable[[Case], bool]
@@ -34,9 +36,16 @@ _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
+_OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
-_OF_PICTURES: Final = r"(?i)\bconv[23]d\b|conv_transpose[23]d|max_pool2d|\binterpolate\b"
+_OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
+# A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
+_SAMPLERS: Final = (
+    r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
+)
+_OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
+_OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
@@ -109,7 +118,9 @@ def on_that_side(case: Case) -> bool:
 
 
 def several_cards(case: Case) -> bool:
-    return case.cause == "device-misplacement" or case.crash.job.spread
+    crash = case.crash
+    together = case.cause == "device-misplacement" or crash.in_trace(_OF_RANKS) is not None
+    return together or crash.job.spread or bool(placement.ranks(crash))
 
 
 def several_cards_train(case: Case) -> bool:
@@ -166,15 +177,40 @@ def sequences(case: Case) -> bool:
     crash = case.crash
     if case.now is not None:
         return True
-    if some(crash.job.frameworks, "has no sequences") or crash.in_trace(_OF_PICTURES) is not None:
+    if some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash):
         return False
     root = crash.root
-    return not isinstance(root, ArrayOutOfMemory) or len((root.shape or "").split(",")) != PICTURES
+    as_pictures = isinstance(root, ArrayOutOfMemory) and len((root.shape or "").split(",")) == PICTURES
+    return not as_pictures or crash.mentions(_OPS_ON_SEQUENCES) is not None
+
+
+def pictures(case: Case) -> bool:
+    """What goes in has a size of its own: pictures, volumes, points, clips."""
+    crash = case.crash
+    if some(crash.job.frameworks, "simulates worlds"):
+        return False
+    return some(crash.job.frameworks, "has no sequences") or case.now is not None or _computes_pictures(crash)
+
+
+def tiles(case: Case) -> bool:
+    """Pictures in a step that may take them in parts."""
+    return pictures(case) and case.crash.in_trace(_SAMPLERS) is None
+
+
+def _computes_pictures(crash: Crash) -> bool:
+    if crash.in_trace(_OF_PICTURES) is not None:
+        return True
+    return isinstance(crash.root, ArrayOutOfMemory) and crash.mentions(_OPS_ON_PICTURES) is not None
+
+
+def simulated_worlds(case: Case) -> bool:
+    """Environments that the job computes itself, of which there may be fewer."""
+    return case.now is not None or some(case.crash.job.frameworks, "simulates worlds")
 
 
 def option_for_it(case: Case) -> bool:
-    """A framework of the job has an option for it."""
-    return case.row is not None
+    """A framework of the job has an option for it, or the job's own line shows where it is."""
+    return case.row is not None or own_line.shows(case.knob, case.crash)
 
 
 def something_collected(case: Case) -> bool:
@@ -204,7 +240,8 @@ def weights_are_loaded(case: Case) -> bool:
 
 
 def offloaded(case: Case) -> bool:
-    return any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    return stated or case.crash.first(HostCacheTooLarge) is not None
 
 
 def object_store(case: Case) -> bool:
@@ -240,6 +277,9 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "past the start": past_the_start,
     "a batch of its own": batch_of_its_own,
     "sequences": sequences,
+    "pictures": pictures,
+    "tiles": tiles,
+    "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
     "something is collected": something_collected,
     "worker processes": worker_processes,

@@ -11,85 +11,44 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
-from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among
-from oomdoctor.language import listed, mark, say, semicolons, translated
+from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
+from oomdoctor.remedies.placement import WHO
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster
+from oomdoctor.spellings import title
 from oomdoctor.units import MIB, show
 from oomdoctor.versions import version_of
 
-_WHO = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
+EXPANDABLE: Final = "expandable_segments:True"
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
-NOT_WITH_SLEEP: Final = mark("the engine's sleep mode needs memory pools, which expandable segments do not support")
-
-
-def free_the_gpu(case: Case) -> Answer:
-    pids = dict(_others(case.crash))
-    if not pids:
-        return Proposal(snippet=_WHO)
-    held = listed(_holding(pid, size) for pid, size in list(pids.items())[:4])
-    numbers = ",".join(str(pid) for pid in list(pids)[:8])
-    return Proposal(
-        action=say(
-            "See who the others on the card are ({processes}) and end what is yours and left over; in a container "
-            "these numbers may be the host's",
-            processes=held,
-        ),
-        snippet=f"ps -o pid,user,etime,args -p {numbers}",
-    )
-
-
-def _holding(pid: int, size: int | None) -> str:
-    return say("PID {pid} holds {amount}", pid=pid, amount=show(size)) if size else f"PID {pid}"
-
-
-def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
-    for event in crash.every(DeviceOutOfMemory):
-        yield from ((other.pid, other.bytes) for other in card_of(event).others)
-    for table in crash.every(GpuTable):
-        yield from ((process.pid, process.used_bytes) for process in table.processes)
-
-
-def fix_placement(case: Case) -> Answer:
-    masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
-    return Proposal(
-        action=say(
-            "Give every rank its own card (CUDA_VISIBLE_DEVICES is {value} at {place}): set the device from LOCAL_RANK "
-            "before the first CUDA call",
-            value=masks.value,
-            place=masks.place,
-        )
-        if masks is not None
-        else say("Give every rank its own card: set the device from LOCAL_RANK before the first CUDA call"),
-        snippet=_in_its_world(case) or 'export CUDA_VISIBLE_DEVICES="$LOCAL_RANK"',
-    )
 
 
 def allocator_config(case: Case) -> Answer:
     crash = case.crash
     if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
         return Refusal(say("expandable_segments is set already ({place})", place=case.now.place))
-    if engine.sleeps(crash):
-        return Refusal(translated(NOT_WITH_SLEEP))
     if crash.job.world == "jax":
         return _platform_allocator(case)
+    hindrance = _by_itself(case)
+    if hindrance is not None:
+        return Refusal(hindrance)
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory):
         return None
@@ -98,16 +57,28 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     unused, tried = card_of(root).unallocated_bytes, root.tried_bytes
     torch = version_of(crash.context.frameworks.get("torch"))
-    assumes = [say("no engine sleep mode in this process")]
+    assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
     if torch is None or torch[:2] == (2, 9):
         assumes.append(say("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one"))
     return Proposal(
-        suggested="expandable_segments:True",
+        suggested=True if case.row is not None and case.row.type == "bool" else EXPANDABLE,
         derivation=say("{unused} reserved and unused against {tried} asked for", unused=show(unused), tried=show(tried))
         if unused and tried
         else None,
         assumes=tuple(assumes),
     )
+
+
+def _by_itself(case: Case) -> str | None:
+    """A framework of the job sets it for its processes, where nobody says otherwise."""
+    crash = case.crash
+    if case.now is not None:
+        return None
+    for framework, release in crash.context.frameworks.items():
+        default = next((row.default(version_of(release)) for row in of_knob(case.knob, framework)), None)
+        if default in (True, EXPANDABLE):
+            return say("{framework} sets it by itself", framework=title(framework))
+    return None
 
 
 def _platform_allocator(case: Case) -> Answer:
@@ -463,7 +434,7 @@ def collect(case: Case) -> Answer:
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
             action=say("Record what holds the card just before it fails"),
-            snippet=_in_its_world(case) or _WHO,
+            snippet=_in_its_world(case) or WHO,
         )
     node = next((e.process.node for e in crash.every(NodeOutOfMemory) if e.process.node), None)
     if "ray" in crash.context.frameworks:
@@ -519,8 +490,6 @@ def fix_shape(case: Case) -> Answer:
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {
-    "free-the-gpu": free_the_gpu,
-    "fix-placement": fix_placement,
     "allocator-config": allocator_config,
     "cap-preallocation": cap_preallocation,
     "raise-allocator-cap": raise_cap,

@@ -25,7 +25,7 @@ from oomdoctor.families.vllm_figures import (
     Sleep,
     WeightsLoaded,
 )
-from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading
+from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
@@ -40,6 +40,13 @@ from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
+# In the names of checkpoints whose weights have four bits or fewer
+_FEW_BITS: Final = late(
+    r"(?i)(?:^|[-_/.])(?:[234]-?bits?|bnb|awq|gptq|int4|nf4|mxfp4|nvfp4|w4a(?:8|16)|exl[23]|"
+    r"i?q[2-4]_(?:[01k]|k_[sml]|xs|xxs))(?:$|[-_/.])"
+)
+_OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
+_QUANTIZING: Final = r"bitsandbytes/nn|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it.
@@ -54,6 +61,8 @@ _CAPTURED: Final = (
 )
 PRINTED: Final = "printed"
 _NAMED: Final = 80  # characters of a model's name
+BEFORE_THE_CACHE: Final = ("loading", "profiling")
+TRAINING: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward", "eval"})
 
 
 def engine_version(crash: Crash) -> Version | None:
@@ -134,6 +143,22 @@ def sleeps(crash: Crash) -> bool:
     return bool(stated and stated.value is True) or crash.first(Sleep) is not None
 
 
+def not_its_share(crash: Crash) -> str | None:
+    """Why an engine's share says nothing of what was refused; None where it does."""
+    if crash.first(NotEnoughFree) is not None:
+        return None
+    step = phase(crash)
+    if crash.job.in_reserving_engine and step in BEFORE_THE_CACHE:
+        return (
+            say("the engine was loading: it takes its share only afterwards")
+            if step == "loading"
+            else say("the engine was profiling: it takes its share only afterwards")
+        )
+    if not crash.job.in_reserving_engine and sleeps(crash) and crash.stage in TRAINING:
+        return say("the engine slept: its share was given back while the trainer worked")
+    return None
+
+
 # lower
 
 
@@ -145,6 +170,9 @@ def lower(case: Case) -> Answer:
     fixed = _fixed_cache(crash)
     if fixed is not None:
         return fixed
+    elsewhere = not_its_share(crash)
+    if elsewhere is not None:
+        return Refusal(elsewhere)
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
     if fractions.reckons_otherwise(crash):
         return fractions.lowered(case, oom)
@@ -795,8 +823,21 @@ def keep_cache(case: Case) -> Answer:
     )
 
 
+def quantized(crash: Crash) -> str | None:
+    """What shows that the weights are of few bits already: the model's name, or the loader that failed with it."""
+    name = next((each for each in crash.context.models if _FEW_BITS.search(each)), None)
+    if name is not None:
+        return name
+    said = _OF_QUANTIZED.search(crash.root.at.text)
+    frame = crash.in_trace(_QUANTIZING)
+    return said[0] if said is not None else frame.file.rsplit("/", 1)[-1] if frame is not None else None
+
+
 def smaller_weights(case: Case) -> Answer:
     """What the weights take now, in fewer bits or of another model."""
+    shown = quantized(case.crash) if case.knob == "quantize-weights" else None
+    if shown is not None:
+        return Refusal(say("the weights are quantized already ({shown})", shown=shown))
     row, models_named = case.row, case.crash.context.models
     if case.now is not None and row is not None and same(case.now.value, row.value):
         return already(case.now, case.now.value)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Value
-from oomdoctor.remedies import Remedy
+from oomdoctor.job.names import figure
+from oomdoctor.language import say, semicolons, translated
+from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST
-from oomdoctor.remedies.whatif.model import Answer, Pair, Verdict
+from oomdoctor.remedies.advised import BOUGHT
+from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.needs import of as needs_of
 from oomdoctor.remedies.whatif.options import leaf
+from oomdoctor.units import show
 
 
 class Gap(Struct, frozen=True, kw_only=True):
@@ -33,15 +39,16 @@ def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
     need = next((one for one in needs_of(Pair(crash, crash, frozenset())) if one.pool == crash.pool), None)
     if need is None or need.high <= 0 or need.unit != "bytes":
         return None
+    growth, formula = _growth(crash, need)
     turned = [(remedy.knob, _settings(remedy)) for remedy in remedies if _can_be_reckoned(remedy)]
     verdicts = {knob: _verdict(crash, settings) for knob, settings in turned}
-    alone = tuple(knob for knob, verdict in verdicts.items() if _is(verdict, "fits"))
-    together, last = ((), None) if alone else _first_together(crash, turned)
+    alone = tuple(knob for knob, verdict in verdicts.items() if _closes(verdict, growth))
+    together, last = ((), None) if alone else _first_together(crash, turned, growth)
     return Gap(
         pool=need.pool,
-        missing_low_bytes=need.low,
-        missing_high_bytes=need.high,
-        derivation=need.derivation,
+        missing_low_bytes=need.low + growth,
+        missing_high_bytes=need.high + growth,
+        derivation=formula,
         assumes=need.assumes,
         alone=alone,
         together=together,
@@ -49,14 +56,35 @@ def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
     )
 
 
-def shown(remedies: Sequence[Remedy], alone: Sequence[str]) -> tuple[Remedy, ...]:
-    """The remedies with one that closes the gap alone among the first: these are shown on every screen."""
-    first = next((place for place, remedy in enumerate(remedies) if remedy.knob in alone), 0)
-    if first < AMONG_THE_FIRST:
+def shown(remedies: Sequence[Remedy], lacking: Gap) -> tuple[Remedy, ...]:
+    """The remedies with one that closes the gap alone before the others, or second where it has to be bought; what
+    was put before the cause's own says why."""
+    alone = lacking.alone
+    closing = [remedy for remedy in remedies if remedy.knob in alone]
+    free = next((remedy for remedy in closing if remedy.knob not in BOUGHT), None)
+    lead = free or next(iter(closing), None)
+    ahead = 0 if free is not None else AMONG_THE_FIRST - 1
+    if lead is None or lead in remedies[: ahead + 1]:
         return tuple(remedies)
-    rest = [remedy for remedy in remedies if remedy is not remedies[first]]
-    ahead = AMONG_THE_FIRST - 1
-    return (*rest[:ahead], remedies[first], *rest[ahead:])
+    rest = [remedy for remedy in remedies if remedy is not lead]
+    return (*rest[:ahead], _with_reason(lead, lacking), *rest[ahead:])
+
+
+def _with_reason(remedy: Remedy, lacking: Gap) -> Remedy:
+    why = say("enough alone for what was missing ({formula})", formula=lacking.derivation)
+    formula = remedy.derivation if remedy.derivation not in (translated(A_SWITCH), translated(A_WORD)) else None
+    return replace(remedy, derivation=semicolons(filter(None, (formula, why))))
+
+
+def _growth(crash: Crash, need: Need) -> tuple[int, str]:
+    """What a memory that climbs takes until it is printed again: to get past this moment is no cure for it."""
+    grows = crash.trajectory
+    if grows is None or not grows.growth_bytes or SIDES.get(grows.pool) != SIDES.get(need.pool):
+        return 0, need.derivation
+    figures = {"formula": need.derivation, "growth": show(grows.growth_bytes), "what": figure(grows.what)}
+    if grows.per == "step":
+        return grows.growth_bytes, say("{formula}; + {growth} by which {what} grows per step", **figures)
+    return grows.growth_bytes, say("{formula}; + {growth} by which {what} grows per print", **figures)
 
 
 def _can_be_reckoned(remedy: Remedy) -> bool:
@@ -78,12 +106,12 @@ def _verdict(crash: Crash, settings: Mapping[str, Value]) -> Verdict | None:
     return next((verdict for verdict in verdicts if verdict.pool == crash.pool), None)
 
 
-def _is(verdict: Verdict | None, answer: Answer) -> bool:
-    return verdict is not None and verdict.answer == answer
+def _closes(verdict: Verdict | None, growth: int) -> bool:
+    return verdict is not None and verdict.answer == "fits" and (verdict.margin_low or 0) >= growth
 
 
 def _first_together(
-    crash: Crash, turned: Sequence[tuple[str, Mapping[str, Value]]]
+    crash: Crash, turned: Sequence[tuple[str, Mapping[str, Value]]], growth: int
 ) -> tuple[tuple[str, ...], Verdict | None]:
     """One knob after the other, in the order of the advice, until it fits."""
     verdict = None
@@ -93,7 +121,7 @@ def _first_together(
         knobs.append(knob)
         settings.update(wanted)
         verdict = _verdict(crash, settings) if len(knobs) > 1 else None
-        if _is(verdict, "fits"):
+        if _closes(verdict, growth):
             return tuple(knobs), verdict
     return (), verdict
 

@@ -15,6 +15,7 @@ from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
+from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, node_memory, ray_kill, store_bytes, total_bytes, used_bytes
@@ -24,10 +25,11 @@ from oomdoctor.language import joined, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import of_knob, spelling
+from oomdoctor.remedies.settings import known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show, size
+from oomdoctor.versions import version_of
 
 # Switches that put GPU memory into host memory, by the names under which they are stated.
 OFFLOADS: Final = (
@@ -45,6 +47,7 @@ _PORT: Final = "PORT"
 _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
+_FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 # In the names of control groups, innermost first
 _GROUPS: Final = (
@@ -208,6 +211,9 @@ def fewer_workers(case: Case) -> Answer:
 
 def less_offload(case: Case) -> Answer:
     crash = case.crash
+    refused = crash.first(HostCacheTooLarge)
+    if refused is not None and refused.tried_bytes and refused.free_bytes is not None:
+        return _smaller_host_cache(crash, refused.tried_bytes, refused.free_bytes)
     stated = [s for s in (crash.setting(name) for name in OFFLOADS) if s is not None]
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
@@ -224,6 +230,43 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
+    """What fits beside the 10 GiB that SGLang leaves alone; from 0.5.3 on they are taken off what it prints as free."""
+    known = known_versions("sglang", crash.context)
+    row = next((r for r in of_knob("less-offload", "sglang") if r.key == "hicache_size"), None)
+    if row is None or not row.versions.overlaps(known):
+        return Proposal(action=say("Make the host half of the KV cache smaller"), setting="--hicache-ratio")
+    version = version_of(crash.context.frameworks.get("sglang"))
+    left_alone = 0 if version is not None and version >= _FREE_WITHOUT_RESERVE else 10 * GIB
+    fits = (free - left_alone) // 10**9
+    room = show(free - left_alone)
+    derivation = (
+        say(
+            "{free} free - {reserve} that SGLang leaves alone = {room}",
+            free=show(free),
+            reserve=show(left_alone),
+            room=room,
+        )
+        if left_alone
+        else say("{room} free beside what SGLang leaves alone", room=room)
+    )
+    if fits < 1:
+        return Refusal(say("no room is left for a host half of the KV cache ({formula})", formula=derivation))
+    return Proposal(
+        action=say(
+            "Make the host half of the KV cache smaller: {fits} GB, not {tried} GB",
+            fits=fits,
+            tried=f"{tried / 10**9:g}",
+        ),
+        setting=row.setting,
+        suggested=fits,
+        snippet=row.snippet(fits),
+        derivation=semicolons((derivation, say("{fits} whole GB", fits=fits))),
+        assumes=(say("each rank on the node asks for as much, and this one was the last to ask"),),
+        cost=say("fewer prefixes are kept"),
     )
 
 

@@ -8,20 +8,20 @@ from typing import Final
 from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
 from oomdoctor.families.event import Event
 from oomdoctor.families.ray_kill import NodeOutOfMemory
-from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine
+from oomdoctor.remedies import together
 from oomdoctor.remedies.advise import ONLY_A_DELAY, remedies
-from oomdoctor.remedies.device import NOT_WITH_SLEEP, no_fragmentation
+from oomdoctor.remedies.advised import Advised, advised
+from oomdoctor.remedies.device import no_fragmentation
 
 _THRESHOLD: Final = late(r"adjust the kill threshold")
 
 
 def rejected_advice(crash: Crash) -> list[tuple[Event, str]]:
     """Each piece of printed advice that the figures speak against."""
-    return [*_of_the_allocator(crash), *_of_the_engine(crash), *_of_ray(crash)]
+    return [*_of_the_allocator(crash), *_of_the_message(crash), *_of_ray(crash)]
 
 
 def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
@@ -43,20 +43,24 @@ def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfM
     stated = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     if stated is not None and advice.advises.split(":")[0] in str(stated.value):
         return say("it is set already: {name} at {place}", name=stated.name, place=stated.place)
-    if "expandable" in advice.advises and engine.sleeps(crash):
-        return translated(NOT_WITH_SLEEP)
+    if "expandable" in advice.advises and (why := together.refused("allocator-config", crash)) is not None:
+        return why
     return no_fragmentation(refusal) if refusal is not None else None
 
 
-def _of_the_engine(crash: Crash) -> Iterator[tuple[Event, str]]:
+def _of_the_message(crash: Crash) -> Iterator[tuple[Event, str]]:
     """ "Try increasing `gpu_memory_utilization`" where the card has no more to give."""
-    for event in crash.events:
-        if not isinstance(event, ContextDoesNotFit | NoCacheBlocks):
-            continue
-        refused = next((r for r in remedies("", ("raise-engine-reservation",), crash)[1]), None)
-        if refused is not None and refused.knob == "raise-engine-reservation":
-            yield event, say("raising gpu_memory_utilization: {why}", why=refused.why)
-            return
+    for one in advised(crash):
+        refused = next((each for each in remedies("", (one.knob,), crash)[1] if each.knob == one.knob), None)
+        if refused is not None:
+            yield one.event, _against(one, refused.why)
+
+
+def _against(one: Advised, why: str) -> str:
+    what = one.what.lstrip("-")
+    if one.turn == "raise":
+        return say("raising {what}: {why}", what=what, why=why)
+    return say("lowering {what}: {why}", what=what, why=why) if one.turn == "lower" else f"{what}: {why}"
 
 
 def _of_ray(crash: Crash) -> Iterator[tuple[Event, str]]:

@@ -240,7 +240,7 @@ def _is_there(row: Spelling, context: Context) -> bool:
         name, stated, _ = need.partition("=")
         if not stated and name not in context.frameworks:
             return False
-        if stated and context.setting(name) is not None and _stated(need, context) is None:
+        if stated and context.setting(name) is not None and setting_of(need, context) is None:
             return False
     return True
 
@@ -283,13 +283,13 @@ def assumptions(row: Spelling, context: Context) -> tuple[str, ...]:
 
 def excluded_by(row: Spelling, context: Context) -> Setting | None:
     """The setting of the log that the row does not go together with."""
-    return next((found for one in row.excludes if (found := _stated(one, context)) is not None), None)
+    return next((found for one in row.excludes if (found := setting_of(one, context)) is not None), None)
 
 
 def missing(row: Spelling, context: Context) -> tuple[str, ...]:
     """The settings that have to be there beside it, are not in the log, and do not hold by default."""
     version = version_of(context.frameworks.get(row.framework))
-    needed = [need for need in row.needs if "=" in need and _stated(need, context) is None]
+    needed = [need for need in row.needs if "=" in need and setting_of(need, context) is None]
     return tuple(need for need in needed if not _holds_by_default(need, row.framework, version))
 
 
@@ -304,7 +304,8 @@ def _keyed(framework: str) -> tuple[tuple[str, Spelling], ...]:
     return tuple((row.key, row) for row in rows(framework))
 
 
-def _stated(condition: str, context: Context) -> Setting | None:
+def setting_of(condition: str, context: Context) -> Setting | None:
+    """The setting that meets a condition ("enforce_eager=True")."""
     name, _, wanted = condition.partition("=")
     found = context.setting(name)
     return found if found is not None and wanted.lower() in str(found.value).lower() else None

@@ -16,6 +16,7 @@ from oomdoctor.job.frameworks import some
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.layers import fewer_layers
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
@@ -257,7 +258,23 @@ def split_sequences(case: Case) -> Answer:
     )
 
 
+def fewer(case: Case) -> Answer:
+    """Half of what is counted; of a factor or a threshold a half is not less memory."""
+    row = case.row
+    if row is None or row.type not in ("int", "size"):
+        return None
+    usual, default = row.value, row.smallest_default(None)
+    counts = not isinstance(usual, int) or default is None or default > usual
+    return halved(case) if counts and (usual is None or case.number() is not None) else None
+
+
 FUNCTIONS: Final[Mapping[str, Compute]] = {
+    "smaller-input": fewer,
+    "tiled-processing": fewer,
+    "cap-primitives": fewer,
+    "fewer-environments": fewer,
+    "resize-sim-buffers": fewer,
+    "offload-parameters": fewer_layers,
     "smaller-microbatch": smaller_microbatch,
     "shorter-sequences": shorter_sequences,
     "shard-states": shard_states,

@@ -17,6 +17,9 @@ from oomdoctor.units import GIB, TIB, show
 
 _OVERCOMMIT: Final = late(r"\b__vm_enough_memory\b")
 NO_MEMORY: Final = 12  # ENOMEM
+_ON_WINDOWS: Final = (
+    "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
+)
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
 NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
@@ -79,6 +82,21 @@ def windows_has_no_resources(crash: Crash) -> Seen | None:
         errno=refused.errno,
     )
     return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def windows_refused_an_array(crash: Crash) -> Seen | None:
+    """A gibibyte or more, by PyTorch's allocator in the words that it has on Windows: the commit limit refuses."""
+    refused = _refused(crash)
+    if refused is None or refused.allocator != "torch" or (refused.tried_bytes or 0) < SMALL:
+        return None
+    if _ON_WINDOWS not in refused.at.text:
+        return None
+    words = say(
+        "PyTorch was refused memory in the words that it has on Windows, where RAM and page file together are "
+        "the limit of what may be committed."
+    )
+    return Seen(words=words, evidence=(refused,), against=(say("how much RAM was in use is not in the log"),))
 
 
 @sign

@@ -12,6 +12,7 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import CREATED, STRAW
 from oomdoctor.units import show
 
+LITTLE: Final = 0.1  # of the device
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
 
 # A batch of pictures of 3 x 3 or 7 x 7 pixels with hundreds of channels each way is none.
@@ -152,6 +153,22 @@ def program_larger_than_the_device(crash: Crash) -> Seen | None:
         return None
     words = say("The program needs {used} of the {total} there are, before anything runs.", **_figures(array))
     return Seen(words=words, evidence=(array,))
+
+
+@sign
+def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
+    """A compiled program's arguments, which are weights and states, take next to nothing of what is too much."""
+    array = _program(crash)
+    if array is None or array.arguments_bytes is None or array.program_bytes is None or not array.total_bytes:
+        return None
+    if array.arguments_bytes > LITTLE * array.total_bytes or array.program_bytes <= array.total_bytes:
+        return None
+    words = say(
+        "The program needs {used} of the {total} there are; its arguments (weights and states) are {arguments}: "
+        "the rest is what its operations leave for each other, which grows with the batch.",
+        **_figures(array),
+    )
+    return Seen(words=words, evidence=(array,), stage="forward")
 
 
 def _program(crash: Crash) -> ArrayOutOfMemory | None:

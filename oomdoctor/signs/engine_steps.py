@@ -20,7 +20,7 @@ _ENCODER: Final = (
     r"(?i)\b(?:embed_multimodal|get_multimodal_embeddings|_?merge_multimodal_embeddings|_execute_mm_encoder"
     r"|_process_(?:image|video|audio)_\w{1,20}"
     r"|_?get_?image_features|encode_images?|general_mm_embed_routine|run_encoder|image_embeds|pixel_values)\b"
-    r"|vision|visual|siglip|[/_]clip\b|\bvit\.py|whisper|audio_tower|mm_encoder|enc_dec_model_runner"
+    r"|(?<!re)(?<!di)(?<!per)(?<!pro)vision|visual|siglip|[/_]clip\b|\bvit\.py|whisper|audio_tower|mm_encoder|enc_dec_model_runner"
 )
 # vllm/model_executor/models/qwen2_5_vl.py, sglang/srt/models/qwen2_vl.py, ...
 _OWN_ENCODER: Final = rf"{_ENCODER}|/models/\w{{1,30}}_vl(?:_moe)?\.py (?!__init__|load_weights)"

@@ -10,6 +10,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frames import ends_in_building
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.ggml import compute_buffer_refused
@@ -276,6 +277,13 @@ def generating(crash: Crash) -> Seen | None:
     """It serves or generates: nothing is kept for a backward pass."""
     generates = crash.stage in ("serving", "rollout") or crash.in_trace(r"\bgenerate\b")
     return Seen(words="") if generates else None
+
+
+@sign
+def drawing(crash: Crash) -> Seen | None:
+    """A program whose inputs are pictures or clips, and which trains nothing."""
+    draws = crash.job.task == "inference" and some(crash.job.frameworks, "has no sequences")
+    return Seen(words="") if draws else None
 
 
 @sign

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
@@ -49,6 +49,13 @@ def own_ranks_on_the_card(crash: Crash) -> Seen | None:
 
 
 @sign
+def numbers_beside_its_own(crash: Crash) -> Seen | None:
+    """Others that the message lists are the job's own, by the log or by process numbers beside this one's; an engine
+    and a trainer may share a card on purpose."""
+    return Seen(words="") if own_processes(crash) and not crash.job.runs_engine else None
+
+
+@sign
 def ranks_in_a_row(crash: Crash) -> Seen | None:
     """Three others or more, of 256 MiB and more and with 15 % of the card together, differ from each other by 15 % at
     most and have process numbers that follow each other; two, where this process's own number does too."""
@@ -77,6 +84,52 @@ def _cards(crash: Crash) -> Iterator[tuple[Event, Sequence[OtherProcess], int | 
         for each in table.cards:
             on_it = [OtherProcess(pid=p.pid, bytes=p.used_bytes) for p in table.processes if p.gpu == each.gpu]
             yield table, on_it, each.total_bytes
+
+
+def own_processes(crash: Crash) -> tuple[OtherProcess, ...]:
+    """The others on the card that are this job's own: the log names them, or their numbers stand beside this process's
+    own, as those do that one launcher starts."""
+    event = refusal(crash)
+    if event is None:
+        return ()
+    others = [one for one in card(crash).others if (one.bytes or 0) >= A_RANK]
+    named = {e.process.pid for e in crash.events if e.process.pid is not None}
+    mine = _own_number(event, others)
+    return tuple(one for one in others if one.pid in named or one in _beside(mine, others))
+
+
+def _own_number(event: DeviceOutOfMemory, others: Sequence[OtherProcess]) -> int | None:
+    """The process that was refused: its number is printed, or it is the one of the list that its figures fit."""
+    if event.process.pid is not None:
+        return event.process.pid
+    left = [one.pid for one in event.others if (one.bytes or 0) >= A_RANK and one not in others]
+    return left[0] if len(left) == 1 else None
+
+
+def _beside(mine: int | None, others: Sequence[OtherProcess]) -> list[OtherProcess]:
+    """Those that are reached from this process's number in small steps, two of them or more: one may be chance."""
+    if mine is None:
+        return []
+    found = _near([mine], others)
+    return found if len(found) + 1 >= SEVERAL else []
+
+
+def _near(numbers: Iterable[int], others: Sequence[OtherProcess]) -> list[OtherProcess]:
+    """Those that are reached from these process numbers in small steps."""
+    reached, found = set(numbers), list[OtherProcess]()
+    for _ in others:
+        more = [one for one in others if any(abs(one.pid - number) <= STARTED_TOGETHER for number in reached)]
+        found = more
+        reached |= {one.pid for one in more}
+    return found
+
+
+def ranks(crash: Crash) -> tuple[OtherProcess, ...]:
+    """The others that one launcher started, whoever's it was: a row of one size, and what has numbers beside it."""
+    for _, others, total in _cards(crash):
+        if row := _row(others, total, crash):
+            return tuple(_near((one.pid for one in row), [one for one in others if (one.bytes or 0) >= A_RANK]))
+    return ()
 
 
 def _row(others: Sequence[OtherProcess], total: int | None, crash: Crash) -> list[OtherProcess]:

@@ -29,9 +29,9 @@ ODD_CARDS: Final = 16  # times the card: for such a tensor, too, the inputs woul
 
 @sign
 def device_size_that_no_machine_has(crash: Crash) -> Seen | None:
-    """8 TiB or more were asked for on a device."""
+    """8 TiB or more were asked for on a device, or less than nothing."""
     event, tried = _on_a_device(crash)
-    if event is None or tried < NO_MACHINE:
+    if event is None or 0 <= tried < NO_MACHINE:
         return None
     words = say("{words} were asked for, which no machine has: a shape is wrong.", words=_words(event, tried))
     return Seen(words=words, evidence=(event,))
@@ -114,9 +114,9 @@ def probe_for_what_no_card_has(crash: Crash) -> Seen | None:
 
 @sign
 def host_size_that_no_machine_has(crash: Crash) -> Seen | None:
-    """8 TiB or more were asked for on the host."""
+    """8 TiB or more were asked for on the host, or less than nothing."""
     event, tried = _on_the_host(crash)
-    return _in_one_piece(crash, event, tried) if event is not None and tried >= NO_MACHINE else None
+    return _in_one_piece(crash, event, tried) if event is not None and not 0 <= tried < NO_MACHINE else None
 
 
 @sign
@@ -153,7 +153,7 @@ def host_size_that_few_machines_have(crash: Crash) -> Seen | None:
 def host_size_that_machines_have(crash: Crash) -> Seen | None:
     """Less than 64 GiB were asked for on the host."""
     event, tried = _on_the_host(crash)
-    if event is None or tried >= USUAL_HOST:
+    if event is None or not 0 <= tried < USUAL_HOST:
         return None
     return Seen(words=say("{tried} is a size that machines have", tried=show(tried)))
 

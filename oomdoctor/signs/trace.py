@@ -46,6 +46,7 @@ _PHASES: Final = {
     "score": "forward",
     "restore": "load",
 }
+SOURCE_CHARACTERS: Final = 200  # longer lines are commands and dumps of settings
 SOURCE_LINES: Final = 3
 
 # Of the card, in live tensors of an engine: a cache that is cut to a share leaves more free than that.
@@ -85,7 +86,8 @@ def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:
             return frame.function if frame.function.isidentifier() else match[0]
     if crash.root.around.trace:
         return None
-    bare = (wanted.search(line.strip()) for line in reversed(crash.root.around.before[-SOURCE_LINES:]))
+    source = (line.strip() for line in reversed(crash.root.around.before[-SOURCE_LINES:]))
+    bare = (wanted.search(line) for line in source if len(line) <= SOURCE_CHARACTERS)
     return next((match[0] for match in bare if match), None)
 
 

@@ -1,4 +1,8 @@
-"""Confidence: the curve that turns what an answer rests on into how often such answers are right."""
+"""Confidence: the curve that turns what an answer rests on into how often such answers are right.
+
+That is counted on logs that were read for the first time: on those that the tables were written with these are right in
+nearly all, whatever they rest on.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ from oomdoctor.decision.model import GROUNDS, Strength, Trust, grounds
 from oomdoctor.training.examples import Example
 from oomdoctor.training.strengths import Likely, standings
 
-OF_OWN: Final = 4.0  # logs of jobs and people count so much more than generated ones: these know what the tables know
+ENOUGH: Final = 100  # first readings; with fewer the logs that the tables were written with have to do
+PENALTY: Final = 1.0  # of the curve's fit, by the sets of first readings held back in turn
 DECIMALS: Final = 2
 BINS: Final = 5
 
@@ -21,19 +26,12 @@ def trust(examples: Sequence[Example], likely: Sequence[Likely], strengths: Mapp
     """A logistic curve over every answer that a table gave. What would make it fall is left out of it."""
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  (1.3 s)
 
-    own = sum(e.share for e in examples if e.own)
-    generated = sum(e.share for e in examples if not e.own)
-    of_own = OF_OWN * generated / own if own and generated else 1.0
-    rests = [
-        (rest, e.share * of_own if e.own else e.share)
-        for e, p in zip(examples, likely, strict=True)
-        for rest in _rests(e, p, strengths)
-    ]
+    rests = [(rest, e.share) for e, p in zip(examples, likely, strict=True) for rest in _rests(e, p, strengths)]
     right = [is_right for (is_right, _), _ in rests]
     shares = [share for _, share in rests]
     names = list(GROUNDS)
     while True:
-        fitted = LogisticRegression(C=100.0, max_iter=1000)
+        fitted = LogisticRegression(C=PENALTY, max_iter=1000)
         fitted.fit([[row[name] for name in names] for (_, row), _ in rests], right, sample_weight=shares)
         slopes = {name: round(float(value), DECIMALS) for name, value in zip(names, fitted.coef_[0], strict=True)}
         if min(slopes.values()) >= 0:
@@ -76,4 +74,4 @@ def _rests(example: Example, likely: Likely, strengths: Mapping[str, Strength]) 
         yield one.cause.id in example.fair, row
 
 
-__all__ = ["calibration_error", "trust"]
+__all__ = ["ENOUGH", "calibration_error", "trust"]

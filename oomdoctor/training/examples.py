@@ -20,6 +20,8 @@ from oomdoctor.training.generator import logs
 Advance = Callable[[], None]
 OWN: Final = 3.0  # how much more a log that a job or a person wrote counts than a generated one
 ROWS: Final = FIXTURES / "cases.jsonl"  # of public threads: what the tables said, the labels, and no text
+# The same of threads that nobody had looked at, as the tables of that day read them: nothing was written for them
+FIRST_READINGS: Final = FIXTURES / "first_readings.jsonl"
 
 
 class Answer(Struct, frozen=True):
@@ -40,6 +42,7 @@ class Example(Struct, frozen=True, kw_only=True):
     proven: bool
     known: bool  # told in words that a family knows
     own: bool  # written by a job or a person, not by the generator
+    first: bool = False  # read for the first time: nothing is learned from it but how often answers are right
 
     @property
     def share(self) -> float:
@@ -65,7 +68,7 @@ class Example(Struct, frozen=True, kw_only=True):
         }
 
 
-def of_row(row: Mapping[str, Any]) -> Example:
+def of_row(row: Mapping[str, Any], *, first: bool = False) -> Example:
     answers = {
         cause: Answer(Grade[grade], sign, tuple(against)) for cause, (grade, sign, *against) in row["answers"].items()
     }
@@ -79,15 +82,16 @@ def of_row(row: Mapping[str, Any]) -> Example:
         proven=row["proven"],
         known=row["known"],
         own=True,
+        first=first,
     )
 
 
-def rows(path: Path = ROWS) -> list[Example]:
+def rows(path: Path = ROWS, *, first: bool = False) -> list[Example]:
     """The public cases that a checkout has, as their signs alone; none where there are none."""
     if not path.is_file():
         return []
     try:
-        return [of_row(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [of_row(json.loads(line), first=first) for line in path.read_text(encoding="utf-8").splitlines()]
     except (ValueError, KeyError, TypeError) as error:
         raise CaseError(f"{path}: {error}") from error
 
@@ -134,9 +138,10 @@ def _all(given: Sequence[Case], count: int, seed: int, advance: Advance) -> Iter
         yield of_case(case)
         advance()
     yield from rows()
+    yield from rows(FIRST_READINGS, first=True)
     for case in given:
         yield of_case(case)
         advance()
 
 
-__all__ = ["ROWS", "Advance", "Answer", "Example", "examples", "of_case", "rows"]
+__all__ = ["FIRST_READINGS", "ROWS", "Advance", "Answer", "Example", "examples", "of_case", "rows"]

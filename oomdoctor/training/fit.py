@@ -16,7 +16,7 @@ from oomdoctor import __version__
 from oomdoctor.decision.model import FORMAT, GROUNDS, Model, Strength, Trust
 from oomdoctor.decision.order import NAMED
 from oomdoctor.language import say
-from oomdoctor.training.confidence import calibration_error, trust
+from oomdoctor.training.confidence import ENOUGH, calibration_error, trust
 from oomdoctor.training.examples import Advance, Example
 from oomdoctor.training.strengths import Likely, first, strengths
 
@@ -45,6 +45,7 @@ class Trained(Struct, frozen=True):
 
 def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> Trained:
     """The model of these examples: the same examples give the same bytes."""
+    given, examples = examples, [one for one in examples if not one.first]
     if len({example.cause for example in examples}) < FOLDS or len(examples) < LEAST:
         raise TooFewError(say("{count} logs with a crash are too few to learn from", count=len(examples)))
     folds = _folds(examples)
@@ -65,15 +66,10 @@ def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> 
     loss, penalty, temperature, likely = best
     worth = strengths(examples, folds, likely)
     advance()
-    curve = trust(examples, likely, worth)
+    fitted = replace(_linear(examples, vocabulary, penalty, seed), temperature=temperature)
+    judges, chances = _judges(given, examples, likely, fitted)
+    model = replace(fitted, trust=trust(judges, chances, worth), strengths=worth, add_from=_add_from(examples, likely))
     advance()
-    model = replace(
-        _linear(examples, vocabulary, penalty, seed),
-        temperature=temperature,
-        trust=curve,
-        strengths=worth,
-        add_from=_add_from(examples, likely),
-    )
     right = _share(max(p, key=p.__getitem__) in e.fair for e, p in zip(examples, likely, strict=True))
     figures = {
         "logs": logs,
@@ -83,9 +79,19 @@ def fit(examples: Sequence[Example], seed: int, logs: int, advance: Advance) -> 
         "held back: first by the classifier alone": right,
         "first by the grades alone": _right(examples, likely, {}),
         "first with fitted strengths": _right(examples, likely, worth),
-        "held back: calibration error": calibration_error(examples, folds, likely, worth),
+        "held back: calibration error": calibration_error(judges, _folds(judges), chances, worth),
     }
     return Trained(model, _document(model, seed, penalty, figures), right)
+
+
+def _judges(
+    given: Sequence[Example], examples: Sequence[Example], likely: Sequence[Likely], fitted: Model
+) -> tuple[Sequence[Example], Sequence[Likely]]:
+    """The logs that tell how often answers are right, with what a classifier that has not seen them says."""
+    first = [one for one in given if one.first]
+    if len(first) < ENOUGH:
+        return examples, likely
+    return first, [fitted.probabilities(one.features) for one in first]
 
 
 def _folds(examples: Sequence[Example]) -> list[int]:

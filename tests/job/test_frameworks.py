@@ -197,7 +197,12 @@ SIGNS = (
     ("ns-train nerfacto --data d", ["nerfstudio"]),
     ('  File "/env/nerfstudio/engine/trainer.py", line 9, in train', ["nerfstudio"]),
     ('  File "/w/source/isaaclab/isaaclab/sim/simulation_context.py", line 9, in step', ["isaac-lab"]),
-    ("Importing module 'gym_38' (/opt/isaacgym/python/gym_38.so)", ["isaac-lab"]),
+    ("Importing module 'gym_38' (/opt/isaacgym/python/gym_38.so)", ["isaac-gym"]),
+    ("PxgCudaDeviceMemoryAllocator fail to allocate memory 339738624 bytes!! Result = 2", ["physx"]),
+    ("train: Caching images (2.7GB ram):  88%|####8 | 22/25 [00:11<00:50, 9.31it/s]", ["yolov5"]),
+    ("Ultralytics 8.4.13 Python-3.11\ntrain: Caching images (2.7GB RAM): 100%|##| 2/2", ["ultralytics"]),
+    ("2020-05-04 08:10:22.417733: F ./tensorflow/core/kernels/random_op_gpu.h:232] Non-OK-status", ["tensorflow"]),
+    ('  File "/env/site-packages/unsloth/models/llama.py", line 9, in forward', ["unsloth"]),
     ("2026-01-02 03:04:05 | INFO | fairseq_cli.train | begin training epoch 1", ["fairseq"]),
     ("fairseq-train data --max-tokens 4000", ["fairseq"]),
     ('  File "/w/espnet2/train/trainer.py", line 9, in train_one_epoch', ["espnet"]),
@@ -257,6 +262,8 @@ def test_every_sign_tells_its_framework(line: str, layers: list[str]) -> None:
 
 # Lines that speak of a framework, or of what is called nearly so, and are of none.
 NEAR = (
+    "llama-cli -hf unsloth/gemma-4-E2B-it-GGUF:Q4_0",
+    "2026-01-02 03:04:05.000000: I external/tensorflow_plugin/op.cc:71] ready",
     "the reviewers liked verl, trl and slime best",
     "cd /data/verlag/trainer",
     "python roll_the_dice.py --pipeline dice",

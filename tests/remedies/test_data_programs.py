@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from remedy_logs import advise
+from remedy_logs import advise, cuda
 from test_free_before_bought import advised
 from test_premises import ARRAY
 
@@ -45,7 +45,7 @@ FLASH = (
     [
         (PANDAS, "dataset-in-ram", "stream-data", "chunksize=100000"),
         (DUCKDB, "allocator-cap", "spill-to-disk", "SET temp_directory="),
-        (DASK, "allocator-cap", "raise-allocator-cap", "--memory-limit=1145MiB"),
+        (DASK, "allocator-cap", "spill-to-disk", "--local-directory="),
         (NODE, "allocator-cap", "raise-allocator-cap", "export NODE_OPTIONS=--max-old-space-size=8192"),
         (JAVA, "allocator-cap", "raise-allocator-cap", "java -XX:MaxRAMPercentage=75"),
         (CARGO, "build-parallelism", "fewer-build-jobs", "export CARGO_BUILD_JOBS=1"),
@@ -74,9 +74,10 @@ def test_pieces_of_data_are_cut_only_where_a_program_has_an_option_for_it() -> N
 
 
 def test_a_line_of_code_is_nothing_for_a_program_that_is_driven_by_options() -> None:
-    driven = "python3 -m verl.trainer.main_ppo trainer.nnodes=1\n" + PANDAS
-    assert "stream-data" in advise(PANDAS, "stream-data")[0]
-    assert all("read_csv" not in (r.snippet or "") for r in advise(driven, "stream-data")[0].values())
+    refused = "torch.OutOfMemoryError: " + cuda()
+    driven = "python3 -m verl.trainer.main_ppo trainer.nnodes=1\n" + refused
+    assert advise(refused, "clear-references")[0]["clear-references"].snippet == "del outputs, loss"
+    assert all(r.snippet is None for r in advise(driven, "clear-references")[0].values())
 
 
 MAPS = "OSError: [Errno 12] Cannot allocate memory (vm.max_map_count)\n"
@@ -100,3 +101,8 @@ def test_a_limit_is_not_lifted_first_where_nothing_shows_one(tmp_path: Path) -> 
     _, knobs, _ = advised(tmp_path, "$ python fit.py --num_workers 8\n" + CALL.format("fit()") + WINDOWS)
     assert knobs[0] == "fewer-workers"
     assert "more-address-space" in knobs[:3]
+
+
+def test_a_workers_budget_is_raised_by_its_own_flag() -> None:
+    remedy = advise(DASK, "raise-allocator-cap", cause="allocator-cap")[0]["raise-allocator-cap"]
+    assert remedy.snippet == "dask worker SCHEDULER --memory-limit=1145MiB"

@@ -8,7 +8,7 @@ from remedy_logs import advise, crashes_of
 
 from oomdoctor import diagnose
 from oomdoctor.remedies import Beside, Remedy
-from oomdoctor.remedies.gap import gap, shown
+from oomdoctor.remedies.gap import Gap, gap, shown
 from oomdoctor.remedies.printed import rejected_advice
 
 START = (
@@ -112,17 +112,32 @@ def remedies(*knobs: str) -> list[Remedy]:
     return [Remedy(knob=knob, action="") for knob in knobs]
 
 
-def order(*alone: str) -> list[str]:
-    return [one.knob for one in shown(remedies("smaller-prefill", "quantize-weights", "split", "model"), alone)]
+def order(*alone: str, first: str = "smaller-prefill") -> list[str]:
+    lacking = Gap(pool="gpu", missing_low_bytes=1, missing_high_bytes=1, derivation="2 - 1 = 1", alone=alone)
+    return [one.knob for one in shown(remedies(first, "quantize-weights", "split", "model", "more-gpus"), lacking)]
 
 
-def test_the_first_that_is_enough_moves_to_the_second_place() -> None:
-    assert order("split", "model") == ["smaller-prefill", "split", "quantize-weights", "model"]
-    assert order("model") == ["smaller-prefill", "model", "quantize-weights", "split"]
+AS_IT_WAS = ["smaller-prefill", "quantize-weights", "split", "model", "more-gpus"]
 
 
-def test_nothing_moves_where_one_of_the_first_is_enough_or_none_is() -> None:
-    as_it_was = ["smaller-prefill", "quantize-weights", "split", "model"]
-    assert order("quantize-weights", "split") == as_it_was
-    assert order("smaller-prefill") == as_it_was
-    assert order() == as_it_was
+def test_the_first_that_is_enough_leads() -> None:
+    assert order("split", "model") == ["split", "smaller-prefill", "quantize-weights", "model", "more-gpus"]
+    assert order("model", "more-gpus") == ["model", "smaller-prefill", "quantize-weights", "split", "more-gpus"]
+
+
+def test_what_has_to_be_bought_comes_second() -> None:
+    assert order("more-gpus") == ["smaller-prefill", "more-gpus", "quantize-weights", "split", "model"]
+    assert order("more-gpus", first="tensor-parallel")[:2] == ["tensor-parallel", "more-gpus"]
+
+
+def test_nothing_moves_where_the_first_is_enough_or_none_is() -> None:
+    assert order("smaller-prefill", "split") == AS_IT_WAS
+    assert order() == AS_IT_WAS
+
+
+def test_what_is_put_first_says_why() -> None:
+    lacking = Gap(pool="gpu", missing_low_bytes=1, missing_high_bytes=1, derivation="2 - 1 = 1", alone=("split",))
+    moved, *others = shown(remedies("smaller-prefill", "split"), lacking)
+    assert moved.derivation == "enough alone for what was missing (2 - 1 = 1)"
+    assert [one.derivation for one in others] == [None]
+    assert shown(remedies("split", "smaller-prefill"), lacking)[0].derivation is None

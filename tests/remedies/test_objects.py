@@ -38,7 +38,7 @@ def test_a_process_is_not_named_beside_an_option() -> None:
     ("launch", "value"), [("python fit.py --batch_size 8", "--batch_size 4"), ("python fit.py", "batch_size=1")]
 )
 def test_a_batch_that_the_log_prints_is_halved_and_another_begins_at_the_least(launch: str, value: str) -> None:
-    log = f"{launch}\n  {TORCH}torch.OutOfMemoryError: " + cuda()
+    log = f"{launch}\ntorch.OutOfMemoryError: " + cuda()
     remedy = advise(log, BATCH)[0][BATCH]
     assert remedy.snippet == value
 

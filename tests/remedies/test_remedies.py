@@ -536,7 +536,9 @@ def test_another_option_than_the_usual_one_keeps_its_own_name() -> None:
 def test_nothing_is_killed_blindly() -> None:
     log = cuda().replace("Including", "Process 4711 has 8.00 GiB memory in use. Including")
     remedy = advise(log, "free-the-gpu")[0]["free-the-gpu"]
-    assert remedy.snippet == "ps -o pid,user,etime,args -p 4711"
+    look, end = (remedy.snippet or "").splitlines()
+    assert look == "ps -o pid,user,etime,args -p 4711"
+    assert end == "# kill 4711"
     assert "8.00 GiB" in remedy.action
 
 

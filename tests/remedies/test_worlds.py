@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Final, get_args
@@ -10,10 +11,11 @@ from typing import Final, get_args
 import pytest
 from remedy_logs import advise, crashes_of, cuda
 
-import oomdoctor
+from benchmarks import catalogue
+from benchmarks.catalogue import Program
 from oomdoctor import street
 from oomdoctor.decision.diagnosis import Decision
-from oomdoctor.job.frameworks import Task, World
+from oomdoctor.job.frameworks import Task, World, some
 from oomdoctor.job.job import Job
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import Advice
@@ -21,41 +23,53 @@ from oomdoctor.remedies.advice import advise as advise_on
 from oomdoctor.remedies.backfill import EVIDENCE, enough_remedies, table
 from oomdoctor.remedies.conditions import CONDITIONS
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.sources import InMemory, Source
 from oomdoctor.training.cases import cases_in
 
 TOP: Final = Path(__file__).parent.parent.parent
 CASES: Final = TOP.parent / "shared" / "cases"
-TORCH: Final = ("torch.", "PYTORCH_", "expandable_segments", "PyTorch's allocator", "DataLoader", "ZeRO", "FSDP")
-JAX: Final = ("jax.", "XLA_PYTHON_CLIENT")
-TENSORFLOW: Final = ("tf.config", "TF_FORCE_GPU")
-GGML: Final = ("-ngl ", "-ub ")
+FURTHER: Final = "OOMDOCTOR_LOGS"  # a folder of more cases, or of logs, in the environment
+# Words that belong to one world alone
+TORCH: Final = (
+    "torch.", "PYTORCH_", "expandable_segments", "PyTorch", "DataLoader", "detach losses", "ZeRO", "FSDP", "DeepSpeed",
+)  # fmt: skip
+JAX: Final = ("jax.", "XLA_")
+TENSORFLOW: Final = ("tf.config", "tf.keras", "TF_FORCE", "TF_GPU")
+GGML: Final = ("-ngl ", "-ub ", "OLLAMA_", "GGML_")
+ENGINES: Final = ("torch.", "PYTORCH_", "detach losses")  # most have their arrays in PyTorch, and hand its flags on
 # What must not stand in a remedy for a job of this world
 OF_OTHER_WORLDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "torch": GGML,
-    "jax": ("torch.", "PYTORCH_", "expandable_segments", "PyTorch's allocator", "detach losses", *TENSORFLOW, *GGML),
-    "tensorflow": (*TORCH, "detach losses", *JAX, *GGML),
-    "ggml": (*TORCH, "detach losses", *JAX, *TENSORFLOW),
-    "engine": ("torch.", "PYTORCH_", "detach losses", *JAX, *TENSORFLOW),
-    "none": ("torch.", "PYTORCH_", *JAX[:1], *TENSORFLOW),
+    "torch": (*JAX, *TENSORFLOW, *GGML),
+    "jax": (*TORCH, *TENSORFLOW, *GGML),
+    "tensorflow": (*TORCH, *JAX, *GGML),
+    "ggml": (*TORCH, *JAX, *TENSORFLOW),
+    "engine": (*ENGINES, *JAX, *TENSORFLOW),
+    "none": (*ENGINES[:2], *JAX, *TENSORFLOW),
 }
 OF_TRAINING: Final = (
     "backward pass",
     "global batch",
     "optimizer",
-    "accumulate",
+    "accumulate over",
+    "gradient",
     "Train without",
     "ZeRO",
     "detach losses",
+    "the reward",
 )
 OF_OTHER_TASKS: Final[Mapping[str, tuple[str, ...]]] = {
     "serving": (*OF_TRAINING, "replay buffers", "trainer work"),
     "inference": OF_TRAINING,
     "data": (*OF_TRAINING, "KV cache", "Shorten prompts"),
 }
+# What only text has: pictures have a resolution, points a number, simulators environments
+OF_SEQUENCES: Final = ("Shorten", "sequence length", "the sequences", "prompts and answers")
 TRAINING_KNOBS: Final = frozenset({
     "gradient-checkpointing", "offload-activations", "packing", "shard-states", "offload-optimizer",
-    "low-memory-optimizer", "lora", "chunked-logits", "token-budget-batching", "sequence-parallel",
+    "low-memory-optimizer", "lora", "chunked-logits", "token-budget-batching", "sequence-parallel", "cap-primitives",
+    "fewer-environments",
 })  # fmt: skip
+SEQUENCE_KNOBS: Final = frozenset({"shorter-sequences", "shorter-context", "packing", "sequence-parallel"})
 KNOBS_OF_OTHER_TASKS: Final = {"serving": TRAINING_KNOBS, "inference": TRAINING_KNOBS, "data": TRAINING_KNOBS}
 # The libraries that take the card of others, whatever those are
 FOR_ANOTHER_PROCESS: Final = ("cap-preallocation",)
@@ -63,13 +77,16 @@ FOR_ANOTHER_PROCESS: Final = ("cap-preallocation",)
 
 def strangers(job: Job, remedy: Remedy) -> list[str]:
     """What of the remedy belongs to another job than this one."""
-    text = f"{remedy.action} {remedy.cost} {remedy.snippet or ''}"
-    words = (*OF_OTHER_WORLDS[job.world], *OF_OTHER_TASKS.get(job.task, ()))
-    found = [word for word in words if word in text and remedy.knob not in FOR_ANOTHER_PROCESS]
-    return found + [remedy.knob] * (remedy.knob in KNOBS_OF_OTHER_TASKS.get(job.task, ()))
+    if remedy.knob in FOR_ANOTHER_PROCESS:
+        return []
+    parts = (remedy.action, remedy.cost, remedy.snippet, remedy.setting, remedy.derivation, *remedy.assumes)
+    pictures = some(job.frameworks, "has no sequences") and job.engine is None
+    words = (*OF_OTHER_WORLDS[job.world], *OF_OTHER_TASKS.get(job.task, ()), *(OF_SEQUENCES if pictures else ()))
+    knobs = KNOBS_OF_OTHER_TASKS.get(job.task, frozenset()) | (SEQUENCE_KNOBS if pictures else frozenset())
+    return [word for word in words if word in " ".join(filter(None, parts))] + [remedy.knob] * (remedy.knob in knobs)
 
 
-def slips(files: Sequence[Path]) -> list[tuple[str, str, str, list[str]]]:
+def slips(*logs: Source) -> list[tuple[str, str, str, list[str]]]:
     """What is printed for each crash in these logs and belongs to another job."""
     decisions: list[Decision] = []
 
@@ -79,13 +96,27 @@ def slips(files: Sequence[Path]) -> list[tuple[str, str, str, list[str]]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(street, "advise", heard)
-        oomdoctor.diagnose(*map(str, files))
-    return [
-        (each.crash.job.world, each.crash.job.task, remedy.knob, words)
-        for each in decisions
-        for remedy in chain.from_iterable(advise_on(each).remedies)
-        if (words := strangers(each.crash.job, remedy))
-    ]
+        street.report_on(logs, ())
+    return [slip for decision in decisions for slip in _slips(decision, decision.crash.job)]
+
+
+def _slips(decision: Decision, job: Job) -> Iterator[tuple[str, str, str, list[str]]]:
+    advice = advise_on(decision)
+    for remedy in chain.from_iterable(advice.remedies):
+        if words := strangers(job, remedy):
+            yield job.world, job.task, remedy.knob, words
+    others = OF_OTHER_WORLDS[job.world]
+    for told in (*(refused.why for refused in advice.rejected), *decision.next_evidence):
+        if words := [word for word in others if word in told]:
+            yield job.world, job.task, told, words
+
+
+def _file(log: Path) -> Source:
+    return InMemory(log.name, None, data=log.read_bytes())
+
+
+def _message(text: str) -> Source:
+    return InMemory("message.log", None, data=f"{text}\n".encode())
 
 
 FAMILIES: Final = sorted({log.parent for log in (TOP / "fixtures").rglob("*.log")})
@@ -93,13 +124,26 @@ FAMILIES: Final = sorted({log.parent for log in (TOP / "fixtures").rglob("*.log"
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_no_fixture_is_told_what_is_for_another_job(family: Path) -> None:
-    assert {log.stem: found for log in sorted(family.glob("*.log")) if (found := slips([log]))} == {}
+    assert {log.stem: found for log in sorted(family.glob("*.log")) if (found := slips(_file(log)))} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", catalogue.programs(), ids=lambda program: program.program)
+def test_no_message_is_told_what_is_for_another_job(program: Program) -> None:
+    assert {one.template: found for one in program.message if (found := slips(_message(one.rendered)))} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CASES.is_dir(), reason="the cases do not lie beside this checkout")
 def test_no_case_is_told_what_is_for_another_job() -> None:
-    assert {case.name: found for case in cases_in(CASES) if (found := slips(case.logs))} == {}
+    assert {case.name: found for case in cases_in(CASES) if (found := slips(*map(_file, case.logs)))} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(FURTHER not in os.environ, reason=f"no further logs in ${FURTHER}")
+def test_no_further_log_is_told_what_is_for_another_job() -> None:
+    logs = sorted(file for kind in ("*.log", "*.txt") for file in Path(os.environ[FURTHER]).rglob(kind))
+    assert {str(log): found for log in logs if (found := slips(_file(log)))} == {}
 
 
 # small logs of each kind
@@ -189,3 +233,120 @@ def test_the_tables_name_what_there_is() -> None:
     assert {name for knob in KNOBS.values() for name in knob.conditions} == CONDITIONS.keys()
     assert {name for _, tasks, names in table() for name in names} <= KNOBS.keys()
     assert {task for _, tasks, _ in table() for task in tasks} <= set(get_args(Task))
+
+
+# pictures, simulators, libraries that only serve
+
+PICTURES = (
+    "Loading pipeline components...: 100%|##########| 7/7\n"
+    + FRAME.format("diffusers/models/autoencoders/autoencoder_kl.py", "_decode", "dec = self.decoder(z)")
+    + cuda(tried="9.00 GiB")
+)
+
+
+def test_what_draws_is_told_of_tiles_before_batches() -> None:
+    found = remedies_of(PICTURES)
+    assert found[0] == "tiled-processing"
+    assert "smaller-input" in found
+    assert not {"shorter-sequences", "gradient-checkpointing"} & set(found)
+    assert advise(PICTURES, "tiled-processing")[0]["tiled-processing"].snippet == "pipe.vae.enable_tiling()"
+
+
+def test_a_sampler_sees_the_whole_picture() -> None:
+    log = FRAME.format("diffusers/models/unets/unet_2d_condition.py", "forward", "sample = block(sample)") + cuda()
+    found = advise(log, "tiled-processing", "smaller-input", "offload-parameters")[0]
+    assert list(found) == ["smaller-input", "offload-parameters"]
+    assert found["offload-parameters"].snippet == "pipe.enable_model_cpu_offload()"
+
+
+def test_a_server_of_text_has_no_tiles() -> None:
+    log = SERVE + FRAME.format("transformers/models/m/modeling_m.py", "forward", "y = self.mlp(x)") + cuda()
+    assert not advise(log, "tiled-processing", "smaller-input", "fewer-environments", "cap-primitives")[0]
+
+
+HOOKS = FRAME.format("accelerate/hooks.py", "new_forward", "output = module._old_forward(*args)") + cuda()
+
+
+def test_a_model_that_is_only_offloaded_is_not_trained() -> None:
+    serving = crashes_of("Loading pipeline components...: 100%|#| 7/7\n" + HOOKS)[0].job
+    assert serving.task == "inference"
+    trained = crashes_of("accelerate launch fit.py --learning_rate 1e-4\n" + HOOKS)[0].job
+    assert trained.task == "training"
+
+
+@pytest.mark.parametrize(
+    ("line", "knob", "snippet"),
+    [
+        ('  File "/w/isaaclab/sim/simulation_context.py", line 9, in step', "fewer-environments", "--num_envs"),
+        ("Importing module 'gym_38' (/opt/isaacgym/python/gym_38.so)", "fewer-environments", "num_envs="),
+        (
+            '  File "/w/scene/gaussian_model.py", line 9, in densify',
+            "cap-primitives",
+            "--densify_grad_threshold 0.0004",
+        ),
+    ],
+)
+def test_worlds_and_points_have_fewer_of_them(line: str, knob: str, snippet: str) -> None:
+    log = f"{line}\n" + cuda()
+    found = advise(log, knob, "shorter-sequences")[0]
+    assert knob in found
+    assert snippet in f"{found[knob].setting} {found[knob].snippet}" or found[knob].setting == snippet.rstrip("=")
+    assert "shorter-sequences" not in found
+
+
+def test_the_rows_of_an_array_of_attention_are_tokens() -> None:
+    line = (
+        "W tensorflow/core/framework/op_kernel.cc:1431] OP_REQUIRES failed at {}: Resource exhausted: OOM when "
+        "allocating tensor with shape[{}] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator "
+        "GPU_0_bfc\n"
+    )
+    pictures, tokens = line.format("conv_ops.cc:71", "280,64,256,256"), line.format("softmax_op.cc:7", "8,16,4096,4096")
+    assert list(advise(pictures, "smaller-input", "shorter-sequences")[0]) == ["smaller-input"]
+    assert list(advise(tokens, "smaller-input", "shorter-sequences")[0]) == ["shorter-sequences"]
+
+
+def remedies_of(text: str) -> list[str]:
+    report = street.report_on([_message(text)], ())
+    return [remedy.knob for remedy in report.incidents[0].diagnoses[0].remedies]
+
+
+@pytest.mark.parametrize(
+    ("settings", "knob", "value"),
+    [
+        ("num_envs=4096", "fewer-environments", 2048),
+        ("", "fewer-environments", 1024),
+        ("", "resize-sim-buffers", 4194304),
+    ],
+)
+def test_what_is_counted_is_halved(settings: str, knob: str, value: int) -> None:
+    log = f"python train.py task=Ant {settings}\nImporting module 'gym_38' (/opt/isaacgym/python/gym_38.so)\n" + cuda()
+    assert advise(log, knob)[0][knob].suggested == value
+
+
+def test_a_threshold_is_raised_and_never_halved() -> None:
+    log = (
+        "python train.py -s scene --densify_grad_threshold 0.0002 --resolution 4\n"
+        + FRAME.format("scene/gaussian_model.py", "densify_and_split", "self.densification_postfix(d)")
+        + cuda()
+    )
+    assert advise(log, "cap-primitives")[0]["cap-primitives"].suggested == 0.0004
+
+
+LAYERS = "load_tensors: offloaded 24/33 layers to GPU\n"
+BUFFER = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 148.04 MiB on device 0: cudaMalloc failed: out of memory\n"
+    "llama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "snippet"),
+    [
+        (LAYERS + BUFFER, "-ngl 12"),
+        ("$ llama-server -m m.gguf -ngl 40 --ctx-size 8192\n" + BUFFER, "-ngl 20"),
+        (BUFFER, "-ngl 1"),
+        ("Welcome to KoboldCpp - Version 1.99\n" + LAYERS + BUFFER, "--gpulayers 12"),
+    ],
+)
+def test_fewer_layers_go_to_the_card(log: str, snippet: str) -> None:
+    assert advise(log, "offload-parameters")[0]["offload-parameters"].snippet == snippet

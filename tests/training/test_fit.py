@@ -10,7 +10,8 @@ from oomdoctor.causes import causes
 from oomdoctor.decision.features import holds_words
 from oomdoctor.decision.model import GROUNDS, Strength, loaded
 from oomdoctor.signs import Grade
-from oomdoctor.training.examples import Answer, Example, examples, of_row, rows
+from oomdoctor.training.confidence import ENOUGH
+from oomdoctor.training.examples import FIRST_READINGS, Answer, Example, examples, of_row, rows
 from oomdoctor.training.fit import FOLDS, TooFewError, _add_from, _folds, fit
 from oomdoctor.training.strengths import CONTESTED, strengths
 
@@ -29,7 +30,7 @@ def learned(request: pytest.FixtureRequest) -> list[Example]:
     patch = pytest.MonkeyPatch()
     request.addfinalizer(patch.undo)
     patch.setattr("oomdoctor.training.examples.fixtures", list)  # generated logs are enough here, and quicker
-    return examples([], LOGS, 5, nothing)
+    return [one for one in examples([], LOGS, 5, nothing) if not one.first]
 
 
 def test_the_same_logs_and_seed_give_the_same_bytes(learned: list[Example]) -> None:
@@ -49,6 +50,28 @@ def test_no_part_of_trust_falls(learned: list[Example]) -> None:
     slopes = [getattr(trust, name) for name in GROUNDS]
     assert min(slopes) >= 0
     assert max(trust.strength, trust.lead, trust.agreement) > 0
+
+
+def test_how_often_answers_are_right_is_told_by_first_readings_alone(learned: list[Example]) -> None:
+    """With nine answers of ten wrong there is little trust left; classifier and strengths do not hear of it."""
+    before = fit(learned, 5, LOGS, nothing).model
+    wrong = [
+        replace(one, first=True, cause="", fair=frozenset({""}) if n % 10 else one.fair)
+        for n, one in enumerate(one for one in learned if one.answers and one.own)
+    ]
+    assert len(wrong) >= ENOUGH
+    after = fit([*learned, *wrong], 5, LOGS, nothing).model
+    sure = dict.fromkeys(GROUNDS, 1.0)
+    assert after.trust.of(sure) < 0.3 < 0.8 < before.trust.of(sure)
+    assert (after.weights, after.strengths) == (before.weights, before.strengths)
+    few = fit([*learned, *wrong[: ENOUGH - 1]], 5, LOGS, nothing).model
+    assert few.trust.of(sure) > 0.8
+
+
+def test_a_first_reading_is_no_case_that_is_learned_from() -> None:
+    first = {(one.project, one.name) for one in rows(FIRST_READINGS, first=True)}
+    assert len(first) >= ENOUGH
+    assert first.isdisjoint({(one.project, one.name) for one in rows()})
 
 
 def test_it_learns(learned: list[Example]) -> None:

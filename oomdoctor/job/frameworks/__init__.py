@@ -26,6 +26,7 @@ value that begins or ends with a blank stands in quotation marks.
     loggers     the packages that its log lines name
     files       where its code lies, as a path in a traceback begins or goes on
     trains_in   those of its files that only training runs
+    infers_in   those of its files that only loading and inference run
     processes   what the names of an engine's processes hold
     banners     `word | expression` for what states its version, in lines that hold the word; in any where there is none
     prints      what only it prints, or a path, class or module that only it has; case counts
@@ -40,6 +41,7 @@ value that begins or ends with a blank stands in quotation marks.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
@@ -65,6 +67,7 @@ Trait = Literal[
     "spreads over cards",
     "keeps an object store",
     "has no sequences",  # but pictures, points or worlds
+    "simulates worlds",
 ]
 Row = tuple[str, ...]
 
@@ -82,6 +85,7 @@ _SINGLE: Final[Mapping[str, Callable[[str], object]]] = {
 _LARGEST_FILE: Final = 1 << 20
 _NOBODY: Final = (0, None)
 _place = itemgetter(0)
+_PACKAGE: Final = re.compile(r"[.:/]")  # what ends the package in a source
 _LAYERS: Final = ("program", "states", "engine", "local", "base", "host")  # outermost first
 
 
@@ -111,6 +115,7 @@ class Framework:
     loggers: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     trains_in: tuple[str, ...] = ()
+    infers_in: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
     banners: tuple[Row, ...] = ()
     prints: tuple[str, ...] = ()
@@ -211,6 +216,12 @@ def files_of_training() -> str:
 
 
 @cache
+def files_of_inference() -> Mapping[str, str]:
+    """Where the code of a framework lies that only loading and inference run, as alternatives of an expression."""
+    return {each.name: "|".join(each.infers_in) for each in frameworks() if each.infers_in}
+
+
+@cache
 def files_by_world() -> Mapping[World, str]:
     """Where the code lies whose arrays are of a world, as alternatives of an expression."""
     found: dict[World, list[str]] = {}
@@ -293,8 +304,8 @@ def _loggers() -> Mapping[str, str]:
 
 
 def logged_by(source: str) -> str | None:
-    """The framework whose logger has this name: "llamafactory.hparams.parser:401"."""
-    return _loggers().get(source.partition(":")[0].partition(".")[0])
+    """The framework whose logger has this name: "llamafactory.hparams.parser:401", "tensorflow/core/op.cc:71"."""
+    return _loggers().get(_PACKAGE.split(source.lstrip("./\\"), maxsplit=1)[0])
 
 
 def launched_by(commands: str) -> set[str]:

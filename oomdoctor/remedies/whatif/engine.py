@@ -14,11 +14,13 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies import models
 from oomdoctor.remedies.engine import (
+    BEFORE_THE_CACHE,
     PRINTED,
+    TRAINING,
     card_total,
+    not_its_share,
     one_request,
     share,
-    sleeps,
     token_bytes,
     weights_bytes,
 )
@@ -32,29 +34,11 @@ from oomdoctor.units import GIB, MIB, show
 
 OUTSIDE: Final = "outside the engine's share"  # a row of the engine's own plan
 
-_BEFORE_THE_CACHE: Final = ("loading", "profiling")
-_TRAINING: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward", "eval"})
 # What CUDA graphs take where nothing prints it.
 GRAPHS: Final = (100 * MIB, 3 * GIB)
 # An engine asleep keeps its CUDA context and what is outside its pools.
 ASLEEP: Final = 2 * GIB
 _BYTES: Final = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "auto": 2, "bfloat16": 2, "float16": 2}
-
-
-def _whose_card(crash: Crash) -> str | None:
-    """Why an engine's share says nothing of what was refused; None where it does."""
-    if crash.first(NotEnoughFree) is not None:
-        return None
-    step = phase(crash)
-    if crash.job.in_reserving_engine and step in _BEFORE_THE_CACHE:
-        return (
-            say("the engine was loading: it takes its share only afterwards")
-            if step == "loading"
-            else say("the engine was profiling: it takes its share only afterwards")
-        )
-    if not crash.job.in_reserving_engine and sleeps(crash) and crash.stage in _TRAINING:
-        return say("the engine slept: its share was given back while the trainer worked")
-    return None
 
 
 def _shares(pair: Pair) -> tuple[float, float, tuple[str, ...]] | None:
@@ -74,7 +58,7 @@ def reservation(pair: Pair) -> Iterator[Effect]:
     now, then, assumes = known
     change = round((then - now) * total)
     words = f"({then:g} - {now:g}) x {show(total)} = {show(change)}"
-    reason = _whose_card(pair.now)
+    reason = not_its_share(pair.now)
     if reason is not None:
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=reason, assumes=assumes)
     elif not pair.now.job.in_reserving_engine and not pair.now.job.may_share and pair.now.first(NotEnoughFree) is None:
@@ -307,7 +291,7 @@ def graphs(pair: Pair) -> Iterator[Effect]:
             asked=root.tried_bytes,
         )
         return
-    if phase(crash) in _BEFORE_THE_CACHE:
+    if phase(crash) in BEFORE_THE_CACHE:
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=say("none were captured yet"))
         return
     printed = getattr(root, "private_pools_bytes", None) or facts(crash).graph_bytes
@@ -355,7 +339,7 @@ def parallel(pair: Pair) -> Iterator[Effect]:
     )
     assumes = () if held[1] == PRINTED else (held[1],)
     root = pair.now.root
-    if pair.now.job.in_reserving_engine and phase(pair.now) in _BEFORE_THE_CACHE:
+    if pair.now.job.in_reserving_engine and phase(pair.now) in BEFORE_THE_CACHE:
         if phase(pair.now) == "loading" and isinstance(root, DeviceOutOfMemory) and root.allocated_bytes:
             # A part of the weights was there; the rest was still to come.
             part = root.allocated_bytes + (root.tried_bytes or 0)
@@ -458,7 +442,7 @@ def sleep(pair: Pair) -> Iterator[Effect]:
         words = say("the engine was starting: it sleeps only later")
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=words)
         return
-    if pair.now.stage not in _TRAINING:
+    if pair.now.stage not in TRAINING:
         why = say("whether the engine could have slept where it failed is not known")
         yield Unknown(pool="gpu", what=what, why=why, relieves=then, spends=not then)
         return

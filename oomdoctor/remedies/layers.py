@@ -1,0 +1,53 @@
+"""How many of a model's layers are on the card, in programs that keep the others in host memory (llama.cpp, Ollama)."""
+
+from __future__ import annotations
+
+from oomdoctor.families.llama_cpp import LoadPlan
+from oomdoctor.families.ollama import OffloadPlan
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.remedies.proposal import Answer, Case, Proposal
+
+LEAST = 1
+
+
+def fewer_layers(case: Case) -> Answer:
+    """Half of the layers that are on the card; where no number is known, the least, to be raised."""
+    row = case.row
+    if case.crash.job.world != "ggml" or row is None or row.type != "int":
+        return None
+    now = _on_the_card(case)
+    if now is None or now <= LEAST:
+        return Proposal(
+            action=say("Begin with {name} {least} and double it while it fits", name=row.setting, least=LEAST),
+            suggested=LEAST,
+            derivation=say("{least} is the least; the log does not say what it is now", least=LEAST),
+        )
+    then = now // 2
+    return Proposal(
+        action=say("Put {then} layers on the card instead of {now}: {name}", name=row.setting, then=then, now=now),
+        current=now,
+        suggested=then,
+        derivation=f"{now} / 2 = {then}",
+    )
+
+
+def _on_the_card(case: Case) -> int | None:
+    """What the loader says, else what the option is; more than there are, or -1, means all."""
+    layers, there = _printed(case.crash)
+    if there:
+        return there
+    asked = case.number()
+    if asked is None:
+        return None
+    return layers if layers and not 0 <= asked <= layers else int(asked)
+
+
+def _printed(crash: Crash) -> tuple[int | None, int | None]:
+    """How many the model has, and how many of them are on the card."""
+    plans: tuple[LoadPlan | OffloadPlan, ...] = (*crash.every(LoadPlan), *crash.every(OffloadPlan))
+    layers = next((plan.layers for plan in plans if plan.layers), None)
+    return layers, next((plan.offloaded_layers for plan in reversed(plans) if plan.offloaded_layers), None)
+
+
+__all__ = ["fewer_layers"]

@@ -1,0 +1,147 @@
+"""Whose the others on a card are, and how the job's launcher gives every process a card of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
+from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.incident.card import card_of
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import listed, say
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Skip
+from oomdoctor.remedies.settings import spelling
+from oomdoctor.signs.placement import own_processes, ranks
+from oomdoctor.units import show
+
+WHO: Final = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
+_SHOWN: Final = 4
+_ENDED: Final = 8  # processes in one command
+
+
+class Launcher(NamedTuple):
+    """A row of `launchers.txt`."""
+
+    name: str
+    shows: str
+    line: str
+
+
+@cache
+def launchers() -> tuple[Launcher, ...]:
+    return tuple(_rows(Path(__file__).with_name("launchers.txt").read_text(encoding="utf-8")))
+
+
+def _rows(text: str) -> Iterator[Launcher]:
+    for line in text.splitlines():
+        if not line.startswith(("#", "launcher ")):
+            name, shows, snippet, _ = (cell.strip() for cell in line.split(" | "))
+            yield Launcher(name, shows, snippet)
+
+
+def launcher(crash: Crash) -> Launcher | None:
+    """What started the job's processes, as the traceback, the settings or the lines around it show."""
+    for each in launchers():
+        if crash.in_trace(each.shows) is not None or crash.mentions(each.shows) is not None:
+            return each
+        if any(re.search(each.shows, name) for name in crash.context.settings):
+            return each
+    return None
+
+
+def own(crash: Crash) -> tuple[OtherProcess, ...]:
+    """The others on the card that look like this job's ranks or workers."""
+    return own_processes(crash) or ranks(crash)
+
+
+def strangers(crash: Crash) -> dict[int, int | None]:
+    """The others on the card whose owner the log does not show, with what they hold."""
+    mine = {one.pid for one in own_processes(crash)}
+    return {pid: size for pid, size in _others(crash) if pid not in mine}
+
+
+def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
+    for event in crash.every(DeviceOutOfMemory):
+        yield from ((other.pid, other.bytes) for other in card_of(event).others)
+    for table in crash.every(GpuTable):
+        yield from ((process.pid, process.used_bytes) for process in table.processes)
+
+
+def free_the_gpu(case: Case) -> Answer:
+    pids = strangers(case.crash)
+    if not pids:
+        return _none_but_own(case.crash)
+    numbers = list(pids)[:_ENDED]
+    return Proposal(
+        action=say(
+            "See who the others on the card are ({processes}) and end what is yours and left over; in a container "
+            "these numbers may be the host's",
+            processes=listed(_holding(pid, size) for pid, size in list(pids.items())[:_SHOWN]),
+        ),
+        snippet=_look_and_end(numbers),
+    )
+
+
+def _look_and_end(pids: Sequence[int]) -> str:
+    """Nobody ends a process that he has not looked at."""
+    look = f"ps -o pid,user,etime,args -p {','.join(map(str, pids))}"
+    return f"{look}\n# kill {' '.join(map(str, pids))}"
+
+
+def _none_but_own(crash: Crash) -> Answer:
+    """Nobody is to be ended: they are this job's, and either on the wrong card or too many for one."""
+    mine = own_processes(crash)
+    if not mine:
+        return Proposal(snippet=WHO)
+    if crash.job.spread:
+        return Skip()
+    return Proposal(
+        action=say(
+            "Start fewer processes on this card: {processes} look like workers of this very job",
+            processes=listed(_holding(one.pid, one.bytes) for one in mine[:_SHOWN]),
+        ),
+        snippet=f"ps -o pid,ppid,etime,args -p {','.join(str(one.pid) for one in mine[:_ENDED])}",
+        cost=say("less is done at once"),
+    )
+
+
+def _holding(pid: int, size: int | None) -> str:
+    return say("PID {pid} holds {amount}", pid=pid, amount=show(size)) if size else f"PID {pid}"
+
+
+def fix_placement(case: Case) -> Answer:
+    crash = case.crash
+    masks = crash.setting("CUDA_VISIBLE_DEVICES")
+    row = own(crash)
+    action = say("Give every rank its own card: set the device from LOCAL_RANK before the first CUDA call")
+    if row:
+        action = say(
+            "Give every rank its own card before its first CUDA call: {processes} are on this one and look like ranks "
+            "or workers of this job, not like strangers",
+            processes=listed(_holding(one.pid, one.bytes) for one in row[:_SHOWN]),
+        )
+    elif masks is not None:
+        action = say(
+            "Give every rank its own card (CUDA_VISIBLE_DEVICES is {value} at {place}): set the device from LOCAL_RANK "
+            "before the first CUDA call",
+            value=masks.value,
+            place=masks.place,
+        )
+    return Proposal(action=action, snippet=_line(case))
+
+
+def _line(case: Case) -> str:
+    """As the arrays' library spells it, of PyTorch's as the launcher has it."""
+    crash = case.crash
+    row = spelling(case.knob, crash.context, crash.job.world)
+    started = launcher(crash) if crash.job.world in ("torch", "engine", "none") else None
+    if started is not None:
+        return started.line
+    return row.write if row is not None else 'export CUDA_VISIBLE_DEVICES="$LOCAL_RANK"'
+
+
+FUNCTIONS: Final[Mapping[str, Compute]] = {"free-the-gpu": free_the_gpu, "fix-placement": fix_placement}

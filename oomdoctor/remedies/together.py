@@ -1,0 +1,101 @@
+"""What does not go together: a release refuses it, or breaks on it. The table is `together.txt`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oomdoctor.families.vllm_figures import Sleep
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import mark, say, translated
+from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.settings import known_versions, of_knob, same, setting_of
+from oomdoctor.spellings import title
+from oomdoctor.versions import ALL, Versions, version_of, versions
+
+# The other halves that have no name of their own, as the table calls them
+_CALLED: Final = {
+    "sleep": mark("the engine's sleep mode"),
+    "memory saver": mark("torch_memory_saver, by which the engine gives its memory back"),
+    "PyTorch engine": mark("its PyTorch engine"),
+}
+ITSELF: Final = "itself"
+_SLEEP: Final = "engine-sleep"  # a knob, which an option or a default of the framework turns
+
+
+class Pair(NamedTuple):
+    """A row of the table: the knob, and what shows the other half of it."""
+
+    knob: str
+    other: str
+    settings: tuple[str, ...]
+    trace: str
+    package: str
+    releases: Versions
+    source: str
+
+
+@cache
+def table() -> tuple[Pair, ...]:
+    return tuple(_rows(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")))
+
+
+def _rows(text: str) -> Iterator[Pair]:
+    for line in text.splitlines():
+        if not line.startswith(("#", "knob ")):
+            knob, other, settings, trace, package, releases, source = (cell.strip() for cell in line.split(" | "))
+            names = tuple(filter(None, (one.strip() for one in settings.split(","))))
+            yield Pair(knob, other, names, trace, package, versions(releases), source)
+
+
+def refused(knob: str, crash: Crash) -> str | None:
+    """Why the knob cannot be turned beside what the log shows of the job; None where nothing speaks against it."""
+    for pair in table():
+        known = known_versions(pair.package, crash.context)
+        meant = pair.releases.covers(known) if pair.other == ITSELF else pair.releases.overlaps(known)
+        if pair.knob == knob and meant and _is_there(pair, crash):
+            return _why(pair)
+    return None
+
+
+def _why(pair: Pair) -> str:
+    package = title(pair.package) if pair.releases == ALL else f"{title(pair.package)} {pair.releases}"
+    if pair.other == ITSELF:
+        return say("{package} sets it by itself ({source})", package=package, source=pair.source)
+    return say(
+        "{package} does not take it together with {other} ({source})",
+        package=package,
+        other=translated(_CALLED.get(pair.other, pair.other)),
+        source=pair.source,
+    )
+
+
+def _is_there(pair: Pair, crash: Crash) -> bool:
+    own = pair.package in crash.context.frameworks
+    if pair.other == ITSELF:
+        return own
+    if pair.trace and crash.in_trace(pair.trace) is not None:
+        return True
+    if pair.other == "sleep" and own and crash.first(Sleep) is not None:
+        return True
+    if any(setting_of(one, crash.context) is not None for one in pair.settings if "=" in one):
+        return True
+    return own and _SLEEP in pair.settings and _turned(_SLEEP, crash)
+
+
+def _turned(knob: str, crash: Crash) -> bool:
+    """Whether a framework's option for the knob is on: stated so, or where nobody states it by default."""
+    for framework, release in crash.context.frameworks.items():
+        version, known = version_of(release), known_versions(framework, crash.context)
+        for row in (each for each in of_knob(knob, framework) if each.versions.overlaps(known)):
+            now = crash.setting(row.key, *KNOBS[knob].settings)
+            value = now.value if now is not None else row.default(version)
+            if value is True or (row.goal is None and same(value, row.value)) or value in (1, 2):
+                return True
+            break
+    return False
+
+
+__all__ = ["Pair", "refused", "table"]

@@ -1,0 +1,79 @@
+"""Ends without a word: who waits for a process that is gone says so, and something else may say why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import body
+
+HANDLER = "[2031-02-03 04:05:36,001] [INFO] [launch.py:318:sigkill_handler] "
+TENSORFLOW = "2031-05-05 10:00:0{}.104: {} tensorflow/"
+PROBE = TENSORFLOW.format(0, "I") + (
+    "stream_executor/cuda/cuda_driver.cc:800] failed to allocate 7.50G (8053063680 bytes) from device: "
+    "CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"
+)
+OPENED = (
+    TENSORFLOW.format(9, "I")
+    + "stream_executor/platform/default/dso_loader.cc:44] Successfully opened dynamic library libcudnn.so.7\n"
+)
+UNHANDLED = "Unhandled exception: N5boost9exceptionE. what(): thread: Resource temporarily unavailable [system:11]"
+RAYS_GUESS = (
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "
+    "Worker unexpectedly exits with a connection error code 2. End of file. There are some potential root causes. "
+    "(1) The process is killed by SIGKILL by OOM killer due to high memory usage."
+)
+
+SILENT = (
+    "RuntimeError: 2 background processes are no longer alive. Exiting: look above",
+    "Build server exited unexpectedly while 12 rules were running",
+    "ERROR executor 7 terminated abruptly",
+    "tiler: a child vanished silently, giving up",
+    "[2031-01-02 03:04:05,678: ERROR/Main] Process 'Fork-7' pid:4242 exited with 'signal 9 (SIGKILL)'",
+    f"[INFO] Before initializing the states\n{HANDLER}Killing subprocess 901\n{HANDLER}Killing subprocess 902",
+    RAYS_GUESS,
+)
+TOLD = (
+    "KeyError: 'label'\nRuntimeError: 2 background processes are no longer alive",
+    "Build server exited unexpectedly with exit code 2",
+    "INFO worker 4 is no longer running",
+    "WARN executor 7 terminated abruptly\nINFO all 80 tasks completed successfully",
+    "[2031-01-02 03:04:05,678: ERROR/Main] Process 'Fork-7' pid:4242 exited with 'signal 15 (SIGTERM)'",
+    f"ValueError: unknown column\n{HANDLER}Killing subprocess 901",
+    f"{HANDLER}Killing subprocess 901\n{HANDLER}Main process received SIGINT, exiting",
+    f"{RAYS_GUESS}\n(Worker pid=7) [2031-03-04 19:28:30,014 E 7 7] logging.cc:113: {UNHANDLED}",
+    # memory that nothing could have pinned, and what TensorFlow tries before it computes
+    "E cuda: cudaHostAlloc of pinned staging buffer failed: no CUDA-capable device is detected",
+    "stage: failed to allocate pinned memory: CUDA driver version is insufficient for CUDA runtime version",
+    "W input_stage.cc:21] stage: failed to allocate pinned system memory: no pinned memory pool",
+    PROBE + OPENED,
+)
+OUT_OF_MEMORY = (
+    "E staging: failed to allocate 2147483648 bytes of pinned memory: out of memory",
+    PROBE,
+    PROBE + OPENED + TENSORFLOW.format(9, "E") + "stream_executor/cuda/cuda_dnn.cc:329] Could not create cudnn handle: "
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "[Trainer] [Warning] bad allocation",
+    "fitsort: couldn't allocate memory for run buffers",
+    (
+        "ERROR on proc 12: Failed to reallocate 4096000 bytes for array\n"
+        "slurmstepd: error: *** STEP 24.1 ON n7 CANCELLED AT 2031-11-15T09:38:39 ***"
+    ),
+)
+
+
+@pytest.mark.parametrize("text", SILENT)
+def test_an_end_without_a_word_is_left_open(text: str, tmp_path: Path) -> None:
+    report = body(tmp_path, text)
+    assert report["verdict"] == "inconclusive"
+    assert report["next_evidence"]
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_what_tells_otherwise_ends_the_question(text: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["verdict"] == "no-oom"
+
+
+@pytest.mark.parametrize("text", OUT_OF_MEMORY)
+def test_what_was_refused_is_a_failure(text: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["verdict"] == "oom"

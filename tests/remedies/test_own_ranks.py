@@ -1,0 +1,148 @@
+"""Own ranks are no strangers: what is on the card beside this process, and how it gets a card of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from remedy_logs import advise, crashes_of, cuda
+
+from oomdoctor import diagnose
+from oomdoctor.remedies.placement import launcher, launchers, own, strangers
+from oomdoctor.signs.placement import own_processes
+
+ALIKE = ((4101, 6.00), (4102, 6.10), (4103, 6.05))
+SPAWNED = (
+    "Traceback (most recent call last):\n"
+    '  File "/w/site-packages/torch/multiprocessing/spawn.py", line 76, in _wrap\n    fn(i, *args)\n'
+    '  File "/w/train.py", line 12, in worker\n    model.to("cuda")\n'
+)
+LOCAL_RANK = 'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))'
+
+
+def log(*others: tuple[int, float], pid: int | None = None, before: str = "", own_gib: str = "5.90 GiB") -> str:
+    held = "".join(f"Process {number} has {size:.2f} GiB memory in use. " for number, size in others)
+    free = 24.0 - sum(size for _, size in others) - float(own_gib.split(maxsplit=1)[0]) - 0.02
+    text = cuda(tried="512.00 MiB", total="24.00 GiB", free=f"{free * 1024:.2f} MiB", own=own_gib)
+    text = text.replace("Including non", f"{held}Including non")
+    writer = f"(train_step pid={pid}) " if pid is not None else ""
+    return before + writer + text
+
+
+def pids(found: object) -> list[int]:
+    return sorted(one.pid for one in found)  # type: ignore[attr-defined]
+
+
+# whose they are
+
+
+def test_a_row_of_one_size_is_one_launchers() -> None:
+    (crash,) = crashes_of(log(*ALIKE))
+    assert pids(own(crash)) == [4101, 4102, 4103]
+    assert own_processes(crash) == ()  # whose launcher it was is open
+
+
+def test_one_of_another_size_in_the_row_belongs_to_it() -> None:
+    (crash,) = crashes_of(log((4100, 0.50), *ALIKE))
+    assert pids(own(crash)) == [4100, 4101, 4102, 4103]
+
+
+def test_numbers_beside_its_own_are_its_own() -> None:
+    (crash,) = crashes_of(log((4101, 12.00), (4104, 0.40), pid=4107))
+    assert pids(own_processes(crash)) == [4101, 4104]
+    assert strangers(crash) == {}
+
+
+@pytest.mark.parametrize(
+    ("others", "pid"),
+    [
+        (((4101, 12.00),), 4102),  # one may be chance
+        (((4101, 12.00), (9004, 0.40)), 4102),  # another's number
+        (((101, 12.00), (9004, 5.00)), 4102),
+        (((4101, 12.00), (4104, 0.40)), 9000),
+        (((4101, 12.00), (4104, 0.40)), None),
+        ((), 4102),
+    ],
+)
+def test_who_is_no_own_process(others: tuple[tuple[int, float], ...], pid: int | None) -> None:
+    (crash,) = crashes_of(log(*others, pid=pid))
+    assert own(crash) == ()
+    assert len(strangers(crash)) == len(others)
+
+
+def test_contexts_are_no_ranks() -> None:
+    (crash,) = crashes_of(log((4101, 0.10), (4104, 0.10), pid=4107, own_gib="20.00 GiB"))
+    assert own_processes(crash) == ()
+
+
+# what is advised
+
+
+def test_own_ranks_get_a_card_each() -> None:
+    chosen, _ = advise(log(*ALIKE), "fix-placement", "free-the-gpu", cause="device-misplacement")
+    assert "PID 4101 holds 6.00 GiB" in chosen["fix-placement"].action
+    assert "not like strangers" in chosen["fix-placement"].action
+    assert chosen["free-the-gpu"].snippet == ("ps -o pid,user,etime,args -p 4101,4102,4103\n# kill 4101 4102 4103")
+
+
+def test_nobody_of_its_own_is_ended() -> None:
+    before = "torchrun --nproc-per-node 4 train.py\n[rank2]: loading\n"
+    chosen, rejected = advise(log((4101, 9.00), (4104, 3.40), pid=4107, before=before), "free-the-gpu", "fix-placement")
+    assert list(chosen) == ["fix-placement"]
+    assert not rejected
+
+
+def test_workers_on_the_only_card_are_too_many() -> None:
+    chosen, _ = advise(log((4101, 9.00), (4104, 3.40), pid=4107), "free-the-gpu", "clear-references")
+    assert chosen["free-the-gpu"].action.startswith("Start fewer processes on this card: PID 4101 holds 9.00 GiB")
+    assert "kill" not in (chosen["free-the-gpu"].snippet or "")
+
+
+def test_a_stranger_is_looked_at_and_named() -> None:
+    chosen, _ = advise(log((9001, 12.00), pid=4107), "free-the-gpu", "fix-placement")
+    assert chosen["free-the-gpu"].snippet == "ps -o pid,user,etime,args -p 9001\n# kill 9001"
+    assert "fix-placement" not in chosen
+
+
+def test_of_both_only_the_stranger_is_named() -> None:
+    chosen, _ = advise(log((4101, 4.00), (4104, 3.00), (90001, 6.00), pid=4107), "free-the-gpu", "clear-references")
+    assert chosen["free-the-gpu"].snippet == "ps -o pid,user,etime,args -p 90001\n# kill 90001"
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        ("torchrun --nproc-per-node 4 train.py\n", "torchrun"),
+        ("accelerate launch --num_processes 4 train.py\n", "accelerate"),
+        ("srun -N 1 -n 4 python train.py\n", "slurm"),
+        ("mpirun -np 4 python train.py\n", "mpi"),
+        (SPAWNED, "multiprocessing"),
+    ],
+)
+def test_the_line_is_the_launchers(before: str, name: str) -> None:
+    (crash,) = crashes_of(log(*ALIKE, before=before))
+    found = launcher(crash)
+    assert found is not None
+    assert found.name == name
+    chosen, _ = advise(log(*ALIKE, before=before), "fix-placement", cause="device-misplacement")
+    assert chosen["fix-placement"].snippet == found.line
+
+
+def test_without_a_launcher_the_library_has_a_line() -> None:
+    chosen, _ = advise(log(*ALIKE), "fix-placement", cause="device-misplacement")
+    assert chosen["fix-placement"].snippet == LOCAL_RANK
+    assert launcher(crashes_of(log(*ALIKE))[0]) is None
+
+
+def test_every_launcher_has_a_line() -> None:
+    assert all(one.line and one.shows for one in launchers())
+    assert len({one.name for one in launchers()}) == len(launchers())
+
+
+def test_what_relieves_the_card_stands_once(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(log((90001, 15.00)))
+    (incident,) = diagnose(path).as_json()["incidents"]
+    for diagnosis in incident["diagnoses"]:
+        knobs = [one["knob"] for one in diagnosis["remedies"]]
+        assert len(knobs) == len(set(knobs))
