@@ -154,7 +154,8 @@ def _larger_budget(case: Case) -> Answer:
         ),
         current=limit,
         suggested=then,
-        derivation=say("2 x {limit}, rounded up; what is really needed the refusal cut off", limit=show(limit)),
+        derivation=f"2 x {show(limit)} = {then}",
+        assumes=(say("twice is a guess: the refusal cut off what would have been needed"),),
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
     )
 

@@ -12,6 +12,7 @@ from oomdoctor.job.frameworks import engine_printing
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 
+_DEVICES: Final = ("device_config", "device")
 _RAM: Final = frozenset({"host_ram", "cgroup"})
 _OF_A_PASS: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "rollout", "eval"})
 _MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|(?:^|/)torch/(?:autograd|optim)/|/modeling_\w{1,40}\.py"
@@ -36,12 +37,9 @@ def _was_refused(crash: Crash) -> bool:
 
 
 def _on_the_processor(crash: Crash) -> bool:
-    if crash.setting("VLLM_CPU_KVCACHE_SPACE") is not None:
-        return True
-    device = crash.setting("device_config", "device")
-    told = device is not None and str(device.value).lower() == "cpu"
-    serves = crash.job.task == "serving"
-    return (told and serves) or crash.mentions(_ENGINE_ON_THE_CPU) is not None
+    device = crash.setting(*_DEVICES)
+    told = device is not None and str(device.value).lower() == "cpu" and crash.job.task == "serving"
+    return told or crash.mentions(_ENGINE_ON_THE_CPU) is not None
 
 
 def _without_a_card(crash: Crash) -> bool:

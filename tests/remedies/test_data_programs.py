@@ -45,7 +45,7 @@ FLASH = (
     [
         (PANDAS, "dataset-in-ram", "stream-data", "chunksize=100000"),
         (DUCKDB, "allocator-cap", "spill-to-disk", "SET temp_directory="),
-        (DASK, "allocator-cap", "raise-allocator-cap", "--memory-limit=1145MiB"),
+        (DASK, "allocator-cap", "spill-to-disk", "--local-directory="),
         (NODE, "allocator-cap", "raise-allocator-cap", "export NODE_OPTIONS=--max-old-space-size=8192"),
         (JAVA, "allocator-cap", "raise-allocator-cap", "java -XX:MaxRAMPercentage=75"),
         (CARGO, "build-parallelism", "fewer-build-jobs", "export CARGO_BUILD_JOBS=1"),
@@ -101,3 +101,8 @@ def test_a_limit_is_not_lifted_first_where_nothing_shows_one(tmp_path: Path) -> 
     _, knobs, _ = advised(tmp_path, "$ python fit.py --num_workers 8\n" + CALL.format("fit()") + WINDOWS)
     assert knobs[0] == "fewer-workers"
     assert "more-address-space" in knobs[:3]
+
+
+def test_a_workers_budget_is_raised_by_its_own_flag() -> None:
+    remedy = advise(DASK, "raise-allocator-cap", cause="allocator-cap")[0]["raise-allocator-cap"]
+    assert remedy.snippet == "dask worker SCHEDULER --memory-limit=1145MiB"
