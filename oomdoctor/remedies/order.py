@@ -11,22 +11,44 @@ from typing import Final
 
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
+from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Remedy
+from oomdoctor.remedies.knobs import KNOBS
 
 BOUGHT: Final = frozenset({"raise-container-limit", "more-host-memory", "more-gpus", "add-nodes"})
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
 _ENDS: Final = "container-limit"  # a cause that says where it ended; fallbacks do, too
+_WHO: Final = "process-ram-hog"  # a cause that says who held it, and not what for
+_HOST: Final = ("host_ram", "cgroup")
+# Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
+_HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context", "shorter-sequences")
 
 
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     """What to change for an answer of the decision, best first; those of the causes behind it where it names none."""
     own = _own(answer)
-    if answer is not decision.answers[0] or not _only_ends(answer):
+    if answer is not decision.answers[0] or not (_only_ends(answer) or answer.cause.id == _WHO):
         return own
+    stated = stated_knobs(decision.crash_of(answer))
+    if not _only_ends(answer):
+        return tuple(dict.fromkeys((*stated, *own)))
     behind = (one for one in decision.answers[1:] if not _only_ends(one) and _same_memory(one, answer, decision))
     theirs = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
-    return tuple(dict.fromkeys((*theirs[:FREE_BEFORE], *own, *theirs)))
+    return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *own, *theirs)))
+
+
+def stated_knobs(crash: Crash) -> tuple[str, ...]:
+    """What the job states the number of: who starts 8 workers with batches of 64 can halve either."""
+    if crash.pool not in _HOST:
+        return ()
+    return tuple(knob for knob in _HOW_MUCH if _is_several(crash, knob))
+
+
+def _is_several(crash: Crash, knob: str) -> bool:
+    stated = crash.setting(*KNOBS[knob].settings)
+    number = stated.value if stated is not None else None
+    return isinstance(number, int) and not isinstance(number, bool) and number > max(1, KNOBS[knob].least)
 
 
 def _own(answer: Ranked) -> tuple[str, ...]:
@@ -57,4 +79,4 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 
-__all__ = ["BOUGHT", "EVIDENCE", "in_order", "knobs_of"]
+__all__ = ["BOUGHT", "EVIDENCE", "in_order", "knobs_of", "stated_knobs"]

@@ -222,8 +222,11 @@ def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
 
 @sign
 def host_memory_of_no_pass(crash: Crash) -> Seen | None:
-    """It was host memory, and no allocator of a framework was refused it in a pass that is computed on the CPU."""
+    """It was host memory, and neither an allocator of a framework was refused it in a pass that is computed on the CPU,
+    nor an engine the buffer that it computes in."""
     root = crash.root
+    if compute_buffer_refused(crash) is not None:
+        return None
     if crash.pool == "gpu" or (isinstance(root, ArrayOutOfMemory) and root.shape and crash.stage != "data_load"):
         return None
     computed = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
