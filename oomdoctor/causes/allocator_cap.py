@@ -9,8 +9,8 @@ from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
 WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences")
-BUDGET_KNOBS = ("spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers", "stream-data",
-                "raise-allocator-cap", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
+BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers",
+                "stream-data", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
 HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
 

@@ -44,8 +44,8 @@ FLASH = (
     ("log", "cause", "knob", "line"),
     [
         (PANDAS, "dataset-in-ram", "stream-data", "chunksize=100000"),
-        (DUCKDB, "allocator-cap", "spill-to-disk", "SET temp_directory="),
-        (DASK, "allocator-cap", "spill-to-disk", "--local-directory="),
+        (DUCKDB, "allocator-cap", "raise-allocator-cap", "SET memory_limit='191MiB'"),
+        (DASK, "allocator-cap", "raise-allocator-cap", "--memory-limit=1145MiB"),
         (NODE, "allocator-cap", "raise-allocator-cap", "export NODE_OPTIONS=--max-old-space-size=8192"),
         (JAVA, "allocator-cap", "raise-allocator-cap", "java -XX:MaxRAMPercentage=75"),
         (CARGO, "build-parallelism", "fewer-build-jobs", "export CARGO_BUILD_JOBS=1"),
