@@ -261,7 +261,7 @@ Reader = Callable[[Here], Iterator[Stated]]
 
 # Which words lead to which reader.
 READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
-    ((" --", "python -m ", "python3 -m ", "uv run ", "tune run ", "ray start", "export ", "#SBATCH"), command),
+    ((" --", " -Xm", "python -m ", "python3 -m ", "uv run ", "tune run ", "ray start", "export ", "#SBATCH"), command),
     (("docker run", "serve "), command),
     (("Namespace(", "Args(", "Arguments(", "Config("), rendered),
     (("args: {",), named_dict),

@@ -20,6 +20,7 @@ _QUOTED = late(r"""\"([^"]*)\"|'([^']*)'|\\(.)""")
 _ASSIGNMENT = late(r"\+{0,2}~?([A-Za-z_][\w.]{0,150})=(.*)\Z", re.DOTALL)
 _FLAG = late(r"--?([A-Za-z][\w.\-]{0,100})(?:=(.*))?\Z", re.DOTALL)
 _NEGATIVE = late(r"-\d")
+_HEAP = late(r"-(Xm[sx])(\d{1,12}[kKmMgGtT]?)\Z")  # Java's, whose size is part of the word
 
 # The programs whose flags are settings of a job, by the last part of their path; frameworks have more.
 _HEADS = frozenset({
@@ -114,6 +115,9 @@ def read_words(line: Iterable[str], before: Iterable[str] = ()) -> Iterator[Foun
         if pending is not None and pending != "env":
             yield pending, True
         pending = None
+        if heap := _HEAP.match(word):
+            yield heap[1], heap[2]
+            continue
         flag = _FLAG.match(word)
         if flag and (word.startswith("--") or word in _SHORT):
             name = _SHORT.get(word) or _plain(flag[1])

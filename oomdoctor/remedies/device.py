@@ -36,6 +36,8 @@ _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
 EXPANDABLE: Final = "expandable_segments:True"
+_RAM: Final = ("host_ram", "cgroup")
+_SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
 
@@ -132,6 +134,8 @@ def raise_cap(case: Case) -> Answer:
         )
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
+    if case.crash.pool in _RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
+        return _twice(case, int(size[1]), size[2])
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:
         return Proposal(
@@ -139,6 +143,19 @@ def raise_cap(case: Case) -> Answer:
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
+
+
+def _twice(case: Case, now: int, unit: str) -> Proposal:
+    """A heap whose size the launch line states."""
+    then = f"{2 * now}{unit}"
+    return Proposal(
+        action=say(
+            "Raise {name} from {now} to {then}, if the machine has that", name=case.name, now=f"{now}{unit}", then=then
+        ),
+        suggested=then if unit else 2 * now,
+        derivation=f"2 x {now}{unit} = {then}",
+        assumes=(say("twice is a guess: the refusal cut off what would have been needed"),),
+    )  # fmt: skip
 
 
 def _larger_budget(case: Case) -> Answer:

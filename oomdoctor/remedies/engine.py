@@ -33,7 +33,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.initial import begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
-from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, same, spelling
+from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -61,6 +61,7 @@ _CAPTURED: Final = (
 )
 PRINTED: Final = "printed"
 _NAMED: Final = 80  # characters of a model's name
+_NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
 BEFORE_THE_CACHE: Final = ("loading", "profiling")
 TRAINING: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward", "eval"})
 
@@ -839,7 +840,7 @@ def smaller_weights(case: Case) -> Answer:
     if shown is not None:
         return Refusal(say("the weights are quantized already ({shown})", shown=shown))
     row, models_named = case.row, case.crash.context.models
-    if case.now is not None and row is not None and same(case.now.value, row.value):
+    if case.knob == "quantize-weights" and case.now is not None and str(case.now.value).lower() not in _NOT_QUANTIZED:
         return already(case.now, case.now.value)
     formula, assumes = _weights_in_words(case.crash)
     if case.knob == "smaller-model" and models_named:

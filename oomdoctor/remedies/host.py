@@ -217,6 +217,8 @@ def less_offload(case: Case) -> Answer:
     stated = [s for s in (crash.setting(name) for name in OFFLOADS) if s is not None]
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
+        if not stated:
+            return None
         return Refusal(say("{name} is off already ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)

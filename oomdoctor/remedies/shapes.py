@@ -95,7 +95,8 @@ def _parsed(text: str) -> ast.stmt | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in strings
-            body = ast.parse(text).body
+            # As typed at a prompt: for what stands in a file CPython would open the file to show the line of an error
+            body = ast.parse(f"{text}\n", mode="single").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
     return body[0] if len(body) == 1 and _depth(body[0]) <= DEEPEST else None

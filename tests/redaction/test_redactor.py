@@ -119,7 +119,13 @@ def outcome(report: Report) -> object:
             incident.verdict,
             incident.fingerprint,
             [
-                (d.cause, d.pool, d.stage, d.confidence, [(r.knob, r.current, r.suggested) for r in d.remedies])
+                (
+                    d.cause,
+                    d.pool,
+                    d.stage,
+                    d.confidence >= 0.9,
+                    [(r.knob, r.current, r.suggested) for r in d.remedies],
+                )
                 for d in incident.diagnoses
             ],
         )

@@ -106,3 +106,21 @@ def test_a_limit_is_not_lifted_first_where_nothing_shows_one(tmp_path: Path) -> 
 def test_a_workers_budget_is_raised_by_its_own_flag() -> None:
     remedy = advise(DASK, "raise-allocator-cap", cause="allocator-cap")[0]["raise-allocator-cap"]
     assert remedy.snippet == "dask worker SCHEDULER --memory-limit=1145MiB"
+
+
+@pytest.mark.parametrize(
+    ("launch", "failure", "line"),
+    [
+        ("java -Xms64m -Xmx128m -jar etl.jar", JAVA, "java -Xmx256m"),
+        ("java -Xmx4G Etl", JAVA, "java -Xmx8G"),
+        ("java -Xms4G Etl", JAVA, "java -XX:MaxRAMPercentage=75"),
+        ("java -Xmx Etl", JAVA, "java -XX:MaxRAMPercentage=75"),
+        ("node --max-old-space-size=4096 build.js", NODE, "export NODE_OPTIONS=--max-old-space-size=8192"),
+        ("node --max-old-space-size=12000 build.js", NODE, "export NODE_OPTIONS=--max-old-space-size=24000"),
+        ("node build.js", NODE, "export NODE_OPTIONS=--max-old-space-size=8192"),
+    ],
+)
+def test_a_heap_that_is_stated_is_doubled(tmp_path: Path, launch: str, failure: str, line: str) -> None:
+    _, knobs, lines = advised(tmp_path, f"+ {launch}\n{failure}")
+    assert knobs[0] == "raise-allocator-cap"
+    assert lines["raise-allocator-cap"] == line

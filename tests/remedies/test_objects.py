@@ -79,3 +79,6 @@ def test_a_quantization_that_is_on_is_not_advised() -> None:
     assert not chosen
     assert "already" in rejected["quantize-weights"].why
     assert advise(log.format("None"), "quantize-weights")[0]["quantize-weights"].snippet == "--quantization fp8"
+    script = "python serve.py --quantization {}\ntorch.OutOfMemoryError: " + cuda()
+    assert not advise(script.format("awq"), "quantize-weights")[0]
+    assert advise(script.format("none"), "quantize-weights")[0]
