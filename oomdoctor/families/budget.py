@@ -150,7 +150,7 @@ _BUDGETS: Final = tuple(
             (
                 r"OOM if load, .{0,200}?(?:memUsage = (?P<used>[\d.]{1,24} MB), )?"
                 r"(?:predictMemUsage|usedMemAfterLoad) = (?P<need>[\d.]{1,24} MB), "
-                r"totalMem = (?P<limit>[\d.]{1,24} MB)(?: thresholdFactor = (?P<share>[\d.]{1,9}))?"
+                r"totalMem = (?P<limit>[\d.]{1,24} MB)(?: thresholdFactor = (?P<share>\d{1,3}(?:\.\d{1,6})?))?"
             ),
         ),
         ("milvus", "quotaAndLimits.limitWriting.memProtection", r"reason=memory quota exceeded\b"),

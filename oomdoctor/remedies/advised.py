@@ -52,7 +52,7 @@ _ASKING: Final = late(
     r"(?i)\b(?:try|tr(?:y|ying) to|please|consider|you (?:can|may|could|might|should|need to|must)|should|recommend\w*|"
     r"suggest\w*|must|need to|either|and/or|or|and|also)[\s,:]*$"
 )
-_BEGINS: Final = late(r"(?:^|[.!?;:,(\"'>\]]|\n| - |--)[\s\"'`*]*$")
+_BEGINS: Final = late(r"(?:^|[.!?;:,(\"'>\]]|\n| - |--)[\s\"'`*]{0,12}\Z")
 _ENDS: Final = late(r"[.!?;](?:\s|$)|\n\s*\n|\n(?=\S{0,40}(?:Traceback|  File ))")
 _LOWER_VALUE: Final = late(r"(?i)\b(?:smaller|lower|fewer|less|shorter|reduced)\b")
 _HIGHER_VALUE: Final = late(r"(?i)\b(?:larger|bigger|higher|more|greater|longer|increased)\b")
@@ -60,13 +60,14 @@ _OPTION: Final = late(
     r"(?<![\w/])(--?[A-Za-z][\w-]{1,60}|[A-Za-z][A-Za-z0-9]{0,40}(?:[._][A-Za-z0-9]{1,40}){1,12}|[A-Z][A-Z0-9]{4,40})"
 )
 _TOO: Final = late(
-    r"(?i)(?<![\w/])`?(?P<what>--?[a-z][\w-]{1,60}|[a-z][a-z0-9]{0,40}(?:[._][a-z0-9]{1,40}){1,12})`?(?:\s*\([^)\n]{1,40}\))?"
-    r"\s+(?:is|was|may be|might be)?\s*(?:much )?too (?P<how>large|high|big|long|small|low)\b"
+    r"(?i)(?<![\w/])`?(?P<what>--?[a-z][\w-]{1,60}|[a-z][a-z0-9]{0,40}(?:[._][a-z0-9]{1,40}){1,12})`?"
+    r"(?:\s{0,8}\([^)\n]{1,40}\))?\s{1,8}(?:(?:is|was|may be|might be)\s{1,8})?(?:much )?"
+    r"too (?P<how>large|high|big|long|small|low)\b"
 )
 
 
 _ASIDE: Final = late(
-    r"(?i)[\s,\"'`(]+"
+    r"(?i)[\s,\"'`(]{1,8}"
     r"(?:(?:when|by (?:passing|setting)|if|before|so that|in order to|e\.g\.?|for example|this)\b|\d\)(?: |$)).*$"
 )
 
