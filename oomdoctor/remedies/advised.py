@@ -24,7 +24,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import engine_printing
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.remedies import Remedy
+from oomdoctor.remedies import Remedy, cells
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.settings import rows
 from oomdoctor.spellings import frameworks
@@ -90,14 +90,8 @@ class _Row(Struct, frozen=True):
 
 @cache
 def table() -> tuple[_Row, ...]:
-    return tuple(_rows(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")))
-
-
-def _rows(text: str) -> Iterator[_Row]:
-    for line in text.splitlines():
-        if not line.startswith(("#", "knob ")):
-            knob, turn, words = (cell.strip() for cell in line.split("|"))
-            yield _Row(knob, turn, tuple(word.strip() for word in words.split(",")))
+    rows = cells.rows(Path(__file__).with_suffix(".txt"))
+    return tuple(_Row(knob, turn, tuple(map(str.strip, words.split(",")))) for knob, turn, words in rows)
 
 
 def advised(crash: Crash) -> tuple[Advised, ...]:

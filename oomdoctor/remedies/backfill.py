@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies import Rejected, Remedy, cells
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.order import EVIDENCE, in_order
 from oomdoctor.remedies.own_line import in_front
@@ -19,14 +19,8 @@ Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
 
 @cache
 def table() -> tuple[Row, ...]:
-    return tuple(_rows(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")))
-
-
-def _rows(text: str) -> Iterator[Row]:
-    for line in text.splitlines():
-        if not line.startswith(("#", "pool ")):
-            pool, tasks, knobs = (cell.strip() for cell in line.split("|"))
-            yield pool, frozenset(tasks.split()), tuple(knobs.split())
+    rows = cells.rows(Path(__file__).with_suffix(".txt"))
+    return tuple((pool, frozenset(tasks.split()), tuple(knobs.split())) for pool, tasks, knobs in rows)
 
 
 def in_general(crash: Crash) -> tuple[str, ...]:

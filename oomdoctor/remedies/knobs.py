@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.remedies import cells
+
 COLUMNS: Final = (
     "knob", "relieves", "spends", "worlds", "tasks", "while", "least", "settings", "cost", "action",
 )  # fmt: skip
@@ -36,10 +38,8 @@ class Knob(Struct, frozen=True):
 
 
 def _table() -> Iterator[Knob]:
-    for line in Path(__file__).with_name("knobs.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith(("#", "knob ")):
-            continue
-        row = dict(zip(COLUMNS, (cell.strip() for cell in line.split("|")), strict=True))
+    for one in cells.rows(Path(__file__).with_name("knobs.txt")):
+        row = dict(zip(COLUMNS, one, strict=True))
         yield Knob(
             id=row["knob"],
             action=row["action"],

@@ -21,7 +21,7 @@ from oomdoctor.job.frameworks import files_by_world, framework
 from oomdoctor.job.own_line import OwnLine, called_by, own_lines
 from oomdoctor.job.verbs import classes_of_words, words_of
 from oomdoctor.language import say, translated
-from oomdoctor.remedies import Remedy, shapes
+from oomdoctor.remedies import Remedy, cells, shapes
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.remedies.shapes import Shape, Terms
@@ -115,12 +115,7 @@ def _entries(text: str) -> Iterator[frozenset[str]]:
 def _cells() -> Iterator[dict[str, str]]:
     for line in _lines():
         if not line.startswith((WORDS, MODULE)):
-            yield dict(zip(COLUMNS, (cell.strip() for cell in _split(line)), strict=True))
-
-
-def _split(line: str) -> list[str]:
-    """The cells; an expression may hold a stroke, and no blank beside it."""
-    return re.split(r" \|(?= |\Z)", line)
+            yield dict(zip(COLUMNS, cells.split(line), strict=True))
 
 
 @cache

@@ -13,6 +13,7 @@ from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import listed, say
+from oomdoctor.remedies import cells
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs.placement import own_processes, ranks
@@ -33,14 +34,7 @@ class Launcher(NamedTuple):
 
 @cache
 def launchers() -> tuple[Launcher, ...]:
-    return tuple(_rows(Path(__file__).with_name("launchers.txt").read_text(encoding="utf-8")))
-
-
-def _rows(text: str) -> Iterator[Launcher]:
-    for line in text.splitlines():
-        if not line.startswith(("#", "launcher ")):
-            name, shows, snippet, _ = (cell.strip() for cell in line.split(" | "))
-            yield Launcher(name, shows, snippet)
+    return tuple(Launcher(*row[:-1]) for row in cells.rows(Path(__file__).with_name("launchers.txt")))
 
 
 def launcher(crash: Crash) -> Launcher | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import mark, say, translated
+from oomdoctor.remedies import cells
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.settings import known_versions, of_knob, same, setting_of
 from oomdoctor.spellings import title
@@ -39,15 +39,13 @@ class Pair(NamedTuple):
 
 @cache
 def table() -> tuple[Pair, ...]:
-    return tuple(_rows(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")))
+    return tuple(map(_pair, cells.rows(Path(__file__).with_suffix(".txt"))))
 
 
-def _rows(text: str) -> Iterator[Pair]:
-    for line in text.splitlines():
-        if not line.startswith(("#", "knob ")):
-            knob, other, settings, trace, package, releases, source = (cell.strip() for cell in line.split(" | "))
-            names = tuple(filter(None, (one.strip() for one in settings.split(","))))
-            yield Pair(knob, other, names, trace, package, versions(releases), source)
+def _pair(row: tuple[str, ...]) -> Pair:
+    knob, other, settings, trace, package, releases, source = row
+    names = tuple(filter(None, map(str.strip, settings.split(","))))
+    return Pair(knob, other, names, trace, package, versions(releases), source)
 
 
 def refused(knob: str, crash: Crash) -> str | None:
