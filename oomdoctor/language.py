@@ -21,7 +21,10 @@ LANGUAGES: Final = (ENGLISH, CHINESE)
 _FOLDERS: Final[Mapping[str, str]] = {CHINESE: "zh_CN"}  # of locale/
 _SAID_BY: Final = ("OOMDOCTOR_LANG", "LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
 
+GPU: Final = "GPU"  # what the texts say of every device
+
 _in_use: ContextVar[str] = ContextVar("language", default=ENGLISH)
+_device: ContextVar[str] = ContextVar("device", default=GPU)
 
 
 def use(language: str) -> None:
@@ -33,6 +36,11 @@ def use(language: str) -> None:
 
 def in_use() -> str:
     return _in_use.get()
+
+
+def call_devices(name: str) -> None:
+    """From here on, in this context: what a GPU is called in the texts, where the job's devices are others."""
+    _device.set(name)
 
 
 def spoken(option: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
@@ -59,11 +67,17 @@ def _name(locale: str) -> str:
 
 def say(text: str, /, **values: object) -> str:
     """The text with its {names} filled in. A literal brace is doubled."""
+    text = translated(text)
     if _in_use.get() == ENGLISH:
         return text.format(**values)
     from oomdoctor import catalogues  # noqa: PLC0415  (English has no use for it)
 
-    return catalogues.filled(translated(text), values)
+    return catalogues.filled(text, values)
+
+
+def counted(count: int, one: str, many: str, /, **values: object) -> str:
+    """The text for one or the text for several, both marked, with {count} filled in."""
+    return say(one if count == 1 else many, count=count, **values)
 
 
 def mark(text: str, /) -> str:
@@ -73,8 +87,9 @@ def mark(text: str, /) -> str:
 
 def translated(text: str, /) -> str:
     """A text that is marked elsewhere, with nothing to fill in."""
-    language = _in_use.get()
-    return text if language == ENGLISH or not text else _catalogue(language)(text)
+    language, device = _in_use.get(), _device.get()
+    words = text if language == ENGLISH or not text else _catalogue(language)(text)
+    return words if device == GPU else words.replace(GPU, device)
 
 
 def joined(sentences: Iterable[str]) -> str:

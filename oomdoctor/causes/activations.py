@@ -21,6 +21,10 @@ COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-conte
 CAUSE = Cause(
     id="activations",
     title=mark("The batch or the sequences are too large for what the passes have to keep"),
+    headlines=(
+        mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested, {free} free[ of {total}]"),
+        mark("Activations do not fit on {gpu}[ {doing}][: {requested} requested]"),
+    ),
     pools=("gpu", "host_ram"), before=("absurd-size",),
     silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
             arrays.array_beyond_the_limit),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from oomdoctor import __version__
 from oomdoctor.decision.ranking import Ranked
@@ -32,6 +32,7 @@ from oomdoctor.report.contract import (
     Stats,
 )
 from oomdoctor.report.fingerprint import fingerprint, place_of
+from oomdoctor.report.headline import headline
 from oomdoctor.report.outlook import limit_of, outlook
 from oomdoctor.sources import Trouble
 from oomdoctor.text import sanitize
@@ -104,13 +105,15 @@ def _job(crash: Crash) -> JobRecord:
 
 def _diagnosis(answer: Ranked, chosen: tuple[Remedy, ...], crash: Crash, ids: dict[int, str]) -> Diagnosis:
     cause, finding = answer.cause, answer.finding
+    pool, stage = finding.pool or crash.pool, finding.stage or crash.stage
     return Diagnosis(
         cause=cause.id,
+        headline=headline(cause, replace(crash, pool=pool, stage=stage)),
         title=translated(cause.title),
         explanation=finding.why,
         confidence=round(answer.confidence, 2),
-        pool=finding.pool or crash.pool,
-        stage=finding.stage or crash.stage,
+        pool=pool,
+        stage=stage,
         evidence=tuple(
             Evidence(ids[id(event)], event.at.file, event.at.line, event.at.text)
             for event in finding.evidence

@@ -25,7 +25,8 @@ class Evidence(Struct, frozen=True):
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
     cause: str
-    title: str
+    headline: str  # of this crash: who, which memory, how much, doing what
+    title: str  # of the cause, whatever the crash
     explanation: str
     confidence: float
     pool: str

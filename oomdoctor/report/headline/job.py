@@ -1,0 +1,20 @@
+"""Slots about the job: what it was doing, what is set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import translated
+from oomdoctor.report.vocabulary import STAGES, WAKING
+
+
+def doing(crash: Crash) -> str | None:
+    """What the job was doing, behind any sentence: "in the backward pass"."""
+    if crash.stage == "weight_sync" and crash.root.figures("fields").get("layer") == "cumem":
+        return translated(WAKING)
+    return translated(STAGES.get(crash.stage, "")) or None
+
+
+SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {"doing": doing}
