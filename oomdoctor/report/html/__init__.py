@@ -31,9 +31,10 @@ from oomdoctor.report.words import (
     formula,
     growth,
     headline,
-    left_open,
+    open_question,
     root_of,
     since,
+    sure,
     who,
 )
 from oomdoctor.text import disarm
@@ -90,7 +91,7 @@ def document(report: Report, *, redacted: bool = False) -> str:
             report=report,
             redacted=redacted,
             sections=sections,
-            index=some([headline(report, incident) for incident in report.incidents], MOST_LISTED),
+            index=some([headline(incident) for incident in report.incidents], MOST_LISTED),
             context=_context(report.context),
             style=Markup(style),  # noqa: S704  (our own file)
             policy=_policy(style),
@@ -109,10 +110,10 @@ def _section(report: Report, number: int) -> Section:
     return Section(
         anchor=f"crash-{number + 1}",
         incident=incident,
-        told=headline(report, incident),
+        told=headline(incident),
         root=root_of(report, incident),
         best=best,
-        doubt=left_open(incident),
+        doubt=open_question(incident),
         unsure=best is None or incident.cause_open,
         bars=some([bar(ledger) for ledger in incident.ledger[:MOST_BARS]], MOST_BARS, len(incident.ledger)),
         plot=plot(incident.trajectory, incident.ledger) if incident.trajectory else None,
@@ -209,6 +210,7 @@ def _environment() -> Environment:
         row_name=row_name,
         say=_say,
         since=since,
+        sure=sure,
         translated=translated,
         who=who,
     )
