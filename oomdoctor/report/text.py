@@ -467,7 +467,7 @@ def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
     if report.incidents and not page.verbose:
         hints.append(say("all of it: -v"))
     if report.verdict == "inconclusive" and report.stats.bytes:
-        yield _line((say("Read: {what}", what=what_was_read(report)), "dim"))
+        yield _line((say("Read: {what}.", what=what_was_read(report)), "dim"))
     prints = list(dict.fromkeys(incident.fingerprint for incident in report.incidents))
     if hints:
         small = "" if page.verbose else f"  ({prints[0]})"  # on one screen it takes no line of its own

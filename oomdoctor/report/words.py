@@ -83,7 +83,7 @@ def nothing_found(report: Report) -> Told:
     """What is said of logs without a crash."""
     if not report.stats.bytes:
         return Told(say("NOTHING READ"))
-    return Told(say("NO MEMORY FAILURE FOUND"), say("({what})", what=what_was_read(report)))
+    return Told(say("NO MEMORY FAILURE FOUND"), say("({what} read)", what=what_was_read(report)))
 
 
 def what_was_read(report: Report) -> str:
@@ -94,10 +94,7 @@ def what_was_read(report: Report) -> str:
     )
     if stats.files > 1:
         size = say("{size} of {files} files", size=size, files=stats.files)
-    read = say("{size} read", size=size)
-    if stats.raylet_logs:
-        read = say("{read}, with the raylet's log", read=read)
-    return say("{read}; some inputs could not be read", read=read) if report.errors else read
+    return say("{size} with the raylet's log", size=size) if stats.raylet_logs else size
 
 
 def verdict(told: Told) -> str:
