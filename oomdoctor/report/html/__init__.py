@@ -11,12 +11,13 @@ from importlib import resources
 from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from msgspec import Struct
 
 from oomdoctor.job.names import figure
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, in_use, listed, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Report
 from oomdoctor.report.html.bars import bar
@@ -50,6 +51,8 @@ LONGEST_QUOTE = 1_200
 LONGEST_TEXT = 4_000
 
 FIRST_REMEDIES = 3
+
+_JOINTS = late(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.:\-])(?=\w)")
 
 Item = TypeVar("Item")
 
@@ -217,7 +220,7 @@ def _environment() -> Environment:
     environment.filters.update(
         {
             "pools": _pools, "size": show, "percent": percent, "quote": quote, "some": some, "spread": spread,
-            "sentence": _sentence,
+            "sentence": _sentence, "breakable": _breakable,
         }
     )  # fmt: skip
     return environment
@@ -233,6 +236,11 @@ def _say(text: str, /, **values: object) -> Markup:
     return Markup(translated(text)).format(  # noqa: S704  (our own text)
         **{name: _printable(value) for name, value in values.items()}
     )
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may be broken where its words end: behind a dot, a slash or an underscore, before a capital."""
+    return Markup("<wbr>").join(escape(part) for part in _JOINTS.split(str(_printable(name))))
 
 
 def _pools(pools: Iterable[str]) -> str:
