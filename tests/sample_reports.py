@@ -219,10 +219,12 @@ INCONCLUSIVE = replace(
             verdict="inconclusive",
             cause_open=True,
             events=("e1",),
+            headline="Something was killed (SIGKILL), and the log does not say why",
             diagnoses=(
                 replace(
                     HOG,
                     cause="killed-without-evidence",
+                    headline="Something was killed (SIGKILL), and the log does not say why",
                     title="A kill that memory would explain, without proof",
                     explanation="The shell reports a SIGKILL; nothing says who sent it.",
                     confidence=0.3,

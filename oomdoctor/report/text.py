@@ -36,6 +36,7 @@ from oomdoctor.report.words import (
     is_free,
     nothing_found,
     open_question,
+    root_of,
     sentences,
     since,
     sure,
@@ -60,9 +61,10 @@ WITHOUT_REASONS = 6
 
 # How many of each the one screen holds; everything is there with -v.
 REMEDIES = 3
-LEDGER_ROWS = 6
+LEDGER_ROWS = 5
 LEAST_ROWS = 3
 QUOTES = 1
+HINTS = 2
 COMMANDS = 1
 CRASHES = 5
 LINES_OF_A_REASON = 3
@@ -198,8 +200,11 @@ def _healthy(report: Report) -> Iterator[RenderableType]:
 def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
     best = incident.diagnoses[0] if incident.diagnoses else None
     yield _verdict(incident)
+    root = root_of(report, incident)
     if best is not None:
         yield from _diagnosis(incident, best, page)
+    elif root is not None:
+        yield _quoted(root.file, root.line, root.text, page)
     if incident.trajectory and incident.trajectory["points"] and (page.verbose or _rests_on_growth(best, page)):
         yield from _growth(incident.trajectory, page)
     for ledger in incident.ledger[: page.some(1)]:
@@ -279,7 +284,7 @@ def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
     free = [row for row in ledger.rows if is_free(row)]
     held = sorted((row for row in ledger.rows if not is_free(row)), key=lambda row: -(row.bytes or 0))
     most = LEAST_ROWS if page.tight >= WITHOUT_SMALL_ROWS else LEDGER_ROWS
-    if page.verbose or len(ledger.rows) <= most:
+    if page.verbose or len(ledger.rows) <= most + 1:
         return [*held, *free]
     kept = [row for row in held if not row.what.endswith(SMALLER)][: most - len(free)]
     rest = [row for row in held if row not in kept and row.bytes is not None]
@@ -431,14 +436,14 @@ def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[Rendera
         return
     if quotes:
         yield _heading(title)
-    for quote in quotes[: page.some(QUOTES)]:
+    for quote in quotes[: page.some(HINTS)]:
         if page.verbose:
             yield _quoted(quote.file, quote.line, quote.text, page)
             yield _line(quote.why, indent=4)
         else:
             yield _line((f"{quote.file}:{quote.line}", "dim"), f" {quote.why}", indent=2)
-    if len(quotes) > QUOTES and not page.verbose:
-        yield _line((say("and {count} more", count=len(quotes) - QUOTES), "dim"), indent=2)
+    if len(quotes) > HINTS and not page.verbose:
+        yield _line((say("and {count} more", count=len(quotes) - HINTS), "dim"), indent=2)
 
 
 def _context(report: Report) -> Iterator[RenderableType]:
