@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from oomdoctor.decision.diagnosis import decide
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.incident.assemble import Gathered, crashes
+from oomdoctor.incident.devices import device_name
 from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.job.model import Context
+from oomdoctor.language import call_devices
 from oomdoctor.reading import Reading, parallel
 from oomdoctor.remedies.advice import advise
 from oomdoctor.report.build import build
@@ -88,6 +90,7 @@ def report_on(
 
 def report_of(facts: Facts) -> Report:
     """The report on what the logs say."""
+    call_devices(device_name(facts.crashes))
     decisions = [decide(crash) for crash in facts.crashes]
     advice = [advise(decision) for decision in decisions]
     return build(advice, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats)

@@ -1,0 +1,26 @@
+"""What a job's devices are called: the texts say GPU, and are told where they are others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from oomdoctor.families.event import SIDES
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import GPU
+
+# The names of themselves that their allocators, drivers and packages print
+_NAMES: Final = (
+    ("NPU", r"\bNPU\b|torch_npu|vllm_ascend|\bCANN\b|\bHCCL\b"),
+    ("TPU", r"\bTPU\b|libtpu|memory space (?:hbm|vmem|smem)\b"),
+    ("HPU", r"\bHPU\b|habana_frameworks|\bsynapse_helpers\b"),
+    ("MLU", r"\bMLU\b|torch_mlu"),
+)
+
+
+def device_name(crashes: Iterable[Crash]) -> str:
+    """Of the first crash on a device, by the lines around it."""
+    for crash in crashes:
+        if SIDES[crash.pool] == "device":
+            return next((name for name, words in _NAMES if crash.mentions(words)), GPU)
+    return GPU

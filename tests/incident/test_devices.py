@@ -1,0 +1,37 @@
+"""What the texts call a device: by its own name where the log prints it, GPU everywhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomdoctor import diagnose
+
+REFUSED = "out of memory. Tried to allocate 512.00 MiB ({0} 0; 31.00 GiB total capacity; 30.00 GiB already allocated; "
+REFUSED += "30.10 GiB current active; 210.00 MiB free; 30.50 GiB reserved in total by PyTorch)"
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "others"),
+    [
+        (f"RuntimeError: NPU {REFUSED.format('NPU')}", "NPU", ("GPU",)),
+        (f"torch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "GPU", ("NPU", "TPU")),
+        (f"torch.OutOfMemoryError: HIP {REFUSED.format('GPU')}", "GPU", ("NPU", "TPU")),
+        (f"step 3 INPUT NPUTS\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "GPU", ("NPU", "TPU")),
+    ],
+)
+def test_a_device_has_its_own_name(line: str, name: str, others: tuple[str, ...], tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(f"{line}\n", encoding="utf-8")
+    headline = diagnose(log).incidents[0].headline
+    assert name in headline
+    assert not [other for other in others if other in headline]
+
+
+def test_the_next_report_forgets_it(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(f"RuntimeError: NPU {REFUSED.format('NPU')}\n", encoding="utf-8")
+    diagnose(log)
+    log.write_text(f"torch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}\n", encoding="utf-8")
+    assert "NPU" not in diagnose(log).incidents[0].headline
