@@ -41,7 +41,8 @@ def beyond_the_largest_allocation(crash: Crash) -> Seen | None:
     if event is None or not (event.limit == "per-allocation" or _too_large_at_once(event, it)):
         return None
     words = say(
-        "The driver refuses one allocation of {tried} whatever is free: it limits the size of each.", tried=_tried(it)
+        "The driver limits the size of a single allocation; {tried} is too large, however much memory is free.",
+        tried=_tried(it),
     )
     return Seen(words=words, evidence=(event,))
 
@@ -54,7 +55,7 @@ def beyond_the_largest_allocation_in_other_words(crash: Crash) -> Seen | None:
     if figures is None or int(figures[1]) <= int(figures[2]):
         return None
     words = say(
-        "{tried} were asked for at once, and the device gives {limit} at once at most, whatever is free.",
+        "One allocation of {tried} exceeds the maximum of {limit} per allocation, however much memory is free.",
         tried=show(int(figures[1])),
         limit=show(int(figures[2])),
     )
@@ -69,7 +70,7 @@ def _too_large_at_once(event: DeviceOutOfMemory, it: Card) -> bool:
 
 
 def _tried(it: Card) -> str:
-    return show(it.tried_bytes) if it.tried_bytes is not None else say("the size asked for")
+    return show(it.tried_bytes) if it.tried_bytes is not None else say("the requested size")
 
 
 @sign
@@ -78,7 +79,7 @@ def beyond_the_memory_fraction(crash: Crash) -> Seen | None:
     event = refusal(crash)
     if event is None or event.limit != "fraction":
         return None
-    words = say("{tried} would have passed the process's memory fraction.", tried=_tried(card(crash)))
+    words = say("An allocation of {tried} would exceed the process's memory fraction.", tried=_tried(card(crash)))
     return Seen(words=words, evidence=(event,))
 
 
@@ -102,7 +103,7 @@ class _Claim(Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         return say(
-            "{reserved} reserved + {tried} asked for = {sum}",
+            "{reserved} reserved + {tried} requested = {sum}",
             reserved=show(self.reserved_bytes),
             tried=show(self.tried_bytes),
             sum=show(self.sum_bytes),
@@ -134,14 +135,14 @@ def beyond_the_allowed_beside_room(crash: Crash) -> Seen | None:
     allowed, free = show(claim.allowed_bytes), show(claim.free_bytes)
     words = (
         say(
-            "{figures}, over the {allowed} that this process is allowed, while {free} of the card are free.",
+            "{figures}, above the {allowed} limit of this process. The GPU has {free} free.",
             figures=claim.words,
             allowed=allowed,
             free=free,
         )
         if claim.sum_bytes > claim.allowed_bytes
         else say(
-            "{figures}, up to the {allowed} that this process is allowed, while {free} of the card are free.",
+            "{figures}, which reaches the {allowed} limit of this process. The GPU has {free} free.",
             figures=claim.words,
             allowed=allowed,
             free=free,
@@ -157,11 +158,11 @@ def beyond_the_allowed_on_a_full_card(crash: Crash) -> Seen | None:
     if claim is None or claim.is_allowed or claim.free_bytes is not None:
         return None
     words = say(
-        "{figures}, over the {allowed} that this process is allowed.",
+        "{figures}, above the {allowed} limit of this process.",
         figures=claim.words,
         allowed=show(claim.allowed_bytes),
     )
-    return Seen(words=words, evidence=(claim.event,), against=(say("the card itself had no room either"),))
+    return Seen(words=words, evidence=(claim.event,), against=(say("the GPU itself had no room either"),))
 
 
 @sign
@@ -170,7 +171,9 @@ def within_the_allowed(crash: Crash) -> Seen | None:
     claim = _claim(crash)
     if claim is None or not claim.is_allowed:
         return None
-    words = say("{figures}, within the {allowed} allowed", figures=claim.words, allowed=show(claim.allowed_bytes))
+    words = say(
+        "{figures}, within the {allowed} limit of this process", figures=claim.words, allowed=show(claim.allowed_bytes)
+    )
     return Seen(words=words)
 
 
@@ -186,8 +189,8 @@ def card_partly_hidden(crash: Crash) -> Seen | None:
     if there < TIMES_VISIBLE * it.total_bytes:
         return None
     words = say(
-        "The driver tells of {there} of device memory, and the framework sees {total} of it: "
-        "{tried} were refused by what hides the rest from it.",
+        "The driver reports {there} of GPU memory, but the framework sees only {total}. The allocation of "
+        "{tried} failed because the rest is hidden from the framework.",
         there=show(there),
         total=show(it.total_bytes),
         tried=_tried(it),
@@ -203,8 +206,8 @@ def beyond_the_watermark(crash: Crash) -> Seen | None:
     if event is None or others is None or it.allowed_bytes is None or it.allocated_bytes is None:
         return None
     words = say(
-        "PyTorch's {allocated}, other {others} and the {tried} asked for pass the {allowed} "
-        "that macOS recommends as the most for the GPU; the memory is the machine's own.",
+        "{allocated} in PyTorch, {others} in other allocations and the request of {tried} exceed the "
+        "{allowed} that macOS recommends for the GPU. The GPU shares the machine's RAM.",
         allocated=show(it.allocated_bytes),
         others=show(others),
         tried=_tried(it),
@@ -220,7 +223,7 @@ def watermark_filled_by_its_own(crash: Crash) -> Seen | None:
     others = event.other_allocations_bytes if event is not None else None
     if others is None or others >= (it.allocated_bytes or 0):
         return None
-    return Seen(words=say("most of what counts against the limit is this process's own"))
+    return Seen(words=say("most of the memory that counts against the limit belongs to this process"))
 
 
 @sign
@@ -235,7 +238,9 @@ def buffer_beyond_the_devices_largest(crash: Crash) -> Seen | None:
     refused = crash.root
     if not isinstance(refused, BufferRefused) or not refused.limited:
         return None
-    return Seen(words=say("The buffer is larger than what the device gives in one piece."), evidence=(refused,))
+    return Seen(
+        words=say("The buffer is larger than the largest single allocation that the GPU allows."), evidence=(refused,)
+    )
 
 
 @sign
@@ -245,7 +250,7 @@ def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
     if not isinstance(arena, LibraryOutOfMemory) or arena.left_bytes is None or arena.tried_bytes is None:
         return None
     words = say(
-        "{tried} were asked for, and the limit of {library} for its arena leaves {left}.",
+        "{library} requested {tried}, but its arena limit leaves {left}.",
         tried=show(arena.tried_bytes),
         library=arena.library,
         left=show(arena.left_bytes),
@@ -259,7 +264,7 @@ def workspace_of_a_library_is_too_small(crash: Crash) -> Seen | None:
     refused = crash.root
     if not isinstance(refused, LibraryOutOfMemory) or refused.status != "insufficient workspace":
         return None
-    words = say("No kernel of {library} fits into the workspace that it was given.", library=refused.library)
+    words = say("No {library} kernel fits into its workspace.", library=refused.library)
     return Seen(words=words, evidence=(refused,))
 
 
@@ -275,7 +280,7 @@ def pool_of_a_library_says_so(crash: Crash) -> Seen | None:
     pool = crash.root
     if not isinstance(pool, LibraryOutOfMemory) or not pool.capped:
         return None
-    words = say("{library} says that the limit of its own pool was hit, not the card's.", library=pool.library)
+    words = say("{library} reports that its own pool reached its limit, not the GPU.", library=pool.library)
     return Seen(words=words, evidence=(pool,))
 
 
@@ -285,9 +290,7 @@ def frameworks_own_limit_is_hit(crash: Crash) -> Seen | None:
     refused = crash.root
     if not isinstance(refused, ArrayOutOfMemory) or refused.framework != "paddle" or refused.limit_bytes is None:
         return None
-    words = say(
-        "The framework is limited to {limit} of the card by a flag of its own.", limit=show(refused.limit_bytes)
-    )
+    words = say("A flag of the framework limits it to {limit} of GPU memory.", limit=show(refused.limit_bytes))
     return Seen(words=words, evidence=(refused,))
 
 
@@ -299,7 +302,7 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
         return None
     if spent.tried_bytes is not None and spent.limit_bytes is not None:
         words = say(
-            "{program} keeps within {setting}: {tried} were asked for, and {limit} are allowed.",
+            "{program} stays within {setting}: {tried} requested, {limit} allowed.",
             program=spent.program,
             setting=spent.setting or "",
             tried=show(spent.tried_bytes),
@@ -307,7 +310,9 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
         )
     else:
         words = say(
-            "{program} keeps within {setting}, which is used up.", program=spent.program, setting=spent.setting or ""
+            "{program} stays within {setting}, and this limit is reached.",
+            program=spent.program,
+            setting=spent.setting or "",
         )
     return Seen(words=words, evidence=(spent,))
 
@@ -320,7 +325,7 @@ def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:
     if allocated is None or tried is None or limit is None or (allocated + tried <= limit) is not kept:
         return None
     figures = say(
-        "{allocated} allocated + {tried} asked for = {sum}",
+        "{allocated} allocated + {tried} requested = {sum}",
         allocated=show(allocated),
         tried=show(tried),
         sum=show(allocated + tried),
@@ -329,7 +334,7 @@ def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:
         say("{figures}, within the limit of {limit}", figures=figures, limit=show(limit))
         if kept
         else say(
-            "{figures}, over the {limit} that {library}'s pool is allowed.",
+            "{figures}, above the {limit} limit of {library}'s pool.",
             figures=figures,
             limit=show(limit),
             library=pool.library,

@@ -50,9 +50,11 @@ def array_of_the_model(crash: Crash) -> Seen | None:
     if not isinstance(array, ArrayOutOfMemory) or not (crash.mentions(CREATED) or _is_a_kernel(array)):
         return None
     return Seen(
-        words=say("An array of the model's own did not fit while the model was being created: no batch had come yet."),
+        words=say(
+            "An array of the model itself did not fit while the model was created. No batch had been processed yet."
+        ),
         evidence=(crash.root,),
-        against=(say("another process may hold the card"),),
+        against=(say("another process may hold the GPU memory"),),
         stage="model_load",
     )
 
@@ -71,13 +73,14 @@ def array_of_a_shape(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "An array of shape {shape} ({size}) did not fit while the program ran: such arrays grow with the batch.",
+            "An array of shape {shape} ({size}) did not fit while the program ran. Such arrays grow with the "
+            "batch size.",
             shape=array.shape,
             size=array.array_words,
         )
         if array.array_bytes
         else say(
-            "An array of shape {shape} did not fit while the program ran: such arrays grow with the batch.",
+            "An array of shape {shape} did not fit while the program ran. Such arrays grow with the batch size.",
             shape=array.shape,
         )
     )
@@ -110,10 +113,10 @@ def _is_copied(crash: Crash, array: ArrayOutOfMemory) -> bool:
 def _of_a_batch(array: ArrayOutOfMemory) -> str:
     if array.array_bytes:
         return say(
-            "An array ({size}) did not fit while the program ran: such arrays grow with the batch.",
+            "An array ({size}) did not fit while the program ran. Such arrays grow with the batch size.",
             size=array.array_words,
         )
-    return say("An array did not fit while the program ran: such arrays grow with the batch.")
+    return say("An array did not fit while the program ran. Such arrays grow with the batch size.")
 
 
 @sign
@@ -123,8 +126,8 @@ def arguments_larger_than_the_device(crash: Crash) -> Seen | None:
     if array is None or (array.arguments_bytes or 0) <= (array.total_bytes or 0):
         return None
     words = say(
-        "The program needs {used} of the {total} there are; its arguments (weights and "
-        "states) are {arguments}, more than the device alone.",
+        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) alone take "
+        "{arguments}, more than the GPU has.",
         **_figures(array),
     )
     return Seen(words=words, evidence=(array,))
@@ -138,8 +141,8 @@ def arguments_most_of_the_device(crash: Crash) -> Seen | None:
     if array is None or not MOST <= share <= 1:
         return None
     words = say(
-        "The program needs {used} of the {total} there are; its arguments (weights and "
-        "states) are {arguments}, most of the device.",
+        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take {arguments}, "
+        "most of the GPU.",
         **_figures(array),
     )
     return Seen(words=words, evidence=(array,))
@@ -151,7 +154,7 @@ def program_larger_than_the_device(crash: Crash) -> Seen | None:
     array = _program(crash)
     if array is None:
         return None
-    words = say("The program needs {used} of the {total} there are, before anything runs.", **_figures(array))
+    words = say("The program needs {used} before anything runs; the GPU has {total}.", **_figures(array))
     return Seen(words=words, evidence=(array,))
 
 
@@ -164,8 +167,8 @@ def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
     if array.arguments_bytes > LITTLE * array.total_bytes or array.program_bytes <= array.total_bytes:
         return None
     words = say(
-        "The program needs {used} of the {total} there are; its arguments (weights and states) are {arguments}: "
-        "the rest is what its operations leave for each other, which grows with the batch.",
+        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take only "
+        "{arguments}; its intermediate results take the rest and grow with the batch size.",
         **_figures(array),
     )
     return Seen(words=words, evidence=(array,), stage="forward")

@@ -41,12 +41,12 @@ def compiler_reports_it(crash: Crash) -> Seen | None:
         return None
     program = killed[0].program or say("A compiler")
     ended = (
-        say("{program} found no memory while building.", program=program)
+        say("{program} ran out of memory during the build.", program=program)
         if killed[0].tried_bytes is not None
-        else say("{program} was killed while building.", program=program)
+        else say("{program} was killed during the build.", program=program)
     )
     how = say(
-        "Compilers of CUDA and C++ templates take gigabytes each, and as many run at once as the build was allowed."
+        "Each compiler of CUDA or C++ templates takes gigabytes, and the build runs as many at once as it is allowed."
     )
     return Seen(words=joined((ended, how)), evidence=tuple(killed[:3]), stage="launch")
 
@@ -61,7 +61,7 @@ def kernel_killed_a_compiler(crash: Crash) -> Seen | None:
     count = sum(1 for task in kill.tasks if COMPILER.match(task.name))
     words = (
         say(
-            "The kernel killed the compiler {name} (PID {pid}); {count} compilers ran at once.",
+            "The kernel killed the compiler {name} (PID {pid}); {count} compilers ran in parallel.",
             name=name,
             pid=pid,
             count=count,
@@ -80,8 +80,8 @@ def killed_under_a_compile_command(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "A compiler was killed: its command stands right above. Compilers of CUDA and C++ templates take gigabytes "
-            "each, and as many run at once as the build was allowed."
+            "A compiler was killed: its command is right above in the log. Each compiler of CUDA or C++ "
+            "templates takes gigabytes, and the build runs as many at once as it is allowed."
         ),
         evidence=(kill,),
         stage="launch",
@@ -97,9 +97,9 @@ def killed_while_building(crash: Crash) -> Seen | None:
     compiles = any(_OBJECT.search(line) for line in crash.root.around.before[-LINES_ABOVE:])
     return Seen(
         shows_memory=compiles,
-        words=say("A process was killed while something was being compiled; parallel compilers are the usual reason."),
+        words=say("A process was killed during a build. Parallel compilers are the usual reason."),
         evidence=(crash.root,),
-        against=(say("no line names a compiler as the one that was killed"),),
+        against=(say("no line says that the killed process was a compiler"),),
         stage="launch",
         next_evidence=("dmesg -T | grep -i -E 'killed process|oom'",),
     )

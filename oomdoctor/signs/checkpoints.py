@@ -32,7 +32,7 @@ def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
     if crash.mentions(_STATE_DICT_ENTRY) is None:
         return None
     words = say(
-        "A full state was gathered on one device to be saved, and cloning a tensor of it was refused{asked}.",
+        "FSDP gathered the full state on one device to save it and could not clone one of its tensors{asked}.",
         asked=asked_for(crash),
     )
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
@@ -45,8 +45,8 @@ def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
     if frame is None or crash.stage == "weight_sync":
         return None
     words = say(
-        "The job was saving its state ({function}) when memory ran out{asked}: gathering a "
-        "full state needs the weights once more, with the optimizer several times as much.",
+        "Memory ran out while the job saved its state ({function}){asked}. Gathering a full state needs a "
+        "second copy of the weights; with optimizer states several times as much.",
         function=frame.function,
         asked=asked_for(crash),
     )
@@ -60,8 +60,8 @@ def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
     if frame is None:
         return None
     words = say(
-        "The job was loading its state ({function}) when memory ran out{asked}: gathering a "
-        "full state needs the weights once more, with the optimizer several times as much.",
+        "Memory ran out while the job loaded its state ({function}){asked}. Gathering a full state needs a "
+        "second copy of the weights; with optimizer states several times as much.",
         function=frame.function,
         asked=asked_for(crash),
     )
@@ -72,9 +72,9 @@ def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
 def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
     """The job was saving or loading a checkpoint; no frame says where."""
     if crash.stage == "checkpoint_load":
-        words = say("Memory ran out while a checkpoint was loaded{asked}.", asked=asked_for(crash))
+        words = say("Memory ran out while the job loaded a checkpoint{asked}.", asked=asked_for(crash))
     elif crash.stage == "checkpoint_save":
-        words = say("Memory ran out while a checkpoint was saved{asked}.", asked=asked_for(crash))
+        words = say("Memory ran out while the job saved a checkpoint{asked}.", asked=asked_for(crash))
     else:
         return None
     return Seen(words=words, evidence=(crash.root,), shows_memory=True)
@@ -89,12 +89,12 @@ def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
     if isinstance(every.value, bool) or not isinstance(every.value, int) or every.value < 2 or done % every.value:
         return None
     words = say(
-        "The last step before the kill is {done}, and {name} {value} has the state saved there.",
+        "The last step before the kill was {done}, and {name}={value} saves the state at this step.",
         done=done,
         name=every.name,
         value=every.value,
     )
-    unseen = say("no line of the saving itself is in the log")
+    unseen = say("the log has no line about saving")
     return Seen(words=words, evidence=(crash.root,), against=(unseen,), shows_memory=True, stage="checkpoint_save")
 
 
@@ -103,6 +103,6 @@ def a_line_on_a_checkpoint(crash: Crash) -> Seen | None:
     """A line near a failure that memory would explain speaks of a checkpoint."""
     if crash.root.strength < 1 or crash.mentions(_SAVING_LINE) is None:
         return None
-    words = say("The last lines before the failure speak of a checkpoint.")
-    unseen = say("no frame shows that the job was in it when memory ran out")
+    words = say("The last lines before the failure mention a checkpoint.")
+    unseen = say("no stack frame shows that the job was saving or loading when memory ran out")
     return Seen(words=words, evidence=(crash.root,), against=(unseen,))

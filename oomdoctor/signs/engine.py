@@ -32,22 +32,26 @@ MOST: Final = 0.75  # of the card in the engine's process, while it takes its sh
 SAME: Final = 0.1  # of the share: a neighbour that holds as much is the engine
 
 _DOING: Final = {
-    "allocating": mark("while it allocated its KV cache"),
-    "waking": mark("when it woke up and asked for its memory back"),
-    "serving": mark("while it ran requests beside its share"),
-    "capturing": mark("while it captured CUDA graphs beside its share"),
-    "warming": mark("in the sampler's warm-up, after its share was taken"),
-    "syncing": mark("while it took new weights"),
+    "allocating": mark("while the engine allocated its KV cache"),
+    "waking": mark("while the engine woke up and took its memory back"),
+    "serving": mark("while the engine served requests outside its share"),
+    "capturing": mark("while the engine captured CUDA graphs outside its share"),
+    "warming": mark("in the sampler's warm-up, after the engine had taken its share"),
+    "syncing": mark("while the engine received new weights"),
 }
 # Where the share is no share of the card.
 _MEANINGS: Final = {
-    "lmdeploy": mark("LMDeploy gives its KV cache a share (cache_max_entry_count) of what is free after the weights."),
+    "lmdeploy": mark(
+        "LMDeploy gives its KV cache a share (cache_max_entry_count) of the memory that is free "
+        "after the weights are loaded."
+    ),
     "tensorrt-llm": mark(
-        "TensorRT-LLM gives its KV cache a share (free_gpu_memory_fraction) of what is free after the engine is loaded."
+        "TensorRT-LLM gives its KV cache a share (free_gpu_memory_fraction) of the memory that is free after "
+        "the engine is loaded."
     ),
     "text-generation-inference": mark(
-        "TGI caps the whole process at a share of the card (cuda-memory-fraction) and fills what the warm-up leaves "
-        "with KV cache."
+        "TGI limits the whole process to a share of GPU memory (cuda-memory-fraction) and fills the rest "
+        "after the warm-up with KV cache."
     ),
 }
 TAKING: Final = ("allocating", "waking")
@@ -72,9 +76,9 @@ def still_loading(crash: Crash) -> Seen | None:
 def still_measuring(crash: Crash) -> Seen | None:
     """The engine's profiling run, or TGI's warm-up."""
     if crash.first(WarmupShort) is not None:
-        words = say("the engine was still measuring what it needs; it takes its KV cache only afterwards")
+        words = say("the engine was still warming up; it allocates its KV cache only afterwards")
     elif _step(crash) == "profiling":
-        words = say("the engine was still measuring what it needs; it takes its share only afterwards")
+        words = say("the engine was still in its profiling run; it takes its share only afterwards")
     else:
         return None
     return Seen(words=words)
@@ -86,9 +90,11 @@ def still_laying_out(crash: Crash) -> Seen | None:
     root = crash.root
     if (failed := crash.first(CreationFailed)) is not None and failed.stage != "kv_cache_init":
         component = failed.component or say("another part of the engine")
-        return Seen(words=say("it was no KV cache that found no room: {component}", component=component))
+        return Seen(
+            words=say("the failed allocation was not for the KV cache but for {component}", component=component)
+        )
     if isinstance(root, LibraryOutOfMemory) and root.library == "TensorRT":
-        return Seen(words=say("TensorRT was laying out the engine; what is left becomes KV cache only afterwards"))
+        return Seen(words=say("TensorRT was still setting up the engine; it allocates the KV cache only afterwards"))
     return None
 
 
@@ -124,7 +130,7 @@ def no_share_helps(crash: Crash) -> Seen | None:
     if fits > NO_SHARE and (weights is None or fits * total >= weights):
         return None
     words = say(
-        "no share helps: {free} does not hold the model, {others} is in use already",
+        "no share helps: the model does not fit into the free {free}; {others} is already in use",
         free=show(free),
         others=show(_others(start)),
     )
@@ -141,16 +147,16 @@ def cache_of_what_is_free_was_refused(crash: Crash) -> Seen | None:
     fraction = f"{fractions[-1]:g}" if fractions else say("a fraction")
     words = (
         say(
-            "The engine takes {fraction} of what is free once the model is loaded ({free}) for "
-            "its KV cache, and that was refused: what is measured before leaves out what comes "
-            "with the cache.",
+            "The engine allocates {fraction} of the memory that is free after loading the model ({free}) as "
+            "KV cache, and this allocation failed. The measured free memory leaves out buffers that come with"
+            " the cache.",
             fraction=fraction,
             free=show(failed.free_bytes),
         )
         if failed.free_bytes is not None
         else say(
-            "The engine takes {fraction} of what is free once the model is loaded for its KV "
-            "cache, and that was refused: what is measured before leaves out what comes with the "
+            "The engine allocates {fraction} of the memory that is free after loading the model as KV cache, "
+            "and this allocation failed. The measured free memory leaves out buffers that come with the "
             "cache.",
             fraction=fraction,
         )
@@ -227,7 +233,7 @@ def tensors_beyond_a_share(crash: Crash) -> Seen | None:
     if allocated <= beyond_share(facts(crash).share) * total:
         return None
     words = say(
-        "tensors of this process alone fill {allocated}, more than a share allows",
+        "tensors of this process alone take {allocated}, more than the engine's share allows",
         allocated=show(allocated),
     )
     return Seen(words=words)
@@ -240,7 +246,7 @@ def others_beside_the_engine(crash: Crash) -> Seen | None:
     others = (it.others_bytes or 0) + (it.unaccounted_bytes or 0) if it is not None else 0
     if it is None or _is_filling(crash) or others <= LARGE_NEIGHBOUR * (it.total_bytes or 0):
         return None
-    return Seen(words=say("others hold {others} of the card", others=show(others)))
+    return Seen(words=say("others hold {others} of GPU memory", others=show(others)))
 
 
 @sign
@@ -250,7 +256,9 @@ def a_neighbour_holds_the_share(crash: Crash) -> Seen | None:
     neighbour = max((other.bytes or 0 for other in it.others), default=0) if it is not None else 0
     if reserved is None or not neighbour or abs(neighbour - reserved) >= SAME * reserved:
         return None
-    held = say("another process on the card holds {neighbour}, which is the engine's share", neighbour=show(neighbour))
+    held = say(
+        "another process on the GPU holds {neighbour}, the size of the engine's share", neighbour=show(neighbour)
+    )
     return _on_one_card(crash, held)
 
 
@@ -260,7 +268,7 @@ def a_trainer_starts_beside_the_share(crash: Crash) -> Seen | None:
     need = _need_beside_the_share(crash)
     if need is None or crash.stage not in _STARTING or crash.every(Sleep):
         return None
-    return _on_one_card(crash, say("the trainer on the same card holds or asks for {wanted}", wanted=show(need)))
+    return _on_one_card(crash, say("the trainer on the same GPU holds or requests {wanted}", wanted=show(need)))
 
 
 @sign
@@ -270,7 +278,7 @@ def a_trainer_beside_the_share(crash: Crash) -> Seen | None:
     if need is None:
         return None
     held = say(
-        "the trainer on the same card holds or asks for {wanted}; the engine may be asleep by then",
+        "the trainer on the same GPU holds or requests {wanted}, and the engine may be asleep by then",
         wanted=show(need),
     )
     return _on_one_card(crash, held)
@@ -288,12 +296,11 @@ def graphs_on_a_full_card(crash: Crash) -> Seen | None:
     if crash.job.in_reserving_engine or crash.job.runs_engine:
         return None
     words = say(
-        "{private_pools} lie in private pools, those of CUDA graphs. Programs that serve a "
-        "model capture them once its KV cache has its share of the card, and ask for more "
-        "beside it afterwards.",
+        "CUDA graphs hold {private_pools} in private pools. Inference engines capture them after the KV cache"
+        " has taken its share of GPU memory and then request more on top.",
         private_pools=show(root.private_pools_bytes),
     )
-    doubt = say("nothing else shows an inference engine; compiled training captures graphs too")
+    doubt = say("nothing else shows an inference engine; compiled training also captures CUDA graphs")
     return Seen(words=words, evidence=(root,), against=(doubt,))
 
 
@@ -312,8 +319,8 @@ def _others(start: NotEnoughFree) -> int:
 def _more_than_is_free(start: NotEnoughFree) -> Seen:
     free, total = start.free_bytes or 0, start.total_bytes or 0
     words = say(
-        "The engine's share of {utilization} comes to {wanted} of {total}, but only {free} "
-        "was free when it started. The largest share that this leaves is {share}.",
+        "The engine's share of {utilization} is {wanted} of {total}, but only {free} was free at startup. The"
+        " largest share that fits is {share}.",
         utilization=start.utilization,
         wanted=show(start.requested_bytes or 0),
         total=show(total),
@@ -351,7 +358,7 @@ def _beside_its_share(crash: Crash) -> Seen:
         (
             _fraction(crash) or _meaning(crash) or _share(facts(crash)),
             _request(crash.root, translated(_DOING.get(phase(crash) or "", ""))),
-            say("Smaller batches do not make the share smaller."),
+            say("A smaller batch size does not shrink the share."),
         )
     )
     return Seen(words=words, evidence=(crash.root,))
@@ -360,12 +367,12 @@ def _beside_its_share(crash: Crash) -> Seen:
 def _share(it: EngineFacts) -> str:
     reserved, total = it.reserved_bytes, it.total_bytes
     if it.share is None:
-        return say("An inference engine fills its share of the card with KV cache, whatever the requests need.")
+        return say("An inference engine fills its share of GPU memory with KV cache, whatever the requests need.")
     if reserved is None or total is None:
-        return say("The engine takes {share:g} of the card for itself and fills it with KV cache.", share=it.share)
+        return say("The engine takes {share:g} of GPU memory and fills it with KV cache.", share=it.share)
     return say(
-        "The engine takes {share:g} of the card, {reserved} of {total}, and fills it with KV "
-        "cache; {rest} is left for all the rest.",
+        "The engine takes {share:g} of GPU memory ({reserved} of {total}) and fills it with KV cache; {rest} "
+        "is left for everything else.",
         share=it.share,
         reserved=show(reserved),
         total=show(total),
@@ -384,10 +391,10 @@ def _fraction(crash: Crash) -> str | None:
     if fraction is None or loaded is None:
         return None
     left = ready_bytes(crash)
-    rest = say("{left} were left once it was ready.", left=show(left)) if left is not None else ""
+    rest = say("{left} was left when the engine was ready.", left=show(left)) if left is not None else ""
     taken = say(
-        "The engine takes {fraction:g} of the {free} that were free before it loaded its "
-        "weights, and fills it with KV cache.",
+        "The engine takes {fraction:g} of the {free} that was free before it loaded its weights, and fills it"
+        " with KV cache.",
         fraction=fraction,
         free=show(loaded.free_before_bytes),
     )
@@ -397,17 +404,17 @@ def _fraction(crash: Crash) -> str | None:
 def _request(root: object, when: str) -> str:
     """What it asked for, and when, as a clause of time that every language puts where it likes."""
     if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
-        return say("It got no more memory {when}.", when=when) if when else say("It got no more memory.")
+        return say("An allocation failed {when}.", when=when) if when else say("An allocation failed.")
     tried, free = show(root.tried_bytes), root.free_bytes
     if free is None:
         return (
-            say("It asked for {tried} {when}.", tried=tried, when=when)
+            say("An allocation of {tried} failed {when}.", tried=tried, when=when)
             if when
-            else say("It asked for {tried}.", tried=tried)
+            else say("An allocation of {tried} failed.", tried=tried)
         )
     if when:
-        return say("It asked for {tried} with {free} free {when}.", tried=tried, free=show(free), when=when)
-    return say("It asked for {tried} with {free} free.", tried=tried, free=show(free))
+        return say("An allocation of {tried} failed {when}; {free} was free.", tried=tried, free=show(free), when=when)
+    return say("An allocation of {tried} failed with {free} free.", tried=tried, free=show(free))
 
 
 def _trainers_card(crash: Crash) -> Card | None:
@@ -438,6 +445,6 @@ def _shares_cards(crash: Crash) -> bool:
 
 def _on_one_card(crash: Crash, held: str) -> Seen:
     shared = say(
-        "The models of this job share their cards: {seen}, and together that is more than there is.", seen=held
+        "The models of this job share their GPUs: {seen}. Together they need more than the GPU has.", seen=held
     )
     return Seen(words=joined((_share(facts(crash)), shared)), evidence=(crash.root,))

@@ -22,8 +22,8 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
     if gathering is None or not _evaluating(crash):
         return None
     words = say(
-        "It failed where the evaluation joins what it has predicted so far ({gathering}): "
-        "{asked}. All of it is kept on the device until the end.",
+        "While the evaluation joined its predictions ({gathering}), {asked}. All predictions stay in GPU "
+        "memory until the end.",
         gathering=gathering,
         asked=asked(card(crash)),
     )
@@ -36,8 +36,8 @@ def evaluation_outside_the_model(crash: Crash) -> Seen | None:
     if not crash.root.around.trace or phase(crash) or crash.job.in_engine or not _evaluating(crash):
         return None
     words = say(
-        "It failed in the evaluation's own code, not in the model: {asked}. What it works on "
-        "are the predictions of many batches, kept on the device.",
+        "In the evaluation's own code, not in the model, {asked}. This code works on the predictions of many "
+        "batches, kept in GPU memory.",
         asked=asked(card(crash)),
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
@@ -50,10 +50,10 @@ def during_an_evaluation(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "It failed during an evaluation: {asked}. Predictions kept on the device add up.", asked=asked(card(crash))
+            "During an evaluation, {asked}. Predictions that stay in GPU memory add up.", asked=asked(card(crash))
         ),
         evidence=(refusal(crash) or crash.root,),
-        against=(say("no frame joins or keeps predictions"),),
+        against=(say("no stack frame joins or keeps predictions"),),
         stage="eval",
     )
 
@@ -63,7 +63,7 @@ def in_a_training_step(crash: Crash) -> Seen | None:
     """The stage is a backward pass or the optimizer's step, and no frame evaluates."""
     if crash.stage not in ("backward", "optimizer_step") or not crash.proven or _evaluating(crash):
         return None
-    return Seen(words=say("it failed in {stage}, not in an evaluation", stage=crash.stage))
+    return Seen(words=say("the job failed in {stage}, not in an evaluation", stage=crash.stage))
 
 
 def _evaluating(crash: Crash) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import counted, mark, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import GRAPHS, STRAW, card, refusal
 from oomdoctor.units import percent, show
@@ -32,8 +32,8 @@ def idle_in_pieces(crash: Crash) -> Seen | None:
         return None
     summary = _summary(crash)
     words = say(
-        "PyTorch holds {idle} that no tensor uses, more than the {tried} that were asked for, "
-        "and cannot hand them out in one piece: they are spread over blocks of other sizes.",
+        "PyTorch has {idle} reserved but unallocated, more than the requested {tried}. This memory is split "
+        "into blocks of other sizes, so no block is large enough.",
         idle=show(idle),
         tried=show(tried),
     )
@@ -50,15 +50,21 @@ def idle_by_the_table(crash: Crash) -> Seen | None:
     idle, stuck, reserved = summary.idle_bytes or 0, summary.non_releasable_bytes or 0, summary.reserved_bytes or 0
     if not reserved or min(idle, stuck) < MOST_OF_IT * reserved:
         return None
-    words = say(
-        "The allocator's table counts {count} refused request(s) while {idle} of the {reserved} that it had reserved "
-        "were in no tensor, and {stuck} of that in pieces of blocks in use.",
-        count=summary.ooms,
+    words = counted(
+        summary.ooms,
+        mark(
+            "PyTorch's memory summary counts {count} failed allocation, while {idle} of {reserved} reserved was "
+            "unallocated, {stuck} of it inside blocks in use."
+        ),
+        mark(
+            "PyTorch's memory summary counts {count} failed allocations, while {idle} of {reserved} reserved was "
+            "unallocated, {stuck} of it inside blocks in use."
+        ),
         idle=show(idle),
         reserved=show(reserved),
         stuck=show(stuck),
     )
-    doubt = say("what was asked for is not in the log")
+    doubt = say("the log does not show the requested size")
     return Seen(words=words, evidence=(summary,), against=(doubt,), shows_memory=True)
 
 
@@ -67,7 +73,7 @@ def idle_figure_missing(crash: Crash) -> Seen | None:
     """The message is cut before what lies idle, and no table of the allocator's stands in for it."""
     if refusal(crash) is None or (card(crash).tried_bytes is not None and _idle_bytes(crash) is not None):
         return None
-    return Seen(words=say("the rest of the allocator's message: how much is reserved but unallocated"))
+    return Seen(words=say("the rest of PyTorch's message: how much memory is reserved but unallocated"))
 
 
 @sign
@@ -78,7 +84,9 @@ def room_beside_the_pieces(crash: Crash) -> Seen | None:
         return None
     if (it.share(it.free_bytes) or 0) < CACHE_SHARE:
         return None
-    words = say("{free} are free beside it: the request did not need one of its pieces", free=show(it.free_bytes))
+    words = say(
+        "{free} is free outside PyTorch's cache: the allocation did not need a cached block", free=show(it.free_bytes)
+    )
     return Seen(words=words)
 
 
@@ -89,8 +97,8 @@ def idle_less_than_asked(crash: Crash) -> Seen | None:
     if idle is None or it.tried_bytes is None or idle >= it.tried_bytes:
         return None
     words = say(
-        "{idle} reserved but unallocated is {share} of the card, and less than the {tried} "
-        "asked for: whole it would not do either",
+        "{idle} reserved but unallocated ({share} of the GPU) is less than the requested {tried}: too small "
+        "even in one piece",
         idle=show(idle),
         share=percent(it.share(idle)),
         tried=show(it.tried_bytes),
@@ -105,7 +113,7 @@ def ordinary_cache(crash: Crash) -> Seen | None:
     if idle is None or it.tried_bytes is None or not it.allocated_bytes or idle >= CACHE_SHARE * it.allocated_bytes:
         return None
     words = say(
-        "{idle} reserved but unallocated is {share} of the card and {used} of what is in use: an ordinary cache",
+        "{idle} reserved but unallocated is {share} of the GPU and {used} of the memory in use: a normal cache",
         idle=show(idle),
         share=percent(it.share(idle)),
         used=percent(idle / it.allocated_bytes),
@@ -123,8 +131,8 @@ def expandable_segments_set(crash: Crash) -> Seen | None:
     if "expandable_segments:true" not in str(setting.value).lower():
         return None
     words = say(
-        "{idle} reserved but unallocated is {share} of the card, but expandable segments, "
-        "which cure it, are set already",
+        "{idle} is reserved but unallocated ({share} of the GPU), but expandable segments, the cure for it, "
+        "are already on",
         idle=show(idle),
         share=percent(it.share(idle)),
     )
@@ -151,7 +159,8 @@ def others_hold_more_than_lies_idle(crash: Crash) -> Seen | None:
     if (it.others_bytes or 0) <= OTHERS * (it.unallocated_bytes or 0):
         return None
     words = say(
-        "other processes hold {others} of the card, much more than lies idle here", others=show(it.others_bytes or 0)
+        "other processes hold {others} of GPU memory, much more than this process has reserved but unallocated",
+        others=show(it.others_bytes or 0),
     )
     return Seen(words=words)
 
@@ -164,7 +173,7 @@ def pools_of_graphs_counted_as_idle(crash: Crash) -> Seen | None:
         return None
     if crash.stage != "cuda_graph_capture" and crash.in_trace(GRAPHS) is None:
         return None
-    return Seen(words=say("CUDA graphs were captured: before PyTorch 2.5 their pools are counted as unallocated"))
+    return Seen(words=say("CUDA graphs were captured, and PyTorch before 2.5 counts their pools as unallocated"))
 
 
 @sign
@@ -221,8 +230,8 @@ def pool_in_pieces(crash: Crash) -> Seen | None:
     if pool is None or pool.is_ordinary or pool.idle_bytes < pool.tried_bytes:
         return None
     words = say(
-        "The pool has {region} of the driver and {used} of it in use: {idle} are idle, more "
-        "than what was asked for ({asked}), and not in one piece.",
+        "The framework's pool has {region}, of which {used} is in use. The other {idle} is more than "
+        "requested ({asked}), but not in one piece.",
         **pool.figures,
     )
     return Seen(words=words, evidence=(pool.event,))
@@ -234,9 +243,7 @@ def ordinary_rest_of_the_pool(crash: Crash) -> Seen | None:
     pool = _pool(crash)
     if pool is None or not pool.is_ordinary or pool.idle_bytes < pool.tried_bytes:
         return None
-    words = say(
-        "The pool has {region} of the driver and {used} of it in use: {idle} are idle: an ordinary rest", **pool.figures
-    )
+    words = say("the framework's pool has {region}, of which {used} is in use: {idle} unused is normal", **pool.figures)
     return Seen(words=words)
 
 
@@ -247,8 +254,7 @@ def pool_with_less_than_asked(crash: Crash) -> Seen | None:
     if pool is None or pool.idle_bytes >= pool.tried_bytes:
         return None
     words = say(
-        "The pool has {region} of the driver and {used} of it in use: {idle} are idle, less "
-        "than what was asked for ({asked})",
+        "the framework's pool has {region}, of which {used} is in use: {idle} unused is less than requested ({asked})",
         **pool.figures,
     )
     return Seen(words=words)

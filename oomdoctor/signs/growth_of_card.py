@@ -39,7 +39,7 @@ def card_grows_by_fits(crash: Crash) -> Seen | None:
     grown = _grown(crash)
     if grown is None or _is_steady(grown):
         return None
-    return _growth(crash, grown, against=(say("it does not grow at every print"),))
+    return _growth(crash, grown, against=(say("the figure does not grow at every print"),))
 
 
 @sign
@@ -69,5 +69,5 @@ def _is_steady(grown: Trajectory) -> bool:
 
 
 def _growth(crash: Crash, grown: Trajectory, against: tuple[str, ...] = ()) -> Seen:
-    words = joined((change(grown), say("Something keeps what every step makes.")))
+    words = joined((change(grown), say("Something keeps memory from every step.")))
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), against=against, shows_memory=_is_steady(grown))

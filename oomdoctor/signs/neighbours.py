@@ -52,9 +52,9 @@ def asks_for_more_than_the_card(crash: Crash) -> Seen | None:
         return None
     tried, total = show(it.tried_bytes), show(it.total_bytes)
     if not mine:
-        return Seen(words=say("{tried} were asked for, more than the whole card's {total}", tried=tried, total=total))
+        return Seen(words=say("{tried} requested, more than the whole GPU has ({total})", tried=tried, total=total))
     words = say(
-        "{tried} were asked for beside {mine} of its own, more than the whole card's {total}",
+        "{tried} requested and {mine} held by this process are more than the whole GPU has ({total})",
         tried=tried,
         mine=show(mine),
         total=total,
@@ -83,13 +83,13 @@ def a_table_lists_another(crash: Crash) -> Seen | None:
         held = process.used_bytes or 0
         if MUCH * it.total_bytes <= held <= room:
             words = say(
-                "nvidia-smi lists a process (pid {pid}) that holds {held} of the card, and the "
+                "nvidia-smi lists a process (PID {pid}) that holds {held} of GPU memory, but the error "
                 "message does not; {asked}.",
                 pid=process.pid,
                 held=show(held),
                 asked=asked(it),
             )
-            doubt = say("the table was printed at another moment")
+            doubt = say("the table was printed at another time")
             return Seen(words=words, evidence=(refused, table), against=(doubt,))
     return None
 
@@ -146,10 +146,10 @@ def cards_are_unequal(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, UnbalancedCards):
         return None
-    words = say("One card of the group has much less free memory than the others, before the engine loaded anything.")
+    words = say("One GPU of the group had much less free memory than the others before the engine loaded anything.")
     if root.least_bytes is not None and root.own_bytes is not None:
         words = say(
-            "One card of the group has {least} free where another one has {own}, before the engine loaded anything.",
+            "One GPU of the group had {least} free and another one {own}, before the engine loaded anything.",
             least=show(root.least_bytes),
             own=show(root.own_bytes),
         )
@@ -163,7 +163,7 @@ def nothing_was_taken_at_the_start(crash: Crash) -> Seen | None:
     if start is None or _share_in_use(start) >= LITTLE:
         return None
     return Seen(
-        words=say("{taken} of {total} ({share}) were taken before the engine loaded anything", **_figures(start))
+        words=say("{taken} of {total} ({share}) was in use before the engine loaded anything", **_figures(start))
     )
 
 
@@ -194,8 +194,8 @@ def tensorflow_found_nearly_nothing_free(crash: Crash) -> Seen | None:
     if root.limit_bytes >= NO_CARD:
         return None
     words = say(
-        "TensorFlow may take {limit} in all, which is what it found free at its start (or was "
-        "told to take): the card was full already.",
+        "TensorFlow may use {limit} in total, the memory that it found free at startup (or was told to use). "
+        "The GPU was already full.",
         limit=show(root.limit_bytes),
     )
     return Seen(words=words, evidence=(root,), against=(say("the program may have set the limit itself"),))
@@ -208,7 +208,8 @@ def what_tensorflow_counted_as_free_was_not(crash: Crash) -> Seen | None:
     if not isinstance(root, AllocationProbe) or not root.tried_bytes:
         return None
     words = say(
-        "TensorFlow asked for {tried}, which it had counted as free, and was refused.", tried=show(root.tried_bytes)
+        "TensorFlow requested {tried}, which it had counted as free, and the allocation failed.",
+        tried=show(root.tried_bytes),
     )
     return Seen(words=words, evidence=(root,), shows_memory=True)
 
@@ -222,7 +223,8 @@ def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
     for table in crash.every(GpuTable):
         if others := _others(crash, table):
             words = say(
-                "The device refused without figures, and nvidia-smi lists processes on it (pid {pids}).",
+                "An allocation on the GPU failed, and the message has no figures. nvidia-smi lists processes "
+                "on the GPU (PID {pids}).",
                 pids=", ".join(str(pid) for pid in others[:4]),
             )
             return Seen(words=words, evidence=(refused, table))
@@ -241,12 +243,13 @@ def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
         full = [c for c in table.cards if c.used_bytes and c.total_bytes and c.used_bytes >= FULL * c.total_bytes]
         if table.processes_hidden and full:
             words = say(
-                "The device refused without figures. nvidia-smi shows {used} of {total} in use behind "
-                "it and cannot see whose: processes of another container, or what a dead one left.",
+                "An allocation on the GPU failed, and the message has no figures. Later in the log, nvidia-"
+                "smi shows {used} of {total} in use by processes that it cannot list: another container's, or"
+                " a dead one's leftovers.",
                 used=show(full[0].used_bytes or 0),
                 total=show(full[0].total_bytes or 0),
             )
-            doubt = say("the refused process may have been alive still, and hidden as the others are")
+            doubt = say("the failed process may have been still alive, and hidden like the others")
             return Seen(words=words, evidence=(refused, table), against=(doubt,))
     return None
 
@@ -257,7 +260,7 @@ def an_engine_woke_to_less(crash: Crash) -> Seen | None:
     refused = _without_figures(crash)
     if refused is None or refused.layer != "cumem" or _loads_into_it(crash, refused):
         return None
-    words = say("The allocator with which an engine sleeps and wakes asked for memory that somebody else held by then.")
+    words = say("The engine's sleep-mode allocator requested memory that somebody else held by then.")
     return Seen(words=words, evidence=(refused,))
 
 
@@ -272,7 +275,7 @@ def refused_at_the_first_touch(crash: Crash) -> Seen | None:
     refused = _without_figures(crash)
     if refused is None or refused.layer == "nvml" or not innermost(crash, _FIRST_TOUCH):
         return None
-    words = say("The device refused when this process first touched it: it was full already.")
+    words = say("The allocation failed when this process first used the GPU: the GPU was already full.")
     return Seen(words=words, evidence=(refused,))
 
 
@@ -284,9 +287,10 @@ def a_small_program_was_refused(crash: Crash) -> Seen | None:
     if not needed or needed > SMALL_PROGRAM:
         return None
     words = say(
-        "The whole program needs {needed} and was refused: the card was full before it ran.", needed=show(needed)
+        "The whole program needs {needed}, but its allocation failed: the GPU was full before the program ran.",
+        needed=show(needed),
     )
-    doubt = say("what this process put there before is not in the log")
+    doubt = say("the log does not show what this process had allocated before")
     return Seen(words=words, evidence=(array,), against=(doubt,))
 
 
@@ -299,8 +303,8 @@ def refused_when_the_ranks_met(crash: Crash) -> Seen | None:
     if not innermost(crash, _MEETING, 2):
         return None
     words = say(
-        "The device refused when the ranks first met, before any of them had computed: it was "
-        "full already, or several of them have opened the same card."
+        "An allocation failed when the ranks first met, before any of them had computed. The GPU was already "
+        "full, or several ranks opened the same GPU."
     )
     return Seen(words=words, evidence=(refused,))
 
@@ -319,7 +323,7 @@ def _neighbours(it: Card) -> _Neighbours | None:
 
 def _of_unlisted(held: int, total: int) -> _Neighbours:
     words = say(
-        "Processes that the driver does not list here hold {held} of the card's {total} ({share})",
+        "Processes that the driver does not list here hold {held} of the GPU's {total} ({share})",
         held=show(held),
         total=show(total),
         share=percent(held / total),
@@ -331,19 +335,20 @@ def _of_listed(held: int, total: int, pids: list[int]) -> _Neighbours:
     figures = {"held": show(held), "total": show(total), "share": percent(held / total)}
     words = (
         say(
-            "Other processes (pid {pids}) hold {held} of the card's {total} ({share})",
+            "Other processes (PID {pids}) hold {held} of the GPU's {total} ({share})",
             pids=", ".join(map(str, pids[:3])),
             **figures,
         )
         if pids
-        else say("Other processes hold {held} of the card's {total} ({share})", **figures)
+        else say("Other processes hold {held} of the GPU's {total} ({share})", **figures)
     )
     return _Neighbours(held, held / total, MUCH, words)
 
 
 def _not_split(held: int, total: int) -> _Neighbours:
     words = say(
-        "Others, beside PyTorch's memory in this process and its context, hold {held} of the card's {total} ({share})",
+        "Others hold {held} of the GPU's {total} ({share}), not counting this process's PyTorch memory and "
+        "CUDA context",
         held=show(held),
         total=show(total),
         share=percent(held / total),
@@ -380,7 +385,7 @@ def _at_the_start(crash: Crash, least: float) -> Seen | None:
     start = _start(crash)
     if start is None or _share_in_use(start) < least:
         return None
-    words = say("{taken} of {total} ({share}) were taken before the engine loaded anything.", **_figures(start))
+    words = say("{taken} of {total} ({share}) was in use before the engine loaded anything.", **_figures(start))
     return Seen(words=words, evidence=(start,))
 
 

@@ -20,13 +20,11 @@ def in_the_optimizer(crash: Crash) -> Seen | None:
         return None
     refused = asked(card(crash))
     failed = (
-        say("It failed while the optimizer took its step: {asked}.", asked=refused)
+        say("In the optimizer step, {asked}.", asked=refused)
         if crash.in_trace(_FIRST_STEP) is None
-        else say(
-            "It failed while the optimizer made its states, which it does at its first step: {asked}.", asked=refused
-        )
+        else say("While the optimizer created its states, in its first step, {asked}.", asked=refused)
     )
-    stay = say("Adam keeps two more values per parameter, and they stay for the rest of the run.")
+    stay = say("Adam keeps two more values per parameter for the rest of the run.")
     return Seen(
         words=joined((failed, stay)),
         evidence=(refusal(crash) or crash.root,),
@@ -39,7 +37,7 @@ def stage_of_the_optimizer(crash: Crash) -> Seen | None:
     """The stage is the optimizer's step, though no frame shows it."""
     if crash.stage != "optimizer_step":
         return None
-    words = say("It failed in the optimizer's step: {asked}.", asked=asked(card(crash)))
+    words = say("In the optimizer step, {asked}.", asked=asked(card(crash)))
     return Seen(words=words, evidence=(refusal(crash) or crash.root,))
 
 
@@ -48,4 +46,4 @@ def another_stage_than_the_optimizers(crash: Crash) -> Seen | None:
     """The stage is a pass, or serving, and no frame shows the optimizer."""
     if crash.stage not in OTHERS or phase(crash) == "optimizer":
         return None
-    return Seen(words=say("it failed in {stage}, not in the optimizer's step", stage=crash.stage))
+    return Seen(words=say("the job failed in {stage}, not in the optimizer step", stage=crash.stage))

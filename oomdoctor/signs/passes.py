@@ -64,17 +64,17 @@ def _in_a_pass(crash: Crash, which: str) -> Seen | None:
     it = card(crash)
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     failed = (
-        say("It failed in the {where} pass: {asked}.", where=which, asked=asked(it))
+        say("In the {where} pass, {asked}.", where=which, asked=asked(it))
         if mine is None
         else say(
-            "It failed in the {where} pass: {asked}, and this process held {mine}.",
+            "In the {where} pass, {asked}; this process held {mine}.",
             where=which,
             asked=asked(it),
             mine=show(mine),
         )
     )
     return Seen(
-        words=joined((failed, say("What grows there with the batch and the sequence length are the activations."))),
+        words=joined((failed, say("Activations grow with batch size and sequence length."))),
         evidence=(refusal(crash) or crash.root,),
         stage=which if crash.stage == "unknown" else None,
     )
@@ -85,7 +85,7 @@ def measuring_its_need(crash: Crash) -> Seen | None:
     """It failed while an inference engine measured what its largest batch needs."""
     if crash.stage != "memory_profiling" or _failed_pass(crash) is None:
         return None
-    failed = say("It failed while the engine measured its own need: {asked}.", asked=asked(card(crash)))
+    failed = say("While the engine profiled its memory use, {asked}.", asked=asked(card(crash)))
     return Seen(words=_with_what_it_computes(failed), evidence=(refusal(crash) or crash.root,))
 
 
@@ -95,18 +95,16 @@ def in_an_engines_pass(crash: Crash) -> Seen | None:
     where = _failed_pass(crash)
     if where is None or not crash.job.in_engine or crash.stage == "memory_profiling":
         return None
-    failed = say(
-        "It failed in the {where} pass of an inference engine: {asked}.", where=where, asked=asked(card(crash))
-    )
+    failed = say("In the {where} pass of an inference engine, {asked}.", where=where, asked=asked(card(crash)))
     return Seen(
         words=_with_what_it_computes(failed),
         evidence=(refusal(crash) or crash.root,),
-        against=(say("an engine leaves little beside its own reservation"),),
+        against=(say("an engine leaves little memory outside its own share"),),
     )
 
 
 def _with_what_it_computes(failed: str) -> str:
-    return joined((failed, say("What it computes with is what its settings let in at once.")))
+    return joined((failed, say("The engine's settings limit how much it computes at once.")))
 
 
 @sign
@@ -123,7 +121,7 @@ def while_loading_or_updating(crash: Crash) -> Seen | None:
         return None
     if crash.stage not in ("model_load", "optimizer_step") and phase(crash) not in ("load", "optimizer"):
         return None
-    return Seen(words=say("it failed while loading or in the optimizer's step, when no activations are held"))
+    return Seen(words=say("the job failed while loading or in the optimizer step, when it holds no activations"))
 
 
 @sign
@@ -136,14 +134,13 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "{tried} were asked for in one piece, more than the card's {total}: so large are "
-            "tensors over all pairs of tokens or pixels, which attention without its own kernel "
-            "makes.",
+            "A single allocation of {tried} failed; the GPU has only {total}. Attention without its own "
+            "kernel creates tensors of this size, over all pairs of tokens or pixels.",
             tried=show(it.tried_bytes or 0),
             total=show(it.total_bytes or 0),
         ),
         evidence=(refusal(crash) or crash.root,),
-        against=(say("the traceback does not show which pass it was"),),
+        against=(say("the traceback does not show which pass failed"),),
     )
 
 
@@ -156,9 +153,9 @@ def in_its_own_computation(crash: Crash) -> Seen | None:
     if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or crash.job.in_engine:
         return None
     return Seen(
-        words=say("It failed in the program's own computation: {asked}.", asked=asked(card(crash))),
+        words=say("In the program's own computation, {asked}.", asked=asked(card(crash))),
         evidence=(refusal(crash) or crash.root,),
-        against=(say("the traceback does not show which pass it was"),),
+        against=(say("the traceback does not show which pass failed"),),
     )
 
 
@@ -171,8 +168,8 @@ def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
     number, waited = late
     return Seen(
         words=say(
-            "The other ranks waited in collective {number:,}, more than setting up takes: the job had been "
-            "stepping, and what differs from step to step is the batch.",
+            "The other ranks waited in collective {number:,}, more than setup takes: the job was already "
+            "running steps. From step to step, the batch changes.",
             number=number,
         ),
         evidence=(refusal(crash) or crash.root, waited),
@@ -191,12 +188,12 @@ def a_piece_larger_than_its_card(crash: Crash) -> Seen | None:
     if not used or root.tried_bytes < max(LARGE, 10 * used, 2 * free):
         return None
     words = say(
-        "{tried} were asked for in one piece where {used} were in use: so large beside the model are what its passes "
-        "compute, not its weights.",
+        "A single allocation of {tried} failed with {used} in use. Next to the model, tensors of this size "
+        "come from its passes, not from its weights.",
         tried=show(root.tried_bytes),
         used=show(used),
     )
-    return Seen(words=words, evidence=(root,), against=(say("the traceback does not show which pass it was"),))
+    return Seen(words=words, evidence=(root,), against=(say("the traceback does not show which pass failed"),))
 
 
 @sign
@@ -210,8 +207,8 @@ def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
     if crash.job.in_engine:
         return None
     words = say(
-        "{tried} were asked for in one piece, and this process's own tensors take {held} of the card's {total}: its "
-        "model, and what the passes keep, which is the part that grows with the batch.",
+        "A single allocation of {tried} failed; tensors of this process take {held} of the GPU's {total}. "
+        "They are the model and its activations, and activations grow with the batch size.",
         tried=show(tried),
         held=show(held),
         total=show(it.total_bytes or 0),
@@ -238,7 +235,7 @@ def at_the_logits(crash: Crash) -> Seen | None:
     """The innermost frames of the job's own pass work on the logits."""
     if _own_pass(crash) is None or not innermost(crash, LOGITS):
         return None
-    return Seen(words=say("the innermost frames work on the logits"))
+    return Seen(words=say("the innermost stack frames work on the logits"))
 
 
 @sign
@@ -246,7 +243,7 @@ def library_was_refused(crash: Crash) -> Seen | None:
     """It was not the framework that was refused in the job's own pass, but a library beside it."""
     if _own_pass(crash) is None or not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
         return None
-    return Seen(words=say("a library beside the framework was refused"))
+    return Seen(words=say("the failed allocation belongs to a library, not to the framework"))
 
 
 @sign
@@ -254,7 +251,7 @@ def evaluation_without_the_model(crash: Crash) -> Seen | None:
     """It failed in an evaluation, and no frame is the model's."""
     if crash.stage != "eval" or not crash.root.around.trace or phase(crash) or not _own_pass(crash):
         return None
-    return Seen(words=say("no frame of the model is in the traceback"))
+    return Seen(words=say("the traceback has no frame of the model"))
 
 
 @sign
@@ -264,7 +261,7 @@ def holds_less_than_half(crash: Crash) -> Seen | None:
     share = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes)
     if share is None or share >= OWN_SHARE or _own_pass(crash) is None:
         return None
-    return Seen(words=say("this process holds only {share} of the card", share=percent(share)))
+    return Seen(words=say("this process holds only {share} of the GPU", share=percent(share)))
 
 
 @sign

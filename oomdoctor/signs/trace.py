@@ -119,13 +119,15 @@ def beyond_share(share: float | None) -> float:
 def asked(it: Card) -> str:
     """The refused request: a clause, to stand behind a colon or a semicolon."""
     if it.tried_bytes is None:
-        return say("an allocation was refused")
+        return say("an allocation failed")
     if it.free_bytes is None:
-        return say("{tried} were refused", tried=show(it.tried_bytes))
+        return say("an allocation of {tried} failed", tried=show(it.tried_bytes))
     if not it.total_bytes:
-        return say("{tried} were refused with {free} free", tried=show(it.tried_bytes), free=show(it.free_bytes))
+        return say(
+            "an allocation of {tried} failed with {free} free", tried=show(it.tried_bytes), free=show(it.free_bytes)
+        )
     return say(
-        "{tried} were refused with {free} free of {total}",
+        "an allocation of {tried} failed with {free} of {total} free",
         tried=show(it.tried_bytes),
         free=show(it.free_bytes),
         total=show(it.total_bytes),

@@ -23,19 +23,19 @@ def warm_up_short(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "The engine warms up with the largest batch that its settings let in of {tokens:,} "
-            "prefill tokens, before it takes its KV cache: {asked}.",
+            "The engine warms up with the largest batch that its settings allow ({tokens:,} prefill tokens), "
+            "before it allocates its KV cache: {asked}.",
             tokens=warmup.prefill_tokens,
             asked=asked(card(crash)),
         )
         if warmup.prefill_tokens
         else say(
-            "The engine warms up with the largest batch that its settings let in, before it takes "
-            "its KV cache: {asked}.",
+            "The engine warms up with the largest batch that its settings allow, before it allocates its KV "
+            "cache: {asked}.",
             asked=asked(card(crash)),
         )
     )
-    against = (say("the message says so whatever fills the card"),)
+    against = (say("the engine prints this message whatever fills the GPU"),)
     return Seen(words=words, evidence=(warmup,), against=against)
 
 
@@ -46,7 +46,7 @@ def no_room_for_the_largest_batch(crash: Crash) -> Seen | None:
     if failed is None or failed.stage not in ("memory_profiling", "engine_init"):
         return None
     return Seen(
-        words=say("The weights were loaded; what the engine sets up for its largest batch of tokens found no room."),
+        words=say("The weights were loaded, but the buffers for the engine's largest batch of tokens did not fit."),
         evidence=(failed,),
     )
 
@@ -59,8 +59,8 @@ def weights_there_in_the_warm_up(crash: Crash) -> Seen | None:
     if warmup is None or share is None or share < WEIGHTS_FILL:
         return None
     words = say(
-        "Tensors of {allocated} ({share} of the card) were there in the warm-up, before any "
-        "KV cache: that is the weights, whatever the message advises.",
+        "Tensors took {allocated} ({share} of the GPU) in the warm-up, before any KV cache. They are the "
+        "weights, whatever the message advises.",
         allocated=show(it.allocated_bytes or 0),
         share=percent(share),
     )
@@ -73,5 +73,5 @@ def warm_up_after_loading(crash: Crash) -> Seen | None:
     warmup = crash.first(WarmupShort)
     if warmup is None:
         return None
-    words = say("The warm-up runs once the weights are loaded; where they fill the card, any batch is too large.")
+    words = say("The warm-up runs after the weights are loaded. If they fill the GPU, any batch is too large.")
     return Seen(words=words, evidence=(warmup,))
