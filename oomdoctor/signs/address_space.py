@@ -36,7 +36,7 @@ _HEAPS: Final = {
 
 @sign
 def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
-    """A scheduler ended the job at its limit on virtual memory."""
+    """A scheduler ended the job at its virtual memory limit."""
     kill = next((kill for kill in crash.every(LimitKill) if kill.virtual), None)
     if kill is None:
         return None
@@ -57,7 +57,7 @@ def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
 
 @sign
 def windows_commit_is_used_up(crash: Crash) -> Seen | None:
-    """Error 1455, or an allocator of Windows' own."""
+    """Windows reports error 1455, or one of its own allocators failed."""
     refused = _refused(crash)
     if refused is None or not (refused.errno == WINDOWS_COMMIT or refused.allocator == "windows"):
         return None
@@ -70,7 +70,7 @@ def windows_commit_is_used_up(crash: Crash) -> Seen | None:
 
 @sign
 def windows_has_no_resources(crash: Crash) -> Seen | None:
-    """Errors 8, 14 and 1450 of Windows."""
+    """Windows reports error 8, 14 or 1450."""
     refused = _refused(crash)
     if refused is None or refused.errno not in WINDOWS_RESOURCES:
         return None
@@ -84,7 +84,7 @@ def windows_has_no_resources(crash: Crash) -> Seen | None:
 
 @sign
 def windows_refused_an_array(crash: Crash) -> Seen | None:
-    """A gibibyte or more, by PyTorch's allocator in the words that it has on Windows: the commit limit refuses."""
+    """PyTorch could not allocate 1 GiB or more, and its message is the one for Windows: the commit limit was hit."""
     refused = _refused(crash)
     if refused is None or refused.allocator != "torch" or (refused.tried_bytes or 0) < SMALL:
         return None
@@ -98,7 +98,7 @@ def windows_refused_an_array(crash: Crash) -> Seen | None:
 
 @sign
 def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
-    """Java's or JavaScript's own heap."""
+    """The heap of Java, JavaScript or another runtime is full."""
     refused = _refused(crash)
     if refused is None or refused.allocator not in _HEAPS or refused.errno is not None:
         return None
@@ -107,7 +107,7 @@ def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
 
 @sign
 def maps_of_memory_are_spent(crash: Crash) -> Seen | None:
-    """A process may have no more maps of memory."""
+    """The process reached its maximum number of memory maps."""
     spent = crash.first(MapsSpent)
     if spent is None:
         return None
@@ -117,13 +117,13 @@ def maps_of_memory_are_spent(crash: Crash) -> Seen | None:
 
 @sign
 def killed_instead(crash: Crash) -> Seen | None:
-    """The root is a kill: what was refused besides was survived."""
+    """The root cause is a kill: the process survived its failed allocation."""
     return Seen(words="") if isinstance(crash.root, KernelKill | UserspaceKill) else None
 
 
 @sign
 def more_than_any_limit(crash: Crash) -> Seen | None:
-    """8 TiB and more."""
+    """The allocation is 8 TiB or larger."""
     refused = _refused(crash)
     tried = refused.tried_bytes if refused is not None else None
     if tried is None or tried < NO_MACHINE or scheduler_limits_virtual_memory(crash):
@@ -133,7 +133,7 @@ def more_than_any_limit(crash: Crash) -> Seen | None:
 
 @sign
 def refused_with_more_free(crash: Crash) -> Seen | None:
-    """The log shows more RAM unused than was asked for."""
+    """The log shows more unused RAM than was requested."""
     refused, free = _refused(crash), _free(crash)
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or free is None or free <= tried:
@@ -150,7 +150,7 @@ def refused_with_more_free(crash: Crash) -> Seen | None:
 
 @sign
 def small_piece_refused(crash: Crash) -> Seen | None:
-    """Less than a gibibyte."""
+    """The allocation is smaller than 1 GiB."""
     refused = _refused(crash)
     tried = refused.tried_bytes if refused is not None else None
     return _refusal(refused) if refused is not None and tried is not None and tried < SMALL else None
@@ -158,7 +158,7 @@ def small_piece_refused(crash: Crash) -> Seen | None:
 
 @sign
 def large_piece_refused(crash: Crash) -> Seen | None:
-    """64 GiB and more: a machine may really not have them."""
+    """The allocation is 64 GiB or larger: the machine may really not have it."""
     refused = _refused(crash)
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or tried < LARGE:
@@ -168,14 +168,14 @@ def large_piece_refused(crash: Crash) -> Seen | None:
 
 @sign
 def array_refused(crash: Crash) -> Seen | None:
-    """NumPy's or PyTorch's, of a size that full machines refuse as well."""
+    """NumPy or PyTorch could not allocate an array of a size that also fails on full machines."""
     refused = _refused(crash)
     return _refusal(refused) if refused is not None and refused.allocator in ARRAYS else None
 
 
 @sign
 def refused_with_an_errno(crash: Crash) -> Seen | None:
-    """The system itself answered: errno 12."""
+    """The operating system returned errno 12 (ENOMEM)."""
     refused = next((event for event in crash.every(HostAllocation) if event.errno == NO_MEMORY), None)
     return _refusal(refused) if refused is not None and refused.pool == "host_ram" else None
 
@@ -191,7 +191,7 @@ def overcommit_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def piece_refused(crash: Crash) -> Seen | None:
-    """By any allocator of the host, whatever was asked for."""
+    """Any allocator of host memory failed, whatever the size."""
     refused = _refused(crash)
     return _refusal(refused) if refused is not None else None
 

@@ -36,7 +36,8 @@ _AT_ONCE = late(
 
 @sign
 def beyond_the_largest_allocation(crash: Crash) -> Seen | None:
-    """The driver limits the size of each allocation: it says so, or Intel's refused 4 GiB and had room."""
+    """The driver limits the size of a single allocation: it says so, or an Intel GPU failed at 4 GiB with enough free
+    memory."""
     event, it = refusal(crash), card(crash)
     if event is None or not (event.limit == "per-allocation" or _too_large_at_once(event, it)):
         return None
@@ -49,7 +50,7 @@ def beyond_the_largest_allocation(crash: Crash) -> Seen | None:
 
 @sign
 def beyond_the_largest_allocation_in_other_words(crash: Crash) -> Seen | None:
-    """A driver or a runtime prints how much it gives at once, and more was asked for."""
+    """A driver or a runtime prints its largest single allocation, and more was requested."""
     line = crash.mentions(_AT_ONCE.pattern) if isinstance(crash.root, Shortage) else None
     figures = _AT_ONCE.search(line) if line is not None else None
     if figures is None or int(figures[1]) <= int(figures[2]):
@@ -75,7 +76,7 @@ def _tried(it: Card) -> str:
 
 @sign
 def beyond_the_memory_fraction(crash: Crash) -> Seen | None:
-    """The message says that the process's memory fraction would have been passed."""
+    """The message says that the allocation would exceed the process's memory fraction."""
     event = refusal(crash)
     if event is None or event.limit != "fraction":
         return None
@@ -128,7 +129,7 @@ def _claim(crash: Crash) -> _Claim | None:
 
 @sign
 def beyond_the_allowed_beside_room(crash: Crash) -> Seen | None:
-    """Reserved + asked for pass what the process is allowed, and the card has room for the request."""
+    """Reserved + requested exceed the limit of the process, and the GPU has enough free memory."""
     claim = _claim(crash)
     if claim is None or claim.is_allowed or claim.free_bytes is None:
         return None
@@ -153,7 +154,7 @@ def beyond_the_allowed_beside_room(crash: Crash) -> Seen | None:
 
 @sign
 def beyond_the_allowed_on_a_full_card(crash: Crash) -> Seen | None:
-    """Reserved + asked for pass what the process is allowed, and the card has no room for the request either."""
+    """Reserved + requested exceed the limit of the process, and the GPU does not have enough free memory either."""
     claim = _claim(crash)
     if claim is None or claim.is_allowed or claim.free_bytes is not None:
         return None
@@ -167,7 +168,7 @@ def beyond_the_allowed_on_a_full_card(crash: Crash) -> Seen | None:
 
 @sign
 def within_the_allowed(crash: Crash) -> Seen | None:
-    """Reserved + asked for are within what the process is allowed."""
+    """Reserved + requested are within the limit of the process."""
     claim = _claim(crash)
     if claim is None or not claim.is_allowed:
         return None
@@ -179,7 +180,8 @@ def within_the_allowed(crash: Crash) -> Seen | None:
 
 @sign
 def card_partly_hidden(crash: Crash) -> Seen | None:
-    """The driver tells of twice the memory that the framework sees: a carve-out, a partition, an allocator's limit."""
+    """The driver reports at least twice the memory that the framework sees: a carve-out, a partition, an allocator's
+    limit."""
     event, it = refusal(crash), card(crash)
     if event is None or not it.total_bytes:
         return None
@@ -200,7 +202,7 @@ def card_partly_hidden(crash: Crash) -> Seen | None:
 
 @sign
 def beyond_the_watermark(crash: Crash) -> Seen | None:
-    """What PyTorch and others hold, and what was asked for, pass Apple's limit."""
+    """PyTorch's memory, other allocations and the request exceed Apple's limit."""
     event, it = refusal(crash), card(crash)
     others = event.other_allocations_bytes if event is not None and event.device == "MPS" else None
     if event is None or others is None or it.allowed_bytes is None or it.allocated_bytes is None:
@@ -218,7 +220,7 @@ def beyond_the_watermark(crash: Crash) -> Seen | None:
 
 @sign
 def watermark_filled_by_its_own(crash: Crash) -> Seen | None:
-    """PyTorch holds more of what counts against Apple's limit than others do."""
+    """PyTorch holds more of the memory that counts against Apple's limit than others do."""
     event, it = refusal(crash), card(crash)
     others = event.other_allocations_bytes if event is not None else None
     if others is None or others >= (it.allocated_bytes or 0):
@@ -228,13 +230,13 @@ def watermark_filled_by_its_own(crash: Crash) -> Seen | None:
 
 @sign
 def pool_of_a_library_beyond_its_limit(crash: Crash) -> Seen | None:
-    """Allocated + asked for pass the limit that a library's pool was given: CuPy prints all three."""
+    """Allocated + requested exceed the limit of a library's pool: CuPy prints all three."""
     return _pool_of_a_library(crash, kept=False)
 
 
 @sign
 def buffer_beyond_the_devices_largest(crash: Crash) -> Seen | None:
-    """A buffer of ggml is larger than the device gives in one piece."""
+    """A buffer of ggml is larger than the largest single allocation of the GPU."""
     refused = crash.root
     if not isinstance(refused, BufferRefused) or not refused.limited:
         return None
@@ -245,7 +247,7 @@ def buffer_beyond_the_devices_largest(crash: Crash) -> Seen | None:
 
 @sign
 def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
-    """More was asked for than a library's arena has left under its own limit."""
+    """A library requested more than its arena has left under its own limit."""
     arena = crash.root
     if not isinstance(arena, LibraryOutOfMemory) or arena.left_bytes is None or arena.tried_bytes is None:
         return None
@@ -260,7 +262,7 @@ def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
 
 @sign
 def workspace_of_a_library_is_too_small(crash: Crash) -> Seen | None:
-    """No kernel fits into the workspace that a library was given."""
+    """No kernel of a library fits into its workspace."""
     refused = crash.root
     if not isinstance(refused, LibraryOutOfMemory) or refused.status != "insufficient workspace":
         return None
@@ -270,13 +272,13 @@ def workspace_of_a_library_is_too_small(crash: Crash) -> Seen | None:
 
 @sign
 def pool_of_a_library_within_its_limit(crash: Crash) -> Seen | None:
-    """Allocated + asked for are within the limit that a library's pool was given."""
+    """Allocated + requested are within the limit of a library's pool."""
     return _pool_of_a_library(crash, kept=True)
 
 
 @sign
 def pool_of_a_library_says_so(crash: Crash) -> Seen | None:
-    """RMM says that a pool or an adaptor has come to the limit that somebody has set."""
+    """RMM says that a pool or an adaptor reached its configured limit."""
     pool = crash.root
     if not isinstance(pool, LibraryOutOfMemory) or not pool.capped:
         return None
@@ -296,7 +298,7 @@ def frameworks_own_limit_is_hit(crash: Crash) -> Seen | None:
 
 @sign
 def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
-    """A program refuses what goes beyond the memory that its settings give it."""
+    """A program refuses to use more memory than its settings allow."""
     spent = crash.root
     if not isinstance(spent, BudgetSpent):
         return None

@@ -27,7 +27,7 @@ _COPIES: Final = late(r"Dst tensor is not initialized")
 
 @sign
 def small_array_on_a_full_card(crash: Crash) -> Seen | None:
-    """No more was asked for than a small array takes: the card was full before it."""
+    """The allocation is only as large as a small array: the GPU was already full."""
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.tried_bytes is None:
         return None
@@ -36,7 +36,7 @@ def small_array_on_a_full_card(crash: Crash) -> Seen | None:
 
 @sign
 def array_beyond_the_limit(crash: Crash) -> Seen | None:
-    """One array is larger than what the process was given of the card."""
+    """One array is larger than the process's limit on the GPU."""
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or not array.limit_bytes or not array.tried_bytes:
         return None
@@ -98,7 +98,7 @@ def array_without_a_shape(crash: Crash) -> Seen | None:
 
 @sign
 def array_of_a_program(crash: Crash) -> Seen | None:
-    """A program did not fit beside what is used already."""
+    """A program did not fit beside the memory already in use."""
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or not array.used_bytes:
         return None
@@ -121,7 +121,7 @@ def _of_a_batch(array: ArrayOutOfMemory) -> str:
 
 @sign
 def arguments_larger_than_the_device(crash: Crash) -> Seen | None:
-    """The arguments of a compiled program, which are weights and states, are larger than the device."""
+    """The arguments of a compiled program (weights and states) are larger than the GPU."""
     array = _program(crash)
     if array is None or (array.arguments_bytes or 0) <= (array.total_bytes or 0):
         return None
@@ -135,7 +135,7 @@ def arguments_larger_than_the_device(crash: Crash) -> Seen | None:
 
 @sign
 def arguments_most_of_the_device(crash: Crash) -> Seen | None:
-    """The arguments of a compiled program take half of the device or more."""
+    """The arguments of a compiled program take half of the GPU or more."""
     array = _program(crash)
     share = (array.arguments_bytes or 0) / array.total_bytes if array is not None and array.total_bytes else 0.0
     if array is None or not MOST <= share <= 1:
@@ -150,7 +150,7 @@ def arguments_most_of_the_device(crash: Crash) -> Seen | None:
 
 @sign
 def program_larger_than_the_device(crash: Crash) -> Seen | None:
-    """A compiled program states what it needs, and that the device has less."""
+    """A compiled program states how much memory it needs, and the GPU has less."""
     array = _program(crash)
     if array is None:
         return None
@@ -160,7 +160,7 @@ def program_larger_than_the_device(crash: Crash) -> Seen | None:
 
 @sign
 def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
-    """A compiled program's arguments, which are weights and states, take next to nothing of what is too much."""
+    """The arguments of a compiled program (weights and states) are small; its intermediate results are too large."""
     array = _program(crash)
     if array is None or array.arguments_bytes is None or array.program_bytes is None or not array.total_bytes:
         return None

@@ -35,7 +35,7 @@ LINES_ABOVE: Final = 2
 
 @sign
 def compiler_reports_it(crash: Crash) -> Seen | None:
-    """The build's own output says that a compiler was killed or found no memory."""
+    """The build's own output says that a compiler was killed or ran out of memory."""
     killed = crash.every(CompilerKill)
     if not killed:
         return None
@@ -53,7 +53,7 @@ def compiler_reports_it(crash: Crash) -> Seen | None:
 
 @sign
 def kernel_killed_a_compiler(crash: Crash) -> Seen | None:
-    """The kernel's record names one as victim."""
+    """The kernel's log names a compiler as the killed process."""
     kill = next((kill for kill in crash.every(KernelKill) if COMPILER.match(kill.process.name or "")), None)
     if kill is None:
         return None
@@ -74,7 +74,7 @@ def kernel_killed_a_compiler(crash: Crash) -> Seen | None:
 
 @sign
 def killed_under_a_compile_command(crash: Crash) -> Seen | None:
-    """Something was killed right below the command of a compiler, or the object that it did not make."""
+    """A kill follows right below a compiler's command, or below the object file that it did not finish."""
     kill = crash.root
     if not isinstance(kill, Kill) or not any(_COMMAND.search(text) for text in kill.around.before[-COMMAND_ABOVE:]):
         return None
@@ -91,7 +91,8 @@ def killed_under_a_compile_command(crash: Crash) -> Seen | None:
 
 @sign
 def killed_while_building(crash: Crash) -> Seen | None:
-    """Something was killed, and the lines around are a build's; it was a compiler where its object is right above."""
+    """A process was killed, and the lines around it belong to a build; it was a compiler if its object file is right
+    above."""
     if not isinstance(crash.root, Kill) or crash.mentions(_BUILDS) is None:
         return None
     compiles = any(_OBJECT.search(line) for line in crash.root.around.before[-LINES_ABOVE:])

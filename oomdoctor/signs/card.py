@@ -20,13 +20,13 @@ WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
 
 @sign
 def profiling_disturbed(crash: Crash) -> Seen | None:
-    """The engine stopped because memory became free while it measured: nothing was short."""
+    """The engine stopped because free memory grew while it profiled: no memory was missing."""
     return Seen(words="") if isinstance(crash.root, ProfilingDisturbed) else None
 
 
 @sign
 def card_is_full(crash: Crash) -> Seen | None:
-    """The log shows that an allocation on the card was refused."""
+    """The log shows that an allocation on the GPU failed."""
     if not crash.proven:
         return None
     it = card(crash)
@@ -50,7 +50,7 @@ def _asked(crash: Crash) -> str:
 
 @sign
 def table_counts_refusals(crash: Crash) -> Seen | None:
-    """The log ends with the allocator's table, which counts requests that were refused."""
+    """The log ends with PyTorch's memory summary, which counts failed allocations."""
     table = crash.root
     if not isinstance(table, MemorySummary):
         return None

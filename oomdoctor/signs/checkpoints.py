@@ -28,7 +28,7 @@ _STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_
 
 @sign
 def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
-    """FSDP could not clone a tensor of the full state that it gathers to be saved."""
+    """FSDP could not clone a tensor of the full state that it gathered to save it."""
     if crash.mentions(_STATE_DICT_ENTRY) is None:
         return None
     words = say(
@@ -40,7 +40,7 @@ def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
-    """A frame saves a state, or gathers it to be saved: not for an engine that takes it over."""
+    """A stack frame saves a state or gathers it for saving (not an engine that takes over weights)."""
     frame = crash.in_trace(_SAVING)
     if frame is None or crash.stage == "weight_sync":
         return None
@@ -55,7 +55,7 @@ def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
 
 @sign
 def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
-    """A frame loads a state that was saved."""
+    """A stack frame loads a saved state."""
     frame = crash.in_trace(_RESUMING)
     if frame is None:
         return None
@@ -70,7 +70,7 @@ def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
 
 @sign
 def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
-    """The job was saving or loading a checkpoint; no frame says where."""
+    """The job was saving or loading a checkpoint; no stack frame says where."""
     if crash.stage == "checkpoint_load":
         words = say("Memory ran out while the job loaded a checkpoint{asked}.", asked=asked_for(crash))
     elif crash.stage == "checkpoint_save":
@@ -82,7 +82,7 @@ def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
 
 @sign
 def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
-    """Something was killed, and the last step that the log shows is one at which save_steps has a state saved."""
+    """A process was killed, and the last step in the log is one at which save_steps saves a checkpoint."""
     every, done = crash.setting("save_steps", "save_interval", "save_freq"), crash.context.progress.get("done")
     if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or every is None or not done:
         return None
@@ -100,7 +100,7 @@ def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
 
 @sign
 def a_line_on_a_checkpoint(crash: Crash) -> Seen | None:
-    """A line near a failure that memory would explain speaks of a checkpoint."""
+    """A line near a failure that memory would explain mentions a checkpoint."""
     if crash.root.strength < 1 or crash.mentions(_SAVING_LINE) is None:
         return None
     words = say("The last lines before the failure mention a checkpoint.")

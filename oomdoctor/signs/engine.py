@@ -60,7 +60,7 @@ _STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
 
 @sign
 def beside_a_trainer(crash: Crash) -> Seen | None:
-    """A trainer runs in the same job: what the engine does with its requests changes nothing for it."""
+    """A trainer runs in the same job: settings for the engine's requests do not help the trainer."""
     return Seen(words="") if crash.context.frameworks.keys() & trainers() else None
 
 
@@ -74,7 +74,7 @@ def still_loading(crash: Crash) -> Seen | None:
 
 @sign
 def still_measuring(crash: Crash) -> Seen | None:
-    """The engine's profiling run, or TGI's warm-up."""
+    """The engine was in its profiling run, or TGI in its warm-up."""
     if crash.first(WarmupShort) is not None:
         words = say("the engine was still warming up; it allocates its KV cache only afterwards")
     elif _step(crash) == "profiling":
@@ -86,7 +86,7 @@ def still_measuring(crash: Crash) -> Seen | None:
 
 @sign
 def still_laying_out(crash: Crash) -> Seen | None:
-    """TensorRT itself was refused, or another part of TensorRT-LLM's engine than its cache."""
+    """An allocation of TensorRT itself failed, or of a part of TensorRT-LLM's engine other than its cache."""
     root = crash.root
     if (failed := crash.first(CreationFailed)) is not None and failed.stage != "kv_cache_init":
         component = failed.component or say("another part of the engine")
@@ -100,28 +100,28 @@ def still_laying_out(crash: Crash) -> Seen | None:
 
 @sign
 def share_beside_a_small_neighbour(crash: Crash) -> Seen | None:
-    """vLLM's share does not fit beside less than 2 GiB of others."""
+    """vLLM's share does not fit, and others hold less than 2 GiB."""
     start = _start(crash)
     return _more_than_is_free(start) if start is not None and _others(start) < SMALL_NEIGHBOUR else None
 
 
 @sign
 def share_beside_a_neighbour(crash: Crash) -> Seen | None:
-    """vLLM's share does not fit beside others with less than 15 % of the card."""
+    """vLLM's share does not fit, and others hold less than 15 % of the GPU."""
     start = _start(crash)
     return _more_than_is_free(start) if start and _others(start) < NEIGHBOUR * (start.total_bytes or 0) else None
 
 
 @sign
 def share_larger_than_what_is_free(crash: Crash) -> Seen | None:
-    """vLLM's share does not fit beside others, however much they hold."""
+    """vLLM's share does not fit, however much others hold."""
     start = _start(crash)
     return _more_than_is_free(start) if start is not None else None
 
 
 @sign
 def no_share_helps(crash: Crash) -> Seen | None:
-    """What others leave at the start is a twentieth of the card, or does not hold the weights."""
+    """At startup, the free memory is 5 % of the GPU or less, or too small for the weights."""
     start = _start(crash)
     if start is None:
         return None
@@ -139,7 +139,8 @@ def no_share_helps(crash: Crash) -> Seen | None:
 
 @sign
 def cache_of_what_is_free_was_refused(crash: Crash) -> Seen | None:
-    """TensorRT-LLM's fraction is one of what is free once the model is loaded, and its KV cache was refused."""
+    """TensorRT-LLM takes a fraction of the memory that is free after loading the model, and its KV cache did not
+    fit."""
     failed = crash.first(CreationFailed)
     if failed is None or failed.stage != "kv_cache_init":
         return None
@@ -166,31 +167,31 @@ def cache_of_what_is_free_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def share_fills_the_card(crash: Crash) -> Seen | None:
-    """The engine was taking the memory of its share, and holds three quarters of the card itself."""
+    """The engine was taking the memory of its share and holds at least 75 % of the GPU itself."""
     return _beside_its_share(crash) if _is_filling(crash) else None
 
 
 @sign
 def refused_while_taking_its_share(crash: Crash) -> Seen | None:
-    """The engine was allocating its KV cache, or woke up and asked for its memory back."""
+    """The engine was allocating its KV cache, or was waking up and taking its memory back."""
     return _beside_its_share(crash) if _step(crash) in TAKING else None
 
 
 @sign
 def refused_while_serving(crash: Crash) -> Seen | None:
-    """The engine ran requests beside its share."""
+    """The engine was serving requests outside its share."""
     return _beside_its_share(crash) if _step(crash) == "serving" else None
 
 
 @sign
 def refused_while_preparing(crash: Crash) -> Seen | None:
-    """The engine captured CUDA graphs or warmed its sampler up, beside its share."""
+    """The engine was capturing CUDA graphs or warming up its sampler, outside its share."""
     return _beside_its_share(crash) if _step(crash) in ("capturing", "warming") else None
 
 
 @sign
 def refused_behind_its_cache(crash: Crash) -> Seen | None:
-    """An engine was refused after it had said how large its KV cache is: its share was taken by then."""
+    """An engine's allocation failed after it had printed the size of its KV cache: it had taken its share by then."""
     root = crash.root.at
     cache = next((e for e in crash.every(KvCacheSize) if e.at.file == root.file and e.at.line < root.line), None)
     return _beside_its_share(crash) if cache is not None and _step(crash) == "" else None
@@ -198,8 +199,8 @@ def refused_behind_its_cache(crash: Crash) -> Seen | None:
 
 @sign
 def refused_with_figures(crash: Crash) -> Seen | None:
-    """An engine was refused and nothing shows what it was doing; the message prints the card's figures, or it comes
-    from the allocator that holds the share."""
+    """An engine's allocation failed and nothing shows what the engine was doing; the message prints figures of the
+    GPU, or comes from the allocator that holds the share."""
     root = crash.root
     cumem = isinstance(root, DeviceRefusal) and root.layer == "cumem"
     return _beside_its_share(crash) if _step(crash) == "" and (cumem or _engines_card(crash) is not None) else None
@@ -207,13 +208,13 @@ def refused_with_figures(crash: Crash) -> Seen | None:
 
 @sign
 def refused_in_an_engine(crash: Crash) -> Seen | None:
-    """An engine was refused, and nothing shows that it was its share that left no room."""
+    """An engine's allocation failed, and nothing shows that its share left too little room."""
     return _beside_its_share(crash) if _step(crash) is not None else None
 
 
 @sign
 def the_engine_holds_too_little(crash: Crash) -> Seen | None:
-    """The process of a serving engine holds less than 85 % of the card."""
+    """The process of a serving engine holds less than 85 % of the GPU."""
     it = _engines_card(crash)
     if it is None or _step(crash) not in ("", "serving"):
         return None
@@ -225,7 +226,7 @@ def the_engine_holds_too_little(crash: Crash) -> Seen | None:
 
 @sign
 def tensors_beyond_a_share(crash: Crash) -> Seen | None:
-    """The engine's live tensors alone fill more of the card than its share and what an engine holds beside it."""
+    """PyTorch tensors of the engine alone take more of the GPU than its share and the usual memory beside it."""
     it = _engines_card(crash)
     if it is None or _is_filling(crash):
         return None
@@ -241,7 +242,7 @@ def tensors_beyond_a_share(crash: Crash) -> Seen | None:
 
 @sign
 def others_beside_the_engine(crash: Crash) -> Seen | None:
-    """Beside an engine that was refused others hold more than a quarter of the card."""
+    """An engine's allocation failed, and others hold more than 25 % of the GPU."""
     it = _engines_card(crash)
     others = (it.others_bytes or 0) + (it.unaccounted_bytes or 0) if it is not None else 0
     if it is None or _is_filling(crash) or others <= LARGE_NEIGHBOUR * (it.total_bytes or 0):
@@ -251,7 +252,7 @@ def others_beside_the_engine(crash: Crash) -> Seen | None:
 
 @sign
 def a_neighbour_holds_the_share(crash: Crash) -> Seen | None:
-    """A trainer was refused, and another process on the card holds an engine's share to a tenth."""
+    """A trainer's allocation failed, and another process on the GPU holds the engine's share, within 10 %."""
     it, reserved = _trainers_card(crash), facts(crash).reserved_bytes
     neighbour = max((other.bytes or 0 for other in it.others), default=0) if it is not None else 0
     if reserved is None or not neighbour or abs(neighbour - reserved) >= SAME * reserved:
@@ -264,7 +265,8 @@ def a_neighbour_holds_the_share(crash: Crash) -> Seen | None:
 
 @sign
 def a_trainer_starts_beside_the_share(crash: Crash) -> Seen | None:
-    """The engine shares its card with a trainer that starts, and what it wants does not fit beside the share."""
+    """The engine shares its GPU with a trainer that is starting, and the trainer's memory does not fit beside the
+    share."""
     need = _need_beside_the_share(crash)
     if need is None or crash.stage not in _STARTING or crash.every(Sleep):
         return None
@@ -273,7 +275,8 @@ def a_trainer_starts_beside_the_share(crash: Crash) -> Seen | None:
 
 @sign
 def a_trainer_beside_the_share(crash: Crash) -> Seen | None:
-    """The engine shares its card with a trainer, and what it wants does not fit beside the share of a waking engine."""
+    """The engine shares its GPU with a trainer, and the trainer's memory does not fit beside the share of an engine
+    that is awake."""
     need = _need_beside_the_share(crash)
     if need is None:
         return None
@@ -286,8 +289,8 @@ def a_trainer_beside_the_share(crash: Crash) -> Seen | None:
 
 @sign
 def graphs_on_a_full_card(crash: Crash) -> Seen | None:
-    """PyTorch names private pools only where they hold something: CUDA graphs, which engines capture once they have
-    taken their share. The process holds 85 % of the card, and neither a traceback nor a trainer says otherwise."""
+    """PyTorch reports memory in private pools of CUDA graphs, which engines capture after taking their share. The
+    process holds 85 % of the GPU, and neither a traceback nor a trainer contradicts an engine."""
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory) or not root.private_pools_bytes or root.around.trace:
         return None

@@ -49,19 +49,19 @@ def profiling_an_encoder(crash: Crash) -> Seen | None:
 
 @sign
 def profiling_behind_an_encoders_announcement(crash: Crash) -> Seen | None:
-    """An engine's profiling run, and the log says before with which items the encoder is profiled."""
+    """An engine was in its profiling run, and the log says before with which items it profiles its encoder."""
     return _of_an_encoder(crash) if _profiles(crash) and _announcement(crash) is not None else None
 
 
 @sign
 def profiling_beside_words_of_an_encoder(crash: Crash) -> Seen | None:
-    """An engine's profiling run, and the lines around speak of an encoder."""
+    """An engine was in its profiling run, and the lines around mention an encoder."""
     return _of_an_encoder(crash) if _profiles(crash) and crash.mentions(_OF_AN_ENCODER) is not None else None
 
 
 @sign
 def encoder_profiled_before(crash: Crash) -> Seen | None:
-    """The engine said for what its encoder is profiled, and was refused behind that."""
+    """The engine had said how it profiles its encoder, and an allocation failed after that."""
     if not crash.job.in_reserving_engine or phase(crash) in (None, "profiling") or _announcement(crash) is None:
         return None
     if serving_an_encoder(crash) is not None:
@@ -80,8 +80,8 @@ def serving_an_encoder(crash: Crash) -> Seen | None:
 
 @sign
 def in_an_encoder_of_an_engine(crash: Crash) -> Seen | None:
-    """The innermost frames are those of an encoder in an engine, and nothing tells whether it profiled or served. An
-    engine's file of a model for pictures holds the encoder alone: the text's layers are another file's."""
+    """The innermost stack frames belong to an encoder in an engine, and nothing shows whether it was profiling or
+    serving. An engine's source file of a vision model holds the encoder alone; the text layers are in another file."""
     if not crash.job.in_reserving_engine or phase(crash) is not None or not innermost(crash, _OWN_ENCODER, 2):
         return None
     return Seen(
@@ -91,20 +91,20 @@ def in_an_encoder_of_an_engine(crash: Crash) -> Seen | None:
 
 @sign
 def capture_in_the_traceback(crash: Crash) -> Seen | None:
-    """An engine was capturing CUDA graphs: SGLang says so, or the functions in the traceback do."""
+    """An engine was capturing CUDA graphs: SGLang says so, or functions in the traceback show it."""
     shown = crash.first(CaptureFailed) is not None or crash.in_trace(_CAPTURE) is not None
     return _capturing(crash) if shown else None
 
 
 @sign
 def capture_by_its_stage(crash: Crash) -> Seen | None:
-    """An engine was capturing CUDA graphs: the last thing that it said was about them."""
+    """An engine was capturing CUDA graphs: its last message was about them."""
     return _capturing(crash)
 
 
 @sign
 def graphs_captured_before(crash: Crash) -> Seen | None:
-    """The engine had said what its graphs took, and was refused behind that."""
+    """The engine had printed how much memory its CUDA graphs took, and an allocation failed after that."""
     root = crash.root.at
     before = (e for e in crash.every(GraphCapture) if e.at.file == root.file and e.at.line < root.line)
     finished = next((event for event in before if event.phase == "finished"), None)
@@ -116,7 +116,7 @@ def graphs_captured_before(crash: Crash) -> Seen | None:
 
 @sign
 def eager_mode(crash: Crash) -> Seen | None:
-    """enforce_eager is set in an engine that was capturing, as far as the traceback tells."""
+    """enforce_eager is set, although the traceback seems to show an engine capturing CUDA graphs."""
     eager = crash.setting("enforce_eager")
     if eager is None or eager.value is not True or phase(crash) != "capturing":
         return None
@@ -125,7 +125,7 @@ def eager_mode(crash: Crash) -> Seen | None:
 
 @sign
 def warming_the_sampler(crash: Crash) -> Seen | None:
-    """vLLM says that the warm-up of its sampler failed, or the traceback is that of the sampler's dummy run."""
+    """vLLM says that the warm-up of its sampler failed, or the traceback shows the sampler's dummy run."""
     warmup = crash.first(WarmupOutOfMemory)
     dummies = phase(crash) == "warming" or (crash.job.in_reserving_engine and crash.mentions(_DUMMIES) is not None)
     if warmup is None and not dummies:
@@ -141,21 +141,21 @@ def warming_the_sampler(crash: Crash) -> Seen | None:
 
 @sign
 def a_neighbour_freed_memory(crash: Crash) -> Seen | None:
-    """vLLM measured, and its figures show that more was free afterwards."""
+    """vLLM profiled its memory use, and its figures show more free memory afterwards."""
     disturbed = crash.first(ProfilingDisturbed)
     return _disturbance(disturbed) if disturbed is not None and _freed_bytes(disturbed) else None
 
 
 @sign
 def a_measurement_was_disturbed(crash: Crash) -> Seen | None:
-    """vLLM's account of what it measured does not add up; its figures are equal, or missing."""
+    """vLLM's memory profiling does not add up; its figures are equal or missing."""
     disturbed = crash.first(ProfilingDisturbed)
     return _disturbance(disturbed) if disturbed is not None else None
 
 
 @sign
 def weights_on_another_card(crash: Crash) -> Seen | None:
-    """The engine says that its weights took nothing."""
+    """The engine says that its weights took no memory."""
     if all(loaded.weights_bytes != 0 for loaded in crash.every(WeightsLoaded)):
         return None
     loaded = next(each for each in crash.every(WeightsLoaded) if each.weights_bytes == 0)
@@ -173,7 +173,7 @@ def waking_only(crash: Crash) -> Seen | None:
 
 @sign
 def handing_weights_over(crash: Crash) -> Seen | None:
-    """The traceback goes through a function in which a framework hands weights to its engine."""
+    """The traceback goes through a function in which a framework sends weights to its engine."""
     if crash.in_trace(_SYNC) is None and crash.in_trace(_FOR_GENERATION) is None:
         return None
     return _on_their_way(crash)
@@ -181,7 +181,7 @@ def handing_weights_over(crash: Crash) -> Seen | None:
 
 @sign
 def handing_weights_over_by_its_stage(crash: Crash) -> Seen | None:
-    """The log says that weights are sent: the job runs an engine, or a worker names the function that failed."""
+    """The log says that weights are being sent: the job runs an engine, or a worker names the failed function."""
     if crash.stage != "weight_sync" or not (crash.job.runs_engine or crash.mentions(_CALLED)):
         return None
     return _on_their_way(crash)

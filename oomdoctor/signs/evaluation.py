@@ -17,7 +17,7 @@ _EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validatio
 
 @sign
 def evaluation_joining_predictions(crash: Crash) -> Seen | None:
-    """The innermost frames of an evaluation join what it has predicted."""
+    """The innermost stack frames of an evaluation join its predictions."""
     gathering = innermost(crash, _GATHERING)
     if gathering is None or not _evaluating(crash):
         return None
@@ -32,7 +32,7 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
 
 @sign
 def evaluation_outside_the_model(crash: Crash) -> Seen | None:
-    """The traceback of an evaluation shows no frame of the model."""
+    """The traceback of an evaluation shows no stack frame of the model."""
     if not crash.root.around.trace or phase(crash) or crash.job.in_engine or not _evaluating(crash):
         return None
     words = say(
@@ -60,7 +60,7 @@ def during_an_evaluation(crash: Crash) -> Seen | None:
 
 @sign
 def in_a_training_step(crash: Crash) -> Seen | None:
-    """The stage is a backward pass or the optimizer's step, and no frame evaluates."""
+    """The stage is a backward pass or the optimizer step, and no stack frame evaluates."""
     if crash.stage not in ("backward", "optimizer_step") or not crash.proven or _evaluating(crash):
         return None
     return Seen(words=say("the job failed in {stage}, not in an evaluation", stage=crash.stage))

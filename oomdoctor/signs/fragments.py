@@ -26,7 +26,7 @@ STARTING: Final = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_gra
 
 @sign
 def idle_in_pieces(crash: Crash) -> Seen | None:
-    """PyTorch holds as much as was asked for that no tensor uses."""
+    """PyTorch's reserved but unallocated memory is at least as large as the request."""
     event, tried, idle = refusal(crash), card(crash).tried_bytes, _idle_bytes(crash)
     if event is None or tried is None or idle is None or idle < tried:
         return None
@@ -42,8 +42,8 @@ def idle_in_pieces(crash: Crash) -> Seen | None:
 
 @sign
 def idle_by_the_table(crash: Crash) -> Seen | None:
-    """The allocator's table counts a refused request, and no message says what was asked for: half of what it had
-    reserved was in no tensor, and as much of that stuck in blocks in use."""
+    """PyTorch's memory summary counts a failed allocation, and no message prints the requested size: half of the
+    reserved memory was unallocated, and as much of it was inside blocks in use."""
     summary = _summary(crash)
     if summary is None or refusal(crash) is not None or not summary.ooms:
         return None
@@ -70,7 +70,7 @@ def idle_by_the_table(crash: Crash) -> Seen | None:
 
 @sign
 def idle_figure_missing(crash: Crash) -> Seen | None:
-    """The message is cut before what lies idle, and no table of the allocator's stands in for it."""
+    """The message is cut before the reserved but unallocated memory, and no memory summary shows it."""
     if refusal(crash) is None or (card(crash).tried_bytes is not None and _idle_bytes(crash) is not None):
         return None
     return Seen(words=say("the rest of PyTorch's message: how much memory is reserved but unallocated"))
@@ -78,7 +78,7 @@ def idle_figure_missing(crash: Crash) -> Seen | None:
 
 @sign
 def room_beside_the_pieces(crash: Crash) -> Seen | None:
-    """A tenth of the card is free, and as much as was asked for."""
+    """10 % of the GPU is free, and at least as much as was requested."""
     it, idle = card(crash), _idle_bytes(crash)
     if it.free_bytes is None or it.tried_bytes is None or it.free_bytes < it.tried_bytes or idle is None:
         return None
@@ -92,7 +92,7 @@ def room_beside_the_pieces(crash: Crash) -> Seen | None:
 
 @sign
 def idle_less_than_asked(crash: Crash) -> Seen | None:
-    """What lies idle would not do in one piece either."""
+    """The reserved but unallocated memory would be too small even in one piece."""
     it, idle = card(crash), _idle_bytes(crash)
     if idle is None or it.tried_bytes is None or idle >= it.tried_bytes:
         return None
@@ -108,7 +108,7 @@ def idle_less_than_asked(crash: Crash) -> Seen | None:
 
 @sign
 def ordinary_cache(crash: Crash) -> Seen | None:
-    """What lies idle is less than a tenth of what is in use."""
+    """The reserved but unallocated memory is less than 10 % of the memory in use."""
     it, idle = card(crash), _idle_bytes(crash)
     if idle is None or it.tried_bytes is None or not it.allocated_bytes or idle >= CACHE_SHARE * it.allocated_bytes:
         return None
@@ -123,7 +123,7 @@ def ordinary_cache(crash: Crash) -> Seen | None:
 
 @sign
 def expandable_segments_set(crash: Crash) -> Seen | None:
-    """The allocator's setting that cures it is on."""
+    """The allocator setting against fragmentation (expandable_segments) is on."""
     it, idle = card(crash), _idle_bytes(crash)
     setting = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
     if idle is None or it.tried_bytes is None or setting is None:
@@ -154,7 +154,7 @@ def _summary(crash: Crash) -> MemorySummary | None:
 
 @sign
 def others_hold_more_than_lies_idle(crash: Crash) -> Seen | None:
-    """Other processes hold more than twice what lies idle here: it is they who are to go."""
+    """Other processes hold more than twice the unallocated memory of this process: stop them first."""
     it = card(crash)
     if (it.others_bytes or 0) <= OTHERS * (it.unallocated_bytes or 0):
         return None
@@ -178,7 +178,7 @@ def pools_of_graphs_counted_as_idle(crash: Crash) -> Seen | None:
 
 @sign
 def small_segment_refused(crash: Crash) -> Seen | None:
-    """No more was asked for than the allocator takes of the driver for small tensors."""
+    """The request is no larger than what the allocator takes from the driver for small tensors."""
     tried = card(crash).tried_bytes
     return Seen(words="") if tried is not None and tried <= STRAW else None
 
@@ -225,7 +225,7 @@ def _pool(crash: Crash) -> _Pool | None:
 
 @sign
 def pool_in_pieces(crash: Crash) -> Seen | None:
-    """A quarter of TensorFlow's pool is idle, and as much as was asked for."""
+    """At least 25 % of TensorFlow's pool is unused, and at least as much as was requested."""
     pool = _pool(crash)
     if pool is None or pool.is_ordinary or pool.idle_bytes < pool.tried_bytes:
         return None
@@ -239,7 +239,7 @@ def pool_in_pieces(crash: Crash) -> Seen | None:
 
 @sign
 def ordinary_rest_of_the_pool(crash: Crash) -> Seen | None:
-    """Less than a quarter of TensorFlow's pool is idle, though as much as was asked for."""
+    """Less than 25 % of TensorFlow's pool is unused, though at least as much as was requested."""
     pool = _pool(crash)
     if pool is None or not pool.is_ordinary or pool.idle_bytes < pool.tried_bytes:
         return None
@@ -249,7 +249,7 @@ def ordinary_rest_of_the_pool(crash: Crash) -> Seen | None:
 
 @sign
 def pool_with_less_than_asked(crash: Crash) -> Seen | None:
-    """What is idle of TensorFlow's pool would not do in one piece either."""
+    """The unused part of TensorFlow's pool would be too small even in one piece."""
     pool = _pool(crash)
     if pool is None or pool.idle_bytes >= pool.tried_bytes:
         return None

@@ -15,7 +15,8 @@ OF_GGML = r"(?i)ggml|llama|gguf|whisper"
 
 @sign
 def compute_buffer_refused(crash: Crash) -> Seen | None:
-    """What the largest batch needs, which is reserved at the start, or the pool for conversions, which grows later."""
+    """The failed buffer is the compute buffer for the largest batch, reserved at startup, or the pool for conversions,
+    which grows later."""
     root = crash.root
     if not isinstance(root, BufferRefused | Short) or root.what not in ("compute", "pool"):
         return None
@@ -34,7 +35,7 @@ def compute_buffer_refused(crash: Crash) -> Seen | None:
 
 @sign
 def weights_larger_than_what_was_free(crash: Crash) -> Seen | None:
-    """The buffer of the weights is larger than what the loader found free on its card."""
+    """The buffer of the weights is larger than the free memory that the loader found on its GPU."""
     root = crash.root
     if not isinstance(root, BufferRefused) or root.what != "weights":
         return None
@@ -44,7 +45,7 @@ def weights_larger_than_what_was_free(crash: Crash) -> Seen | None:
 
 @sign
 def weights_larger_than_the_loaders_table(crash: Crash) -> Seen | None:
-    """The table that the loader makes before it loads: beside what is free there is no room for the weights."""
+    """The loader's table before loading shows less free memory than the weights need."""
     plans = (plan for plan in crash.every(LoadPlan) if plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes)
     for plan in plans:
         free, weights = plan.free_bytes or 0, plan.weights_bytes or 0
@@ -63,7 +64,7 @@ def weights_larger_than_the_loaders_table(crash: Crash) -> Seen | None:
 
 @sign
 def weights_refused(crash: Crash) -> Seen | None:
-    """The buffer of the weights was refused."""
+    """The buffer of the weights could not be allocated."""
     root = crash.root
     return _weights(crash, root) if isinstance(root, BufferRefused) and root.what == "weights" else None
 
@@ -93,7 +94,7 @@ def _weights(crash: Crash, root: BufferRefused) -> Seen:
 
 @sign
 def some_buffer_refused(crash: Crash) -> Seen | None:
-    """A buffer was refused, and nothing says what it is for."""
+    """A buffer could not be allocated, and nothing says its purpose."""
     root = crash.root
     if not isinstance(root, BufferRefused) or root.what is not None:
         return None
@@ -103,7 +104,7 @@ def some_buffer_refused(crash: Crash) -> Seen | None:
 
 @sign
 def buffer_beside_the_weights_refused(crash: Crash) -> Seen | None:
-    """A buffer was refused that is not the weights': the KV cache's, or the compute buffer."""
+    """The failed buffer is not for the weights: it is the KV cache or the compute buffer."""
     root = crash.root
     if not isinstance(root, BufferRefused) or root.what in (None, "weights"):
         return None
@@ -131,7 +132,7 @@ def _buffer(crash: Crash, root: BufferRefused, against: tuple[str, ...] = ()) ->
 
 @sign
 def model_refused_by_ollama(crash: Crash) -> Seen | None:
-    """Ollama or its runner found no room for the model, and not just for the KV cache or for computing."""
+    """Ollama or its runner had no room for the model, not just for the KV cache or the compute buffer."""
     root = crash.root
     if not isinstance(root, Short) or root.what in ("kv", "compute"):
         return None

@@ -45,7 +45,7 @@ class _Neighbours(Struct, frozen=True):
 
 @sign
 def asks_for_more_than_the_card(crash: Crash) -> Seen | None:
-    """The request does not fit beside this process's own tensors even on a card without neighbours."""
+    """The request does not fit beside this process's own tensors even on an otherwise empty GPU."""
     it = card(crash)
     mine = it.allocated_bytes or 0
     if it.tried_bytes is None or not it.total_bytes or it.oversubscribed or it.tried_bytes + mine <= it.total_bytes:
@@ -64,7 +64,7 @@ def asks_for_more_than_the_card(crash: Crash) -> Seen | None:
 
 @sign
 def others_hold_little(crash: Crash) -> Seen | None:
-    """Others hold less than a twentieth of the card, and no table lists one with more."""
+    """Others hold less than 5 % of the GPU, and no table lists a process with more."""
     others = _neighbours(card(crash))
     if others is None or others.share >= LITTLE or a_table_lists_another(crash) is not None:
         return None
@@ -73,8 +73,8 @@ def others_hold_little(crash: Crash) -> Seen | None:
 
 @sign
 def a_table_lists_another(crash: Crash) -> Seen | None:
-    """nvidia-smi lists a process that the message does not, with a quarter of the card or more; beside what this one
-    holds there is room for it."""
+    """nvidia-smi lists a process that the message does not, with at least 25 % of the GPU, and it fits beside this
+    process's memory."""
     refused, it = refusal(crash), card(crash)
     if refused is None or not it.total_bytes:
         return None
@@ -96,7 +96,7 @@ def a_table_lists_another(crash: Crash) -> Seen | None:
 
 @sign
 def others_hold_as_much(crash: Crash) -> Seen | None:
-    """Others hold a quarter of the card (a tenth where the driver does not list them), and as much as this process."""
+    """Others hold 25 % of the GPU (10 % if the driver does not list them), and as much as this process."""
     it = card(crash)
     others = _neighbours(it)
     mine = it.own_bytes or it.reserved_bytes or 0
@@ -105,22 +105,22 @@ def others_hold_as_much(crash: Crash) -> Seen | None:
 
 @sign
 def others_hold_very_much(crash: Crash) -> Seen | None:
-    """Others hold half of the card (a fifth where the driver does not list them)."""
+    """Others hold 50 % of the GPU (20 % if the driver does not list them)."""
     others = _neighbours(card(crash))
     return _seen(crash, others) if others and others.share >= 2 * others.counts_from else None
 
 
 @sign
 def others_hold_much(crash: Crash) -> Seen | None:
-    """Others hold a quarter of the card (a tenth where the driver does not list them). Where this process itself fills
-    most of it, they take only what would have been left."""
+    """Others hold 25 % of the GPU (10 % if the driver does not list them). If this process itself fills most of the
+    GPU, they only took the rest."""
     others = _neighbours(card(crash))
     return _seen(crash, others) if others and others.share >= others.counts_from else None
 
 
 @sign
 def others_hold_some(crash: Crash) -> Seen | None:
-    """The message lists others, and what is not this process's is a tenth of the card."""
+    """The message lists other processes, and 10 % of the GPU is not this process's."""
     it = card(crash)
     others = _neighbours(it)
     return _seen(crash, others) if others and it.others and others.share >= HIDDEN else None
@@ -128,7 +128,7 @@ def others_hold_some(crash: Crash) -> Seen | None:
 
 @sign
 def others_hold_hardly_any(crash: Crash) -> Seen | None:
-    """The message lists others, whatever they hold."""
+    """The message lists other processes, whatever they hold."""
     it = card(crash)
     others = _neighbours(it)
     return _seen(crash, others) if others and it.others else None
@@ -136,13 +136,13 @@ def others_hold_hardly_any(crash: Crash) -> Seen | None:
 
 @sign
 def figures_of_a_card_beside_an_engine(crash: Crash) -> Seen | None:
-    """The job runs an inference engine, and the message prints the card's figures: its share can be made to fit."""
+    """The job runs an inference engine, and the message prints figures of the GPU: its share can be made to fit."""
     return Seen(words="") if card(crash).total_bytes and crash.job.runs_engine else None
 
 
 @sign
 def cards_are_unequal(crash: Crash) -> Seen | None:
-    """SGLang compares the cards of a group before it loads anything, and one of them has less free."""
+    """SGLang compares the GPUs of a group before it loads anything, and one of them has less free memory."""
     root = crash.root
     if not isinstance(root, UnbalancedCards):
         return None
@@ -158,7 +158,7 @@ def cards_are_unequal(crash: Crash) -> Seen | None:
 
 @sign
 def nothing_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """Less than a twentieth of the card was taken before vLLM loaded anything."""
+    """Less than 5 % of the GPU was in use before vLLM loaded anything."""
     start = _start(crash)
     if start is None or _share_in_use(start) >= LITTLE:
         return None
@@ -169,25 +169,25 @@ def nothing_was_taken_at_the_start(crash: Crash) -> Seen | None:
 
 @sign
 def much_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """A quarter of the card was taken before vLLM loaded anything."""
+    """At least 25 % of the GPU was in use before vLLM loaded anything."""
     return _at_the_start(crash, MUCH)
 
 
 @sign
 def some_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """A tenth of the card was taken before vLLM loaded anything."""
+    """At least 10 % of the GPU was in use before vLLM loaded anything."""
     return _at_the_start(crash, HIDDEN)
 
 
 @sign
 def little_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """A twentieth of the card was taken before vLLM loaded anything."""
+    """At least 5 % of the GPU was in use before vLLM loaded anything."""
     return _at_the_start(crash, LITTLE)
 
 
 @sign
 def tensorflow_found_nearly_nothing_free(crash: Crash) -> Seen | None:
-    """TensorFlow's limit is what it found free at its start, and it is less than a card has."""
+    """TensorFlow's limit is the memory that it found free at startup, and it is less than any GPU has."""
     root = crash.root
     if not isinstance(root, ArrayOutOfMemory) or root.framework != "tensorflow" or root.limit_bytes is None:
         return None
@@ -203,7 +203,7 @@ def tensorflow_found_nearly_nothing_free(crash: Crash) -> Seen | None:
 
 @sign
 def what_tensorflow_counted_as_free_was_not(crash: Crash) -> Seen | None:
-    """TensorFlow asks for what it has counted as free, and the device refuses."""
+    """TensorFlow requested memory that it had counted as free, and the allocation failed."""
     root = crash.root
     if not isinstance(root, AllocationProbe) or not root.tried_bytes:
         return None
@@ -216,7 +216,7 @@ def what_tensorflow_counted_as_free_was_not(crash: Crash) -> Seen | None:
 
 @sign
 def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
-    """The device refused without figures, and nvidia-smi lists processes that the log does not show to be the job's."""
+    """The message has no figures, and nvidia-smi lists processes that the log does not show to be the job's."""
     refused = _without_figures(crash)
     if refused is None:
         return None
@@ -233,8 +233,8 @@ def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
 
 @sign
 def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
-    """Behind a refusal without figures half of a card is in use, by processes that the table cannot see: another
-    container's."""
+    """After a failure without figures, half of a GPU is in use by processes that nvidia-smi cannot list, such as those
+    of another container."""
     refused = _without_figures(crash)
     if refused is None:
         return None
@@ -256,7 +256,7 @@ def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
 
 @sign
 def an_engine_woke_to_less(crash: Crash) -> Seen | None:
-    """The allocator with which vLLM sleeps and wakes is refused, without figures, and not while the model is loaded."""
+    """An allocation of vLLM's sleep-mode allocator failed, without figures, and not while the model was loading."""
     refused = _without_figures(crash)
     if refused is None or refused.layer != "cumem" or _loads_into_it(crash, refused):
         return None
@@ -271,7 +271,8 @@ def _loads_into_it(crash: Crash, refused: DeviceRefusal) -> bool:
 
 @sign
 def refused_at_the_first_touch(crash: Crash) -> Seen | None:
-    """The device refused, without figures, what a process does first: its context, a first tensor, the model's move."""
+    """The process failed, without figures, at its first use of the GPU: its context, a first tensor, moving the
+    model."""
     refused = _without_figures(crash)
     if refused is None or refused.layer == "nvml" or not innermost(crash, _FIRST_TOUCH):
         return None
@@ -281,7 +282,7 @@ def refused_at_the_first_touch(crash: Crash) -> Seen | None:
 
 @sign
 def a_small_program_was_refused(crash: Crash) -> Seen | None:
-    """XLA accounts for all that a compiled program needs, and it is 256 MiB at most: the card was full before it."""
+    """XLA prints all the memory that a compiled program needs, and it is 256 MiB at most: the GPU was already full."""
     array = crash.root
     needed = array.needed_bytes if isinstance(array, ArrayOutOfMemory) else None
     if not needed or needed > SMALL_PROGRAM:
@@ -296,7 +297,7 @@ def a_small_program_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def refused_when_the_ranks_met(crash: Crash) -> Seen | None:
-    """The device refused, without figures, when the ranks first met, and the log shows no step before."""
+    """An allocation failed, without figures, when the ranks first met, and the log shows no step before."""
     refused = _without_figures(crash)
     if refused is None or crash.stage not in ("launch", "unknown") or stepped(crash):
         return None

@@ -15,7 +15,7 @@ OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
 
 @sign
 def in_the_optimizer(crash: Crash) -> Seen | None:
-    """The traceback shows the optimizer, and perhaps that it makes its states."""
+    """The traceback shows the optimizer, and perhaps that it creates its states."""
     if phase(crash) != "optimizer":
         return None
     refused = asked(card(crash))
@@ -34,7 +34,7 @@ def in_the_optimizer(crash: Crash) -> Seen | None:
 
 @sign
 def stage_of_the_optimizer(crash: Crash) -> Seen | None:
-    """The stage is the optimizer's step, though no frame shows it."""
+    """The stage is the optimizer step, though no stack frame shows it."""
     if crash.stage != "optimizer_step":
         return None
     words = say("In the optimizer step, {asked}.", asked=asked(card(crash)))
@@ -43,7 +43,7 @@ def stage_of_the_optimizer(crash: Crash) -> Seen | None:
 
 @sign
 def another_stage_than_the_optimizers(crash: Crash) -> Seen | None:
-    """The stage is a pass, or serving, and no frame shows the optimizer."""
+    """The stage is a pass, or serving, and no stack frame shows the optimizer."""
     if crash.stage not in OTHERS or phase(crash) == "optimizer":
         return None
     return Seen(words=say("the job failed in {stage}, not in the optimizer step", stage=crash.stage))

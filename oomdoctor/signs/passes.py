@@ -48,13 +48,13 @@ OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fil
 
 @sign
 def in_a_backward_pass(crash: Crash) -> Seen | None:
-    """It failed in the backward pass, or in a forward pass that it computes anew."""
+    """The job failed in the backward pass, or in a forward pass that the backward pass recomputes."""
     return _in_a_pass(crash, "backward")
 
 
 @sign
 def in_a_forward_pass(crash: Crash) -> Seen | None:
-    """It failed in a forward pass, outside of an inference engine."""
+    """The job failed in a forward pass, outside an inference engine."""
     return _in_a_pass(crash, "forward")
 
 
@@ -82,7 +82,7 @@ def _in_a_pass(crash: Crash, which: str) -> Seen | None:
 
 @sign
 def measuring_its_need(crash: Crash) -> Seen | None:
-    """It failed while an inference engine measured what its largest batch needs."""
+    """The job failed while an inference engine profiled its largest batch."""
     if crash.stage != "memory_profiling" or _failed_pass(crash) is None:
         return None
     failed = say("While the engine profiled its memory use, {asked}.", asked=asked(card(crash)))
@@ -91,7 +91,7 @@ def measuring_its_need(crash: Crash) -> Seen | None:
 
 @sign
 def in_an_engines_pass(crash: Crash) -> Seen | None:
-    """It failed in a pass of an inference engine that has taken its reservation."""
+    """The job failed in a pass of an inference engine that had taken its share."""
     where = _failed_pass(crash)
     if where is None or not crash.job.in_engine or crash.stage == "memory_profiling":
         return None
@@ -109,14 +109,14 @@ def _with_what_it_computes(failed: str) -> str:
 
 @sign
 def in_an_engines_special_step(crash: Crash) -> Seen | None:
-    """The engine was sampling, capturing graphs or encoding images, which have causes of their own."""
+    """The engine was sampling, capturing CUDA graphs or encoding images, which have causes of their own."""
     special = crash.job.in_engine and _failed_pass(crash) and crash.in_trace(f"{SAMPLER}|{GRAPHS}|{VISION}")
     return Seen(words="") if special else None
 
 
 @sign
 def while_loading_or_updating(crash: Crash) -> Seen | None:
-    """It failed while weights were loaded or in the optimizer's step."""
+    """The job failed while loading weights or in the optimizer step."""
     if _says_what_for(crash) or _failed_pass(crash) is not None:
         return None
     if crash.stage not in ("model_load", "optimizer_step") and phase(crash) not in ("load", "optimizer"):
@@ -126,7 +126,7 @@ def while_loading_or_updating(crash: Crash) -> Seen | None:
 
 @sign
 def one_piece_beside_a_model(crash: Crash) -> Seen | None:
-    """More than the card was asked for in one piece, and 5 % of it are held already: there is a model."""
+    """A single request exceeds the whole GPU, and at least 5 % of the GPU is already in use: a model is loaded."""
     it = card(crash)
     held = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes) or 0
     larger = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
@@ -161,7 +161,7 @@ def in_its_own_computation(crash: Crash) -> Seen | None:
 
 @sign
 def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
-    """The other ranks waited in a collective with a number that setting a job up does not reach."""
+    """The other ranks waited in a collective whose number setup does not reach."""
     late = late_collective(crash)
     if late is None or crash.root.around.trace or not _nothing_tells(crash):
         return None
@@ -179,8 +179,8 @@ def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
 
 @sign
 def a_piece_larger_than_its_card(crash: Crash) -> Seen | None:
-    """One buffer of 1 GiB at least was refused that is ten times what the device holds already, and twice what it has
-    left: no weights are of this size beside the rest of their model."""
+    """The failed buffer has at least 1 GiB, ten times the memory in use and twice the free memory: weights are never
+    so large next to the rest of their model."""
     root = crash.root
     if not isinstance(root, Shortage) or root.tried_bytes is None or not _nothing_tells(crash):
         return None
@@ -198,8 +198,8 @@ def a_piece_larger_than_its_card(crash: Crash) -> Seen | None:
 
 @sign
 def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
-    """8 GiB were asked for in one piece, live tensors of this process take 70 % of the card, and nothing tells what it
-    was doing."""
+    """A single request has at least 8 GiB, PyTorch tensors of this process take 70 % of the GPU, and nothing shows
+    what the job was doing."""
     it = card(crash)
     held, tried = it.allocated_bytes, it.tried_bytes or 0
     if held is None or (it.share(held) or 0) < FILLED or tried < NO_WEIGHT or not _nothing_tells(crash):
@@ -219,8 +219,7 @@ def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
 
 @sign
 def host_memory_of_no_pass(crash: Crash) -> Seen | None:
-    """It was host memory, and neither an allocator of a framework was refused it in a pass that is computed on the CPU,
-    nor an engine the buffer that it computes in."""
+    """Host memory ran out, neither in a pass that a framework computes on the CPU nor in an engine's compute buffer."""
     root = crash.root
     if compute_buffer_refused(crash) is not None:
         return None
@@ -232,7 +231,7 @@ def host_memory_of_no_pass(crash: Crash) -> Seen | None:
 
 @sign
 def at_the_logits(crash: Crash) -> Seen | None:
-    """The innermost frames of the job's own pass work on the logits."""
+    """The innermost stack frames of the job's own pass work on the logits."""
     if _own_pass(crash) is None or not innermost(crash, LOGITS):
         return None
     return Seen(words=say("the innermost stack frames work on the logits"))
@@ -240,7 +239,7 @@ def at_the_logits(crash: Crash) -> Seen | None:
 
 @sign
 def library_was_refused(crash: Crash) -> Seen | None:
-    """It was not the framework that was refused in the job's own pass, but a library beside it."""
+    """In the job's own pass, an allocation of a library failed, not of the framework."""
     if _own_pass(crash) is None or not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
         return None
     return Seen(words=say("the failed allocation belongs to a library, not to the framework"))
@@ -248,7 +247,7 @@ def library_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def evaluation_without_the_model(crash: Crash) -> Seen | None:
-    """It failed in an evaluation, and no frame is the model's."""
+    """The job failed in an evaluation, and no stack frame belongs to the model."""
     if crash.stage != "eval" or not crash.root.around.trace or phase(crash) or not _own_pass(crash):
         return None
     return Seen(words=say("the traceback has no frame of the model"))
@@ -256,7 +255,7 @@ def evaluation_without_the_model(crash: Crash) -> Seen | None:
 
 @sign
 def holds_less_than_half(crash: Crash) -> Seen | None:
-    """The process whose pass failed holds less than half of the card."""
+    """The process whose pass failed holds less than half of the GPU."""
     it = card(crash)
     share = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes)
     if share is None or share >= OWN_SHARE or _own_pass(crash) is None:
@@ -266,7 +265,8 @@ def holds_less_than_half(crash: Crash) -> Seen | None:
 
 @sign
 def with_an_engines_settings(crash: Crash) -> Seen | None:
-    """An inference engine failed, whose settings say how much it computes with; a program that only serves has none."""
+    """An inference engine failed whose settings limit how much it computes at once; a plain serving program has
+    none."""
     return (
         Seen(words="") if crash.job.in_engine and (crash.job.engine is not None or crash.stage != "serving") else None
     )
@@ -274,21 +274,21 @@ def with_an_engines_settings(crash: Crash) -> Seen | None:
 
 @sign
 def generating(crash: Crash) -> Seen | None:
-    """It serves or generates: nothing is kept for a backward pass."""
+    """The job serves or generates: it keeps nothing for a backward pass."""
     generates = crash.stage in ("serving", "rollout") or crash.in_trace(r"\bgenerate\b")
     return Seen(words="") if generates else None
 
 
 @sign
 def drawing(crash: Crash) -> Seen | None:
-    """A program whose inputs are pictures or clips, and which trains nothing."""
+    """The program works on images or videos and trains nothing."""
     draws = crash.job.task == "inference" and some(crash.job.frameworks, "has no sequences")
     return Seen(words="") if draws else None
 
 
 @sign
 def in_attention(crash: Crash) -> Seen | None:
-    """The innermost frames compute attention."""
+    """The innermost stack frames compute attention."""
     return Seen(words="") if innermost(crash, ATTENTION) else None
 
 

@@ -80,50 +80,50 @@ def likely(crash: Crash) -> Match | None:
 
 @sign
 def release_is_known_for_it(crash: Crash) -> Seen | None:
-    """The symptoms and the version of an entry that decides."""
+    """The symptoms and the version match a known problem beyond doubt."""
     return _worth(crash, Grade.PROVES)
 
 
 @sign
 def release_fits(crash: Crash) -> Seen | None:
-    """Most symptoms of an entry, and its version."""
+    """Most symptoms of a known problem, and its version."""
     return _worth(crash, Grade.NAMES)
 
 
 @sign
 def release_may_be_it(crash: Crash) -> Seen | None:
-    """Several symptoms of an entry, or all of them and no version."""
+    """Several symptoms of a known problem, or all of them without a version."""
     return _worth(crash, Grade.POINTS)
 
 
 @sign
 def release_has_a_symptom(crash: Crash) -> Seen | None:
-    """One symptom of an entry, and its version."""
+    """One symptom of a known problem, and its version."""
     return _worth(crash, Grade.HINTS)
 
 
 @sign
 def release_is_named(crash: Crash) -> Seen | None:
-    """Hardly a symptom of an entry."""
+    """Hardly a symptom of a known problem."""
     return _worth(crash, Grade.LEFT)
 
 
 @sign
 def only_a_kill_is_shown(crash: Crash) -> Seen | None:
-    """The root does not show that memory ran out."""
+    """The root event does not show that memory ran out."""
     return None if crash.proven else Seen(words=say("the log shows a kill, but not its reason"))
 
 
 @sign
 def another_release(crash: Crash) -> Seen | None:
-    """The symptoms of an entry, in a version that is not affected, and no entry that fits."""
+    """The symptoms of a known problem, in a version that is not affected, and no known problem fits."""
     match = _unfitting(crash)
     return Seen(words=_not_affected(match)) if match is not None and match.told == "other" else None
 
 
 @sign
 def release_is_not_printed(crash: Crash) -> Seen | None:
-    """The symptoms of an entry, of a package that the job uses in a version that nobody prints."""
+    """The symptoms of a known problem, in a package that the job uses and whose version the log does not print."""
     match = _unfitting(crash)
     if match is None or match.told == "other":
         return None

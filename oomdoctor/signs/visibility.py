@@ -13,21 +13,21 @@ from oomdoctor.signs import Seen, sign
 
 @sign
 def more_asked_than_visible(crash: Crash) -> Seen | None:
-    """Ray names both numbers."""
+    """Ray prints both the requested and the visible number of GPUs."""
     event = crash.first(GpuVisibility)
     return _not_visible(crash, event) if event is not None and event.asked is not None else None
 
 
 @sign
 def not_visible(crash: Crash) -> Seen | None:
-    """A process finds no GPU, or not the one it asks for."""
+    """A process finds no GPU, or not the one that it requests."""
     event = crash.first(GpuVisibility)
     return _not_visible(crash, event) if event is not None else None
 
 
 @sign
 def ray_counts_fewer_than_it_was_told_of(crash: Crash) -> Seen | None:
-    """`ray start` was told of more GPUs than `ray status` counts, and a request waits for one."""
+    """`ray start` was given more GPUs than `ray status` counts, and a request waits for one."""
     requests, given, counted = _of_ray(crash)
     if not requests or given is None or counted is None or counted >= given:
         return None
@@ -37,7 +37,7 @@ def ray_counts_fewer_than_it_was_told_of(crash: Crash) -> Seen | None:
 
 @sign
 def ray_counts_all_it_was_told_of(crash: Crash) -> Seen | None:
-    """`ray status` counts what `ray start` was told of."""
+    """`ray status` counts all GPUs that `ray start` was given."""
     requests, given, counted = _of_ray(crash)
     if not requests or given is None or counted is None or counted < given or crash.first(GpuVisibility) is not None:
         return None

@@ -17,7 +17,7 @@ WEIGHTS_FILL: Final = 0.85  # of the card in live tensors while a warm-up batch 
 
 @sign
 def warm_up_short(crash: Crash) -> Seen | None:
-    """TGI's warm-up batch did not fit. The message says so whatever fills the card."""
+    """TGI's warm-up batch did not fit. TGI prints this message whatever fills the GPU."""
     warmup = crash.first(WarmupShort)
     if warmup is None:
         return None
@@ -41,7 +41,7 @@ def warm_up_short(crash: Crash) -> Seen | None:
 
 @sign
 def no_room_for_the_largest_batch(crash: Crash) -> Seen | None:
-    """TensorRT-LLM had loaded the weights, and failed at what it sets up for its largest batch."""
+    """TensorRT-LLM had loaded the weights and failed while setting up its largest batch."""
     failed = crash.first(CreationFailed)
     if failed is None or failed.stage not in ("memory_profiling", "engine_init"):
         return None
@@ -53,7 +53,7 @@ def no_room_for_the_largest_batch(crash: Crash) -> Seen | None:
 
 @sign
 def weights_there_in_the_warm_up(crash: Crash) -> Seen | None:
-    """Tensors fill 85 % of the card in TGI's warm-up, before any KV cache; its batch is little of them."""
+    """Tensors take 85 % of the GPU in TGI's warm-up, before any KV cache; its batch is a small part of them."""
     warmup, it = crash.first(WarmupShort), card(crash)
     share = it.share(it.allocated_bytes)
     if warmup is None or share is None or share < WEIGHTS_FILL:
@@ -69,7 +69,7 @@ def weights_there_in_the_warm_up(crash: Crash) -> Seen | None:
 
 @sign
 def warm_up_after_loading(crash: Crash) -> Seen | None:
-    """TGI's warm-up batch did not fit beside weights that may fill the card."""
+    """TGI's warm-up batch did not fit beside weights that may fill the GPU."""
     warmup = crash.first(WarmupShort)
     if warmup is None:
         return None
