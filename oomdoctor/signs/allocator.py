@@ -312,7 +312,7 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
         )
     else:
         words = say(
-            "{program} stays within {setting}, and this limit is reached.",
+            "{program} stays within {setting}, which is used up.",
             program=spent.program,
             setting=spent.setting or "",
         )

@@ -213,15 +213,15 @@ def _items(profile: EncoderProfile) -> str:
     if profile.items is not None and profile.modality:
         return counted(
             profile.items,
-            mark("It profiles with {count} {modality} item of the largest size."),
-            mark("It profiles with {count} {modality} items of the largest size."),
+            mark("It used {count} {modality} item of the largest size."),
+            mark("It used {count} {modality} items of the largest size."),
             modality=profile.modality,
         )
     if profile.items is not None:
         return counted(
             profile.items,
-            mark("It profiles with {count} item of the largest size."),
-            mark("It profiles with {count} items of the largest size."),
+            mark("It used {count} item of the largest size."),
+            mark("It used {count} items of the largest size."),
         )
     if profile.embedding_tokens is not None:
         return say("In the worst case they make {tokens:,} tokens.", tokens=profile.embedding_tokens)
