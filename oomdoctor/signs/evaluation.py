@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.trace import asked, card, innermost, phase, refusal
+from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
 
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
@@ -63,7 +63,7 @@ def in_a_training_step(crash: Crash) -> Seen | None:
     """The stage is a backward pass or the optimizer step, and no stack frame evaluates."""
     if crash.stage not in ("backward", "optimizer_step") or not crash.proven or _evaluating(crash):
         return None
-    return Seen(words=say("the job failed in {stage}, not in an evaluation", stage=crash.stage))
+    return Seen(words=say("the job failed {where}, not in an evaluation", where=where(crash)))
 
 
 def _evaluating(crash: Crash) -> bool:

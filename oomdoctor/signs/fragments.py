@@ -96,6 +96,8 @@ def idle_less_than_asked(crash: Crash) -> Seen | None:
     it, idle = card(crash), _idle_bytes(crash)
     if idle is None or it.tried_bytes is None or idle >= it.tried_bytes:
         return None
+    if not idle:
+        return Seen(words=say("PyTorch has no memory that is reserved but unallocated"))
     words = say(
         "{idle} reserved but unallocated ({share} of the GPU) is less than the requested {tried}: too small "
         "even in one piece",

@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.trace import asked, card, phase, refusal
+from oomdoctor.signs.trace import asked, card, phase, refusal, where
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
 OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
@@ -46,4 +46,4 @@ def another_stage_than_the_optimizers(crash: Crash) -> Seen | None:
     """The stage is a pass, or serving, and no stack frame shows the optimizer."""
     if crash.stage not in OTHERS or phase(crash) == "optimizer":
         return None
-    return Seen(words=say("the job failed in {stage}, not in the optimizer step", stage=crash.stage))
+    return Seen(words=say("the job failed {where}, not in the optimizer step", where=where(crash)))

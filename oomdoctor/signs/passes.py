@@ -11,7 +11,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frames import ends_in_building
 from oomdoctor.job.frameworks import some
-from oomdoctor.language import joined, say
+from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.trace import (
@@ -43,6 +43,7 @@ FILLED: Final = 0.7  # of the card, in live tensors: neither others nor the allo
 LARGE: Final = GIB
 NO_WEIGHT: Final = 8 * GIB  # twice an embedding of 256,000 words by 8,192 in half precision: no matrix of a model
 _ON_THE_CPU: Final = ("torch", "c++")  # TensorFlow's is C++'s
+_PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
 
 
@@ -64,11 +65,11 @@ def _in_a_pass(crash: Crash, which: str) -> Seen | None:
     it = card(crash)
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     failed = (
-        say("In the {where} pass, {asked}.", where=which, asked=asked(it))
+        say("{where}, {asked}.", where=translated(_PASSES[which]), asked=asked(it))
         if mine is None
         else say(
-            "In the {where} pass, {asked}; this process held {mine}.",
-            where=which,
+            "{where}, {asked}; this process held {mine}.",
+            where=translated(_PASSES[which]),
             asked=asked(it),
             mine=show(mine),
         )

@@ -15,7 +15,7 @@ from oomdoctor.language import joined, listed, say, translated
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
 from oomdoctor.signs import Grade, Seen, sign
 from oomdoctor.signs.series import per
-from oomdoctor.signs.trace import card, innermost
+from oomdoctor.signs.trace import card, innermost, where
 from oomdoctor.versions import Versions, version_of, versions
 
 _ZERO_STAGE: Final = ("zero_stage", "zero_optimization.stage", "deepspeed_stage", "actor.zero_stage", "ds_zero_stage")
@@ -269,7 +269,7 @@ def _named(crash: Crash) -> frozenset[str]:
 
 
 def _stage(crash: Crash, symptom: Symptom) -> str | None:
-    return say("failure in {stage}", stage=crash.stage) if crash.stage in symptom.words else None
+    return say("failure {where}", where=where(crash)) if crash.stage in symptom.words else None
 
 
 def _zero(crash: Crash, symptom: Symptom) -> str | None:

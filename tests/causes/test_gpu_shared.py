@@ -12,7 +12,7 @@ def test_not_a_process_that_is_this_one_itself() -> None:
 
 
 def test_not_a_card_that_this_process_fills() -> None:
-    assert "0.0%" in ruled_out(CAUSE, refused())
+    assert "(0%)" in ruled_out(CAUSE, refused())
 
 
 def test_not_the_context_of_old_messages() -> None:
