@@ -71,7 +71,7 @@ class Regression(Struct, frozen=True, kw_only=True):
     def cures(self) -> str:
         """What to do, in words: a clause."""
         if self.set:
-            return say("avoid it with `{line}`", line=self.set)
+            return say("use `{line}`", line=self.set)
         return say("use {release}", release=self.install or translated(self.cure or ""))
 
 

@@ -16,6 +16,7 @@ TIB: Final = 1024**4
 # unknown, not a number. A request of a little less is a shape that has overflowed.
 LARGEST_SIZE: Final = 2**63 - 1_048_576
 LARGEST_REQUEST: Final = 2**64 - 1  # a negative count that is printed as one without a sign
+TOLD: Final = 0.0005  # of a whole: less is not worth a digit
 LARGEST_NUMBER: Final = 1e18  # of anything: products of larger ones may be no numbers any more
 
 BINARY: Final[Mapping[str, int]] = {
@@ -68,7 +69,9 @@ def show(size_bytes: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share for a person: 46%, and 4.6% where the digit counts."""
+    """A share for a person: 46%, 4.6% where the digit counts, and never 0.0%."""
     if share is None:
         return say("an unknown part")
+    if abs(share) < TOLD:
+        return say("less than 0.1%") if share > 0 else "0%"
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"

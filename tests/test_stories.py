@@ -119,5 +119,5 @@ def test_all_models_of_open_reasoner_zero_on_one_card() -> None:
     assert isinstance(remedy.suggested, float)
     assert remedy.suggested < 0.85  # what fits now; less for the model states that the trainer still brings
     assert any("1.5B" in assumed or "parameters" in assumed for assumed in remedy.assumes)
-    assert "Smaller batches do not make the share smaller" in said
+    assert "A smaller batch size does not shrink the share" in said
     assert "smaller-microbatch" not in knobs

@@ -27,30 +27,28 @@ LARGE: Final = 64 * GIB  # from here on a machine of the usual size may really n
 SMALL: Final = 1 * GIB
 ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the two on machines that are simply full
 _HEAPS: Final = {
-    "runtime": mark("A runtime's own limit was hit, the heap that it may have, not the machine's memory."),
-    "redis": mark("A program's own limit was hit (Redis' maxmemory), not the machine's memory."),
-    "java": mark("A runtime's own limit was hit, the Java heap (-Xmx), not the machine's memory."),
-    "node": mark(
-        "A runtime's own limit was hit, the JavaScript heap (--max-old-space-size), not the machine's memory."
-    ),
+    "runtime": mark("A runtime's own heap is full, not the machine's memory."),
+    "redis": mark("Redis hit its own limit (maxmemory), not the machine's memory limit."),
+    "java": mark("The Java heap is full (-Xmx), not the machine's memory."),
+    "node": mark("The JavaScript heap is full (--max-old-space-size), not the machine's memory."),
 }
 
 
 @sign
 def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
-    """A scheduler ended the job at its limit on virtual memory."""
+    """A scheduler ended the job at its virtual memory limit."""
     kill = next((kill for kill in crash.every(LimitKill) if kill.virtual), None)
     if kill is None:
         return None
     if kill.used_bytes is None or kill.limit_bytes is None:
         words = say(
-            "The scheduler ended the job at its limit on virtual memory: address space, of which "
-            "a CUDA process reserves far more than it uses."
+            "The scheduler ended the job at its virtual memory limit. A CUDA process reserves far more "
+            "address space than it uses."
         )
     else:
         words = say(
-            "The scheduler ended the job at its limit on virtual memory ({used} against {limit}): "
-            "address space, of which a CUDA process reserves far more than it uses.",
+            "The scheduler ended the job at its virtual memory limit ({used}, limit {limit}). A CUDA process "
+            "reserves far more address space than it uses.",
             used=show(kill.used_bytes),
             limit=show(kill.limit_bytes),
         )
@@ -59,26 +57,26 @@ def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
 
 @sign
 def windows_commit_is_used_up(crash: Crash) -> Seen | None:
-    """Error 1455, or an allocator of Windows' own."""
+    """Windows reports error 1455, or one of its own allocators failed."""
     refused = _refused(crash)
     if refused is None or not (refused.errno == WINDOWS_COMMIT or refused.allocator == "windows"):
         return None
     words = say(
-        "Windows refused to commit more memory (error 1455): RAM and page file together are "
-        "promised away, whatever is really in use."
+        "Windows could not commit more memory (error 1455). RAM and page file together are fully promised, "
+        "whether they are in use or not."
     )
     return Seen(words=words, evidence=(refused,))
 
 
 @sign
 def windows_has_no_resources(crash: Crash) -> Seen | None:
-    """Errors 8, 14 and 1450 of Windows."""
+    """Windows reports error 8, 14 or 1450."""
     refused = _refused(crash)
     if refused is None or refused.errno not in WINDOWS_RESOURCES:
         return None
     words = say(
-        "Windows refused another piece of memory that is mapped (error {errno}): it had no "
-        "room or no system resources left for it, whatever of RAM is in use.",
+        "Windows could not map more memory (error {errno}). It had no room or no system resources left, "
+        "however much RAM was free.",
         errno=refused.errno,
     )
     return Seen(words=words, evidence=(refused,))
@@ -86,22 +84,21 @@ def windows_has_no_resources(crash: Crash) -> Seen | None:
 
 @sign
 def windows_refused_an_array(crash: Crash) -> Seen | None:
-    """A gibibyte or more, by PyTorch's allocator in the words that it has on Windows: the commit limit refuses."""
+    """PyTorch could not allocate 1 GiB or more, and its message is the one for Windows: the commit limit was hit."""
     refused = _refused(crash)
     if refused is None or refused.allocator != "torch" or (refused.tried_bytes or 0) < SMALL:
         return None
     if _ON_WINDOWS not in refused.at.text:
         return None
     words = say(
-        "PyTorch was refused memory in the words that it has on Windows, where RAM and page file together are "
-        "the limit of what may be committed."
+        "This is PyTorch's message on Windows, where RAM and page file together limit how much memory can be committed."
     )
-    return Seen(words=words, evidence=(refused,), against=(say("how much RAM was in use is not in the log"),))
+    return Seen(words=words, evidence=(refused,), against=(say("the log does not show how much RAM was in use"),))
 
 
 @sign
 def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
-    """Java's or JavaScript's own heap."""
+    """The heap of Java, JavaScript or another runtime is full."""
     refused = _refused(crash)
     if refused is None or refused.allocator not in _HEAPS or refused.errno is not None:
         return None
@@ -110,50 +107,50 @@ def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
 
 @sign
 def maps_of_memory_are_spent(crash: Crash) -> Seen | None:
-    """A process may have no more maps of memory."""
+    """The process reached its maximum number of memory maps."""
     spent = crash.first(MapsSpent)
     if spent is None:
         return None
-    words = say("The process may have no more maps of memory (vm.max_map_count), whatever of RAM is free.")
+    words = say("The process reached its maximum number of memory maps (vm.max_map_count), however much RAM is free.")
     return Seen(words=words, evidence=(spent,), next_evidence=("sysctl vm.max_map_count", "ulimit -v"))
 
 
 @sign
 def killed_instead(crash: Crash) -> Seen | None:
-    """The root is a kill: what was refused besides was survived."""
+    """The root cause is a kill: the process survived its failed allocation."""
     return Seen(words="") if isinstance(crash.root, KernelKill | UserspaceKill) else None
 
 
 @sign
 def more_than_any_limit(crash: Crash) -> Seen | None:
-    """8 TiB and more."""
+    """The allocation is 8 TiB or larger."""
     refused = _refused(crash)
     tried = refused.tried_bytes if refused is not None else None
     if tried is None or tried < NO_MACHINE or scheduler_limits_virtual_memory(crash):
         return None
-    return Seen(words=say("{tried} is more than any limit on address space has to refuse", tried=show(tried)))
+    return Seen(words=say("an allocation of {tried} fails without any limit on address space", tried=show(tried)))
 
 
 @sign
 def refused_with_more_free(crash: Crash) -> Seen | None:
-    """The log shows more RAM unused than was asked for."""
+    """The log shows more unused RAM than was requested."""
     refused, free = _refused(crash), _free(crash)
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or free is None or free <= tried:
         return None
     words = say(
-        "{tried} were refused with {free} of RAM unused: a limit on address space or on what "
-        "may be committed, not a full machine.",
+        "An allocation of {tried} failed with {free} of RAM unused. A limit on address space or on committed "
+        "memory stopped it, not a full machine.",
         tried=show(tried),
         free=show(free),
     )
-    against = (say("the free memory may have been printed at another moment"),)
+    against = (say("the free memory may have been measured at another time"),)
     return Seen(words=words, evidence=(refused,), against=against)
 
 
 @sign
 def small_piece_refused(crash: Crash) -> Seen | None:
-    """Less than a gibibyte."""
+    """The allocation is smaller than 1 GiB."""
     refused = _refused(crash)
     tried = refused.tried_bytes if refused is not None else None
     return _refusal(refused) if refused is not None and tried is not None and tried < SMALL else None
@@ -161,24 +158,24 @@ def small_piece_refused(crash: Crash) -> Seen | None:
 
 @sign
 def large_piece_refused(crash: Crash) -> Seen | None:
-    """64 GiB and more: a machine may really not have them."""
+    """The allocation is 64 GiB or larger: the machine may really not have it."""
     refused = _refused(crash)
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or tried < LARGE:
         return None
-    return _refusal(refused, against=(say("a size of this order may really not be there in one piece"),))
+    return _refusal(refused, against=(say("the machine may really not have so much memory in one piece"),))
 
 
 @sign
 def array_refused(crash: Crash) -> Seen | None:
-    """NumPy's or PyTorch's, of a size that full machines refuse as well."""
+    """NumPy or PyTorch could not allocate an array of a size that also fails on full machines."""
     refused = _refused(crash)
     return _refusal(refused) if refused is not None and refused.allocator in ARRAYS else None
 
 
 @sign
 def refused_with_an_errno(crash: Crash) -> Seen | None:
-    """The system itself answered: errno 12."""
+    """The operating system returned errno 12 (ENOMEM)."""
     refused = next((event for event in crash.every(HostAllocation) if event.errno == NO_MEMORY), None)
     return _refusal(refused) if refused is not None and refused.pool == "host_ram" else None
 
@@ -189,25 +186,25 @@ def overcommit_was_refused(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, Shortage) or _OVERCOMMIT.search(root.at.text) is None:
         return None
-    return Seen(words=say("The kernel's overcommit policy refused the request."), evidence=(root,))
+    return Seen(words=say("The kernel's overcommit policy rejected the allocation."), evidence=(root,))
 
 
 @sign
 def piece_refused(crash: Crash) -> Seen | None:
-    """By any allocator of the host, whatever was asked for."""
+    """Any allocator of host memory failed, whatever the size."""
     refused = _refused(crash)
     return _refusal(refused) if refused is not None else None
 
 
 def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
     refusal = (
-        say("An allocation of {tried} on the host was refused.", tried=show(refused.tried_bytes))
+        say("An allocation of {tried} of host memory failed.", tried=show(refused.tried_bytes))
         if refused.tried_bytes
-        else say("An allocation on the host was refused.")
+        else say("An allocation of host memory failed.")
     )
     how = say(
-        "A full Linux machine kills a process instead of refusing: this is how ulimit -v, "
-        "vm.overcommit_memory=2 or (on Windows) the commit limit answer."
+        "A full Linux machine kills a process instead. A failed allocation points to ulimit -v, "
+        "vm.overcommit_memory=2 or, on Windows, the commit limit."
     )
     return Seen(
         words=joined((refusal, how)),

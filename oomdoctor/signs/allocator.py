@@ -36,25 +36,27 @@ _AT_ONCE = late(
 
 @sign
 def beyond_the_largest_allocation(crash: Crash) -> Seen | None:
-    """The driver limits the size of each allocation: it says so, or Intel's refused 4 GiB and had room."""
+    """The driver limits the size of a single allocation: it says so, or an Intel GPU failed at 4 GiB with enough free
+    memory."""
     event, it = refusal(crash), card(crash)
     if event is None or not (event.limit == "per-allocation" or _too_large_at_once(event, it)):
         return None
     words = say(
-        "The driver refuses one allocation of {tried} whatever is free: it limits the size of each.", tried=_tried(it)
+        "The driver limits the size of a single allocation; {tried} is too large, however much memory is free.",
+        tried=_tried(it),
     )
     return Seen(words=words, evidence=(event,))
 
 
 @sign
 def beyond_the_largest_allocation_in_other_words(crash: Crash) -> Seen | None:
-    """A driver or a runtime prints how much it gives at once, and more was asked for."""
+    """A driver or a runtime prints its largest single allocation, and more was requested."""
     line = crash.mentions(_AT_ONCE.pattern) if isinstance(crash.root, Shortage) else None
     figures = _AT_ONCE.search(line) if line is not None else None
     if figures is None or int(figures[1]) <= int(figures[2]):
         return None
     words = say(
-        "{tried} were asked for at once, and the device gives {limit} at once at most, whatever is free.",
+        "One allocation of {tried} exceeds the maximum of {limit} per allocation, however much memory is free.",
         tried=show(int(figures[1])),
         limit=show(int(figures[2])),
     )
@@ -69,16 +71,16 @@ def _too_large_at_once(event: DeviceOutOfMemory, it: Card) -> bool:
 
 
 def _tried(it: Card) -> str:
-    return show(it.tried_bytes) if it.tried_bytes is not None else say("the size asked for")
+    return show(it.tried_bytes) if it.tried_bytes is not None else say("the requested size")
 
 
 @sign
 def beyond_the_memory_fraction(crash: Crash) -> Seen | None:
-    """The message says that the process's memory fraction would have been passed."""
+    """The message says that the allocation would exceed the process's memory fraction."""
     event = refusal(crash)
     if event is None or event.limit != "fraction":
         return None
-    words = say("{tried} would have passed the process's memory fraction.", tried=_tried(card(crash)))
+    words = say("An allocation of {tried} would exceed the process's memory fraction.", tried=_tried(card(crash)))
     return Seen(words=words, evidence=(event,))
 
 
@@ -102,7 +104,7 @@ class _Claim(Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         return say(
-            "{reserved} reserved + {tried} asked for = {sum}",
+            "{reserved} reserved + {tried} requested = {sum}",
             reserved=show(self.reserved_bytes),
             tried=show(self.tried_bytes),
             sum=show(self.sum_bytes),
@@ -127,21 +129,21 @@ def _claim(crash: Crash) -> _Claim | None:
 
 @sign
 def beyond_the_allowed_beside_room(crash: Crash) -> Seen | None:
-    """Reserved + asked for pass what the process is allowed, and the card has room for the request."""
+    """Reserved + requested exceed the limit of the process, and the GPU has enough free memory."""
     claim = _claim(crash)
     if claim is None or claim.is_allowed or claim.free_bytes is None:
         return None
     allowed, free = show(claim.allowed_bytes), show(claim.free_bytes)
     words = (
         say(
-            "{figures}, over the {allowed} that this process is allowed, while {free} of the card are free.",
+            "{figures}, above the {allowed} limit of this process. The GPU has {free} free.",
             figures=claim.words,
             allowed=allowed,
             free=free,
         )
         if claim.sum_bytes > claim.allowed_bytes
         else say(
-            "{figures}, up to the {allowed} that this process is allowed, while {free} of the card are free.",
+            "{figures}, which reaches the {allowed} limit of this process. The GPU has {free} free.",
             figures=claim.words,
             allowed=allowed,
             free=free,
@@ -152,31 +154,34 @@ def beyond_the_allowed_beside_room(crash: Crash) -> Seen | None:
 
 @sign
 def beyond_the_allowed_on_a_full_card(crash: Crash) -> Seen | None:
-    """Reserved + asked for pass what the process is allowed, and the card has no room for the request either."""
+    """Reserved + requested exceed the limit of the process, and the GPU does not have enough free memory either."""
     claim = _claim(crash)
     if claim is None or claim.is_allowed or claim.free_bytes is not None:
         return None
     words = say(
-        "{figures}, over the {allowed} that this process is allowed.",
+        "{figures}, above the {allowed} limit of this process.",
         figures=claim.words,
         allowed=show(claim.allowed_bytes),
     )
-    return Seen(words=words, evidence=(claim.event,), against=(say("the card itself had no room either"),))
+    return Seen(words=words, evidence=(claim.event,), against=(say("the GPU itself had no room either"),))
 
 
 @sign
 def within_the_allowed(crash: Crash) -> Seen | None:
-    """Reserved + asked for are within what the process is allowed."""
+    """Reserved + requested are within the limit of the process."""
     claim = _claim(crash)
     if claim is None or not claim.is_allowed:
         return None
-    words = say("{figures}, within the {allowed} allowed", figures=claim.words, allowed=show(claim.allowed_bytes))
+    words = say(
+        "{figures}, within the {allowed} limit of this process", figures=claim.words, allowed=show(claim.allowed_bytes)
+    )
     return Seen(words=words)
 
 
 @sign
 def card_partly_hidden(crash: Crash) -> Seen | None:
-    """The driver tells of twice the memory that the framework sees: a carve-out, a partition, an allocator's limit."""
+    """The driver reports at least twice the memory that the framework sees: a carve-out, a partition, an allocator's
+    limit."""
     event, it = refusal(crash), card(crash)
     if event is None or not it.total_bytes:
         return None
@@ -186,8 +191,8 @@ def card_partly_hidden(crash: Crash) -> Seen | None:
     if there < TIMES_VISIBLE * it.total_bytes:
         return None
     words = say(
-        "The driver tells of {there} of device memory, and the framework sees {total} of it: "
-        "{tried} were refused by what hides the rest from it.",
+        "The driver reports {there} of GPU memory, but the framework sees only {total}. The allocation of "
+        "{tried} failed because the rest is hidden from the framework.",
         there=show(there),
         total=show(it.total_bytes),
         tried=_tried(it),
@@ -197,14 +202,14 @@ def card_partly_hidden(crash: Crash) -> Seen | None:
 
 @sign
 def beyond_the_watermark(crash: Crash) -> Seen | None:
-    """What PyTorch and others hold, and what was asked for, pass Apple's limit."""
+    """PyTorch's memory, other allocations and the request exceed Apple's limit."""
     event, it = refusal(crash), card(crash)
     others = event.other_allocations_bytes if event is not None and event.device == "MPS" else None
     if event is None or others is None or it.allowed_bytes is None or it.allocated_bytes is None:
         return None
     words = say(
-        "PyTorch's {allocated}, other {others} and the {tried} asked for pass the {allowed} "
-        "that macOS recommends as the most for the GPU; the memory is the machine's own.",
+        "{allocated} in PyTorch, {others} in other allocations and the request of {tried} exceed the "
+        "{allowed} that macOS recommends for the GPU. The GPU shares the machine's RAM.",
         allocated=show(it.allocated_bytes),
         others=show(others),
         tried=_tried(it),
@@ -215,37 +220,39 @@ def beyond_the_watermark(crash: Crash) -> Seen | None:
 
 @sign
 def watermark_filled_by_its_own(crash: Crash) -> Seen | None:
-    """PyTorch holds more of what counts against Apple's limit than others do."""
+    """PyTorch holds more of the memory that counts against Apple's limit than others do."""
     event, it = refusal(crash), card(crash)
     others = event.other_allocations_bytes if event is not None else None
     if others is None or others >= (it.allocated_bytes or 0):
         return None
-    return Seen(words=say("most of what counts against the limit is this process's own"))
+    return Seen(words=say("most of the memory that counts against the limit belongs to this process"))
 
 
 @sign
 def pool_of_a_library_beyond_its_limit(crash: Crash) -> Seen | None:
-    """Allocated + asked for pass the limit that a library's pool was given: CuPy prints all three."""
+    """Allocated + requested exceed the limit of a library's pool: CuPy prints all three."""
     return _pool_of_a_library(crash, kept=False)
 
 
 @sign
 def buffer_beyond_the_devices_largest(crash: Crash) -> Seen | None:
-    """A buffer of ggml is larger than the device gives in one piece."""
+    """A buffer of ggml is larger than the largest single allocation of the GPU."""
     refused = crash.root
     if not isinstance(refused, BufferRefused) or not refused.limited:
         return None
-    return Seen(words=say("The buffer is larger than what the device gives in one piece."), evidence=(refused,))
+    return Seen(
+        words=say("The buffer is larger than the largest single allocation that the GPU allows."), evidence=(refused,)
+    )
 
 
 @sign
 def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
-    """More was asked for than a library's arena has left under its own limit."""
+    """A library requested more than its arena has left under its own limit."""
     arena = crash.root
     if not isinstance(arena, LibraryOutOfMemory) or arena.left_bytes is None or arena.tried_bytes is None:
         return None
     words = say(
-        "{tried} were asked for, and the limit of {library} for its arena leaves {left}.",
+        "{library} requested {tried}, but its arena limit leaves {left}.",
         tried=show(arena.tried_bytes),
         library=arena.library,
         left=show(arena.left_bytes),
@@ -255,27 +262,27 @@ def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
 
 @sign
 def workspace_of_a_library_is_too_small(crash: Crash) -> Seen | None:
-    """No kernel fits into the workspace that a library was given."""
+    """No kernel of a library fits into its workspace."""
     refused = crash.root
     if not isinstance(refused, LibraryOutOfMemory) or refused.status != "insufficient workspace":
         return None
-    words = say("No kernel of {library} fits into the workspace that it was given.", library=refused.library)
+    words = say("No {library} kernel fits into its workspace.", library=refused.library)
     return Seen(words=words, evidence=(refused,))
 
 
 @sign
 def pool_of_a_library_within_its_limit(crash: Crash) -> Seen | None:
-    """Allocated + asked for are within the limit that a library's pool was given."""
+    """Allocated + requested are within the limit of a library's pool."""
     return _pool_of_a_library(crash, kept=True)
 
 
 @sign
 def pool_of_a_library_says_so(crash: Crash) -> Seen | None:
-    """RMM says that a pool or an adaptor has come to the limit that somebody has set."""
+    """RMM says that a pool or an adaptor reached its configured limit."""
     pool = crash.root
     if not isinstance(pool, LibraryOutOfMemory) or not pool.capped:
         return None
-    words = say("{library} says that the limit of its own pool was hit, not the card's.", library=pool.library)
+    words = say("{library} reports that its own pool reached its limit, not the GPU.", library=pool.library)
     return Seen(words=words, evidence=(pool,))
 
 
@@ -285,21 +292,19 @@ def frameworks_own_limit_is_hit(crash: Crash) -> Seen | None:
     refused = crash.root
     if not isinstance(refused, ArrayOutOfMemory) or refused.framework != "paddle" or refused.limit_bytes is None:
         return None
-    words = say(
-        "The framework is limited to {limit} of the card by a flag of its own.", limit=show(refused.limit_bytes)
-    )
+    words = say("A flag of the framework limits it to {limit} of GPU memory.", limit=show(refused.limit_bytes))
     return Seen(words=words, evidence=(refused,))
 
 
 @sign
 def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
-    """A program refuses what goes beyond the memory that its settings give it."""
+    """A program refuses to use more memory than its settings allow."""
     spent = crash.root
     if not isinstance(spent, BudgetSpent):
         return None
     if spent.tried_bytes is not None and spent.limit_bytes is not None:
         words = say(
-            "{program} keeps within {setting}: {tried} were asked for, and {limit} are allowed.",
+            "{program} stays within {setting}: {tried} requested, {limit} allowed.",
             program=spent.program,
             setting=spent.setting or "",
             tried=show(spent.tried_bytes),
@@ -307,7 +312,9 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
         )
     else:
         words = say(
-            "{program} keeps within {setting}, which is used up.", program=spent.program, setting=spent.setting or ""
+            "{program} stays within {setting}, which is used up.",
+            program=spent.program,
+            setting=spent.setting or "",
         )
     return Seen(words=words, evidence=(spent,))
 
@@ -320,7 +327,7 @@ def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:
     if allocated is None or tried is None or limit is None or (allocated + tried <= limit) is not kept:
         return None
     figures = say(
-        "{allocated} allocated + {tried} asked for = {sum}",
+        "{allocated} allocated + {tried} requested = {sum}",
         allocated=show(allocated),
         tried=show(tried),
         sum=show(allocated + tried),
@@ -329,7 +336,7 @@ def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:
         say("{figures}, within the limit of {limit}", figures=figures, limit=show(limit))
         if kept
         else say(
-            "{figures}, over the {limit} that {library}'s pool is allowed.",
+            "{figures}, above the {limit} limit of {library}'s pool.",
             figures=figures,
             limit=show(limit),
             library=pool.library,

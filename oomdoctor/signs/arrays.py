@@ -27,7 +27,7 @@ _COPIES: Final = late(r"Dst tensor is not initialized")
 
 @sign
 def small_array_on_a_full_card(crash: Crash) -> Seen | None:
-    """No more was asked for than a small array takes: the card was full before it."""
+    """The allocation is only as large as a small array: the GPU was already full."""
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.tried_bytes is None:
         return None
@@ -36,7 +36,7 @@ def small_array_on_a_full_card(crash: Crash) -> Seen | None:
 
 @sign
 def array_beyond_the_limit(crash: Crash) -> Seen | None:
-    """One array is larger than what the process was given of the card."""
+    """One array is larger than the process's limit on the GPU."""
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or not array.limit_bytes or not array.tried_bytes:
         return None
@@ -50,9 +50,11 @@ def array_of_the_model(crash: Crash) -> Seen | None:
     if not isinstance(array, ArrayOutOfMemory) or not (crash.mentions(CREATED) or _is_a_kernel(array)):
         return None
     return Seen(
-        words=say("An array of the model's own did not fit while the model was being created: no batch had come yet."),
+        words=say(
+            "An array of the model itself did not fit while the model was created. No batch had been processed yet."
+        ),
         evidence=(crash.root,),
-        against=(say("another process may hold the card"),),
+        against=(say("another process may hold the GPU memory"),),
         stage="model_load",
     )
 
@@ -71,13 +73,14 @@ def array_of_a_shape(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "An array of shape {shape} ({size}) did not fit while the program ran: such arrays grow with the batch.",
+            "An array of shape {shape} ({size}) did not fit while the program ran. Such arrays grow with the "
+            "batch size.",
             shape=array.shape,
             size=array.array_words,
         )
         if array.array_bytes
         else say(
-            "An array of shape {shape} did not fit while the program ran: such arrays grow with the batch.",
+            "An array of shape {shape} did not fit while the program ran. Such arrays grow with the batch size.",
             shape=array.shape,
         )
     )
@@ -95,7 +98,7 @@ def array_without_a_shape(crash: Crash) -> Seen | None:
 
 @sign
 def array_of_a_program(crash: Crash) -> Seen | None:
-    """A program did not fit beside what is used already."""
+    """A program did not fit beside the memory already in use."""
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or not array.used_bytes:
         return None
@@ -110,21 +113,21 @@ def _is_copied(crash: Crash, array: ArrayOutOfMemory) -> bool:
 def _of_a_batch(array: ArrayOutOfMemory) -> str:
     if array.array_bytes:
         return say(
-            "An array ({size}) did not fit while the program ran: such arrays grow with the batch.",
+            "An array ({size}) did not fit while the program ran. Such arrays grow with the batch size.",
             size=array.array_words,
         )
-    return say("An array did not fit while the program ran: such arrays grow with the batch.")
+    return say("An array did not fit while the program ran. Such arrays grow with the batch size.")
 
 
 @sign
 def arguments_larger_than_the_device(crash: Crash) -> Seen | None:
-    """The arguments of a compiled program, which are weights and states, are larger than the device."""
+    """The arguments of a compiled program (weights and states) are larger than the GPU."""
     array = _program(crash)
     if array is None or (array.arguments_bytes or 0) <= (array.total_bytes or 0):
         return None
     words = say(
-        "The program needs {used} of the {total} there are; its arguments (weights and "
-        "states) are {arguments}, more than the device alone.",
+        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) alone take "
+        "{arguments}, more than the GPU has.",
         **_figures(array),
     )
     return Seen(words=words, evidence=(array,))
@@ -132,14 +135,14 @@ def arguments_larger_than_the_device(crash: Crash) -> Seen | None:
 
 @sign
 def arguments_most_of_the_device(crash: Crash) -> Seen | None:
-    """The arguments of a compiled program take half of the device or more."""
+    """The arguments of a compiled program take half of the GPU or more."""
     array = _program(crash)
     share = (array.arguments_bytes or 0) / array.total_bytes if array is not None and array.total_bytes else 0.0
     if array is None or not MOST <= share <= 1:
         return None
     words = say(
-        "The program needs {used} of the {total} there are; its arguments (weights and "
-        "states) are {arguments}, most of the device.",
+        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take {arguments}, "
+        "most of the GPU.",
         **_figures(array),
     )
     return Seen(words=words, evidence=(array,))
@@ -147,25 +150,25 @@ def arguments_most_of_the_device(crash: Crash) -> Seen | None:
 
 @sign
 def program_larger_than_the_device(crash: Crash) -> Seen | None:
-    """A compiled program states what it needs, and that the device has less."""
+    """A compiled program states how much memory it needs, and the GPU has less."""
     array = _program(crash)
     if array is None:
         return None
-    words = say("The program needs {used} of the {total} there are, before anything runs.", **_figures(array))
+    words = say("The program needs {used} before anything runs; the GPU has {total}.", **_figures(array))
     return Seen(words=words, evidence=(array,))
 
 
 @sign
 def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
-    """A compiled program's arguments, which are weights and states, take next to nothing of what is too much."""
+    """The arguments of a compiled program (weights and states) are small; its intermediate results are too large."""
     array = _program(crash)
     if array is None or array.arguments_bytes is None or array.program_bytes is None or not array.total_bytes:
         return None
     if array.arguments_bytes > LITTLE * array.total_bytes or array.program_bytes <= array.total_bytes:
         return None
     words = say(
-        "The program needs {used} of the {total} there are; its arguments (weights and states) are {arguments}: "
-        "the rest is what its operations leave for each other, which grows with the batch.",
+        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take only "
+        "{arguments}; its intermediate results take the rest and grow with the batch size.",
         **_figures(array),
     )
     return Seen(words=words, evidence=(array,), stage="forward")

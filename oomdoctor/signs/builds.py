@@ -35,25 +35,25 @@ LINES_ABOVE: Final = 2
 
 @sign
 def compiler_reports_it(crash: Crash) -> Seen | None:
-    """The build's own output says that a compiler was killed or found no memory."""
+    """The build's own output says that a compiler was killed or ran out of memory."""
     killed = crash.every(CompilerKill)
     if not killed:
         return None
     program = killed[0].program or say("A compiler")
     ended = (
-        say("{program} found no memory while building.", program=program)
+        say("{program} ran out of memory during the build.", program=program)
         if killed[0].tried_bytes is not None
-        else say("{program} was killed while building.", program=program)
+        else say("{program} was killed during the build.", program=program)
     )
     how = say(
-        "Compilers of CUDA and C++ templates take gigabytes each, and as many run at once as the build was allowed."
+        "Each compiler of CUDA or C++ templates takes gigabytes, and the build runs as many at once as it is allowed."
     )
     return Seen(words=joined((ended, how)), evidence=tuple(killed[:3]), stage="launch")
 
 
 @sign
 def kernel_killed_a_compiler(crash: Crash) -> Seen | None:
-    """The kernel's record names one as victim."""
+    """The kernel's log names a compiler as the killed process."""
     kill = next((kill for kill in crash.every(KernelKill) if COMPILER.match(kill.process.name or "")), None)
     if kill is None:
         return None
@@ -61,7 +61,7 @@ def kernel_killed_a_compiler(crash: Crash) -> Seen | None:
     count = sum(1 for task in kill.tasks if COMPILER.match(task.name))
     words = (
         say(
-            "The kernel killed the compiler {name} (PID {pid}); {count} compilers ran at once.",
+            "The kernel killed the compiler {name} (PID {pid}); {count} compilers ran in parallel.",
             name=name,
             pid=pid,
             count=count,
@@ -74,14 +74,14 @@ def kernel_killed_a_compiler(crash: Crash) -> Seen | None:
 
 @sign
 def killed_under_a_compile_command(crash: Crash) -> Seen | None:
-    """Something was killed right below the command of a compiler, or the object that it did not make."""
+    """A kill follows right below a compiler's command, or below the object file that it did not finish."""
     kill = crash.root
     if not isinstance(kill, Kill) or not any(_COMMAND.search(text) for text in kill.around.before[-COMMAND_ABOVE:]):
         return None
     return Seen(
         words=say(
-            "A compiler was killed: its command stands right above. Compilers of CUDA and C++ templates take gigabytes "
-            "each, and as many run at once as the build was allowed."
+            "A compiler was killed: its command is right above in the log. Each compiler of CUDA or C++ "
+            "templates takes gigabytes, and the build runs as many at once as it is allowed."
         ),
         evidence=(kill,),
         stage="launch",
@@ -91,15 +91,16 @@ def killed_under_a_compile_command(crash: Crash) -> Seen | None:
 
 @sign
 def killed_while_building(crash: Crash) -> Seen | None:
-    """Something was killed, and the lines around are a build's; it was a compiler where its object is right above."""
+    """A process was killed, and the lines around it belong to a build; it was a compiler if its object file is right
+    above."""
     if not isinstance(crash.root, Kill) or crash.mentions(_BUILDS) is None:
         return None
     compiles = any(_OBJECT.search(line) for line in crash.root.around.before[-LINES_ABOVE:])
     return Seen(
         shows_memory=compiles,
-        words=say("A process was killed while something was being compiled; parallel compilers are the usual reason."),
+        words=say("A process was killed during a build. Parallel compilers are the usual reason."),
         evidence=(crash.root,),
-        against=(say("no line names a compiler as the one that was killed"),),
+        against=(say("no line says that the killed process was a compiler"),),
         stage="launch",
         next_evidence=("dmesg -T | grep -i -E 'killed process|oom'",),
     )

@@ -10,7 +10,7 @@ from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import joined, say
+from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import WHOLE_LOG, Seen, sign
 from oomdoctor.signs.trace import asked, card, refusal
 from oomdoctor.units import percent, show
@@ -20,19 +20,23 @@ WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
 
 @sign
 def profiling_disturbed(crash: Crash) -> Seen | None:
-    """The engine stopped because memory became free while it measured: nothing was short."""
+    """The engine stopped because free memory grew while it profiled: no memory was missing."""
     return Seen(words="") if isinstance(crash.root, ProfilingDisturbed) else None
 
 
 @sign
 def card_is_full(crash: Crash) -> Seen | None:
-    """The log shows that an allocation on the card was refused."""
+    """The log shows that an allocation on the GPU failed."""
     if not crash.proven:
         return None
     it = card(crash)
     share = it.share(it.own_bytes or it.reserved_bytes)
-    mine = say("This process held {share} of the card.", share=percent(share)) if share is not None else ""
-    words = (say("The card is full: {asked}.", asked=_asked(crash)), mine, say("The log does not say what for."))
+    mine = say("This process held {share} of GPU memory.", share=percent(share)) if share is not None else ""
+    words = (
+        say("On the GPU, {asked}.", asked=_asked(crash)),
+        mine,
+        say("The log does not show what the memory was for."),
+    )
     return Seen(words=joined(words), evidence=(crash.root,))
 
 
@@ -46,23 +50,28 @@ def _asked(crash: Crash) -> str:
 
 @sign
 def table_counts_refusals(crash: Crash) -> Seen | None:
-    """The log ends with the allocator's table, which counts requests that were refused."""
+    """The log ends with PyTorch's memory summary, which counts failed allocations."""
     table = crash.root
     if not isinstance(table, MemorySummary):
         return None
-    counted = (
-        say(
-            "The log ends with the allocator's table, which counts {count} refused request(s), with {held} in tensors.",
-            count=table.ooms,
+    failures = (
+        counted(
+            table.ooms or 0,
+            mark("The log ends with PyTorch's memory summary: {count} failed allocation, {held} in tensors."),
+            mark("The log ends with PyTorch's memory summary: {count} failed allocations, {held} in tensors."),
             held=show(table.allocated_bytes),
         )
         if table.allocated_bytes
-        else say("The log ends with the allocator's table, which counts {count} refused request(s).", count=table.ooms)
+        else counted(
+            table.ooms or 0,
+            mark("The log ends with PyTorch's memory summary: {count} failed allocation."),
+            mark("The log ends with PyTorch's memory summary: {count} failed allocations."),
+        )
     )
     return Seen(
-        words=joined((counted, say("Which request it was, the log does not say."))),
+        words=joined((failures, say("The log does not show which allocation failed."))),
         evidence=(table,),
-        against=(say("the table also counts refusals that the program caught"),),
+        against=(say("the summary also counts failures that the program caught"),),
         next_evidence=(WHOLE_LOG,),
     )
 
@@ -73,4 +82,4 @@ def log_ends_before_the_error(crash: Crash) -> Seen | None:
     if not isinstance(crash.root, CutTraining):
         return None
     where = (WHOLE_LOG, WORKERS) if crash.root.step == "wait" else (WHOLE_LOG,)
-    return Seen(words=say("the error's own words: the log is cut before them"), next_evidence=where)
+    return Seen(words=say("the error message: the log ends before it"), next_evidence=where)

@@ -28,11 +28,11 @@ _STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_
 
 @sign
 def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
-    """FSDP could not clone a tensor of the full state that it gathers to be saved."""
+    """FSDP could not clone a tensor of the full state that it gathered to save it."""
     if crash.mentions(_STATE_DICT_ENTRY) is None:
         return None
     words = say(
-        "A full state was gathered on one device to be saved, and cloning a tensor of it was refused{asked}.",
+        "FSDP gathered the full state on one device to save it and could not clone one of its tensors{asked}.",
         asked=asked_for(crash),
     )
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
@@ -40,13 +40,13 @@ def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
-    """A frame saves a state, or gathers it to be saved: not for an engine that takes it over."""
+    """A stack frame saves a state or gathers it for saving (not an engine that takes over weights)."""
     frame = crash.in_trace(_SAVING)
     if frame is None or crash.stage == "weight_sync":
         return None
     words = say(
-        "The job was saving its state ({function}) when memory ran out{asked}: gathering a "
-        "full state needs the weights once more, with the optimizer several times as much.",
+        "Memory ran out while the job saved its state ({function}){asked}. Gathering a full state needs a "
+        "second copy of the weights; with optimizer states several times as much.",
         function=frame.function,
         asked=asked_for(crash),
     )
@@ -55,13 +55,13 @@ def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
 
 @sign
 def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
-    """A frame loads a state that was saved."""
+    """A stack frame loads a saved state."""
     frame = crash.in_trace(_RESUMING)
     if frame is None:
         return None
     words = say(
-        "The job was loading its state ({function}) when memory ran out{asked}: gathering a "
-        "full state needs the weights once more, with the optimizer several times as much.",
+        "Memory ran out while the job loaded its state ({function}){asked}. Gathering a full state needs a "
+        "second copy of the weights; with optimizer states several times as much.",
         function=frame.function,
         asked=asked_for(crash),
     )
@@ -70,11 +70,11 @@ def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
 
 @sign
 def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
-    """The job was saving or loading a checkpoint; no frame says where."""
+    """The job was saving or loading a checkpoint; no stack frame says where."""
     if crash.stage == "checkpoint_load":
-        words = say("Memory ran out while a checkpoint was loaded{asked}.", asked=asked_for(crash))
+        words = say("Memory ran out while the job loaded a checkpoint{asked}.", asked=asked_for(crash))
     elif crash.stage == "checkpoint_save":
-        words = say("Memory ran out while a checkpoint was saved{asked}.", asked=asked_for(crash))
+        words = say("Memory ran out while the job saved a checkpoint{asked}.", asked=asked_for(crash))
     else:
         return None
     return Seen(words=words, evidence=(crash.root,), shows_memory=True)
@@ -82,27 +82,27 @@ def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
 
 @sign
 def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
-    """Something was killed, and the last step that the log shows is one at which save_steps has a state saved."""
+    """A process was killed, and the last step in the log is one at which save_steps saves a checkpoint."""
     every, done = crash.setting("save_steps", "save_interval", "save_freq"), crash.context.progress.get("done")
     if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or every is None or not done:
         return None
     if isinstance(every.value, bool) or not isinstance(every.value, int) or every.value < 2 or done % every.value:
         return None
     words = say(
-        "The last step before the kill is {done}, and {name} {value} has the state saved there.",
+        "The last step before the kill was {done}, and {name}={value} saves the state at this step.",
         done=done,
         name=every.name,
         value=every.value,
     )
-    unseen = say("no line of the saving itself is in the log")
+    unseen = say("the log has no line about saving")
     return Seen(words=words, evidence=(crash.root,), against=(unseen,), shows_memory=True, stage="checkpoint_save")
 
 
 @sign
 def a_line_on_a_checkpoint(crash: Crash) -> Seen | None:
-    """A line near a failure that memory would explain speaks of a checkpoint."""
+    """A line near a failure that memory would explain mentions a checkpoint."""
     if crash.root.strength < 1 or crash.mentions(_SAVING_LINE) is None:
         return None
-    words = say("The last lines before the failure speak of a checkpoint.")
-    unseen = say("no frame shows that the job was in it when memory ran out")
+    words = say("The last lines before the failure mention a checkpoint.")
+    unseen = say("no stack frame shows that the job was saving or loading when memory ran out")
     return Seen(words=words, evidence=(crash.root,), against=(unseen,))

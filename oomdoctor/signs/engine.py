@@ -32,22 +32,26 @@ MOST: Final = 0.75  # of the card in the engine's process, while it takes its sh
 SAME: Final = 0.1  # of the share: a neighbour that holds as much is the engine
 
 _DOING: Final = {
-    "allocating": mark("while it allocated its KV cache"),
-    "waking": mark("when it woke up and asked for its memory back"),
-    "serving": mark("while it ran requests beside its share"),
-    "capturing": mark("while it captured CUDA graphs beside its share"),
-    "warming": mark("in the sampler's warm-up, after its share was taken"),
-    "syncing": mark("while it took new weights"),
+    "allocating": mark("while the engine allocated its KV cache"),
+    "waking": mark("while the engine woke up and took its memory back"),
+    "serving": mark("while the engine served requests outside its share"),
+    "capturing": mark("while the engine captured CUDA graphs outside its share"),
+    "warming": mark("in the sampler's warm-up, after the engine had taken its share"),
+    "syncing": mark("while the engine received new weights"),
 }
 # Where the share is no share of the card.
 _MEANINGS: Final = {
-    "lmdeploy": mark("LMDeploy gives its KV cache a share (cache_max_entry_count) of what is free after the weights."),
+    "lmdeploy": mark(
+        "LMDeploy gives its KV cache a share (cache_max_entry_count) of the memory that is free "
+        "after the weights are loaded."
+    ),
     "tensorrt-llm": mark(
-        "TensorRT-LLM gives its KV cache a share (free_gpu_memory_fraction) of what is free after the engine is loaded."
+        "TensorRT-LLM gives its KV cache a share (free_gpu_memory_fraction) of the memory that is free after "
+        "the engine is loaded."
     ),
     "text-generation-inference": mark(
-        "TGI caps the whole process at a share of the card (cuda-memory-fraction) and fills what the warm-up leaves "
-        "with KV cache."
+        "TGI limits the whole process to a share of GPU memory (cuda-memory-fraction) and fills the rest "
+        "after the warm-up with KV cache."
     ),
 }
 TAKING: Final = ("allocating", "waking")
@@ -56,7 +60,7 @@ _STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
 
 @sign
 def beside_a_trainer(crash: Crash) -> Seen | None:
-    """A trainer runs in the same job: what the engine does with its requests changes nothing for it."""
+    """A trainer runs in the same job: settings for the engine's requests do not help the trainer."""
     return Seen(words="") if crash.context.frameworks.keys() & trainers() else None
 
 
@@ -70,11 +74,11 @@ def still_loading(crash: Crash) -> Seen | None:
 
 @sign
 def still_measuring(crash: Crash) -> Seen | None:
-    """The engine's profiling run, or TGI's warm-up."""
+    """The engine was in its profiling run, or TGI in its warm-up."""
     if crash.first(WarmupShort) is not None:
-        words = say("the engine was still measuring what it needs; it takes its KV cache only afterwards")
+        words = say("the engine was still warming up; it allocates its KV cache only afterwards")
     elif _step(crash) == "profiling":
-        words = say("the engine was still measuring what it needs; it takes its share only afterwards")
+        words = say("the engine was still in its profiling run; it takes its share only afterwards")
     else:
         return None
     return Seen(words=words)
@@ -82,40 +86,42 @@ def still_measuring(crash: Crash) -> Seen | None:
 
 @sign
 def still_laying_out(crash: Crash) -> Seen | None:
-    """TensorRT itself was refused, or another part of TensorRT-LLM's engine than its cache."""
+    """An allocation of TensorRT itself failed, or of a part of TensorRT-LLM's engine other than its cache."""
     root = crash.root
     if (failed := crash.first(CreationFailed)) is not None and failed.stage != "kv_cache_init":
         component = failed.component or say("another part of the engine")
-        return Seen(words=say("it was no KV cache that found no room: {component}", component=component))
+        return Seen(
+            words=say("the failed allocation was not for the KV cache but for {component}", component=component)
+        )
     if isinstance(root, LibraryOutOfMemory) and root.library == "TensorRT":
-        return Seen(words=say("TensorRT was laying out the engine; what is left becomes KV cache only afterwards"))
+        return Seen(words=say("TensorRT was still setting up the engine; it allocates the KV cache only afterwards"))
     return None
 
 
 @sign
 def share_beside_a_small_neighbour(crash: Crash) -> Seen | None:
-    """vLLM's share does not fit beside less than 2 GiB of others."""
+    """vLLM's share does not fit, and others hold less than 2 GiB."""
     start = _start(crash)
     return _more_than_is_free(start) if start is not None and _others(start) < SMALL_NEIGHBOUR else None
 
 
 @sign
 def share_beside_a_neighbour(crash: Crash) -> Seen | None:
-    """vLLM's share does not fit beside others with less than 15 % of the card."""
+    """vLLM's share does not fit, and others hold less than 15 % of the GPU."""
     start = _start(crash)
     return _more_than_is_free(start) if start and _others(start) < NEIGHBOUR * (start.total_bytes or 0) else None
 
 
 @sign
 def share_larger_than_what_is_free(crash: Crash) -> Seen | None:
-    """vLLM's share does not fit beside others, however much they hold."""
+    """vLLM's share does not fit, however much others hold."""
     start = _start(crash)
     return _more_than_is_free(start) if start is not None else None
 
 
 @sign
 def no_share_helps(crash: Crash) -> Seen | None:
-    """What others leave at the start is a twentieth of the card, or does not hold the weights."""
+    """At startup, the free memory is 5 % of the GPU or less, or too small for the weights."""
     start = _start(crash)
     if start is None:
         return None
@@ -124,7 +130,7 @@ def no_share_helps(crash: Crash) -> Seen | None:
     if fits > NO_SHARE and (weights is None or fits * total >= weights):
         return None
     words = say(
-        "no share helps: {free} does not hold the model, {others} is in use already",
+        "no share helps: the model does not fit into the free {free}; {others} is already in use",
         free=show(free),
         others=show(_others(start)),
     )
@@ -133,7 +139,8 @@ def no_share_helps(crash: Crash) -> Seen | None:
 
 @sign
 def cache_of_what_is_free_was_refused(crash: Crash) -> Seen | None:
-    """TensorRT-LLM's fraction is one of what is free once the model is loaded, and its KV cache was refused."""
+    """TensorRT-LLM takes a fraction of the memory that is free after loading the model, and its KV cache did not
+    fit."""
     failed = crash.first(CreationFailed)
     if failed is None or failed.stage != "kv_cache_init":
         return None
@@ -141,16 +148,16 @@ def cache_of_what_is_free_was_refused(crash: Crash) -> Seen | None:
     fraction = f"{fractions[-1]:g}" if fractions else say("a fraction")
     words = (
         say(
-            "The engine takes {fraction} of what is free once the model is loaded ({free}) for "
-            "its KV cache, and that was refused: what is measured before leaves out what comes "
-            "with the cache.",
+            "The engine allocates {fraction} of the memory that is free after loading the model ({free}) as "
+            "KV cache, and this allocation failed. The measured free memory leaves out buffers that come with"
+            " the cache.",
             fraction=fraction,
             free=show(failed.free_bytes),
         )
         if failed.free_bytes is not None
         else say(
-            "The engine takes {fraction} of what is free once the model is loaded for its KV "
-            "cache, and that was refused: what is measured before leaves out what comes with the "
+            "The engine allocates {fraction} of the memory that is free after loading the model as KV cache, "
+            "and this allocation failed. The measured free memory leaves out buffers that come with the "
             "cache.",
             fraction=fraction,
         )
@@ -160,31 +167,31 @@ def cache_of_what_is_free_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def share_fills_the_card(crash: Crash) -> Seen | None:
-    """The engine was taking the memory of its share, and holds three quarters of the card itself."""
+    """The engine was taking the memory of its share and holds at least 75 % of the GPU itself."""
     return _beside_its_share(crash) if _is_filling(crash) else None
 
 
 @sign
 def refused_while_taking_its_share(crash: Crash) -> Seen | None:
-    """The engine was allocating its KV cache, or woke up and asked for its memory back."""
+    """The engine was allocating its KV cache, or was waking up and taking its memory back."""
     return _beside_its_share(crash) if _step(crash) in TAKING else None
 
 
 @sign
 def refused_while_serving(crash: Crash) -> Seen | None:
-    """The engine ran requests beside its share."""
+    """The engine was serving requests outside its share."""
     return _beside_its_share(crash) if _step(crash) == "serving" else None
 
 
 @sign
 def refused_while_preparing(crash: Crash) -> Seen | None:
-    """The engine captured CUDA graphs or warmed its sampler up, beside its share."""
+    """The engine was capturing CUDA graphs or warming up its sampler, outside its share."""
     return _beside_its_share(crash) if _step(crash) in ("capturing", "warming") else None
 
 
 @sign
 def refused_behind_its_cache(crash: Crash) -> Seen | None:
-    """An engine was refused after it had said how large its KV cache is: its share was taken by then."""
+    """An engine's allocation failed after it had printed the size of its KV cache: it had taken its share by then."""
     root = crash.root.at
     cache = next((e for e in crash.every(KvCacheSize) if e.at.file == root.file and e.at.line < root.line), None)
     return _beside_its_share(crash) if cache is not None and _step(crash) == "" else None
@@ -192,8 +199,8 @@ def refused_behind_its_cache(crash: Crash) -> Seen | None:
 
 @sign
 def refused_with_figures(crash: Crash) -> Seen | None:
-    """An engine was refused and nothing shows what it was doing; the message prints the card's figures, or it comes
-    from the allocator that holds the share."""
+    """An engine's allocation failed and nothing shows what the engine was doing; the message prints figures of the
+    GPU, or comes from the allocator that holds the share."""
     root = crash.root
     cumem = isinstance(root, DeviceRefusal) and root.layer == "cumem"
     return _beside_its_share(crash) if _step(crash) == "" and (cumem or _engines_card(crash) is not None) else None
@@ -201,13 +208,13 @@ def refused_with_figures(crash: Crash) -> Seen | None:
 
 @sign
 def refused_in_an_engine(crash: Crash) -> Seen | None:
-    """An engine was refused, and nothing shows that it was its share that left no room."""
+    """An engine's allocation failed, and nothing shows that its share left too little room."""
     return _beside_its_share(crash) if _step(crash) is not None else None
 
 
 @sign
 def the_engine_holds_too_little(crash: Crash) -> Seen | None:
-    """The process of a serving engine holds less than 85 % of the card."""
+    """The process of a serving engine holds less than 85 % of the GPU."""
     it = _engines_card(crash)
     if it is None or _step(crash) not in ("", "serving"):
         return None
@@ -219,7 +226,7 @@ def the_engine_holds_too_little(crash: Crash) -> Seen | None:
 
 @sign
 def tensors_beyond_a_share(crash: Crash) -> Seen | None:
-    """The engine's live tensors alone fill more of the card than its share and what an engine holds beside it."""
+    """PyTorch tensors of the engine alone take more of the GPU than its share and the usual memory beside it."""
     it = _engines_card(crash)
     if it is None or _is_filling(crash):
         return None
@@ -227,7 +234,7 @@ def tensors_beyond_a_share(crash: Crash) -> Seen | None:
     if allocated <= beyond_share(facts(crash).share) * total:
         return None
     words = say(
-        "tensors of this process alone fill {allocated}, more than a share allows",
+        "tensors of this process alone take {allocated}, more than the engine's share allows",
         allocated=show(allocated),
     )
     return Seen(words=words)
@@ -235,42 +242,46 @@ def tensors_beyond_a_share(crash: Crash) -> Seen | None:
 
 @sign
 def others_beside_the_engine(crash: Crash) -> Seen | None:
-    """Beside an engine that was refused others hold more than a quarter of the card."""
+    """An engine's allocation failed, and others hold more than 25 % of the GPU."""
     it = _engines_card(crash)
     others = (it.others_bytes or 0) + (it.unaccounted_bytes or 0) if it is not None else 0
     if it is None or _is_filling(crash) or others <= LARGE_NEIGHBOUR * (it.total_bytes or 0):
         return None
-    return Seen(words=say("others hold {others} of the card", others=show(others)))
+    return Seen(words=say("others hold {others} of GPU memory", others=show(others)))
 
 
 @sign
 def a_neighbour_holds_the_share(crash: Crash) -> Seen | None:
-    """A trainer was refused, and another process on the card holds an engine's share to a tenth."""
+    """A trainer's allocation failed, and another process on the GPU holds the engine's share, within 10 %."""
     it, reserved = _trainers_card(crash), facts(crash).reserved_bytes
     neighbour = max((other.bytes or 0 for other in it.others), default=0) if it is not None else 0
     if reserved is None or not neighbour or abs(neighbour - reserved) >= SAME * reserved:
         return None
-    held = say("another process on the card holds {neighbour}, which is the engine's share", neighbour=show(neighbour))
+    held = say(
+        "another process on the GPU holds {neighbour}, the size of the engine's share", neighbour=show(neighbour)
+    )
     return _on_one_card(crash, held)
 
 
 @sign
 def a_trainer_starts_beside_the_share(crash: Crash) -> Seen | None:
-    """The engine shares its card with a trainer that starts, and what it wants does not fit beside the share."""
+    """The engine shares its GPU with a trainer that is starting, and the trainer's memory does not fit beside the
+    share."""
     need = _need_beside_the_share(crash)
     if need is None or crash.stage not in _STARTING or crash.every(Sleep):
         return None
-    return _on_one_card(crash, say("the trainer on the same card holds or asks for {wanted}", wanted=show(need)))
+    return _on_one_card(crash, say("the trainer on the same GPU holds or requests {wanted}", wanted=show(need)))
 
 
 @sign
 def a_trainer_beside_the_share(crash: Crash) -> Seen | None:
-    """The engine shares its card with a trainer, and what it wants does not fit beside the share of a waking engine."""
+    """The engine shares its GPU with a trainer, and the trainer's memory does not fit beside the share of an engine
+    that is awake."""
     need = _need_beside_the_share(crash)
     if need is None:
         return None
     held = say(
-        "the trainer on the same card holds or asks for {wanted}; the engine may be asleep by then",
+        "the trainer on the same GPU holds or requests {wanted}, and the engine may be asleep by then",
         wanted=show(need),
     )
     return _on_one_card(crash, held)
@@ -278,8 +289,8 @@ def a_trainer_beside_the_share(crash: Crash) -> Seen | None:
 
 @sign
 def graphs_on_a_full_card(crash: Crash) -> Seen | None:
-    """PyTorch names private pools only where they hold something: CUDA graphs, which engines capture once they have
-    taken their share. The process holds 85 % of the card, and neither a traceback nor a trainer says otherwise."""
+    """PyTorch reports memory in private pools of CUDA graphs, which engines capture after taking their share. The
+    process holds 85 % of the GPU, and neither a traceback nor a trainer contradicts an engine."""
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory) or not root.private_pools_bytes or root.around.trace:
         return None
@@ -288,12 +299,11 @@ def graphs_on_a_full_card(crash: Crash) -> Seen | None:
     if crash.job.in_reserving_engine or crash.job.runs_engine:
         return None
     words = say(
-        "{private_pools} lie in private pools, those of CUDA graphs. Programs that serve a "
-        "model capture them once its KV cache has its share of the card, and ask for more "
-        "beside it afterwards.",
+        "CUDA graphs hold {private_pools} in private pools. Inference engines capture them after the KV cache"
+        " has taken its share of GPU memory and then request more on top.",
         private_pools=show(root.private_pools_bytes),
     )
-    doubt = say("nothing else shows an inference engine; compiled training captures graphs too")
+    doubt = say("nothing else shows an inference engine; compiled training also captures CUDA graphs")
     return Seen(words=words, evidence=(root,), against=(doubt,))
 
 
@@ -312,8 +322,8 @@ def _others(start: NotEnoughFree) -> int:
 def _more_than_is_free(start: NotEnoughFree) -> Seen:
     free, total = start.free_bytes or 0, start.total_bytes or 0
     words = say(
-        "The engine's share of {utilization} comes to {wanted} of {total}, but only {free} "
-        "was free when it started. The largest share that this leaves is {share}.",
+        "The engine's share of {utilization} is {wanted} of {total}, but only {free} was free at startup. The"
+        " largest share that fits is {share}.",
         utilization=start.utilization,
         wanted=show(start.requested_bytes or 0),
         total=show(total),
@@ -351,7 +361,7 @@ def _beside_its_share(crash: Crash) -> Seen:
         (
             _fraction(crash) or _meaning(crash) or _share(facts(crash)),
             _request(crash.root, translated(_DOING.get(phase(crash) or "", ""))),
-            say("Smaller batches do not make the share smaller."),
+            say("A smaller batch size does not shrink the share."),
         )
     )
     return Seen(words=words, evidence=(crash.root,))
@@ -360,12 +370,12 @@ def _beside_its_share(crash: Crash) -> Seen:
 def _share(it: EngineFacts) -> str:
     reserved, total = it.reserved_bytes, it.total_bytes
     if it.share is None:
-        return say("An inference engine fills its share of the card with KV cache, whatever the requests need.")
+        return say("An inference engine fills its share of GPU memory with KV cache, whatever the requests need.")
     if reserved is None or total is None:
-        return say("The engine takes {share:g} of the card for itself and fills it with KV cache.", share=it.share)
+        return say("The engine takes {share:g} of GPU memory and fills it with KV cache.", share=it.share)
     return say(
-        "The engine takes {share:g} of the card, {reserved} of {total}, and fills it with KV "
-        "cache; {rest} is left for all the rest.",
+        "The engine takes {share:g} of GPU memory ({reserved} of {total}) and fills it with KV cache; {rest} "
+        "is left for everything else.",
         share=it.share,
         reserved=show(reserved),
         total=show(total),
@@ -384,10 +394,10 @@ def _fraction(crash: Crash) -> str | None:
     if fraction is None or loaded is None:
         return None
     left = ready_bytes(crash)
-    rest = say("{left} were left once it was ready.", left=show(left)) if left is not None else ""
+    rest = say("{left} was left when the engine was ready.", left=show(left)) if left is not None else ""
     taken = say(
-        "The engine takes {fraction:g} of the {free} that were free before it loaded its "
-        "weights, and fills it with KV cache.",
+        "The engine takes {fraction:g} of the {free} that was free before it loaded its weights, and fills it"
+        " with KV cache.",
         fraction=fraction,
         free=show(loaded.free_before_bytes),
     )
@@ -397,17 +407,17 @@ def _fraction(crash: Crash) -> str | None:
 def _request(root: object, when: str) -> str:
     """What it asked for, and when, as a clause of time that every language puts where it likes."""
     if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
-        return say("It got no more memory {when}.", when=when) if when else say("It got no more memory.")
+        return say("An allocation failed {when}.", when=when) if when else say("An allocation failed.")
     tried, free = show(root.tried_bytes), root.free_bytes
     if free is None:
         return (
-            say("It asked for {tried} {when}.", tried=tried, when=when)
+            say("An allocation of {tried} failed {when}.", tried=tried, when=when)
             if when
-            else say("It asked for {tried}.", tried=tried)
+            else say("An allocation of {tried} failed.", tried=tried)
         )
     if when:
-        return say("It asked for {tried} with {free} free {when}.", tried=tried, free=show(free), when=when)
-    return say("It asked for {tried} with {free} free.", tried=tried, free=show(free))
+        return say("An allocation of {tried} failed {when}; {free} was free.", tried=tried, free=show(free), when=when)
+    return say("An allocation of {tried} failed with {free} free.", tried=tried, free=show(free))
 
 
 def _trainers_card(crash: Crash) -> Card | None:
@@ -438,6 +448,6 @@ def _shares_cards(crash: Crash) -> bool:
 
 def _on_one_card(crash: Crash, held: str) -> Seen:
     shared = say(
-        "The models of this job share their cards: {seen}, and together that is more than there is.", seen=held
+        "The models of this job share their GPUs: {seen}. Together they need more than the GPU has.", seen=held
     )
     return Seen(words=joined((_share(facts(crash)), shared)), evidence=(crash.root,))

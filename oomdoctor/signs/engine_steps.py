@@ -11,7 +11,7 @@ from oomdoctor.families.vllm_error import ProfilingDisturbed, WarmupOutOfMemory
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, WeightsLoaded
 from oomdoctor.incident.engine_facts import facts, phase
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import joined, say
+from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import innermost
 from oomdoctor.units import show
@@ -49,24 +49,24 @@ def profiling_an_encoder(crash: Crash) -> Seen | None:
 
 @sign
 def profiling_behind_an_encoders_announcement(crash: Crash) -> Seen | None:
-    """An engine's profiling run, and the log says before with which items the encoder is profiled."""
+    """An engine was in its profiling run, and the log says before with which items it profiles its encoder."""
     return _of_an_encoder(crash) if _profiles(crash) and _announcement(crash) is not None else None
 
 
 @sign
 def profiling_beside_words_of_an_encoder(crash: Crash) -> Seen | None:
-    """An engine's profiling run, and the lines around speak of an encoder."""
+    """An engine was in its profiling run, and the lines around mention an encoder."""
     return _of_an_encoder(crash) if _profiles(crash) and crash.mentions(_OF_AN_ENCODER) is not None else None
 
 
 @sign
 def encoder_profiled_before(crash: Crash) -> Seen | None:
-    """The engine said for what its encoder is profiled, and was refused behind that."""
+    """The engine had said how it profiles its encoder, and an allocation failed after that."""
     if not crash.job.in_reserving_engine or phase(crash) in (None, "profiling") or _announcement(crash) is None:
         return None
     if serving_an_encoder(crash) is not None:
         return None
-    return Seen(words=say("the encoder had been profiled before that"))
+    return Seen(words=say("the encoder had already been profiled"))
 
 
 @sign
@@ -74,88 +74,92 @@ def serving_an_encoder(crash: Crash) -> Seen | None:
     """The traceback of a serving engine goes through a vision or audio encoder."""
     if not crash.job.in_reserving_engine or phase(crash) != "serving" or crash.in_trace(_ENCODER) is None:
         return None
-    words = say("The vision or audio encoder ran out of device memory while it served a request.")
+    words = say("The vision or audio encoder ran out of GPU memory while it served a request.")
     return Seen(words=words, evidence=(crash.root,), stage="serving")
 
 
 @sign
 def in_an_encoder_of_an_engine(crash: Crash) -> Seen | None:
-    """The innermost frames are those of an encoder in an engine, and nothing tells whether it profiled or served. An
-    engine's file of a model for pictures holds the encoder alone: the text's layers are another file's."""
+    """The innermost stack frames belong to an encoder in an engine, and nothing shows whether it was profiling or
+    serving. An engine's source file of a vision model holds the encoder alone; the text layers are in another file."""
     if not crash.job.in_reserving_engine or phase(crash) is not None or not innermost(crash, _OWN_ENCODER, 2):
         return None
-    return Seen(words=say("The vision or audio encoder of an engine ran out of device memory."), evidence=(crash.root,))
+    return Seen(
+        words=say("The vision or audio encoder of an inference engine ran out of GPU memory."), evidence=(crash.root,)
+    )
 
 
 @sign
 def capture_in_the_traceback(crash: Crash) -> Seen | None:
-    """An engine was capturing CUDA graphs: SGLang says so, or the functions in the traceback do."""
+    """An engine was capturing CUDA graphs: SGLang says so, or functions in the traceback show it."""
     shown = crash.first(CaptureFailed) is not None or crash.in_trace(_CAPTURE) is not None
     return _capturing(crash) if shown else None
 
 
 @sign
 def capture_by_its_stage(crash: Crash) -> Seen | None:
-    """An engine was capturing CUDA graphs: the last thing that it said was about them."""
+    """An engine was capturing CUDA graphs: its last message was about them."""
     return _capturing(crash)
 
 
 @sign
 def graphs_captured_before(crash: Crash) -> Seen | None:
-    """The engine had said what its graphs took, and was refused behind that."""
+    """The engine had printed how much memory its CUDA graphs took, and an allocation failed after that."""
     root = crash.root.at
     before = (e for e in crash.every(GraphCapture) if e.at.file == root.file and e.at.line < root.line)
     finished = next((event for event in before if event.phase == "finished"), None)
     if finished is None or finished.graph_bytes is None or phase(crash) == "capturing":
         return None
     graph = show(finished.graph_bytes)
-    return Seen(words=say("the graphs were captured before that; they took {graph}", graph=graph))
+    return Seen(words=say("the CUDA graphs had already been captured; they took {graph}", graph=graph))
 
 
 @sign
 def eager_mode(crash: Crash) -> Seen | None:
-    """enforce_eager is set in an engine that was capturing, as far as the traceback tells."""
+    """enforce_eager is set, although the traceback seems to show an engine capturing CUDA graphs."""
     eager = crash.setting("enforce_eager")
     if eager is None or eager.value is not True or phase(crash) != "capturing":
         return None
-    return Seen(words=say("enforce_eager is set: no graphs are captured"))
+    return Seen(words=say("enforce_eager is set: the engine captures no CUDA graphs"))
 
 
 @sign
 def warming_the_sampler(crash: Crash) -> Seen | None:
-    """vLLM says that the warm-up of its sampler failed, or the traceback is that of the sampler's dummy run."""
+    """vLLM says that the warm-up of its sampler failed, or the traceback shows the sampler's dummy run."""
     warmup = crash.first(WarmupOutOfMemory)
     dummies = phase(crash) == "warming" or (crash.job.in_reserving_engine and crash.mentions(_DUMMIES) is not None)
     if warmup is None and not dummies:
         return None
-    rows = say("Each needs its row of logits over the whole vocabulary, several times over, beside that share.")
+    rows = say(
+        "Each request needs several copies of its row of logits over the whole vocabulary, on top of that share."
+    )
     tried = next((event.tried_bytes for event in crash.every(DeviceOutOfMemory) if event.tried_bytes is not None), None)
-    request = say("{tried} was asked for.", tried=show(tried)) if tried is not None else ""
+    request = say("An allocation of {tried} failed.", tried=show(tried)) if tried is not None else ""
     warmup = crash.first(WarmupOutOfMemory)
     return Seen(words=joined((_warm_up(warmup), rows, request)), evidence=(warmup or crash.root,), stage="engine_init")
 
 
 @sign
 def a_neighbour_freed_memory(crash: Crash) -> Seen | None:
-    """vLLM measured, and its figures show that more was free afterwards."""
+    """vLLM profiled its memory use, and its figures show more free memory afterwards."""
     disturbed = crash.first(ProfilingDisturbed)
     return _disturbance(disturbed) if disturbed is not None and _freed_bytes(disturbed) else None
 
 
 @sign
 def a_measurement_was_disturbed(crash: Crash) -> Seen | None:
-    """vLLM's account of what it measured does not add up; its figures are equal, or missing."""
+    """vLLM's memory profiling does not add up; its figures are equal or missing."""
     disturbed = crash.first(ProfilingDisturbed)
     return _disturbance(disturbed) if disturbed is not None else None
 
 
 @sign
 def weights_on_another_card(crash: Crash) -> Seen | None:
-    """The engine says that its weights took nothing."""
+    """The engine says that its weights took no memory."""
     if all(loaded.weights_bytes != 0 for loaded in crash.every(WeightsLoaded)):
         return None
     loaded = next(each for each in crash.every(WeightsLoaded) if each.weights_bytes == 0)
-    words = say("the weights took nothing on this card: the model may sit on another one")
+    words = say("the weights took no memory on this GPU: the model may be on another one")
     return Seen(words=words, evidence=(loaded,))
 
 
@@ -169,7 +173,7 @@ def waking_only(crash: Crash) -> Seen | None:
 
 @sign
 def handing_weights_over(crash: Crash) -> Seen | None:
-    """The traceback goes through a function in which a framework hands weights to its engine."""
+    """The traceback goes through a function in which a framework sends weights to its engine."""
     if crash.in_trace(_SYNC) is None and crash.in_trace(_FOR_GENERATION) is None:
         return None
     return _on_their_way(crash)
@@ -177,7 +181,7 @@ def handing_weights_over(crash: Crash) -> Seen | None:
 
 @sign
 def handing_weights_over_by_its_stage(crash: Crash) -> Seen | None:
-    """The log says that weights are sent: the job runs an engine, or a worker names the function that failed."""
+    """The log says that weights are being sent: the job runs an engine, or a worker names the failed function."""
     if crash.stage != "weight_sync" or not (crash.job.runs_engine or crash.mentions(_CALLED)):
         return None
     return _on_their_way(crash)
@@ -196,8 +200,8 @@ def _announcement(crash: Crash) -> EncoderProfile | None:
 
 def _of_an_encoder(crash: Crash) -> Seen:
     profile = _announcement(crash)
-    ran = say("The engine ran its vision or audio encoder to measure what it needs and ran out of device memory.")
-    large = say("The items are as large as the model allows, not as large as yours.")
+    ran = say("The engine ran out of GPU memory while it profiled its vision or audio encoder.")
+    large = say("It profiles with the largest items that the model allows, not with yours.")
     return Seen(
         words=joined((ran, large, _items(profile) if profile is not None else "")),
         evidence=(crash.root,) if profile is None else (crash.root, profile),
@@ -207,13 +211,18 @@ def _of_an_encoder(crash: Crash) -> Seen:
 
 def _items(profile: EncoderProfile) -> str:
     if profile.items is not None and profile.modality:
-        return say(
-            "It is profiled with {count} {modality} items of the largest size.",
-            count=profile.items,
+        return counted(
+            profile.items,
+            mark("It used {count} {modality} item of the largest size."),
+            mark("It used {count} {modality} items of the largest size."),
             modality=profile.modality,
         )
     if profile.items is not None:
-        return say("It is profiled with {count} items of the largest size.", count=profile.items)
+        return counted(
+            profile.items,
+            mark("It used {count} item of the largest size."),
+            mark("It used {count} items of the largest size."),
+        )
     if profile.embedding_tokens is not None:
         return say("In the worst case they make {tokens:,} tokens.", tokens=profile.embedding_tokens)
     return ""
@@ -222,7 +231,7 @@ def _items(profile: EncoderProfile) -> str:
 def _capturing(crash: Crash) -> Seen | None:
     if phase(crash) != "capturing":
         return None
-    full = say("The card ran out while CUDA graphs were captured.")
+    full = say("GPU memory ran out while CUDA graphs were captured.")
     words = joined((full, _where_graphs_count(crash), _request(crash)))
     return Seen(words=words, evidence=(crash.root,), stage="cuda_graph_capture")
 
@@ -230,22 +239,25 @@ def _capturing(crash: Crash) -> Seen | None:
 def _where_graphs_count(crash: Crash) -> str:
     era = facts(crash).era
     if era is None:
-        return say("Graphs and their private pools come on top of the KV cache, which is full-sized by then.")
+        return say("CUDA graphs and their private pools come on top of the KV cache, which already has its full size.")
     if era.graphs_inside:
-        return say("This version estimates their size and takes it off the KV cache; the estimate was too small.")
-    return say("In this version they come on top of the engine's share of the card.")
+        return say(
+            "This version estimates the size of the graphs and shrinks the KV cache by it; the estimate was too low."
+        )
+    return say("In this version the graphs come on top of the engine's share of GPU memory.")
 
 
 def _warm_up(warmup: WarmupOutOfMemory | None) -> str:
     what = warmup.what if warmup is not None else "sampler"
     if warmup is not None and warmup.requests is not None:
-        return say(
-            "The engine had taken its share and warmed up the {what} with {requests} dummy requests.",
+        return counted(
+            warmup.requests,
+            mark("The engine had taken its share and was warming up the {what} with {count} dummy request."),
+            mark("The engine had taken its share and was warming up the {what} with {count} dummy requests."),
             what=what,
-            requests=warmup.requests,
         )
     return say(
-        "The engine had taken its share and warmed up the {what} with its largest number of dummy requests.",
+        "The engine had taken its share and was warming up the {what} with the maximum number of dummy requests.",
         what=what,
     )
 
@@ -253,10 +265,10 @@ def _warm_up(warmup: WarmupOutOfMemory | None) -> str:
 def _disturbance(disturbed: ProfilingDisturbed) -> Seen:
     freed = _freed_bytes(disturbed)
     gift = say(
-        "Another process on the card gave memory back in the meantime, so the measurement is "
-        "worth nothing. No memory was short."
+        "Another process on the GPU released memory in the meantime, so the measurement is useless. No memory"
+        " was missing."
     )
-    doubt = say("free memory did not change at all: some versions take equal figures for a disturbance")
+    doubt = say("free memory did not change at all: some versions also stop when the figures are equal")
     words = joined((_grew(disturbed, freed), gift))
     return Seen(words=words, evidence=(disturbed,), against=(doubt,) if freed == 0 else ())
 
@@ -272,17 +284,17 @@ def _freed_bytes(disturbed: ProfilingDisturbed) -> int | None:
 
 def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
     if freed is None:
-        return say("While the engine measured what it needs, more memory became free instead of less.")
+        return say("While the engine profiled its memory use, free memory grew instead of shrinking.")
     if disturbed.current_free_bytes is not None and disturbed.initial_free_bytes is not None:
         return say(
-            "While the engine measured what it needs, free memory went from {before} to {after} instead of down.",
+            "While the engine profiled its memory use, free memory went from {before} to {after} instead of down.",
             before=show(disturbed.initial_free_bytes),
             after=show(disturbed.current_free_bytes),
         )
     before, after = disturbed.initial_used_bytes or 0, disturbed.current_used_bytes or 0
     return say(
-        "While the engine measured what it needs, the memory in use went down by {freed}, "
-        "from {before} to {after}, instead of up.",
+        "While the engine profiled its memory use, the memory in use went down by {freed}, from {before} to "
+        "{after}, instead of up.",
         freed=show(freed),
         before=show(before),
         after=show(after),
@@ -291,8 +303,8 @@ def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
 
 def _on_their_way(crash: Crash) -> Seen:
     on_their_way = say(
-        "The trainer's weights were on their way to the engine. Whole parameters are put "
-        "together for that, beside the trainer's shards and the engine's own copy."
+        "The trainer was sending its weights to the engine. This step gathers whole parameters, in addition "
+        "to the trainer's shards and the engine's own copy."
     )
     return Seen(words=joined((on_their_way, _request(crash))), evidence=(crash.root,), stage="weight_sync")
 
@@ -302,5 +314,7 @@ def _request(crash: Crash) -> str:
     if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is None:
         return ""
     if root.free_bytes is None:
-        return say("{tried} was asked for.", tried=show(root.tried_bytes))
-    return say("{tried} was asked for, {free} was free.", tried=show(root.tried_bytes), free=show(root.free_bytes))
+        return say("An allocation of {tried} failed.", tried=show(root.tried_bytes))
+    return say(
+        "An allocation of {tried} failed with {free} free.", tried=show(root.tried_bytes), free=show(root.free_bytes)
+    )

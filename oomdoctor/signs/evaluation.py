@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.trace import asked, card, innermost, phase, refusal
+from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
 
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
@@ -17,13 +17,13 @@ _EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validatio
 
 @sign
 def evaluation_joining_predictions(crash: Crash) -> Seen | None:
-    """The innermost frames of an evaluation join what it has predicted."""
+    """The innermost stack frames of an evaluation join its predictions."""
     gathering = innermost(crash, _GATHERING)
     if gathering is None or not _evaluating(crash):
         return None
     words = say(
-        "It failed where the evaluation joins what it has predicted so far ({gathering}): "
-        "{asked}. All of it is kept on the device until the end.",
+        "While the evaluation joined its predictions ({gathering}), {asked}. All predictions stay in GPU "
+        "memory until the end.",
         gathering=gathering,
         asked=asked(card(crash)),
     )
@@ -32,12 +32,12 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
 
 @sign
 def evaluation_outside_the_model(crash: Crash) -> Seen | None:
-    """The traceback of an evaluation shows no frame of the model."""
+    """The traceback of an evaluation shows no stack frame of the model."""
     if not crash.root.around.trace or phase(crash) or crash.job.in_engine or not _evaluating(crash):
         return None
     words = say(
-        "It failed in the evaluation's own code, not in the model: {asked}. What it works on "
-        "are the predictions of many batches, kept on the device.",
+        "In the evaluation's own code, not in the model, {asked}. This code works on the predictions of many "
+        "batches, kept in GPU memory.",
         asked=asked(card(crash)),
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
@@ -50,20 +50,20 @@ def during_an_evaluation(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "It failed during an evaluation: {asked}. Predictions kept on the device add up.", asked=asked(card(crash))
+            "During an evaluation, {asked}. Predictions that stay in GPU memory add up.", asked=asked(card(crash))
         ),
         evidence=(refusal(crash) or crash.root,),
-        against=(say("no frame joins or keeps predictions"),),
+        against=(say("no stack frame joins or keeps predictions"),),
         stage="eval",
     )
 
 
 @sign
 def in_a_training_step(crash: Crash) -> Seen | None:
-    """The stage is a backward pass or the optimizer's step, and no frame evaluates."""
+    """The stage is a backward pass or the optimizer step, and no stack frame evaluates."""
     if crash.stage not in ("backward", "optimizer_step") or not crash.proven or _evaluating(crash):
         return None
-    return Seen(words=say("it failed in {stage}, not in an evaluation", stage=crash.stage))
+    return Seen(words=say("the job failed {where}, not in an evaluation", where=where(crash)))
 
 
 def _evaluating(crash: Crash) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import counted, mark, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import GRAPHS, STRAW, card, refusal
 from oomdoctor.units import percent, show
@@ -26,14 +26,14 @@ STARTING: Final = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_gra
 
 @sign
 def idle_in_pieces(crash: Crash) -> Seen | None:
-    """PyTorch holds as much as was asked for that no tensor uses."""
+    """PyTorch's reserved but unallocated memory is at least as large as the request."""
     event, tried, idle = refusal(crash), card(crash).tried_bytes, _idle_bytes(crash)
     if event is None or tried is None or idle is None or idle < tried:
         return None
     summary = _summary(crash)
     words = say(
-        "PyTorch holds {idle} that no tensor uses, more than the {tried} that were asked for, "
-        "and cannot hand them out in one piece: they are spread over blocks of other sizes.",
+        "PyTorch has {idle} reserved but unallocated, more than the requested {tried}. This memory is split "
+        "into blocks of other sizes, so no block is large enough.",
         idle=show(idle),
         tried=show(tried),
     )
@@ -42,55 +42,65 @@ def idle_in_pieces(crash: Crash) -> Seen | None:
 
 @sign
 def idle_by_the_table(crash: Crash) -> Seen | None:
-    """The allocator's table counts a refused request, and no message says what was asked for: half of what it had
-    reserved was in no tensor, and as much of that stuck in blocks in use."""
+    """PyTorch's memory summary counts a failed allocation, and no message prints the requested size: half of the
+    reserved memory was unallocated, and as much of it was inside blocks in use."""
     summary = _summary(crash)
     if summary is None or refusal(crash) is not None or not summary.ooms:
         return None
     idle, stuck, reserved = summary.idle_bytes or 0, summary.non_releasable_bytes or 0, summary.reserved_bytes or 0
     if not reserved or min(idle, stuck) < MOST_OF_IT * reserved:
         return None
-    words = say(
-        "The allocator's table counts {count} refused request(s) while {idle} of the {reserved} that it had reserved "
-        "were in no tensor, and {stuck} of that in pieces of blocks in use.",
-        count=summary.ooms,
+    words = counted(
+        summary.ooms,
+        mark(
+            "PyTorch's memory summary counts {count} failed allocation, while {idle} of {reserved} reserved was "
+            "unallocated, {stuck} of it inside blocks in use."
+        ),
+        mark(
+            "PyTorch's memory summary counts {count} failed allocations, while {idle} of {reserved} reserved was "
+            "unallocated, {stuck} of it inside blocks in use."
+        ),
         idle=show(idle),
         reserved=show(reserved),
         stuck=show(stuck),
     )
-    doubt = say("what was asked for is not in the log")
+    doubt = say("the log does not show the requested size")
     return Seen(words=words, evidence=(summary,), against=(doubt,), shows_memory=True)
 
 
 @sign
 def idle_figure_missing(crash: Crash) -> Seen | None:
-    """The message is cut before what lies idle, and no table of the allocator's stands in for it."""
+    """The message is cut before the reserved but unallocated memory, and no memory summary shows it."""
     if refusal(crash) is None or (card(crash).tried_bytes is not None and _idle_bytes(crash) is not None):
         return None
-    return Seen(words=say("the rest of the allocator's message: how much is reserved but unallocated"))
+    return Seen(words=say("the rest of PyTorch's message: how much memory is reserved but unallocated"))
 
 
 @sign
 def room_beside_the_pieces(crash: Crash) -> Seen | None:
-    """A tenth of the card is free, and as much as was asked for."""
+    """10 % of the GPU is free, and at least as much as was requested."""
     it, idle = card(crash), _idle_bytes(crash)
     if it.free_bytes is None or it.tried_bytes is None or it.free_bytes < it.tried_bytes or idle is None:
         return None
     if (it.share(it.free_bytes) or 0) < CACHE_SHARE:
         return None
-    words = say("{free} are free beside it: the request did not need one of its pieces", free=show(it.free_bytes))
+    words = say(
+        "{free} is free outside PyTorch's cache: the allocation did not need a cached block", free=show(it.free_bytes)
+    )
     return Seen(words=words)
 
 
 @sign
 def idle_less_than_asked(crash: Crash) -> Seen | None:
-    """What lies idle would not do in one piece either."""
+    """The reserved but unallocated memory would be too small even in one piece."""
     it, idle = card(crash), _idle_bytes(crash)
     if idle is None or it.tried_bytes is None or idle >= it.tried_bytes:
         return None
+    if not idle:
+        return Seen(words=say("PyTorch has no memory that is reserved but unallocated"))
     words = say(
-        "{idle} reserved but unallocated is {share} of the card, and less than the {tried} "
-        "asked for: whole it would not do either",
+        "{idle} reserved but unallocated ({share} of the GPU) is less than the requested {tried}: too small "
+        "even in one piece",
         idle=show(idle),
         share=percent(it.share(idle)),
         tried=show(it.tried_bytes),
@@ -100,12 +110,12 @@ def idle_less_than_asked(crash: Crash) -> Seen | None:
 
 @sign
 def ordinary_cache(crash: Crash) -> Seen | None:
-    """What lies idle is less than a tenth of what is in use."""
+    """The reserved but unallocated memory is less than 10 % of the memory in use."""
     it, idle = card(crash), _idle_bytes(crash)
     if idle is None or it.tried_bytes is None or not it.allocated_bytes or idle >= CACHE_SHARE * it.allocated_bytes:
         return None
     words = say(
-        "{idle} reserved but unallocated is {share} of the card and {used} of what is in use: an ordinary cache",
+        "{idle} reserved but unallocated is {share} of the GPU and {used} of the memory in use: a normal cache",
         idle=show(idle),
         share=percent(it.share(idle)),
         used=percent(idle / it.allocated_bytes),
@@ -115,7 +125,7 @@ def ordinary_cache(crash: Crash) -> Seen | None:
 
 @sign
 def expandable_segments_set(crash: Crash) -> Seen | None:
-    """The allocator's setting that cures it is on."""
+    """The allocator setting against fragmentation (expandable_segments) is on."""
     it, idle = card(crash), _idle_bytes(crash)
     setting = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
     if idle is None or it.tried_bytes is None or setting is None:
@@ -123,8 +133,8 @@ def expandable_segments_set(crash: Crash) -> Seen | None:
     if "expandable_segments:true" not in str(setting.value).lower():
         return None
     words = say(
-        "{idle} reserved but unallocated is {share} of the card, but expandable segments, "
-        "which cure it, are set already",
+        "{idle} is reserved but unallocated ({share} of the GPU), but expandable segments, the cure for it, "
+        "are already on",
         idle=show(idle),
         share=percent(it.share(idle)),
     )
@@ -146,12 +156,13 @@ def _summary(crash: Crash) -> MemorySummary | None:
 
 @sign
 def others_hold_more_than_lies_idle(crash: Crash) -> Seen | None:
-    """Other processes hold more than twice what lies idle here: it is they who are to go."""
+    """Other processes hold more than twice the unallocated memory of this process: stop them first."""
     it = card(crash)
     if (it.others_bytes or 0) <= OTHERS * (it.unallocated_bytes or 0):
         return None
     words = say(
-        "other processes hold {others} of the card, much more than lies idle here", others=show(it.others_bytes or 0)
+        "other processes hold {others} of GPU memory, much more than this process has reserved but unallocated",
+        others=show(it.others_bytes or 0),
     )
     return Seen(words=words)
 
@@ -164,12 +175,12 @@ def pools_of_graphs_counted_as_idle(crash: Crash) -> Seen | None:
         return None
     if crash.stage != "cuda_graph_capture" and crash.in_trace(GRAPHS) is None:
         return None
-    return Seen(words=say("CUDA graphs were captured: before PyTorch 2.5 their pools are counted as unallocated"))
+    return Seen(words=say("CUDA graphs were captured, and PyTorch before 2.5 counts their pools as unallocated"))
 
 
 @sign
 def small_segment_refused(crash: Crash) -> Seen | None:
-    """No more was asked for than the allocator takes of the driver for small tensors."""
+    """The request is no larger than what the allocator takes from the driver for small tensors."""
     tried = card(crash).tried_bytes
     return Seen(words="") if tried is not None and tried <= STRAW else None
 
@@ -216,13 +227,13 @@ def _pool(crash: Crash) -> _Pool | None:
 
 @sign
 def pool_in_pieces(crash: Crash) -> Seen | None:
-    """A quarter of TensorFlow's pool is idle, and as much as was asked for."""
+    """At least 25 % of TensorFlow's pool is unused, and at least as much as was requested."""
     pool = _pool(crash)
     if pool is None or pool.is_ordinary or pool.idle_bytes < pool.tried_bytes:
         return None
     words = say(
-        "The pool has {region} of the driver and {used} of it in use: {idle} are idle, more "
-        "than what was asked for ({asked}), and not in one piece.",
+        "The framework's pool has {region}, of which {used} is in use. The other {idle} is more than "
+        "requested ({asked}), but not in one piece.",
         **pool.figures,
     )
     return Seen(words=words, evidence=(pool.event,))
@@ -230,25 +241,22 @@ def pool_in_pieces(crash: Crash) -> Seen | None:
 
 @sign
 def ordinary_rest_of_the_pool(crash: Crash) -> Seen | None:
-    """Less than a quarter of TensorFlow's pool is idle, though as much as was asked for."""
+    """Less than 25 % of TensorFlow's pool is unused, though at least as much as was requested."""
     pool = _pool(crash)
     if pool is None or not pool.is_ordinary or pool.idle_bytes < pool.tried_bytes:
         return None
-    words = say(
-        "The pool has {region} of the driver and {used} of it in use: {idle} are idle: an ordinary rest", **pool.figures
-    )
+    words = say("the framework's pool has {region}, of which {used} is in use: {idle} unused is normal", **pool.figures)
     return Seen(words=words)
 
 
 @sign
 def pool_with_less_than_asked(crash: Crash) -> Seen | None:
-    """What is idle of TensorFlow's pool would not do in one piece either."""
+    """The unused part of TensorFlow's pool would be too small even in one piece."""
     pool = _pool(crash)
     if pool is None or pool.idle_bytes >= pool.tried_bytes:
         return None
     words = say(
-        "The pool has {region} of the driver and {used} of it in use: {idle} are idle, less "
-        "than what was asked for ({asked})",
+        "the framework's pool has {region}, of which {used} is in use: {idle} unused is less than requested ({asked})",
         **pool.figures,
     )
     return Seen(words=words)

@@ -15,29 +15,27 @@ OF_GGML = r"(?i)ggml|llama|gguf|whisper"
 
 @sign
 def compute_buffer_refused(crash: Crash) -> Seen | None:
-    """What the largest batch needs, which is reserved at the start, or the pool for conversions, which grows later."""
+    """The failed buffer is the compute buffer for the largest batch, reserved at startup, or the pool for conversions,
+    which grows later."""
     root = crash.root
     if not isinstance(root, BufferRefused | Short) or root.what not in ("compute", "pool"):
         return None
     if root.what == "pool":
-        refused = say(
-            "More memory for the pool of intermediate results was refused, beside weights and KV "
-            "cache that had found room."
-        )
+        refused = say("Weights and KV cache fit, but the pool of intermediate results could not grow.")
     elif root.tried_bytes:
         refused = say(
-            "The compute buffer of {tried} was refused, beside weights and KV cache that had found room.",
+            "Weights and KV cache fit, but the compute buffer of {tried} could not be allocated.",
             tried=show(root.tried_bytes),
         )
     else:
-        refused = say("The compute buffer was refused, beside weights and KV cache that had found room.")
-    grows = say("It grows with the batch of tokens (-ub) and, without flash attention, with the context.")
+        refused = say("Weights and KV cache fit, but the compute buffer could not be allocated.")
+    grows = say("It grows with the batch of tokens (-ub) and, without flash attention, with the context length.")
     return Seen(words=joined((refused, grows)), evidence=(root,))
 
 
 @sign
 def weights_larger_than_what_was_free(crash: Crash) -> Seen | None:
-    """The buffer of the weights is larger than what the loader found free on its card."""
+    """The buffer of the weights is larger than the free memory that the loader found on its GPU."""
     root = crash.root
     if not isinstance(root, BufferRefused) or root.what != "weights":
         return None
@@ -47,16 +45,16 @@ def weights_larger_than_what_was_free(crash: Crash) -> Seen | None:
 
 @sign
 def weights_larger_than_the_loaders_table(crash: Crash) -> Seen | None:
-    """The table that the loader makes before it loads: beside what is free there is no room for the weights."""
+    """The loader's table before loading shows less free memory than the weights need."""
     plans = (plan for plan in crash.every(LoadPlan) if plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes)
     for plan in plans:
         free, weights = plan.free_bytes or 0, plan.weights_bytes or 0
         # after the load what it holds is no longer free
         if free + (plan.needed_bytes or 0) > (plan.total_bytes or 0) and weights > free:
             words = say(
-                "The loader puts {weights} of weights on {device}, which has {free} free of {total}.",
+                "The loader puts {weights} of weights on {device}, which has {free} of {total} free.",
                 weights=show(weights),
-                device=plan.device or say("the card"),
+                device=plan.device or say("the GPU"),
                 free=show(free),
                 total=show(plan.total_bytes or 0),
             )
@@ -66,7 +64,7 @@ def weights_larger_than_the_loaders_table(crash: Crash) -> Seen | None:
 
 @sign
 def weights_refused(crash: Crash) -> Seen | None:
-    """The buffer of the weights was refused."""
+    """The buffer of the weights could not be allocated."""
     root = crash.root
     return _weights(crash, root) if isinstance(root, BufferRefused) and root.what == "weights" else None
 
@@ -75,28 +73,28 @@ def _weights(crash: Crash, root: BufferRefused) -> Seen:
     tried, free = _tried(root), _free_bytes(crash)
     if tried and free is not None:
         refused = say(
-            "The model's weights are put into a buffer of {tried}, which the card refused, with "
-            "{free} free when it started.",
+            "The buffer for the model's weights ({tried}) could not be allocated on the GPU; {free} was free "
+            "at startup.",
             tried=show(tried),
             free=show(free),
         )
     elif tried:
         refused = say(
-            "The model's weights are put into a buffer of {tried}, which the card refused.", tried=show(tried)
+            "The buffer for the model's weights ({tried}) could not be allocated on the GPU.", tried=show(tried)
         )
     elif free is not None:
         refused = say(
-            "The model's weights are put into a buffer, which the card refused, with {free} free when it started.",
+            "The buffer for the model's weights could not be allocated on the GPU; {free} was free at startup.",
             free=show(free),
         )
     else:
-        refused = say("The model's weights are put into a buffer, which the card refused.")
+        refused = say("The buffer for the model's weights could not be allocated on the GPU.")
     return Seen(words=joined((refused, _planned(crash, tried))), evidence=(root,))
 
 
 @sign
 def some_buffer_refused(crash: Crash) -> Seen | None:
-    """A buffer was refused, and nothing says what it is for."""
+    """A buffer could not be allocated, and nothing says its purpose."""
     root = crash.root
     if not isinstance(root, BufferRefused) or root.what is not None:
         return None
@@ -106,45 +104,45 @@ def some_buffer_refused(crash: Crash) -> Seen | None:
 
 @sign
 def buffer_beside_the_weights_refused(crash: Crash) -> Seen | None:
-    """A buffer was refused that is not the weights': the KV cache's, or the compute buffer."""
+    """The failed buffer is not for the weights: it is the KV cache or the compute buffer."""
     root = crash.root
     if not isinstance(root, BufferRefused) or root.what in (None, "weights"):
         return None
-    return _buffer(crash, root, against=(say("the weights themselves were not what was refused"),))
+    return _buffer(crash, root, against=(say("the failed allocation was not for the weights"),))
 
 
 def _buffer(crash: Crash, root: BufferRefused, against: tuple[str, ...] = ()) -> Seen:
     tried, free = _tried(root), _free_bytes(crash)
     if tried and free is not None:
         words = say(
-            "A buffer of {tried} was refused, with {free} free when it started: the model and "
-            "what it needs beside the weights do not fit.",
+            "A buffer of {tried} could not be allocated; {free} was free at startup. The model and its other "
+            "buffers do not fit.",
             tried=show(tried),
             free=show(free),
         )
     elif tried:
         words = say(
-            "A buffer of {tried} was refused: the model and what it needs beside the weights do not fit.",
+            "A buffer of {tried} could not be allocated. The model and its other buffers do not fit.",
             tried=show(tried),
         )
     else:
-        words = say("A buffer was refused: the model and what it needs beside the weights do not fit.")
+        words = say("A buffer could not be allocated. The model and its other buffers do not fit.")
     return Seen(words=words, evidence=(root,), against=against)
 
 
 @sign
 def model_refused_by_ollama(crash: Crash) -> Seen | None:
-    """Ollama or its runner found no room for the model, and not just for the KV cache or for computing."""
+    """Ollama or its runner had no room for the model, not just for the KV cache or the compute buffer."""
     root = crash.root
     if not isinstance(root, Short) or root.what in ("kv", "compute"):
         return None
     if root.said == "layout":
-        words = say("The layers that were asked for do not fit on the cards, in whatever order they are laid out.")
+        words = say("The requested layers do not fit on the GPUs in any layout.")
         return Seen(words=words, evidence=(root,))
     refused = (
-        say("The runner's allocation of {tried} for the model was refused.", tried=show(root.tried_bytes))
+        say("The runner could not allocate {tried} for the model.", tried=show(root.tried_bytes))
         if root.tried_bytes
-        else say("The runner's allocation for the model was refused.")
+        else say("The runner could not allocate memory for the model.")
     )
     return Seen(words=joined((refused, _planned(crash, root.tried_bytes))), evidence=(root,))
 
@@ -167,10 +165,10 @@ def _planned(crash: Crash, tried: int | None) -> str:
         return ""
     planned, layers = plan.offloaded_layers, plan.layers
     if plan.partial_bytes is None or tried is None or tried <= plan.partial_bytes:
-        return say("Ollama had planned {planned} of {layers} layers for the card.", planned=planned, layers=layers)
+        return say("Ollama had planned {planned} of {layers} layers for the GPU.", planned=planned, layers=layers)
     return say(
-        "Ollama had planned {planned} of {layers} layers for the card and reckoned with "
-        "{estimate}: its estimate is too low for this model.",
+        "Ollama had planned {planned} of {layers} layers for the GPU and estimated {estimate}. This estimate "
+        "is too low for this model.",
         planned=planned,
         layers=layers,
         estimate=show(plan.partial_bytes),

@@ -20,7 +20,7 @@ STEADY: Final = 0.8  # of the prints are larger than the one before
 
 @sign
 def card_grows_for_long(crash: Crash) -> Seen | None:
-    """A figure of the card grows by 16 MiB a step or more, over 8 prints or more, at 4 of 5 of them."""
+    """A GPU memory figure grows by 16 MiB per step or more, over 8 prints or more, at 4 of 5 of them."""
     grown = _grown(crash)
     long = grown is not None and len(grown.points) >= 2 * POINTS
     return _growth(crash, grown) if grown is not None and long and _is_steady(grown) else None
@@ -28,23 +28,23 @@ def card_grows_for_long(crash: Crash) -> Seen | None:
 
 @sign
 def card_grows(crash: Crash) -> Seen | None:
-    """A figure of the card grows by 16 MiB a step or more, over 4 prints or more, at 4 of 5 of them."""
+    """A GPU memory figure grows by 16 MiB per step or more, over 4 prints or more, at 4 of 5 of them."""
     grown = _grown(crash)
     return _growth(crash, grown) if grown is not None and _is_steady(grown) else None
 
 
 @sign
 def card_grows_by_fits(crash: Crash) -> Seen | None:
-    """A figure of the card grows by 16 MiB a step or more, over 4 prints or more, at fewer than 4 of 5 of them."""
+    """A GPU memory figure grows by 16 MiB per step or more, over 4 prints or more, at fewer than 4 of 5 of them."""
     grown = _grown(crash)
     if grown is None or _is_steady(grown):
         return None
-    return _growth(crash, grown, against=(say("it does not grow at every print"),))
+    return _growth(crash, grown, against=(say("the figure does not grow at every print"),))
 
 
 @sign
 def card_does_not_grow(crash: Crash) -> Seen | None:
-    """A figure of the card is printed often enough, and does not grow."""
+    """A GPU memory figure is printed often enough and does not grow."""
     figure = _figure(crash)
     still = no_growth(figure) if figure is not None and not figure.growth_bytes else None
     return Seen(words=still) if still is not None else None
@@ -69,5 +69,5 @@ def _is_steady(grown: Trajectory) -> bool:
 
 
 def _growth(crash: Crash, grown: Trajectory, against: tuple[str, ...] = ()) -> Seen:
-    words = joined((change(grown), say("Something keeps what every step makes.")))
+    words = joined((change(grown), say("Something keeps memory from every step.")))
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), against=against, shows_memory=_is_steady(grown))

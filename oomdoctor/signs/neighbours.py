@@ -45,16 +45,16 @@ class _Neighbours(Struct, frozen=True):
 
 @sign
 def asks_for_more_than_the_card(crash: Crash) -> Seen | None:
-    """The request does not fit beside this process's own tensors even on a card without neighbours."""
+    """The request does not fit beside this process's own tensors even on an otherwise empty GPU."""
     it = card(crash)
     mine = it.allocated_bytes or 0
     if it.tried_bytes is None or not it.total_bytes or it.oversubscribed or it.tried_bytes + mine <= it.total_bytes:
         return None
     tried, total = show(it.tried_bytes), show(it.total_bytes)
     if not mine:
-        return Seen(words=say("{tried} were asked for, more than the whole card's {total}", tried=tried, total=total))
+        return Seen(words=say("{tried} requested, more than the whole GPU has ({total})", tried=tried, total=total))
     words = say(
-        "{tried} were asked for beside {mine} of its own, more than the whole card's {total}",
+        "{tried} requested and {mine} held by this process are more than the whole GPU has ({total})",
         tried=tried,
         mine=show(mine),
         total=total,
@@ -64,7 +64,7 @@ def asks_for_more_than_the_card(crash: Crash) -> Seen | None:
 
 @sign
 def others_hold_little(crash: Crash) -> Seen | None:
-    """Others hold less than a twentieth of the card, and no table lists one with more."""
+    """Others hold less than 5 % of the GPU, and no table lists a process with more."""
     others = _neighbours(card(crash))
     if others is None or others.share >= LITTLE or a_table_lists_another(crash) is not None:
         return None
@@ -73,8 +73,8 @@ def others_hold_little(crash: Crash) -> Seen | None:
 
 @sign
 def a_table_lists_another(crash: Crash) -> Seen | None:
-    """nvidia-smi lists a process that the message does not, with a quarter of the card or more; beside what this one
-    holds there is room for it."""
+    """nvidia-smi lists a process that the message does not, with at least 25 % of the GPU, and it fits beside this
+    process's memory."""
     refused, it = refusal(crash), card(crash)
     if refused is None or not it.total_bytes:
         return None
@@ -83,20 +83,20 @@ def a_table_lists_another(crash: Crash) -> Seen | None:
         held = process.used_bytes or 0
         if MUCH * it.total_bytes <= held <= room:
             words = say(
-                "nvidia-smi lists a process (pid {pid}) that holds {held} of the card, and the "
+                "nvidia-smi lists a process (PID {pid}) that holds {held} of GPU memory, but the error "
                 "message does not; {asked}.",
                 pid=process.pid,
                 held=show(held),
                 asked=asked(it),
             )
-            doubt = say("the table was printed at another moment")
+            doubt = say("the table was printed at another time")
             return Seen(words=words, evidence=(refused, table), against=(doubt,))
     return None
 
 
 @sign
 def others_hold_as_much(crash: Crash) -> Seen | None:
-    """Others hold a quarter of the card (a tenth where the driver does not list them), and as much as this process."""
+    """Others hold 25 % of the GPU (10 % if the driver does not list them), and as much as this process."""
     it = card(crash)
     others = _neighbours(it)
     mine = it.own_bytes or it.reserved_bytes or 0
@@ -105,22 +105,22 @@ def others_hold_as_much(crash: Crash) -> Seen | None:
 
 @sign
 def others_hold_very_much(crash: Crash) -> Seen | None:
-    """Others hold half of the card (a fifth where the driver does not list them)."""
+    """Others hold 50 % of the GPU (20 % if the driver does not list them)."""
     others = _neighbours(card(crash))
     return _seen(crash, others) if others and others.share >= 2 * others.counts_from else None
 
 
 @sign
 def others_hold_much(crash: Crash) -> Seen | None:
-    """Others hold a quarter of the card (a tenth where the driver does not list them). Where this process itself fills
-    most of it, they take only what would have been left."""
+    """Others hold 25 % of the GPU (10 % if the driver does not list them). If this process itself fills most of the
+    GPU, they only took the rest."""
     others = _neighbours(card(crash))
     return _seen(crash, others) if others and others.share >= others.counts_from else None
 
 
 @sign
 def others_hold_some(crash: Crash) -> Seen | None:
-    """The message lists others, and what is not this process's is a tenth of the card."""
+    """The message lists other processes, and 10 % of the GPU is not this process's."""
     it = card(crash)
     others = _neighbours(it)
     return _seen(crash, others) if others and it.others and others.share >= HIDDEN else None
@@ -128,7 +128,7 @@ def others_hold_some(crash: Crash) -> Seen | None:
 
 @sign
 def others_hold_hardly_any(crash: Crash) -> Seen | None:
-    """The message lists others, whatever they hold."""
+    """The message lists other processes, whatever they hold."""
     it = card(crash)
     others = _neighbours(it)
     return _seen(crash, others) if others and it.others else None
@@ -136,20 +136,20 @@ def others_hold_hardly_any(crash: Crash) -> Seen | None:
 
 @sign
 def figures_of_a_card_beside_an_engine(crash: Crash) -> Seen | None:
-    """The job runs an inference engine, and the message prints the card's figures: its share can be made to fit."""
+    """The job runs an inference engine, and the message prints figures of the GPU: its share can be made to fit."""
     return Seen(words="") if card(crash).total_bytes and crash.job.runs_engine else None
 
 
 @sign
 def cards_are_unequal(crash: Crash) -> Seen | None:
-    """SGLang compares the cards of a group before it loads anything, and one of them has less free."""
+    """SGLang compares the GPUs of a group before it loads anything, and one of them has less free memory."""
     root = crash.root
     if not isinstance(root, UnbalancedCards):
         return None
-    words = say("One card of the group has much less free memory than the others, before the engine loaded anything.")
+    words = say("One GPU of the group had much less free memory than the others before the engine loaded anything.")
     if root.least_bytes is not None and root.own_bytes is not None:
         words = say(
-            "One card of the group has {least} free where another one has {own}, before the engine loaded anything.",
+            "One GPU of the group had {least} free and another one {own}, before the engine loaded anything.",
             least=show(root.least_bytes),
             own=show(root.own_bytes),
         )
@@ -158,44 +158,44 @@ def cards_are_unequal(crash: Crash) -> Seen | None:
 
 @sign
 def nothing_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """Less than a twentieth of the card was taken before vLLM loaded anything."""
+    """Less than 5 % of the GPU was in use before vLLM loaded anything."""
     start = _start(crash)
     if start is None or _share_in_use(start) >= LITTLE:
         return None
     return Seen(
-        words=say("{taken} of {total} ({share}) were taken before the engine loaded anything", **_figures(start))
+        words=say("{taken} of {total} ({share}) was in use before the engine loaded anything", **_figures(start))
     )
 
 
 @sign
 def much_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """A quarter of the card was taken before vLLM loaded anything."""
+    """At least 25 % of the GPU was in use before vLLM loaded anything."""
     return _at_the_start(crash, MUCH)
 
 
 @sign
 def some_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """A tenth of the card was taken before vLLM loaded anything."""
+    """At least 10 % of the GPU was in use before vLLM loaded anything."""
     return _at_the_start(crash, HIDDEN)
 
 
 @sign
 def little_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """A twentieth of the card was taken before vLLM loaded anything."""
+    """At least 5 % of the GPU was in use before vLLM loaded anything."""
     return _at_the_start(crash, LITTLE)
 
 
 @sign
 def tensorflow_found_nearly_nothing_free(crash: Crash) -> Seen | None:
-    """TensorFlow's limit is what it found free at its start, and it is less than a card has."""
+    """TensorFlow's limit is the memory that it found free at startup, and it is less than any GPU has."""
     root = crash.root
     if not isinstance(root, ArrayOutOfMemory) or root.framework != "tensorflow" or root.limit_bytes is None:
         return None
     if root.limit_bytes >= NO_CARD:
         return None
     words = say(
-        "TensorFlow may take {limit} in all, which is what it found free at its start (or was "
-        "told to take): the card was full already.",
+        "TensorFlow may use {limit} in total, the memory that it found free at startup (or was told to use). "
+        "The GPU was already full.",
         limit=show(root.limit_bytes),
     )
     return Seen(words=words, evidence=(root,), against=(say("the program may have set the limit itself"),))
@@ -203,26 +203,28 @@ def tensorflow_found_nearly_nothing_free(crash: Crash) -> Seen | None:
 
 @sign
 def what_tensorflow_counted_as_free_was_not(crash: Crash) -> Seen | None:
-    """TensorFlow asks for what it has counted as free, and the device refuses."""
+    """TensorFlow requested memory that it had counted as free, and the allocation failed."""
     root = crash.root
     if not isinstance(root, AllocationProbe) or not root.tried_bytes:
         return None
     words = say(
-        "TensorFlow asked for {tried}, which it had counted as free, and was refused.", tried=show(root.tried_bytes)
+        "TensorFlow requested {tried}, which it had counted as free, and the allocation failed.",
+        tried=show(root.tried_bytes),
     )
     return Seen(words=words, evidence=(root,), shows_memory=True)
 
 
 @sign
 def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
-    """The device refused without figures, and nvidia-smi lists processes that the log does not show to be the job's."""
+    """The message has no figures, and nvidia-smi lists processes that the log does not show to be the job's."""
     refused = _without_figures(crash)
     if refused is None:
         return None
     for table in crash.every(GpuTable):
         if others := _others(crash, table):
             words = say(
-                "The device refused without figures, and nvidia-smi lists processes on it (pid {pids}).",
+                "An allocation on the GPU failed, and the message has no figures. nvidia-smi lists processes "
+                "on the GPU (PID {pids}).",
                 pids=", ".join(str(pid) for pid in others[:4]),
             )
             return Seen(words=words, evidence=(refused, table))
@@ -231,8 +233,8 @@ def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
 
 @sign
 def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
-    """Behind a refusal without figures half of a card is in use, by processes that the table cannot see: another
-    container's."""
+    """After a failure without figures, half of a GPU is in use by processes that nvidia-smi cannot list, such as those
+    of another container."""
     refused = _without_figures(crash)
     if refused is None:
         return None
@@ -241,23 +243,24 @@ def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
         full = [c for c in table.cards if c.used_bytes and c.total_bytes and c.used_bytes >= FULL * c.total_bytes]
         if table.processes_hidden and full:
             words = say(
-                "The device refused without figures. nvidia-smi shows {used} of {total} in use behind "
-                "it and cannot see whose: processes of another container, or what a dead one left.",
+                "An allocation on the GPU failed, and the message has no figures. Later in the log, nvidia-"
+                "smi shows {used} of {total} in use by processes that it cannot list: another container's, or"
+                " a dead one's leftovers.",
                 used=show(full[0].used_bytes or 0),
                 total=show(full[0].total_bytes or 0),
             )
-            doubt = say("the refused process may have been alive still, and hidden as the others are")
+            doubt = say("the failed process may have been still alive, and hidden like the others")
             return Seen(words=words, evidence=(refused, table), against=(doubt,))
     return None
 
 
 @sign
 def an_engine_woke_to_less(crash: Crash) -> Seen | None:
-    """The allocator with which vLLM sleeps and wakes is refused, without figures, and not while the model is loaded."""
+    """An allocation of vLLM's sleep-mode allocator failed, without figures, and not while the model was loading."""
     refused = _without_figures(crash)
     if refused is None or refused.layer != "cumem" or _loads_into_it(crash, refused):
         return None
-    words = say("The allocator with which an engine sleeps and wakes asked for memory that somebody else held by then.")
+    words = say("The engine's sleep-mode allocator requested memory that somebody else held by then.")
     return Seen(words=words, evidence=(refused,))
 
 
@@ -268,39 +271,41 @@ def _loads_into_it(crash: Crash, refused: DeviceRefusal) -> bool:
 
 @sign
 def refused_at_the_first_touch(crash: Crash) -> Seen | None:
-    """The device refused, without figures, what a process does first: its context, a first tensor, the model's move."""
+    """The process failed, without figures, at its first use of the GPU: its context, a first tensor, moving the
+    model."""
     refused = _without_figures(crash)
     if refused is None or refused.layer == "nvml" or not innermost(crash, _FIRST_TOUCH):
         return None
-    words = say("The device refused when this process first touched it: it was full already.")
+    words = say("The allocation failed when this process first used the GPU: the GPU was already full.")
     return Seen(words=words, evidence=(refused,))
 
 
 @sign
 def a_small_program_was_refused(crash: Crash) -> Seen | None:
-    """XLA accounts for all that a compiled program needs, and it is 256 MiB at most: the card was full before it."""
+    """XLA prints all the memory that a compiled program needs, and it is 256 MiB at most: the GPU was already full."""
     array = crash.root
     needed = array.needed_bytes if isinstance(array, ArrayOutOfMemory) else None
     if not needed or needed > SMALL_PROGRAM:
         return None
     words = say(
-        "The whole program needs {needed} and was refused: the card was full before it ran.", needed=show(needed)
+        "The whole program needs {needed}, but its allocation failed: the GPU was full before the program ran.",
+        needed=show(needed),
     )
-    doubt = say("what this process put there before is not in the log")
+    doubt = say("the log does not show what this process had allocated before")
     return Seen(words=words, evidence=(array,), against=(doubt,))
 
 
 @sign
 def refused_when_the_ranks_met(crash: Crash) -> Seen | None:
-    """The device refused, without figures, when the ranks first met, and the log shows no step before."""
+    """An allocation failed, without figures, when the ranks first met, and the log shows no step before."""
     refused = _without_figures(crash)
     if refused is None or crash.stage not in ("launch", "unknown") or stepped(crash):
         return None
     if not innermost(crash, _MEETING, 2):
         return None
     words = say(
-        "The device refused when the ranks first met, before any of them had computed: it was "
-        "full already, or several of them have opened the same card."
+        "An allocation failed when the ranks first met, before any of them had computed. The GPU was already "
+        "full, or several ranks opened the same GPU."
     )
     return Seen(words=words, evidence=(refused,))
 
@@ -319,7 +324,7 @@ def _neighbours(it: Card) -> _Neighbours | None:
 
 def _of_unlisted(held: int, total: int) -> _Neighbours:
     words = say(
-        "Processes that the driver does not list here hold {held} of the card's {total} ({share})",
+        "Processes that the driver does not list here hold {held} of the GPU's {total} ({share})",
         held=show(held),
         total=show(total),
         share=percent(held / total),
@@ -331,19 +336,20 @@ def _of_listed(held: int, total: int, pids: list[int]) -> _Neighbours:
     figures = {"held": show(held), "total": show(total), "share": percent(held / total)}
     words = (
         say(
-            "Other processes (pid {pids}) hold {held} of the card's {total} ({share})",
+            "Other processes (PID {pids}) hold {held} of the GPU's {total} ({share})",
             pids=", ".join(map(str, pids[:3])),
             **figures,
         )
         if pids
-        else say("Other processes hold {held} of the card's {total} ({share})", **figures)
+        else say("Other processes hold {held} of the GPU's {total} ({share})", **figures)
     )
     return _Neighbours(held, held / total, MUCH, words)
 
 
 def _not_split(held: int, total: int) -> _Neighbours:
     words = say(
-        "Others, beside PyTorch's memory in this process and its context, hold {held} of the card's {total} ({share})",
+        "Others hold {held} of the GPU's {total} ({share}), not counting this process's PyTorch memory and "
+        "CUDA context",
         held=show(held),
         total=show(total),
         share=percent(held / total),
@@ -380,7 +386,7 @@ def _at_the_start(crash: Crash, least: float) -> Seen | None:
     start = _start(crash)
     if start is None or _share_in_use(start) < least:
         return None
-    words = say("{taken} of {total} ({share}) were taken before the engine loaded anything.", **_figures(start))
+    words = say("{taken} of {total} ({share}) was in use before the engine loaded anything.", **_figures(start))
     return Seen(words=words, evidence=(start,))
 
 

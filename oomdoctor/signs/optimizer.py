@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.trace import asked, card, phase, refusal
+from oomdoctor.signs.trace import asked, card, phase, refusal, where
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
 OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
@@ -15,18 +15,16 @@ OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
 
 @sign
 def in_the_optimizer(crash: Crash) -> Seen | None:
-    """The traceback shows the optimizer, and perhaps that it makes its states."""
+    """The traceback shows the optimizer, and perhaps that it creates its states."""
     if phase(crash) != "optimizer":
         return None
     refused = asked(card(crash))
     failed = (
-        say("It failed while the optimizer took its step: {asked}.", asked=refused)
+        say("In the optimizer step, {asked}.", asked=refused)
         if crash.in_trace(_FIRST_STEP) is None
-        else say(
-            "It failed while the optimizer made its states, which it does at its first step: {asked}.", asked=refused
-        )
+        else say("While the optimizer created its states, in its first step, {asked}.", asked=refused)
     )
-    stay = say("Adam keeps two more values per parameter, and they stay for the rest of the run.")
+    stay = say("Adam keeps two more values per parameter for the rest of the run.")
     return Seen(
         words=joined((failed, stay)),
         evidence=(refusal(crash) or crash.root,),
@@ -36,16 +34,16 @@ def in_the_optimizer(crash: Crash) -> Seen | None:
 
 @sign
 def stage_of_the_optimizer(crash: Crash) -> Seen | None:
-    """The stage is the optimizer's step, though no frame shows it."""
+    """The stage is the optimizer step, though no stack frame shows it."""
     if crash.stage != "optimizer_step":
         return None
-    words = say("It failed in the optimizer's step: {asked}.", asked=asked(card(crash)))
+    words = say("In the optimizer step, {asked}.", asked=asked(card(crash)))
     return Seen(words=words, evidence=(refusal(crash) or crash.root,))
 
 
 @sign
 def another_stage_than_the_optimizers(crash: Crash) -> Seen | None:
-    """The stage is a pass, or serving, and no frame shows the optimizer."""
+    """The stage is a pass, or serving, and no stack frame shows the optimizer."""
     if crash.stage not in OTHERS or phase(crash) == "optimizer":
         return None
-    return Seen(words=say("it failed in {stage}, not in the optimizer's step", stage=crash.stage))
+    return Seen(words=say("the job failed {where}, not in the optimizer step", where=where(crash)))

@@ -11,7 +11,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frames import ends_in_building
 from oomdoctor.job.frameworks import some
-from oomdoctor.language import joined, say
+from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.trace import (
@@ -43,18 +43,19 @@ FILLED: Final = 0.7  # of the card, in live tensors: neither others nor the allo
 LARGE: Final = GIB
 NO_WEIGHT: Final = 8 * GIB  # twice an embedding of 256,000 words by 8,192 in half precision: no matrix of a model
 _ON_THE_CPU: Final = ("torch", "c++")  # TensorFlow's is C++'s
+_PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
 
 
 @sign
 def in_a_backward_pass(crash: Crash) -> Seen | None:
-    """It failed in the backward pass, or in a forward pass that it computes anew."""
+    """The job failed in the backward pass, or in a forward pass that the backward pass recomputes."""
     return _in_a_pass(crash, "backward")
 
 
 @sign
 def in_a_forward_pass(crash: Crash) -> Seen | None:
-    """It failed in a forward pass, outside of an inference engine."""
+    """The job failed in a forward pass, outside an inference engine."""
     return _in_a_pass(crash, "forward")
 
 
@@ -64,17 +65,17 @@ def _in_a_pass(crash: Crash, which: str) -> Seen | None:
     it = card(crash)
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     failed = (
-        say("It failed in the {where} pass: {asked}.", where=which, asked=asked(it))
+        say("{where}, {asked}.", where=translated(_PASSES[which]), asked=asked(it))
         if mine is None
         else say(
-            "It failed in the {where} pass: {asked}, and this process held {mine}.",
-            where=which,
+            "{where}, {asked}; this process held {mine}.",
+            where=translated(_PASSES[which]),
             asked=asked(it),
             mine=show(mine),
         )
     )
     return Seen(
-        words=joined((failed, say("What grows there with the batch and the sequence length are the activations."))),
+        words=joined((failed, say("Activations grow with batch size and sequence length."))),
         evidence=(refusal(crash) or crash.root,),
         stage=which if crash.stage == "unknown" else None,
     )
@@ -82,53 +83,51 @@ def _in_a_pass(crash: Crash, which: str) -> Seen | None:
 
 @sign
 def measuring_its_need(crash: Crash) -> Seen | None:
-    """It failed while an inference engine measured what its largest batch needs."""
+    """The job failed while an inference engine profiled its largest batch."""
     if crash.stage != "memory_profiling" or _failed_pass(crash) is None:
         return None
-    failed = say("It failed while the engine measured its own need: {asked}.", asked=asked(card(crash)))
+    failed = say("While the engine profiled its memory use, {asked}.", asked=asked(card(crash)))
     return Seen(words=_with_what_it_computes(failed), evidence=(refusal(crash) or crash.root,))
 
 
 @sign
 def in_an_engines_pass(crash: Crash) -> Seen | None:
-    """It failed in a pass of an inference engine that has taken its reservation."""
+    """The job failed in a pass of an inference engine that had taken its share."""
     where = _failed_pass(crash)
     if where is None or not crash.job.in_engine or crash.stage == "memory_profiling":
         return None
-    failed = say(
-        "It failed in the {where} pass of an inference engine: {asked}.", where=where, asked=asked(card(crash))
-    )
+    failed = say("In the {where} pass of an inference engine, {asked}.", where=where, asked=asked(card(crash)))
     return Seen(
         words=_with_what_it_computes(failed),
         evidence=(refusal(crash) or crash.root,),
-        against=(say("an engine leaves little beside its own reservation"),),
+        against=(say("an engine leaves little memory outside its own share"),),
     )
 
 
 def _with_what_it_computes(failed: str) -> str:
-    return joined((failed, say("What it computes with is what its settings let in at once.")))
+    return joined((failed, say("The engine's settings limit how much it computes at once.")))
 
 
 @sign
 def in_an_engines_special_step(crash: Crash) -> Seen | None:
-    """The engine was sampling, capturing graphs or encoding images, which have causes of their own."""
+    """The engine was sampling, capturing CUDA graphs or encoding images, which have causes of their own."""
     special = crash.job.in_engine and _failed_pass(crash) and crash.in_trace(f"{SAMPLER}|{GRAPHS}|{VISION}")
     return Seen(words="") if special else None
 
 
 @sign
 def while_loading_or_updating(crash: Crash) -> Seen | None:
-    """It failed while weights were loaded or in the optimizer's step."""
+    """The job failed while loading weights or in the optimizer step."""
     if _says_what_for(crash) or _failed_pass(crash) is not None:
         return None
     if crash.stage not in ("model_load", "optimizer_step") and phase(crash) not in ("load", "optimizer"):
         return None
-    return Seen(words=say("it failed while loading or in the optimizer's step, when no activations are held"))
+    return Seen(words=say("the job failed while loading or in the optimizer step, when it holds no activations"))
 
 
 @sign
 def one_piece_beside_a_model(crash: Crash) -> Seen | None:
-    """More than the card was asked for in one piece, and 5 % of it are held already: there is a model."""
+    """A single request exceeds the whole GPU, and at least 5 % of the GPU is already in use: a model is loaded."""
     it = card(crash)
     held = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes) or 0
     larger = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
@@ -136,14 +135,13 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "{tried} were asked for in one piece, more than the card's {total}: so large are "
-            "tensors over all pairs of tokens or pixels, which attention without its own kernel "
-            "makes.",
+            "A single allocation of {tried} failed; the GPU has only {total}. Attention without its own "
+            "kernel creates tensors of this size, over all pairs of tokens or pixels.",
             tried=show(it.tried_bytes or 0),
             total=show(it.total_bytes or 0),
         ),
         evidence=(refusal(crash) or crash.root,),
-        against=(say("the traceback does not show which pass it was"),),
+        against=(say("the traceback does not show which pass failed"),),
     )
 
 
@@ -156,23 +154,23 @@ def in_its_own_computation(crash: Crash) -> Seen | None:
     if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or crash.job.in_engine:
         return None
     return Seen(
-        words=say("It failed in the program's own computation: {asked}.", asked=asked(card(crash))),
+        words=say("In the program's own computation, {asked}.", asked=asked(card(crash))),
         evidence=(refusal(crash) or crash.root,),
-        against=(say("the traceback does not show which pass it was"),),
+        against=(say("the traceback does not show which pass failed"),),
     )
 
 
 @sign
 def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
-    """The other ranks waited in a collective with a number that setting a job up does not reach."""
+    """The other ranks waited in a collective whose number setup does not reach."""
     late = late_collective(crash)
     if late is None or crash.root.around.trace or not _nothing_tells(crash):
         return None
     number, waited = late
     return Seen(
         words=say(
-            "The other ranks waited in collective {number:,}, more than setting up takes: the job had been "
-            "stepping, and what differs from step to step is the batch.",
+            "The other ranks waited in collective {number:,}, more than setup takes: the job was already "
+            "running steps. From step to step, the batch changes.",
             number=number,
         ),
         evidence=(refusal(crash) or crash.root, waited),
@@ -182,8 +180,8 @@ def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
 
 @sign
 def a_piece_larger_than_its_card(crash: Crash) -> Seen | None:
-    """One buffer of 1 GiB at least was refused that is ten times what the device holds already, and twice what it has
-    left: no weights are of this size beside the rest of their model."""
+    """The failed buffer has at least 1 GiB, ten times the memory in use and twice the free memory: weights are never
+    so large next to the rest of their model."""
     root = crash.root
     if not isinstance(root, Shortage) or root.tried_bytes is None or not _nothing_tells(crash):
         return None
@@ -191,18 +189,18 @@ def a_piece_larger_than_its_card(crash: Crash) -> Seen | None:
     if not used or root.tried_bytes < max(LARGE, 10 * used, 2 * free):
         return None
     words = say(
-        "{tried} were asked for in one piece where {used} were in use: so large beside the model are what its passes "
-        "compute, not its weights.",
+        "A single allocation of {tried} failed with {used} in use. Next to the model, tensors of this size "
+        "come from its passes, not from its weights.",
         tried=show(root.tried_bytes),
         used=show(used),
     )
-    return Seen(words=words, evidence=(root,), against=(say("the traceback does not show which pass it was"),))
+    return Seen(words=words, evidence=(root,), against=(say("the traceback does not show which pass failed"),))
 
 
 @sign
 def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
-    """8 GiB were asked for in one piece, live tensors of this process take 70 % of the card, and nothing tells what it
-    was doing."""
+    """A single request has at least 8 GiB, PyTorch tensors of this process take 70 % of the GPU, and nothing shows
+    what the job was doing."""
     it = card(crash)
     held, tried = it.allocated_bytes, it.tried_bytes or 0
     if held is None or (it.share(held) or 0) < FILLED or tried < NO_WEIGHT or not _nothing_tells(crash):
@@ -210,8 +208,8 @@ def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
     if crash.job.in_engine:
         return None
     words = say(
-        "{tried} were asked for in one piece, and this process's own tensors take {held} of the card's {total}: its "
-        "model, and what the passes keep, which is the part that grows with the batch.",
+        "A single allocation of {tried} failed; tensors of this process take {held} of the GPU's {total}. "
+        "They are the model and its activations, and activations grow with the batch size.",
         tried=show(tried),
         held=show(held),
         total=show(it.total_bytes or 0),
@@ -222,8 +220,7 @@ def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
 
 @sign
 def host_memory_of_no_pass(crash: Crash) -> Seen | None:
-    """It was host memory, and neither an allocator of a framework was refused it in a pass that is computed on the CPU,
-    nor an engine the buffer that it computes in."""
+    """Host memory ran out, neither in a pass that a framework computes on the CPU nor in an engine's compute buffer."""
     root = crash.root
     if compute_buffer_refused(crash) is not None:
         return None
@@ -235,41 +232,42 @@ def host_memory_of_no_pass(crash: Crash) -> Seen | None:
 
 @sign
 def at_the_logits(crash: Crash) -> Seen | None:
-    """The innermost frames of the job's own pass work on the logits."""
+    """The innermost stack frames of the job's own pass work on the logits."""
     if _own_pass(crash) is None or not innermost(crash, LOGITS):
         return None
-    return Seen(words=say("the innermost frames work on the logits"))
+    return Seen(words=say("the innermost stack frames work on the logits"))
 
 
 @sign
 def library_was_refused(crash: Crash) -> Seen | None:
-    """It was not the framework that was refused in the job's own pass, but a library beside it."""
+    """In the job's own pass, an allocation of a library failed, not of the framework."""
     if _own_pass(crash) is None or not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
         return None
-    return Seen(words=say("a library beside the framework was refused"))
+    return Seen(words=say("the failed allocation belongs to a library, not to the framework"))
 
 
 @sign
 def evaluation_without_the_model(crash: Crash) -> Seen | None:
-    """It failed in an evaluation, and no frame is the model's."""
+    """The job failed in an evaluation, and no stack frame belongs to the model."""
     if crash.stage != "eval" or not crash.root.around.trace or phase(crash) or not _own_pass(crash):
         return None
-    return Seen(words=say("no frame of the model is in the traceback"))
+    return Seen(words=say("the traceback has no frame of the model"))
 
 
 @sign
 def holds_less_than_half(crash: Crash) -> Seen | None:
-    """The process whose pass failed holds less than half of the card."""
+    """The process whose pass failed holds less than half of the GPU."""
     it = card(crash)
     share = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes)
     if share is None or share >= OWN_SHARE or _own_pass(crash) is None:
         return None
-    return Seen(words=say("this process holds only {share} of the card", share=percent(share)))
+    return Seen(words=say("this process holds only {share} of the GPU", share=percent(share)))
 
 
 @sign
 def with_an_engines_settings(crash: Crash) -> Seen | None:
-    """An inference engine failed, whose settings say how much it computes with; a program that only serves has none."""
+    """An inference engine failed whose settings limit how much it computes at once; a plain serving program has
+    none."""
     return (
         Seen(words="") if crash.job.in_engine and (crash.job.engine is not None or crash.stage != "serving") else None
     )
@@ -277,21 +275,21 @@ def with_an_engines_settings(crash: Crash) -> Seen | None:
 
 @sign
 def generating(crash: Crash) -> Seen | None:
-    """It serves or generates: nothing is kept for a backward pass."""
+    """The job serves or generates: it keeps nothing for a backward pass."""
     generates = crash.stage in ("serving", "rollout") or crash.in_trace(r"\bgenerate\b")
     return Seen(words="") if generates else None
 
 
 @sign
 def drawing(crash: Crash) -> Seen | None:
-    """A program whose inputs are pictures or clips, and which trains nothing."""
+    """The program works on images or videos and trains nothing."""
     draws = crash.job.task == "inference" and some(crash.job.frameworks, "has no sequences")
     return Seen(words="") if draws else None
 
 
 @sign
 def in_attention(crash: Crash) -> Seen | None:
-    """The innermost frames compute attention."""
+    """The innermost stack frames compute attention."""
     return Seen(words="") if innermost(crash, ATTENTION) else None
 
 

@@ -15,7 +15,7 @@ from oomdoctor.language import joined, listed, say, translated
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
 from oomdoctor.signs import Grade, Seen, sign
 from oomdoctor.signs.series import per
-from oomdoctor.signs.trace import card, innermost
+from oomdoctor.signs.trace import card, innermost, where
 from oomdoctor.versions import Versions, version_of, versions
 
 _ZERO_STAGE: Final = ("zero_stage", "zero_optimization.stage", "deepspeed_stage", "actor.zero_stage", "ds_zero_stage")
@@ -80,50 +80,50 @@ def likely(crash: Crash) -> Match | None:
 
 @sign
 def release_is_known_for_it(crash: Crash) -> Seen | None:
-    """The symptoms and the version of an entry that decides."""
+    """The symptoms and the version match a known problem beyond doubt."""
     return _worth(crash, Grade.PROVES)
 
 
 @sign
 def release_fits(crash: Crash) -> Seen | None:
-    """Most symptoms of an entry, and its version."""
+    """Most symptoms of a known problem, and its version."""
     return _worth(crash, Grade.NAMES)
 
 
 @sign
 def release_may_be_it(crash: Crash) -> Seen | None:
-    """Several symptoms of an entry, or all of them and no version."""
+    """Several symptoms of a known problem, or all of them without a version."""
     return _worth(crash, Grade.POINTS)
 
 
 @sign
 def release_has_a_symptom(crash: Crash) -> Seen | None:
-    """One symptom of an entry, and its version."""
+    """One symptom of a known problem, and its version."""
     return _worth(crash, Grade.HINTS)
 
 
 @sign
 def release_is_named(crash: Crash) -> Seen | None:
-    """Hardly a symptom of an entry."""
+    """Hardly a symptom of a known problem."""
     return _worth(crash, Grade.LEFT)
 
 
 @sign
 def only_a_kill_is_shown(crash: Crash) -> Seen | None:
-    """The root does not show that memory ran out."""
-    return None if crash.proven else Seen(words=say("the log shows a kill, not what it was for"))
+    """The root event does not show that memory ran out."""
+    return None if crash.proven else Seen(words=say("the log shows a kill, but not its reason"))
 
 
 @sign
 def another_release(crash: Crash) -> Seen | None:
-    """The symptoms of an entry, in a version that is not affected, and no entry that fits."""
+    """The symptoms of a known problem, in a version that is not affected, and no known problem fits."""
     match = _unfitting(crash)
     return Seen(words=_not_affected(match)) if match is not None and match.told == "other" else None
 
 
 @sign
 def release_is_not_printed(crash: Crash) -> Seen | None:
-    """The symptoms of an entry, of a package that the job uses in a version that nobody prints."""
+    """The symptoms of a known problem, in a package that the job uses and whose version the log does not print."""
     match = _unfitting(crash)
     if match is None or match.told == "other":
         return None
@@ -137,8 +137,8 @@ def _worth(crash: Crash, grade: Grade) -> Seen | None:
     if match is None or min(Grade, key=lambda each: abs(each - 100 * match.weight)) is not grade:
         return None
     known = match.known
-    signs = say("Here: {signs}.", signs=listed(match.signs))
-    cure = say("What ends it: {cure}.", cure=known.cures)
+    signs = say("Seen here: {signs}.", signs=listed(match.signs))
+    cure = say("Fix: {cure}.", cure=known.cures)
     return Seen(
         words=joined((_what(match), signs, cure)),
         evidence=(crash.root,),
@@ -161,7 +161,7 @@ def _what(match: Match) -> str:
     package = affected.package
     if match.told == "printed":
         return say(
-            "{package} {version} is one of the affected ({affected}): {what}.",
+            "{package} {version} is affected ({affected}): {what}.",
             package=package,
             version=match.version,
             affected=affected,
@@ -176,7 +176,8 @@ def _what(match: Match) -> str:
             what=what,
         )
     return say(
-        "The version of {package} is not printed, but the log shows what is known of some ({affected}): {what}.",
+        "The log does not show the version of {package}, but it matches a known problem of some versions "
+        "({affected}): {what}.",
         package=package,
         affected=affected,
         what=what,
@@ -187,10 +188,12 @@ def _not_affected(match: Match) -> str:
     version, affected, dated = match.version, match.known.affected, match.known.dated
     if match.around is not None:
         return say(
-            "{around} works around it: it is not affected ({affected} is)", around=match.around, affected=affected
+            "{around} works around the problem and is not affected ({affected} is)",
+            around=match.around,
+            affected=affected,
         )
     if dated:
-        return say("{version} is not affected ({affected} is, as far as is known)", version=version, affected=affected)
+        return say("as far as is known, {version} is not affected ({affected} is)", version=version, affected=affected)
     return say("{version} is not affected ({affected} is)", version=version, affected=affected)
 
 
@@ -266,7 +269,7 @@ def _named(crash: Crash) -> frozenset[str]:
 
 
 def _stage(crash: Crash, symptom: Symptom) -> str | None:
-    return say("it failed in {stage}", stage=crash.stage) if crash.stage in symptom.words else None
+    return say("failure {where}", where=where(crash)) if crash.stage in symptom.words else None
 
 
 def _zero(crash: Crash, symptom: Symptom) -> str | None:
@@ -294,7 +297,7 @@ def _has(crash: Crash, symptom: Symptom) -> str | None:
 
 
 def _unset(crash: Crash, symptom: Symptom) -> str | None:
-    return say("nobody sets {name}", name=symptom.words[0]) if crash.setting(*symptom.words) is None else None
+    return say("{name} is not set", name=symptom.words[0]) if crash.setting(*symptom.words) is None else None
 
 
 def _above(crash: Crash, symptom: Symptom) -> str | None:
@@ -314,7 +317,7 @@ def _with(crash: Crash, symptom: Symptom) -> str | None:
 
 def _model(crash: Crash, symptom: Symptom) -> str | None:
     found = next((name for name in crash.context.models if re.search(symptom.text, name[:200])), None)
-    return say("the model is {model}", model=found) if found is not None else None
+    return say("model {model}", model=found) if found is not None else None
 
 
 def _frame(crash: Crash, symptom: Symptom) -> str | None:
@@ -324,22 +327,22 @@ def _frame(crash: Crash, symptom: Symptom) -> str | None:
     return (
         say("in {function}", function=frame.function)
         if frame.function.isidentifier()
-        else say("in a frame that belongs to it")
+        else say("in a stack frame of the affected code")
     )
 
 
 def _code(crash: Crash, symptom: Symptom) -> str | None:
-    return say("its own source is what failed") if innermost(crash, symptom.text, 1) else None
+    return say("the affected code itself failed") if innermost(crash, symptom.text, 1) else None
 
 
 def _line(crash: Crash, symptom: Symptom) -> str | None:
-    return say("a line that belongs to it") if crash.mentions(symptom.text) else None
+    return say("a log line typical of this problem") if crash.mentions(symptom.text) else None
 
 
 def _growth(crash: Crash, symptom: Symptom) -> str | None:
     del symptom
     grows = crash.trajectory is not None and crash.trajectory.growth_bytes
-    return say("the memory grows with every {step}", step=per(crash.trajectory)) if crash.trajectory and grows else None
+    return say("memory grows with every {step}", step=per(crash.trajectory)) if crash.trajectory and grows else None
 
 
 def _first_step(crash: Crash, symptom: Symptom) -> str | None:
@@ -354,7 +357,7 @@ def _fragmented(crash: Crash, symptom: Symptom) -> str | None:
     idle, tried = it.unallocated_bytes, it.tried_bytes
     if idle is None or tried is None or idle < tried or (it.share(idle) or 0) < FRAGMENTS:
         return None
-    return say("what is reserved and not allocated would do")
+    return say("reserved but unallocated memory would be enough")
 
 
 def _stated(crash: Crash, names: Sequence[str]) -> Iterator[Setting]:

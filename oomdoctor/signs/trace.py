@@ -10,7 +10,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.peer import LostPeer
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.units import MIB, show
 
@@ -45,6 +45,20 @@ _PHASES: Final = {
     "forward": "forward",
     "score": "forward",
     "restore": "load",
+}
+# Where the job failed, by its stage; others are told by their names.
+_WHERE: Final = {
+    "model_load": mark("while loading the model"),
+    "forward": mark("in the forward pass"),
+    "backward": mark("in the backward pass"),
+    "logprob": mark("while computing log probabilities"),
+    "optimizer_step": mark("in the optimizer step"),
+    "eval": mark("during evaluation"),
+    "rollout": mark("during the rollout"),
+    "serving": mark("while serving"),
+    "weight_sync": mark("while sending weights to the engine"),
+    "checkpoint_save": mark("while saving a checkpoint"),
+    "checkpoint_load": mark("while loading a checkpoint"),
 }
 SOURCE_CHARACTERS: Final = 200  # longer lines are commands and dumps of settings
 SOURCE_LINES: Final = 3
@@ -96,6 +110,11 @@ def phase(crash: Crash) -> str | None:
     return _PHASES.get(crash.doing.step or "")
 
 
+def where(crash: Crash) -> str:
+    """In which stage the job failed: a clause of place or time."""
+    return translated(_WHERE.get(crash.stage, "")) or say("in {stage}", stage=crash.stage)
+
+
 def stepped(crash: Crash) -> bool:
     """Whether the log shows that the job had been stepping: its bar or counter, or how many collectives there were."""
     return bool(crash.context.progress) or late_collective(crash) is not None
@@ -117,15 +136,17 @@ def beyond_share(share: float | None) -> float:
 
 
 def asked(it: Card) -> str:
-    """The refused request: a clause, to stand behind a colon or a semicolon."""
+    """The allocation that failed: a clause, to stand behind a comma, a colon or a semicolon."""
     if it.tried_bytes is None:
-        return say("an allocation was refused")
+        return say("an allocation failed")
     if it.free_bytes is None:
-        return say("{tried} were refused", tried=show(it.tried_bytes))
+        return say("an allocation of {tried} failed", tried=show(it.tried_bytes))
     if not it.total_bytes:
-        return say("{tried} were refused with {free} free", tried=show(it.tried_bytes), free=show(it.free_bytes))
+        return say(
+            "an allocation of {tried} failed with {free} free", tried=show(it.tried_bytes), free=show(it.free_bytes)
+        )
     return say(
-        "{tried} were refused with {free} free of {total}",
+        "an allocation of {tried} failed with {free} of {total} free",
         tried=show(it.tried_bytes),
         free=show(it.free_bytes),
         total=show(it.total_bytes),

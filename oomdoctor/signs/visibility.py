@@ -13,35 +13,35 @@ from oomdoctor.signs import Seen, sign
 
 @sign
 def more_asked_than_visible(crash: Crash) -> Seen | None:
-    """Ray names both numbers."""
+    """Ray prints both the requested and the visible number of GPUs."""
     event = crash.first(GpuVisibility)
     return _not_visible(crash, event) if event is not None and event.asked is not None else None
 
 
 @sign
 def not_visible(crash: Crash) -> Seen | None:
-    """A process finds no GPU, or not the one it asks for."""
+    """A process finds no GPU, or not the one that it requests."""
     event = crash.first(GpuVisibility)
     return _not_visible(crash, event) if event is not None else None
 
 
 @sign
 def ray_counts_fewer_than_it_was_told_of(crash: Crash) -> Seen | None:
-    """`ray start` was told of more GPUs than `ray status` counts, and a request waits for one."""
+    """`ray start` was given more GPUs than `ray status` counts, and a request waits for one."""
     requests, given, counted = _of_ray(crash)
     if not requests or given is None or counted is None or counted >= given:
         return None
-    words = say("Ray was started with {told:g} GPUs and counts {seen:g}.", told=given, seen=counted)
+    words = say("Ray was started with num_gpus={told:g} but counts {seen:g}.", told=given, seen=counted)
     return Seen(words=words, evidence=(requests[0],))
 
 
 @sign
 def ray_counts_all_it_was_told_of(crash: Crash) -> Seen | None:
-    """`ray status` counts what `ray start` was told of."""
+    """`ray status` counts all GPUs that `ray start` was given."""
     requests, given, counted = _of_ray(crash)
     if not requests or given is None or counted is None or counted < given or crash.first(GpuVisibility) is not None:
         return None
-    return Seen(words=say("Ray counts the {told:g} GPUs it was started with", told=given))
+    return Seen(words=say("Ray counts all GPUs that it was started with ({told:g})", told=given))
 
 
 @sign
@@ -53,13 +53,13 @@ def ray_counts_fewer_than_asked_for(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "{wanted:g} GPUs are asked for and Ray counts {seen:g}: if the machine has more, Ray "
-            "was not told of them or may not see them.",
+            "GPUs requested: {wanted:g}, counted by Ray: {seen:g}. If the machine has more, Ray was not told "
+            "about them or cannot see them.",
             wanted=wanted,
             seen=counted,
         ),
         evidence=(requests[0],),
-        against=(say("how many GPUs the machine has is not in the log"),),
+        against=(say("the log does not show how many GPUs the machine has"),),
     )
 
 
@@ -78,24 +78,24 @@ def _not_visible(crash: Crash, event: GpuVisibility) -> Seen:
 def _words(crash: Crash, event: GpuVisibility) -> str:
     if event.problem == "more-than-visible":
         return say(
-            "Ray was told of {asked} GPUs, but CUDA_VISIBLE_DEVICES lets {visible} through ({mask}).",
+            "Ray was started with num_gpus={asked}, but CUDA_VISIBLE_DEVICES shows only {visible} ({mask}).",
             asked=event.asked,
             visible=event.visible,
             mask=event.mask,
         )
     if event.problem == "invalid-ordinal":
         asks = (
-            say("The process asks for device {number}, which is not among those it may see.", number=event.ordinal)
+            say("The process uses device {number}, which is not visible to it.", number=event.ordinal)
             if event.ordinal is not None
-            else say("The process asks for device, which is not among those it may see.")
+            else say("The process uses a device that is not visible to it.")
         )
         return joined((asks, _mask(event)))
     worker = ""
     if "ray::" in " ".join(crash.root.around.before) or "ray" in crash.context.frameworks:
         worker = say(
-            "A Ray worker sees only the GPUs it asked for: without num_gpus (or resources per trial) it sees none."
+            "A Ray worker sees only the GPUs that it requests; without num_gpus (or resources per trial) it sees none."
         )
-    return joined((say("The process finds no GPU at all."), _mask(event), worker))
+    return joined((say("The process finds no GPU."), _mask(event), worker))
 
 
 def _mask(event: GpuVisibility) -> str:

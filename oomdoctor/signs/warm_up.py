@@ -17,50 +17,50 @@ WEIGHTS_FILL: Final = 0.85  # of the card in live tensors while a warm-up batch 
 
 @sign
 def warm_up_short(crash: Crash) -> Seen | None:
-    """TGI's warm-up batch did not fit. The message says so whatever fills the card."""
+    """TGI's warm-up batch did not fit. TGI prints this message whatever fills the GPU."""
     warmup = crash.first(WarmupShort)
     if warmup is None:
         return None
     words = (
         say(
-            "The engine warms up with the largest batch that its settings let in of {tokens:,} "
-            "prefill tokens, before it takes its KV cache: {asked}.",
+            "The engine warms up with the largest batch that its settings allow ({tokens:,} prefill tokens), "
+            "before it allocates its KV cache: {asked}.",
             tokens=warmup.prefill_tokens,
             asked=asked(card(crash)),
         )
         if warmup.prefill_tokens
         else say(
-            "The engine warms up with the largest batch that its settings let in, before it takes "
-            "its KV cache: {asked}.",
+            "The engine warms up with the largest batch that its settings allow, before it allocates its KV "
+            "cache: {asked}.",
             asked=asked(card(crash)),
         )
     )
-    against = (say("the message says so whatever fills the card"),)
+    against = (say("the engine prints this message whatever fills the GPU"),)
     return Seen(words=words, evidence=(warmup,), against=against)
 
 
 @sign
 def no_room_for_the_largest_batch(crash: Crash) -> Seen | None:
-    """TensorRT-LLM had loaded the weights, and failed at what it sets up for its largest batch."""
+    """TensorRT-LLM had loaded the weights and failed while setting up its largest batch."""
     failed = crash.first(CreationFailed)
     if failed is None or failed.stage not in ("memory_profiling", "engine_init"):
         return None
     return Seen(
-        words=say("The weights were loaded; what the engine sets up for its largest batch of tokens found no room."),
+        words=say("The weights were loaded, but the buffers for the engine's largest batch of tokens did not fit."),
         evidence=(failed,),
     )
 
 
 @sign
 def weights_there_in_the_warm_up(crash: Crash) -> Seen | None:
-    """Tensors fill 85 % of the card in TGI's warm-up, before any KV cache; its batch is little of them."""
+    """Tensors take 85 % of the GPU in TGI's warm-up, before any KV cache; its batch is a small part of them."""
     warmup, it = crash.first(WarmupShort), card(crash)
     share = it.share(it.allocated_bytes)
     if warmup is None or share is None or share < WEIGHTS_FILL:
         return None
     words = say(
-        "Tensors of {allocated} ({share} of the card) were there in the warm-up, before any "
-        "KV cache: that is the weights, whatever the message advises.",
+        "Tensors took {allocated} ({share} of the GPU) in the warm-up, before any KV cache. They are the "
+        "weights, whatever the message advises.",
         allocated=show(it.allocated_bytes or 0),
         share=percent(share),
     )
@@ -69,9 +69,9 @@ def weights_there_in_the_warm_up(crash: Crash) -> Seen | None:
 
 @sign
 def warm_up_after_loading(crash: Crash) -> Seen | None:
-    """TGI's warm-up batch did not fit beside weights that may fill the card."""
+    """TGI's warm-up batch did not fit beside weights that may fill the GPU."""
     warmup = crash.first(WarmupShort)
     if warmup is None:
         return None
-    words = say("The warm-up runs once the weights are loaded; where they fill the card, any batch is too large.")
+    words = say("The warm-up runs after the weights are loaded. If they fill the GPU, any batch is too large.")
     return Seen(words=words, evidence=(warmup,))

@@ -43,7 +43,7 @@ def test_not_first_when_the_innermost_frames_work_on_the_logits() -> None:
 def test_weaker_when_this_process_holds_less_than_half_of_the_card() -> None:
     found = finding(CAUSE, *trace(FORWARD), refused(own="20.00 GiB", allocated="18.00 GiB", others=((4, "58.80 GiB"),)))
     assert found.grade == Grade.HINTS
-    assert "25% of the card" in found.against[-1]
+    assert "25% of the GPU" in found.against[-1]
 
 
 def test_in_an_engine_that_serves_it_is_at_most_one_of_two() -> None:
@@ -95,6 +95,6 @@ def test_a_request_larger_than_the_card_is_a_tensor_over_all_pairs() -> None:
 
 def test_attention_of_the_jobs_own_tells_the_pass() -> None:
     scores = ("app/net.py", "run", "w = torch.softmax(scores, dim=-1)")
-    assert "in the forward pass" in finding(CAUSE, *trace(scores), refused()).why
+    assert "In the forward pass" in finding(CAUSE, *trace(scores), refused()).why
     joined = ("app/net.py", "run", "w = torch.cat(scores)")
     assert "does not show which pass" in finding(CAUSE, *trace(joined), refused()).against[0]

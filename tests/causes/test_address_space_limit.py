@@ -61,7 +61,7 @@ def test_free_memory_printed_beside_it_decides() -> None:
         ),
     )
     assert isinstance(judgement, Finding)
-    assert "8.00 GiB were refused with 91.50 GiB of RAM unused" in judgement.why
+    assert "An allocation of 8.00 GiB failed with 91.50 GiB of RAM unused" in judgement.why
 
 
 def test_windows_says_it_by_number_in_any_language() -> None:
@@ -73,4 +73,4 @@ def test_windows_says_it_by_number_in_any_language() -> None:
 def test_a_scheduler_that_counts_address_space() -> None:
     judgement = judgement_of(CAUSE, crash_of("=>> PBS: job killed: vmem 67209216kb exceeded limit 67108864kb\n"))
     assert isinstance(judgement, Finding)
-    assert "64.10 GiB against 64.00 GiB" in judgement.why
+    assert "64.10 GiB, limit 64.00 GiB" in judgement.why

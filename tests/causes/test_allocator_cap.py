@@ -17,7 +17,7 @@ def test_not_a_limit_that_is_kept() -> None:
     line = refused(
         tried="1.00 GiB", own="40.00 GiB", allocated="38.00 GiB", unallocated="1.00 GiB", allowed="60.00 GiB"
     )
-    assert "within the 60.00 GiB allowed" in ruled_out(CAUSE, line)
+    assert "within the 60.00 GiB limit" in ruled_out(CAUSE, line)
 
 
 def test_not_first_when_the_card_is_full_as_well() -> None:
@@ -55,7 +55,7 @@ def test_one_allocation_too_large_for_the_driver() -> None:
         unallocated="0 bytes",
         device="XPU",
     )
-    assert "limits the size of each" in finding(CAUSE, line).why
+    assert "limits the size of a single allocation" in finding(CAUSE, line).why
 
 
 def test_apples_watermark_counts_what_others_hold() -> None:
@@ -110,7 +110,7 @@ CUPY = (
 
 def test_the_limit_of_cupys_pool() -> None:
     found = finding(CAUSE, CUPY.format("3,221,225,472"))
-    assert "19.00 GiB allocated + 3.00 GiB asked for = 22.00 GiB, over the 20.00 GiB" in found.why
+    assert "19.00 GiB allocated + 3.00 GiB requested = 22.00 GiB, above the 20.00 GiB" in found.why
 
 
 def test_not_a_limit_of_cupys_that_is_kept() -> None:
@@ -127,7 +127,7 @@ FRACTION = (
 
 def test_a_fraction_that_the_asynchronous_allocator_names() -> None:
     named = finding(CAUSE, FRACTION[0].format("per_process_memory_fraction limit"), *FRACTION[1:])
-    assert "1.20 GiB would have passed the process's memory fraction" in named.why
+    assert "1.20 GiB would exceed the process's memory fraction" in named.why
     assert not isinstance(says(CAUSE, FRACTION[0].format("allowed memory"), *FRACTION[1:]), Finding)
 
 
@@ -141,7 +141,7 @@ def test_a_programs_own_budget() -> None:
         "MemoryError: Task 'sum' has 88.50 GiB worth of input dependencies, but worker tcp://10.0.0.9:40001 has "
         "memory_limit set to 31.25 GiB.",
     )
-    assert "dask keeps within memory_limit: 88.50 GiB were asked for, and 31.25 GiB are allowed" in found.why
+    assert "dask stays within memory_limit: 88.50 GiB requested, 31.25 GiB allowed" in found.why
     assert "maxmemory, which is used up" in finding(CAUSE, REDIS).why
 
 
@@ -150,7 +150,7 @@ RMM = "MemoryError: std::bad_alloc: out_of_memory: RMM failure at: mr.cpp:57: {}
 
 
 def test_a_librarys_pool_says_that_it_is_its_own_limit() -> None:
-    assert "RMM says that the limit of its own pool" in finding(CAUSE, RMM.format("Exceeded memory limit")).why
+    assert "RMM reports that its own pool reached its limit" in finding(CAUSE, RMM.format("Exceeded memory limit")).why
     assert not isinstance(says(CAUSE, RMM.format("No room")), Finding)
 
 
@@ -159,7 +159,7 @@ FLAG = "so the maximum GPU memory usage is limited to 8000 MB."
 
 
 def test_a_flag_limits_a_framework() -> None:
-    assert "limited to 7.81 GiB of the card by a flag" in finding(CAUSE, PADDLE, "", FLAG).why
+    assert "flag of the framework limits it to 7.81 GiB" in finding(CAUSE, PADDLE, "", FLAG).why
     assert not isinstance(says(CAUSE, PADDLE), Finding)
 
 

@@ -29,7 +29,7 @@ def test_a_compiler_in_the_name_of_a_script_is_no_compiler() -> None:
 def test_the_driver_names_the_killed_compiler() -> None:
     judgement = judgement_of(CAUSE, crash_of("c++: fatal error: Killed signal terminated program cc1plus\n"))
     assert isinstance(judgement, Finding)
-    assert judgement.why.startswith("cc1plus was killed while building")
+    assert judgement.why.startswith("cc1plus was killed during the build")
 
 
 def test_the_kernel_names_the_compiler_and_its_sisters() -> None:
@@ -39,7 +39,7 @@ def test_the_kernel_names_the_compiler_and_its_sisters() -> None:
     header = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n"
     judgement = judgement_of(CAUSE, crash_of(header + rows + KILLED.format("cicc")))
     assert isinstance(judgement, Finding)
-    assert "8 compilers ran at once" in judgement.why
+    assert "8 compilers ran in parallel" in judgement.why
 
 
 def test_a_kill_amid_build_output_is_a_hint() -> None:

@@ -22,7 +22,7 @@ def test_the_table_names_who_the_message_does_not() -> None:
     found = judgement_of(CAUSE, crash)
     assert isinstance(found, Finding)
     assert found.grade == Grade.PROVES
-    assert "pid 991002" in found.why
+    assert "PID 991002" in found.why
 
 
 def test_a_table_of_the_process_itself_in_a_run_names_nobody() -> None:

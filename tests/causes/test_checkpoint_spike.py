@@ -39,7 +39,7 @@ def test_a_full_state_is_gathered_on_a_card() -> None:
 
 def test_a_line_just_before_the_kill_names_the_step_and_proves_nothing() -> None:
     found = finding(CAUSE, "Saving model checkpoint to /ckpt/step_20", *kill())
-    assert "while a checkpoint was saved" in found.why
+    assert "while the job saved a checkpoint" in found.why
     assert found.grade is Grade.NAMES
 
 

@@ -38,7 +38,7 @@ def test_eager_mode_captures_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("version", "says"),
-    [("0.10.2", "on top of the engine's share"), ("0.21.0", "the estimate was too small")],
+    [("0.10.2", "on top of the engine's share"), ("0.21.0", "the estimate was too low")],
 )
 def test_where_graphs_count_depends_on_the_version(version: str, says: str) -> None:
     finding = judged(CAUSE, started(version) + failing_in("compile_or_warm_up_model", "capture_model", "_dummy_run"))

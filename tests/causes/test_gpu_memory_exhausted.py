@@ -39,7 +39,7 @@ def test_what_a_library_asked_for_is_said() -> None:
         "- Free memory: 9437184",
         "- Requested memory: 41943040",
     )
-    assert "40 MiB were refused with 9 MiB free" in finding(CAUSE, *refusal).why
+    assert "an allocation of 40 MiB failed with 9 MiB free" in finding(CAUSE, *refusal).why
 
 
 TABLE = (
@@ -57,7 +57,7 @@ def table(ooms: int) -> list[str]:
 def test_a_log_that_ends_with_the_allocators_table_of_refusals() -> None:
     found = finding(CAUSE, *table(ooms=1))
     assert found.grade == Grade.HINTS
-    assert "counts 1 refused request(s), with 20.91 GiB in tensors" in found.why
+    assert "1 failed allocation, 20.91 GiB in tensors" in found.why
     assert found.against
 
 

@@ -12,7 +12,7 @@ def test_not_a_process_that_is_this_one_itself() -> None:
 
 
 def test_not_a_card_that_this_process_fills() -> None:
-    assert "0.0%" in ruled_out(CAUSE, refused())
+    assert "(0%)" in ruled_out(CAUSE, refused())
 
 
 def test_not_the_context_of_old_messages() -> None:
@@ -89,10 +89,10 @@ def test_a_pool_of_tensorflow_that_found_nearly_nothing_free() -> None:
 
 def test_not_where_the_request_fits_on_no_card_of_this_size() -> None:
     others = ((331, "30.00 GiB"), (912, "12.00 GiB"))
-    assert "more than the whole card" in ruled_out(
+    assert "more than the whole GPU has" in ruled_out(
         CAUSE, refused(tried="91.50 GiB", own="20.00 GiB", allocated="18.00 GiB", others=others)
     )
-    assert "beside 48.00 GiB of its own" in ruled_out(
+    assert "48.00 GiB held by this process" in ruled_out(
         CAUSE, refused(tried="40.00 GiB", own="50.00 GiB", allocated="48.00 GiB", others=((331, "25.00 GiB"),))
     )
 
@@ -129,13 +129,13 @@ TABLE = (
 
 def test_a_table_beside_a_refusal_without_figures_names_who_is_there() -> None:
     found = finding(CAUSE, *TABLE, "RuntimeError: CUDA error: out of memory")
-    assert "(pid 7713, 7714)" in found.why
+    assert "(PID 7713, 7714)" in found.why
     assert says(CAUSE, *TABLE[:2], "RuntimeError: CUDA error: out of memory") is None
 
 
 def test_the_jobs_own_processes_are_nobody_else() -> None:
     own = "(Worker pid={}) RuntimeError: CUDA error: out of memory"
-    assert "(pid 7714)" in finding(CAUSE, *TABLE, own.format(7713)).why
+    assert "(PID 7714)" in finding(CAUSE, *TABLE, own.format(7713)).why
     assert says(CAUSE, *TABLE[:-1], own.format(7713)) is None
 
 
@@ -144,5 +144,5 @@ def test_not_an_engine_that_asks_for_more_than_a_nearly_empty_card() -> None:
         "ValueError: Free memory on device (46.44/47.38 GiB) on startup is less than desired GPU memory utilization "
         "(0.99, 46.91 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
     )
-    assert "963 MiB of 47.38 GiB (2.0%) were taken" in ruled_out(CAUSE, line)
+    assert "963 MiB of 47.38 GiB (2.0%) was in use" in ruled_out(CAUSE, line)
     assert ranking(line)[0] == "vllm-utilization-too-high"

@@ -31,7 +31,7 @@ def test_llama3_70b_with_zero_3_checkpointing_and_an_affected_deepspeed() -> Non
     log = lines("openrlhf-llama3-70b-zero3")
     assert crash(*log).stage == "backward"
     assert ranking(*log)[:2] == ["framework-regression", "activations"]
-    assert "1.1% of the card" in ruled_out(log)["allocator-fragmentation"]
+    assert "1.1% of the GPU" in ruled_out(log)["allocator-fragmentation"]
 
 
 def test_the_same_job_with_a_sound_deepspeed_is_about_its_activations() -> None:

@@ -21,7 +21,7 @@ def test_not_a_full_card() -> None:
 
 
 def test_not_where_ray_counts_what_it_was_told() -> None:
-    assert "4 GPUs" in ruled_out(CAUSE, "ray start --head --num-gpus=4", *status("4.0/4.0"), WAITS)
+    assert "started with (4)" in ruled_out(CAUSE, "ray start --head --num-gpus=4", *status("4.0/4.0"), WAITS)
 
 
 def test_not_where_nothing_is_known_of_the_cluster() -> None:
@@ -30,14 +30,14 @@ def test_not_where_nothing_is_known_of_the_cluster() -> None:
 
 def test_ray_counts_fewer_than_it_was_told() -> None:
     found = finding(CAUSE, "ray start --head --num-gpus=8", *status("0.0/1.0"), WAITS)
-    assert "started with 8 GPUs and counts 1" in found.why
+    assert "started with num_gpus=8 but counts 1" in found.why
 
 
 def test_more_than_the_mask_lets_through() -> None:
     line = "ValueError: Attempting to start raylet with 8 GPUs, but CUDA_VISIBLE_DEVICES contains ['0', '1', '2', '3']."
     found = finding(CAUSE, line)
     assert found.grade is Grade.PROVES
-    assert "told of 8 GPUs, but CUDA_VISIBLE_DEVICES lets 4 through" in found.why
+    assert "started with num_gpus=8, but CUDA_VISIBLE_DEVICES shows only 4" in found.why
 
 
 def test_a_worker_without_a_gpu() -> None:
@@ -45,7 +45,7 @@ def test_a_worker_without_a_gpu() -> None:
         "ray.exceptions.RayTaskError(RuntimeError): ray::ImplicitFunc.train() (pid=41016, ip=10.24.0.17, repr=f)",
         "RuntimeError: No CUDA GPUs are available",
     )
-    assert "sees only the GPUs it asked for" in finding(CAUSE, *lines).why
+    assert "sees only the GPUs that it requests" in finding(CAUSE, *lines).why
     assert ranking(*lines)[0] == "gpu-visibility"
 
 

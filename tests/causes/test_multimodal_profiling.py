@@ -44,7 +44,7 @@ def test_what_it_is_profiled_with_is_said() -> None:
     )
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
-    assert "1 video items" in finding.why
+    assert "1 video item" in finding.why
     assert finding.knobs[0] == "limit-multimodal"
 
 

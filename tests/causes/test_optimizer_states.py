@@ -46,10 +46,10 @@ def test_a_later_step_that_needs_room_for_its_intermediates() -> None:
 
 def test_a_later_step_is_not_called_the_first() -> None:
     foreach = ("torch/optim/adamw.py", "_multi_tensor_adamw", "denom = torch._foreach_add(exp_avg_sq_sqrt, eps)")
-    assert "took its step" in finding(CAUSE, *trace(foreach), refused()).why
+    assert "In the optimizer step" in finding(CAUSE, *trace(foreach), refused()).why
 
 
 def test_a_step_of_the_jobs_own() -> None:
     step = ("app/trainer.py", "optimizer_step", "scaler.step(self.opt)")
-    assert "while the optimizer took its step: 512 MiB were refused" in finding(CAUSE, *trace(step), refused()).why
+    assert "In the optimizer step, an allocation of 512 MiB failed" in finding(CAUSE, *trace(step), refused()).why
     assert says(CAUSE, *trace(("app/trainer.py", "take_step", "self.pipe.step(batch)")), refused()) is None

@@ -28,7 +28,7 @@ def test_a_neighbour_that_freed_memory() -> None:
     assert isinstance(finding, Finding)
     assert finding.grade == Grade.PROVES
     assert "from 14.31 GiB to 22.79 GiB" in finding.why
-    assert "No memory was short" in finding.why
+    assert "No memory was missing" in finding.why
 
 
 def test_equal_figures_are_a_weaker_sign() -> None:

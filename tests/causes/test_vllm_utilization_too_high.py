@@ -123,8 +123,8 @@ def test_sglangs_fraction_is_of_what_was_free() -> None:
     )
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
-    assert "0.9 of the 78.30 GiB that were free" in finding.why
-    assert "2.27 GiB were left" in finding.why
+    assert "0.9 of the 78.30 GiB that was free" in finding.why
+    assert "2.27 GiB was left" in finding.why
 
 
 def test_not_while_tensorrt_lays_out_an_engine() -> None:
@@ -141,4 +141,4 @@ def test_a_share_that_is_set_where_no_card_is_printed() -> None:
     bare = traceback((RUNNER, "execute_model"), end="RuntimeError: CUDA error: out of memory")
     finding = judged(CAUSE, "vllm serve m --gpu-memory-utilization 0.85\n" + bare)
     assert isinstance(finding, Finding)
-    assert "The engine takes 0.85 of the card for itself" in finding.why
+    assert "The engine takes 0.85 of GPU memory" in finding.why

@@ -65,6 +65,6 @@ def test_what_was_asked_for_is_told_also_where_what_was_free_is_cut() -> None:
     sent = traceback(("openrlhf/trainer/ray/launcher.py", "_broadcast_to_vllm"), end="{}")
     whole, cut = (judged(CAUSE, sent.format(end)) for end in (FULL, FULL.partition(" GPU 0")[0]))
     assert isinstance(whole, Finding)
-    assert whole.why.endswith("1.20 GiB was asked for, 307 MiB was free.")
+    assert whole.why.endswith("An allocation of 1.20 GiB failed with 307 MiB free.")
     assert isinstance(cut, Finding)
-    assert cut.why.endswith("1.20 GiB was asked for.")
+    assert cut.why.endswith("An allocation of 1.20 GiB failed.")
