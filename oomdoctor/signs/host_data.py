@@ -46,8 +46,8 @@ def data_goes_to_the_card_in_one_piece(crash: Crash) -> Seen | None:
     if crash.mentions(_FITTED) is None or crash.mentions(_CONSTANT) is None:
         return None
     words = say(
-        "The whole of the data was to go to the card in one piece of {tried}: fit was given arrays, which TensorFlow "
-        "makes a constant of.",
+        "TensorFlow tried to put all data on the GPU in one tensor of {tried}: fit() was given arrays, and "
+        "TensorFlow makes a constant of them.",
         tried=show(tried),
     )
     return Seen(words=words, evidence=(crash.root,), stage="data_load")
@@ -67,7 +67,7 @@ def data_is_cached_in_memory(crash: Crash) -> Seen | None:
     if match is None:
         return None
     held = show(size(match[1], match[2]) or 0)
-    words = say("Data is cached in memory, {held} of it when the next allocation failed.", held=held)
+    words = say("{held} of data was cached in memory when the next allocation failed.", held=held)
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="data_load")
 
 
@@ -112,19 +112,16 @@ def vanished_while_reading_data(crash: Crash) -> Seen | None:
 def _while_reading(crash: Crash, *, shows_memory: bool = False) -> Seen:
     asked, in_a_worker = asked_for(crash), crash.first(Kill) is not None
     if crash.proven and in_a_worker:
-        words = say(
-            "Memory ran out while data was loaded or tokenised in one of several worker processes{asked}.", asked=asked
-        )
+        words = say("Memory ran out while one of several workers loaded or tokenized data{asked}.", asked=asked)
     elif crash.proven:
-        words = say("Memory ran out while data was loaded or tokenised{asked}.", asked=asked)
+        words = say("Memory ran out while data was loaded or tokenized{asked}.", asked=asked)
     elif in_a_worker:
         words = say(
-            "A process was killed or vanished while data was loaded or tokenised in one of "
-            "several worker processes{asked}.",
+            "One of several workers was killed or disappeared while it loaded or tokenized data{asked}.",
             asked=asked,
         )
     else:
-        words = say("A process was killed or vanished while data was loaded or tokenised{asked}.", asked=asked)
+        words = say("A process was killed or disappeared while it loaded or tokenized data{asked}.", asked=asked)
     return Seen(words=words, evidence=(crash.root,), shows_memory=shows_memory, stage="data_load")
 
 
@@ -135,8 +132,8 @@ def a_wide_table_was_refused(crash: Crash) -> Seen | None:
     if table is None:
         return None
     words = say(
-        "A table of {shape} numbers was to be held in memory in one piece{asked}: data of "
-        "this shape is mostly empty, or need not be there all at once.",
+        "A table of {shape} numbers did not fit in memory as one array{asked}. Such a table is mostly zeros, "
+        "or need not be in memory all at once.",
         shape=table.shape,
         asked=asked_for(crash),
     )
@@ -158,7 +155,7 @@ def arrow_was_refused(crash: Crash) -> Seen | None:
     refused = crash.first(HostAllocation)
     if refused is None or "ArrowMemoryError" not in refused.at.text:
         return None
-    words = say("Memory was refused to a table of Arrow's{asked}.", asked=asked_for(crash))
+    words = say("Allocating memory for an Arrow table failed{asked}.", asked=asked_for(crash))
     return Seen(words=words, evidence=(refused,))
 
 
@@ -169,7 +166,7 @@ def refused_while_reading_data(crash: Crash) -> Seen | None:
     if frame is None or crash.first(HostAllocation) is None:
         return None
     words = say(
-        "The refused allocation was made while reading data ({function}){asked}.",
+        "The allocation that failed was made while reading data ({function}){asked}.",
         function=frame.function,
         asked=asked_for(crash),
     )

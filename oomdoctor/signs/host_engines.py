@@ -28,7 +28,7 @@ def an_engine_computes_on_the_host(crash: Crash) -> Seen | None:
     buffer on a card: weights, cache and scratch space lie in host memory."""
     if crash.pool not in _RAM or not (_was_refused(crash) or _on_the_processor(crash) or _without_a_card(crash)):
         return None
-    words = say("The engine computes on the processor: its weights, its KV cache and its buffers lie in host memory.")
+    words = say("The engine runs on the CPU: its weights, KV cache and buffers are in host memory.")
     return Seen(words=words, evidence=(crash.root,))
 
 
@@ -55,7 +55,7 @@ def a_pass_computes_on_the_host(crash: Crash) -> Seen | None:
         return None
     if crash.stage not in _OF_A_PASS and crash.in_trace(_MODEL) is None:
         return None
-    return Seen(words=say("A pass of the model computes on the processor."), evidence=(crash.root,))
+    return Seen(words=say("The model runs on the CPU."), evidence=(crash.root,))
 
 
 def computes_on_the_host(crash: Crash) -> bool:

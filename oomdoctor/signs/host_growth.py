@@ -60,7 +60,7 @@ def host_memory_grew(crash: Crash) -> Seen | None:
         return None
     end = growth.figure.points[-1]
     share = say(
-        "{share} of {whole} came while the job ran.",
+        "{share} of {whole} was added while the job ran.",
         share=percent(growth.share),
         whole=_whole(crash, growth.base, end.bytes),
     )
@@ -95,13 +95,13 @@ def _filled(crash: Crash) -> list[MachineMemory] | None:
 def _seen_to_fill(crash: Crash, prints: list[MachineMemory]) -> Seen:
     first, last = prints[0], prints[-1]
     words = say(
-        "The machine's memory filled from {first} (line {first_line}) to {last} (line {last_line}).",
+        "The machine's memory in use rose from {first} (line {first_line}) to {last} (line {last_line}).",
         first=percent(first.share),
         first_line=first.at.line,
         last=percent(last.share),
         last_line=last.at.line,
     )
-    doubt = say("a job that loads its data fills it once in the same way")
+    doubt = say("a job that loads its data fills memory once in the same way")
     return Seen(words=words, evidence=(last, crash.root), against=(doubt,), shows_memory=True)
 
 
@@ -120,7 +120,9 @@ def few_prints_show_growth(crash: Crash) -> Seen | None:
     if growth is None or growth.is_steady:
         return None
     count = len(growth.figure.points)
-    words = say("only {count} prints show it: a job that fills its caches at the start looks so", count=count)
+    words = say(
+        "only {count} prints show the growth: a job that fills its caches at the start looks the same", count=count
+    )
     return Seen(words=words)
 
 
@@ -130,7 +132,7 @@ def most_was_in_use_before(crash: Crash) -> Seen | None:
     growth = _growth(crash)
     if growth is None or growth.share >= MUCH:
         return None
-    return Seen(words=say("most of the memory was in use before it grew"))
+    return Seen(words=say("most of the memory was in use before the growth"))
 
 
 @sign
@@ -155,8 +157,8 @@ def log_speaks_of_a_leak(crash: Crash) -> Seen | None:
     """A line near the failure has the log's own word for a leak; figures show none."""
     if crash.mentions(_LEAK) is None:
         return None
-    words = say("The log itself speaks of a memory leak; no figure in it shows the growth.")
-    return Seen(words=words, evidence=(crash.root,), against=(say("it may be no more than a suspicion"),))
+    words = say("The log itself mentions a memory leak; no figure in it shows growth.")
+    return Seen(words=words, evidence=(crash.root,), against=(say("this may be only a suspicion"),))
 
 
 def _figure(crash: Crash) -> Trajectory | None:

@@ -34,7 +34,7 @@ def more_of_the_model_than_the_host_has(crash: Crash) -> Seen | None:
     if not isinstance(short, Short) or short.needed_bytes is None or short.free_bytes is None:
         return None
     words = say(
-        "The part of the model that stays in host memory needs {needed}, and {free} are available.",
+        "The part of the model in host memory needs {needed}; {free} is available.",
         needed=show(short.needed_bytes),
         free=show(short.free_bytes),
     )
@@ -48,7 +48,7 @@ def a_part_of_the_model_was_refused(crash: Crash) -> Seen | None:
     if not isinstance(short, Short) or short.what not in _PARTS or not short.tried_bytes:
         return None
     words = say(
-        "Host memory of {tried} was refused for the {part} that stay with the processor.",
+        "Allocating {tried} of host memory for the model's CPU part ({part}) failed.",
         tried=show(short.tried_bytes),
         part=translated(_PARTS[short.what]),
     )
@@ -73,11 +73,9 @@ def _buffer(crash: Crash) -> Seen:
     usage = crash.root.figures("usage")
     tried = usage.get("tried_bytes") or usage.get("buffer_bytes")
     if tried:
-        words = say(
-            "Host memory of {tried} was refused for the weights that stay with the processor.", tried=show(tried)
-        )
+        words = say("Allocating {tried} of host memory for weights on the CPU failed.", tried=show(tried))
     else:
-        words = say("Host memory was refused for the weights that stay with the processor.")
+        words = say("Allocating host memory for weights on the CPU failed.")
     return Seen(words=words, evidence=(crash.root,))
 
 
@@ -87,19 +85,19 @@ def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
     kill = crash.first(KernelKill)
     if kill is None or (crash.stage != "model_load" and crash.mentions(_LOADING_LINE) is None):
         return None
-    name, pid, held = kill.process.name or say("The process"), kill.process.pid, kill.anon_rss_bytes
+    name, pid, held = kill.process.name or say("a process"), kill.process.pid, kill.anon_rss_bytes
     if held is not None:
         words = say(
-            "The kernel killed {name} (PID {pid}) with {held} of its own while model weights were "
-            "being loaded: they pass through host memory, once per process that loads them.",
+            "The kernel killed {name} (PID {pid}), which held {held}, while model weights were loading. Every "
+            "process that loads weights needs host memory for them.",
             name=name,
             pid=pid,
             held=show(held),
         )
     else:
         words = say(
-            "The kernel killed {name} (PID {pid}) while model weights were being loaded: they "
-            "pass through host memory, once per process that loads them.",
+            "The kernel killed {name} (PID {pid}) while model weights were loading. Every process that loads "
+            "weights needs host memory for them.",
             name=name,
             pid=pid,
         )
@@ -114,13 +112,13 @@ def refused_while_loading_weights(crash: Crash) -> Seen | None:
         return None
     if refusal.tried_bytes:
         words = say(
-            "Loading weights ({function}) asked for {tried} of host memory and was refused.",
+            "Loading weights ({function}) requested {tried} of host memory, and the allocation failed.",
             function=frame.function,
             tried=show(refusal.tried_bytes),
         )
     else:
         words = say(
-            "Loading weights ({function}) asked for a piece of host memory and was refused.", function=frame.function
+            "Loading weights ({function}) requested host memory, and the allocation failed.", function=frame.function
         )
     return Seen(words=words, evidence=(refusal,), stage="model_load")
 
@@ -131,7 +129,7 @@ def refused_at_the_time_of_loading(crash: Crash) -> Seen | None:
     refusal = crash.first(HostAllocation)
     if refusal is None or refusal.pool != "host_ram" or crash.stage != "model_load":
         return None
-    return Seen(words=say("Host memory was refused while the model was loaded."), evidence=(refusal,))
+    return Seen(words=say("A host memory allocation failed while the model was loading."), evidence=(refusal,))
 
 
 @sign
@@ -141,8 +139,7 @@ def killed_in_the_middle_of_loading(crash: Crash) -> Seen | None:
         return None
     done, _, whole = bar.partition("/")
     words = say(
-        "The process was killed while it loaded model weights ({done} of {whole} pieces were "
-        "in), which passes through host memory.",
+        "The process was killed while it loaded model weights ({done} of {whole} shards loaded) through host memory.",
         done=done,
         whole=whole,
     )
@@ -154,7 +151,7 @@ def killed_behind_the_loading(crash: Crash) -> Seen | None:
     """Something was killed, and the last that the log speaks of is the loading of weights."""
     if not _killed_at_loading(crash):
         return None
-    words = say("The process was killed while it loaded model weights, which passes through host memory.")
+    words = say("The process was killed while it loaded model weights through host memory.")
     return _at_loading(crash, words)
 
 
@@ -162,7 +159,7 @@ def _at_loading(crash: Crash, words: str, *, shows_memory: bool = False) -> Seen
     return Seen(
         words=words,
         evidence=(crash.root,),
-        against=(say("nothing printed shows how much memory there was"),),
+        against=(say("the log does not print how much memory was available"),),
         shows_memory=shows_memory,
         stage="model_load",
         next_evidence=("free -h",),

@@ -81,18 +81,18 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "The last print before the kill shows {host_used} in use on the node, "
-            "{host_used_fraction} of its memory; who held it, it does not say.",
+            "Before the kill, {host_used} was in use on the node ({host_used_fraction} of its memory). The log "
+            "does not say who held it.",
             host_used=show(used),
             host_used_fraction=percent(share),
         )
         if used is not None
-        else say("The last print before the kill shows {share} of the node's memory in use.", share=percent(share))
+        else say("Before the kill, {share} of the node's memory was in use.", share=percent(share))
     )
     return Seen(
         words=words,
         evidence=(last, crash.root),
-        against=(say("the kill itself is not explained"),),
+        against=(say("the log does not explain the kill itself"),),
         shows_memory=True,
         next_evidence=OF_THE_MACHINE,
     )
@@ -124,11 +124,11 @@ def budget_was_nearly_spent_before_the_kill(crash: Crash) -> Seen | None:
     if used < NEARLY_FULL * limit:
         return None
     words = say(
-        "The worker's last report before the kill shows {used} in use of the {limit} that it may have.",
+        "The worker's last report before the kill shows {used} of its {limit} in use.",
         used=show(used),
         limit=show(limit),
     )
-    against = (say("the kill itself is not explained"),)
+    against = (say("the log does not explain the kill itself"),)
     return Seen(words=words, evidence=(last, crash.root), against=against, shows_memory=True)
 
 
@@ -147,10 +147,10 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
         return None
     if table(crash) is not None:
         return None
-    words = say(
-        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+    words = say("{name} starts {count:g} processes; one of them was killed.", name=setting.name, count=setting.value)
+    return Seen(
+        words=words, evidence=kills[:1], against=(say("the log does not say how much memory each process held"),)
     )
-    return Seen(words=words, evidence=kills[:1], against=(say("how much each of them held is not in the log"),))
 
 
 @sign
@@ -164,12 +164,12 @@ def largest_process_held_little(crash: Crash) -> Seen | None:
         return None
     share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
     words = say(
-        "{held}, {share} of {total}, and no process held more: many together fill the machine.",
+        "{held}: {share} of {total}. No process held more, so many processes together fill the machine.",
         held=one.words,
         share=share,
         total=total,
     )
-    return Seen(words=words, evidence=(one.kill,), against=(say("who the others are is not in the log"),))
+    return Seen(words=words, evidence=(one.kill,), against=(say("the log does not name the other processes"),))
 
 
 @sign
@@ -201,7 +201,7 @@ def killed_process_was_large(crash: Crash) -> Seen | None:
     one = _victim(crash)
     if one is None or one.whole_bytes is not None or one.bytes < LARGE:
         return None
-    words = say("{held}; how much the machine has is not in the log.", held=one.words)
+    words = say("{held}. The log does not print the machine's memory size.", held=one.words)
     return Seen(words=words, evidence=(one.kill,))
 
 
@@ -227,7 +227,7 @@ def _victim(crash: Crash) -> Victim | None:
     if early is None or early.rss_bytes is None or early.rss_bytes < LARGE:
         return None
     words = say(
-        "{who} held {rss} when {killer} ended it", who=_who(early), rss=show(early.rss_bytes), killer=early.killer
+        "{who} held {rss} when {killer} stopped it", who=_who(early), rss=show(early.rss_bytes), killer=early.killer
     )
     return Victim(early, words, early.rss_bytes, _in_use_at(early))
 
@@ -245,7 +245,7 @@ def _in_use_at(early: UserspaceKill) -> int | None:
 def _by_the_kernel(kill: KernelKill, own: int) -> str:
     if kill.constraint in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
         return say(
-            "{who} held {own} when the kernel killed it because the NUMA nodes it may use were full",
+            "{who} held {own} when the kernel killed it because its NUMA nodes were full",
             who=_who(kill),
             own=show(own),
         )
@@ -265,7 +265,7 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
         return None
     limit = _limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
-    usual = say("Memory is the usual reason for such an end, but nothing printed here proves it.")
+    usual = say("Memory is the usual reason, but nothing in the log proves it.")
     other = say("a scheduler, an operator, a time limit or another program can send the same signal")
     return Seen(
         words=joined((_died(root), usual, near)),
@@ -288,14 +288,14 @@ def _limit(crash: Crash) -> MemoryLimit | None:
 
 def _died(root: Event) -> str:
     if isinstance(root, Kill) and root.signal == SIGBUS:
-        return say("A process died of a bus error.")
+        return say("A process died of a bus error (SIGBUS).")
     if isinstance(root, Kill) and root.signal is None:
-        return say("A process vanished from its pool.")
+        return say("A process disappeared from its pool.")
     if isinstance(root, Kill):
         return say("{who} was killed (SIGKILL).", who=_as_reported(root))
     if isinstance(root, LoaderDeath):
-        return say("A data loader's worker was killed.") if root.signal else say("A data loader's worker vanished.")
-    return say("A process died without a word of its own.")
+        return say("A DataLoader worker was killed.") if root.signal else say("A DataLoader worker disappeared.")
+    return say("A process died without a message.")
 
 
 def _as_reported(kill: Kill) -> str:

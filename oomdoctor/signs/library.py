@@ -50,8 +50,8 @@ def a_handle_found_the_card_taken(crash: Crash) -> Seen | None:
         taken = 1 - probe.free_bytes / probe.total_bytes if probe.total_bytes and probe.free_bytes is not None else 0.0
         if LEAST <= taken <= MOST:
             words = say(
-                "{free} of {total} were left when a library asked for its own memory: {taken} of the "
-                "card were taken, as JAX does in advance by default.",
+                "A library requested its own memory with {free} of {total} free. {taken} of the GPU was taken, "
+                "as by JAX's default preallocation.",
                 free=show(probe.free_bytes or 0),
                 total=show(probe.total_bytes or 0),
                 taken=percent(taken),
@@ -70,7 +70,7 @@ def jax_or_tensorflow_beside_pytorch(crash: Crash) -> Seen | None:
     if event is None or taker is None or outside is None or share is None or not LEAST - ROUNDING <= share <= MOST:
         return None
     words = say(
-        "{outside} of the card ({share}) are not PyTorch's, and {taker} runs in the same job.",
+        "{outside} of GPU memory ({share}) is not PyTorch's; {taker} runs in the same job.",
         outside=show(outside),
         share=percent(share),
         taker=taker,
@@ -87,12 +87,11 @@ def a_handle_fails_in_jax(crash: Crash) -> Seen | None:
     if "jax" not in crash.context.frameworks and crash.in_trace(r"\bjax(?:lib)?/") is None:
         return None
     words = say(
-        "{library} could not set itself up in a program of JAX, which reserves three quarters "
-        "of the card in advance by default and leaves the rest to its libraries and to "
-        "others.",
+        "{library} could not initialize in a JAX program. JAX preallocates three quarters of the GPU by "
+        "default and leaves the rest to libraries and other processes.",
         library=handle.library,
     )
-    against = (say("no figure shows how much was free"), say("a mismatch of versions gives the same words"))
+    against = (say("the log does not say how much was free"), say("a version mismatch gives the same message"))
     return Seen(words=words, evidence=(handle,), against=against)
 
 
@@ -106,11 +105,11 @@ def a_handle_is_refused_in_tensorflow(crash: Crash) -> Seen | None:
     if _TENSORFLOWS_HANDLE.search(root.at.text) is None:
         return None
     words = say(
-        "{library} got no memory for its handle in TensorFlow, whose pool takes nearly all of the card before its "
-        "libraries ask.",
+        "{library} got no memory for its handle in TensorFlow, whose pool takes nearly the whole GPU before "
+        "its libraries allocate.",
         library=root.library,
     )
-    return Seen(words=words, evidence=(root,), against=(say("no figure shows how much was free"),))
+    return Seen(words=words, evidence=(root,), against=(say("the log does not say how much was free"),))
 
 
 @sign
@@ -121,15 +120,15 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "{library} asked the driver for {tried} and got none: it allocates beside the "
-            "framework, whose cache had taken what was left.",
+            "{library} requested {tried} from the driver and got none. It allocates outside the framework, "
+            "whose cache had taken the rest.",
             library=root.library,
             tried=show(root.tried_bytes),
         )
         if root.tried_bytes
         else say(
-            "{library} asked the driver for memory and got none: it allocates beside the "
-            "framework, whose cache had taken what was left.",
+            "{library} requested memory from the driver and got none. It allocates outside the framework, "
+            "whose cache had taken the rest.",
             library=root.library,
         )
     )
@@ -142,7 +141,9 @@ def a_buffer_of_all_ranks_was_refused(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, DeviceRefusal) or crash.in_trace(r"_symmetric_memory|symm_mem") is None:
         return None
-    words = say("The driver refused a buffer that all ranks share: it lies beside the allocator's memory.")
+    words = say(
+        "The driver could not allocate a buffer that all ranks share. This buffer is outside the allocator's memory."
+    )
     return Seen(words=words, evidence=(root,))
 
 
@@ -153,11 +154,11 @@ def a_library_failed(crash: Crash) -> Seen | None:
     if not isinstance(root, LibraryTrouble):
         return None
     words = say(
-        "{library} failed ({status}), as it does when the card is full, and for other reasons too.",
+        "{library} failed ({status}). A full GPU is one of several reasons for this status.",
         library=root.library,
         status=root.status,
     )
-    doubt = say("the message does not speak of memory")
+    doubt = say("the message does not mention memory")
     return Seen(words=words, evidence=(root,), against=(doubt,), shows_memory=True)
 
 
@@ -170,8 +171,8 @@ def an_ordinary_context(crash: Crash) -> Seen | None:
     if a_library_was_refused(crash) is not None:
         return None
     words = say(
-        "{outside} of this process are outside PyTorch ({share} of the card): the CUDA "
-        "context and the libraries usually take as much",
+        "{outside} of this process is outside PyTorch ({share} of the GPU): the CUDA context and the libraries "
+        "usually take as much",
         outside=show(it.non_torch_bytes),
         share=percent(it.share(it.non_torch_bytes)),
     )
@@ -206,7 +207,7 @@ def less_was_free(crash: Crash) -> Seen | None:
     it = _card_with_free(crash)
     if it is None or (it.free_bytes or 0) >= (it.tried_bytes or 0):
         return None
-    return Seen(words=say("{free} were free and {tried} asked for", **_figures(it)))
+    return Seen(words=say("{free} was free and {tried} requested", **_figures(it)))
 
 
 @sign
@@ -216,7 +217,7 @@ def a_limit_of_the_process(crash: Crash) -> Seen | None:
     if it is None or it.allowed_bytes is None:
         return None
     words = say(
-        "{free} were free and {tried} asked for, but the process is allowed only {allowed}",
+        "{free} was free and {tried} requested, but the process may use only {allowed}",
         allowed=show(it.allowed_bytes),
         **_figures(it),
     )
@@ -259,9 +260,7 @@ def far_more_was_free_for_a_library(crash: Crash) -> Seen | None:
     free, tried = root.free_bytes or 0, root.tried_bytes
     if tried is None or free < max(MANY_TIMES * tried, GIB):
         return None
-    words = say(
-        "{free} were free and {tried} asked for: it is not the card that is full.", free=show(free), tried=show(tried)
-    )
+    words = say("{free} was free when {tried} was requested: the GPU was not full.", free=show(free), tried=show(tried))
     return Seen(words=words, evidence=(root,), against=(_read_later(),))
 
 
@@ -273,8 +272,8 @@ def a_platform_that_refuses_what_is_free(crash: Crash) -> Seen | None:
         return None
     if root.layer not in ("driver", "runtime", "nvml"):
         return None
-    words = say("The log names a platform (WSL or an embedded GPU) that refuses such requests with memory free.")
-    return Seen(words=words, evidence=(root,), against=(say("no figure shows how much was free"),))
+    words = say("The log names a platform (WSL or an embedded GPU) where such allocations fail with memory free.")
+    return Seen(words=words, evidence=(root,), against=(say("the log does not say how much was free"),))
 
 
 def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:
@@ -282,8 +281,8 @@ def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:
     if event is None or outside is None or outside < SUSPICIOUS or share is None or share < SHARE:
         return None
     words = say(
-        "{outside} of this process are outside PyTorch ({share} of the card): more than a "
-        "CUDA context and communicators take.",
+        "{outside} of this process is outside PyTorch ({share} of the GPU): more than a CUDA context and "
+        "communicators take.",
         outside=show(outside),
         share=percent(share),
     )
@@ -305,8 +304,8 @@ def _figures(it: Card) -> dict[str, str]:
 def _not_full(crash: Crash, it: Card, *against: str) -> Seen:
     event = refusal(crash)
     words = say(
-        "{free} were free and {tried} asked for ({share} of the card free): it is not the "
-        "card that is full. A memory pool, the driver or the platform refused.",
+        "{free} was free ({share} of the GPU) and {tried} requested: the GPU was not full. A memory pool, the "
+        "driver or the platform rejected the allocation.",
         share=percent(it.share(it.free_bytes)),
         **_figures(it),
     )
@@ -314,4 +313,4 @@ def _not_full(crash: Crash, it: Card, *against: str) -> Seen:
 
 
 def _read_later() -> str:
-    return say("the free figure is read after the refusal, when others may have freed some")
+    return say("the free memory was read after the failure, when others may have freed some")

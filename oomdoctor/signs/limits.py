@@ -72,7 +72,7 @@ def container_was_nearly_full(crash: Crash) -> Seen | None:
         used=show(last.used_bytes or 0),
         limit=show(last.total_bytes or 0),
     )
-    doubt = say("without a limit of its own a container shows the machine's memory")
+    doubt = say("docker shows the machine's memory for a container without a limit")
     return Seen(words=words, evidence=(last, crash.root), against=(doubt,), shows_memory=True, pool="cgroup")
 
 
@@ -81,9 +81,7 @@ def numa_nodes_were_full(crash: Crash) -> Seen | None:
     """The kernel's record gives the process's NUMA nodes as the constraint, and no group's limit was hit."""
     if _a_limit_was_hit(crash) or not any(kill.constraint in _OF_NUMA_NODES for kill in crash.every(KernelKill)):
         return None
-    return Seen(
-        words=say("the kernel says that the NUMA nodes the process may use were full; no limit on memory was hit")
-    )
+    return Seen(words=say("the kernel says that the NUMA nodes of the process were full; no memory limit was hit"))
 
 
 @sign
@@ -93,7 +91,7 @@ def whole_machine_was_full(crash: Crash) -> Seen | None:
     whole = any(kill.global_oom or kill.constraint == "CONSTRAINT_NONE" for kill in kills)
     if _a_limit_was_hit(crash) or not whole:
         return None
-    return Seen(words=say("the kernel says that the whole machine was out of memory, not a limited part of it"))
+    return Seen(words=say("the kernel says that the whole machine was out of memory, not one cgroup"))
 
 
 @sign
@@ -111,7 +109,9 @@ def killed_beside_a_limit(crash: Crash) -> Seen | None:
     if limit is None or not isinstance(crash.root, Kill):
         return None
     return Seen(
-        words=say("the kernel's or the engine's record of a kill at the limit of {limit}", limit=show(limit)),
+        words=say(
+            "a record of the kernel or the container engine of a kill at the limit of {limit}", limit=show(limit)
+        ),
         next_evidence=("kubectl describe pod | grep -A8 -E 'Last State|Limits'", "cat /sys/fs/cgroup/memory.events"),
     )
 
@@ -127,31 +127,28 @@ def _kill_at_a_limit(crash: Crash) -> LimitKill | None:
 
 
 def _limit_hit(kill: KernelKill) -> str:
-    group = kill.cgroup or say("a control group")
+    group = kill.cgroup or say("A cgroup")
     used, limit, shared = kill.used_bytes, kill.limit_bytes, _shared(kill)
     if used is None or limit is None:
         if shared is None:
-            return say(
-                "The kernel hit the memory limit of {group}; the machine itself may have memory left.", group=group
-            )
+            return say("{group} reached its memory limit; the machine itself may have free memory.", group=group)
         return say(
-            "The kernel hit the memory limit of {group}; {shared} of it are shared memory "
-            "(/dev/shm, tmpfs, Ray's object store); the machine itself may have memory left.",
+            "{group} reached its memory limit; {shared} of it is shared memory (/dev/shm, tmpfs, Ray's object "
+            "store). The machine itself may have free memory.",
             group=group,
             shared=show(shared),
         )
     if shared is None:
         return say(
-            "The kernel hit the memory limit of {group}: {used} in use, {limit} allowed; the "
-            "machine itself may have memory left.",
+            "{group} reached its memory limit: {used} in use, {limit} allowed. The machine itself may have "
+            "free memory.",
             group=group,
             used=show(used),
             limit=show(limit),
         )
     return say(
-        "The kernel hit the memory limit of {group}: {used} in use, {limit} allowed; {shared} "
-        "of it are shared memory (/dev/shm, tmpfs, Ray's object store); the machine itself "
-        "may have memory left.",
+        "{group} reached its memory limit: {used} in use, {limit} allowed; {shared} of it is shared memory "
+        "(/dev/shm, tmpfs, Ray's object store). The machine itself may have free memory.",
         group=group,
         used=show(used),
         limit=show(limit),
@@ -170,16 +167,16 @@ def _victim(kill: KernelKill) -> str:
     if not name:
         return ""
     if not held:
-        return say("It killed {name} (PID {pid} of the host).", name=name, pid=pid)
+        return say("The kernel killed {name} (host PID {pid}).", name=name, pid=pid)
     return say(
-        "It killed {name} (PID {pid} of the host), which held {held} (anon-rss).", name=name, pid=pid, held=show(held)
+        "The kernel killed {name} (host PID {pid}), which held {held} (anon-rss).", name=name, pid=pid, held=show(held)
     )
 
 
 def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     who = _MANAGERS[kill.manager]
     hit = (
-        say("{who} reports that the memory limit of job {job} was hit", who=who, job=kill.job)
+        say("{who} reports that job {job} hit its memory limit", who=who, job=kill.job)
         if kill.job
         else say("{who} reports that the memory limit was hit", who=who)
     )
@@ -198,18 +195,18 @@ def _figures(crash: Crash, kill: LimitKill) -> str:
     used = kill.used_bytes or kill.peak_bytes
     figures = say(", limit {limit}", limit=show(limit)) if limit else ""
     if limit and used and used <= limit:
-        figures += say("; the {used} printed as in use were measured at another moment", used=show(used))
+        figures += say("; the printed {used} in use was measured at another moment", used=show(used))
     elif used:
         figures += say(", {used} in use", used=show(used))
     peak = max((event.anon_rss_bytes or 0 for event in crash.every(KernelKill)), default=0)
     if peak:
-        figures += say("; the process that the kernel killed held {peak} (anon-rss)", peak=show(peak))
+        figures += say("; the killed process held {peak} (anon-rss)", peak=show(peak))
     return figures
 
 
 def _may_be_harmless(kill: LimitKill) -> tuple[str, ...]:
     if kill.manager == "slurm" and kill.kills is not None:
-        return (say("Slurm counts every killed process of the step, a helper's too; the job may have gone on"),)
+        return (say("Slurm counts every killed process of the step, helpers too; the job may have continued"),)
     return ()
 
 

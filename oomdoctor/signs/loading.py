@@ -54,7 +54,7 @@ def weights_larger_than_the_share(crash: Crash) -> Seen | None:
     if root.weights_bytes <= root.available_bytes:
         return None
     words = say(
-        "The weights take {weights}, and the engine may use {available}.",
+        "The weights take {weights}; the engine may use {available}.",
         weights=show(root.weights_bytes),
         available=show(root.available_bytes),
     )
@@ -67,7 +67,7 @@ def weights_left_off_the_card(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, DeviceRefusal) or root.layer != "dispatch":
         return None
-    words = say("The loader's plan left a part of the weights off the card: they do not fit, even as they are.")
+    words = say("By the loader's plan, part of the weights does not fit on the GPU.")
     return Seen(words=words, evidence=(root,), stage="model_load")
 
 
@@ -79,11 +79,11 @@ def executor_without_weights(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "The weights of the model could not be put on the card with {free} free before it.",
+            "The model's weights could not be loaded on the GPU, which had {free} free before.",
             free=show(failed.free_bytes),
         )
         if failed.free_bytes is not None
-        else say("The weights of the model could not be put on the card.")
+        else say("The model's weights could not be loaded on the GPU.")
     )
     return Seen(words=words, evidence=(failed,), stage="model_load")
 
@@ -94,7 +94,7 @@ def message_says_that_the_model_is_too_large(crash: Crash) -> Seen | None:
     said = _TOO_LARGE.search(crash.root.at.text)
     if said is None or crash.pool != "gpu":
         return None
-    return Seen(words=say("The program says so itself: {words}.", words=said[0]), evidence=(crash.root,))
+    return Seen(words=say("The program itself says: {words}.", words=said[0]), evidence=(crash.root,))
 
 
 @sign
@@ -111,7 +111,7 @@ def executors_weights_fill_the_card(crash: Crash) -> Seen | None:
     if failed.free_bytes > LITTLE * failed.total_bytes:
         return None
     words = say(
-        "{free} of {total} were free once the weights were loaded, before anything else was set up.",
+        "{free} of {total} was free after loading the weights, before anything else was set up.",
         free=show(failed.free_bytes),
         total=show(failed.total_bytes),
     )
@@ -124,7 +124,7 @@ def no_step_beside_the_weights(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, EngineShort) or root.what != "runtime":
         return None
-    words = say("Once the weights are on the card, not even the smallest step of the engine fits beside them.")
+    words = say("With the weights on the GPU, not even the engine's smallest step fits.")
     return Seen(words=words, evidence=(root,))
 
 
@@ -137,11 +137,9 @@ def refused_while_laying_out_weights(crash: Crash) -> Seen | None:
     if crash.stage != "model_load":
         return None
     return Seen(
-        words=say(
-            "The card was full while the engine laid out the model's weights, before anything else of it is there."
-        ),
+        words=say("GPU memory ran out while the engine allocated the model's weights, before its other parts."),
         evidence=(root,),
-        against=(say("how much was free before, the message does not say"),),
+        against=(say("the message does not say how much was free before"),),
     )
 
 
@@ -153,20 +151,20 @@ def refused_to_tensorrt(crash: Crash) -> Seen | None:
     sizes = [event.tried_bytes for event in crash.every(LibraryOutOfMemory) if event.tried_bytes]
     words = (
         say(
-            "TensorRT asked for {tried} in one piece while it built or loaded an engine: its "
-            "weights, and the workspace of the largest batch that it is built for.",
+            "TensorRT requested {tried} in one allocation while building or loading an engine: for its "
+            "weights, or for the workspace of its largest batch.",
             tried=show(max(sizes)),
         )
         if sizes
         else say(
-            "TensorRT asked for more memory than there was while it built or loaded an engine: "
-            "its weights, and the workspace of the largest batch that it is built for."
+            "TensorRT requested more memory than available while building or loading an engine: for its "
+            "weights, or for the workspace of its largest batch."
         )
     )
     return Seen(
         words=words,
         evidence=(crash.root,),
-        against=(say("which of the two it was, the message does not say"),),
+        against=(say("the message does not say which of the two"),),
         stage="engine_init" if crash.stage == "unknown" else None,
     )
 
@@ -198,11 +196,11 @@ def building_on_the_card(crash: Crash) -> Seen | None:
     if event is None or not _builds(crash) or _others_fill(crash):
         return None
     words = say(
-        "The traceback ends in {function}, which puts models on the card and computes nothing: {asked}.",
+        "The traceback ends in {function}, which moves models to the GPU and computes nothing: {asked}.",
         function=crash.root.around.trace[-1].function,
         asked=asked(card(crash)),
     )
-    against = (say("what was put on it, the traceback does not show"),)
+    against = (say("the traceback does not show what was moved to the GPU"),)
     return Seen(words=joined((words, _held(crash))), evidence=(event,), against=against)
 
 
@@ -217,15 +215,15 @@ def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
     if not starting or _puts(crash) or not (crash.job.in_engine or crash.job.in_reserving_engine):
         return None
     words = say(
-        "Live tensors of {live} fill the card to {share}: a KV cache that is cut to a share "
-        "of it leaves more free, so it was still being loaded or measured.",
+        "PyTorch tensors take {live}, {share} of the GPU. A KV cache cut to its share leaves more free, so the "
+        "engine was still loading or profiling.",
         live=show(it.live_bytes or 0),
         share=percent(share),
     )
     return Seen(
         words=words,
         evidence=(event,),
-        against=(say("the traceback does not show what it was doing"),),
+        against=(say("the traceback does not show what the engine was doing"),),
         stage="engine_init" if crash.stage == "unknown" else None,
     )
 
@@ -241,8 +239,7 @@ def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
     if held >= EMPTY * it.total_bytes or training or _puts(crash):
         return None
     words = say(
-        "{tried} were asked for in one piece, more than the {total} of the whole card, with "
-        "{held} of this process on it.",
+        "One allocation requested {tried}, more than the {total} of the whole GPU. This process held {held}.",
         tried=show(it.tried_bytes),
         total=show(it.total_bytes),
         held=show(held),
@@ -261,8 +258,8 @@ def live_tensors_before_any_step(crash: Crash) -> Seen | None:
     if shown or not _start_is_shown(crash) or _puts(crash):
         return None
     words = say(
-        "Live tensors of {live} fill the card to {share}, and no step of the job is in the "
-        "log: models (and what training keeps beside them) come first.",
+        "PyTorch tensors take {live}, {share} of the GPU, and the log shows no step of the job. Models and "
+        "training states are allocated first.",
         live=show(it.live_bytes or 0),
         share=percent(share),
     )
@@ -283,7 +280,7 @@ def beyond_loading(crash: Crash) -> Seen | None:
     later = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
     if not later or _refused(crash) is None or _puts(crash) or one_piece_on_an_empty_card(crash):
         return None
-    return Seen(words=say("the weights were on the card: the job had got beyond loading"))
+    return Seen(words=say("the weights were already on the GPU: the job had passed loading"))
 
 
 @sign
@@ -312,14 +309,14 @@ def _put_on_the_card(crash: Crash) -> str | None:
     if _builds(crash):
         return None
     if busy == "load" or (crash.stage == "model_load" and busy is None):
-        return say("The card filled up while the weights were loaded: {asked}.", asked=refused)
+        return say("GPU memory ran out while the weights were loading: {asked}.", asked=refused)
     if busy is None and crash.in_trace(STATES):
         return say(
-            "The card filled up while the trainer laid out weights, gradients and optimizer states: {asked}.",
+            "GPU memory ran out while the trainer allocated weights, gradients and optimizer states: {asked}.",
             asked=refused,
         )
     if busy is None and innermost(crash, MOVE, 2) and not crash.job.in_engine:
-        return say("The card filled up while the model was moved to it: {asked}.", asked=refused)
+        return say("GPU memory ran out while the model was moved to the GPU: {asked}.", asked=refused)
     return None
 
 

@@ -53,7 +53,8 @@ def product_with_the_vocabulary(crash: Crash) -> Seen | None:
                 sum=show(wanted),
             )
             words = say(
-                "{product} is what was asked for: the logits of the whole batch, in one piece.", product=product
+                "{product}: exactly the requested size. The logits of the whole batch are allocated as one tensor.",
+                product=product,
             )
             return Seen(words=words, evidence=(event,))
     return None
@@ -77,8 +78,8 @@ def compiled_code_over_a_vocabulary(crash: Crash) -> Seen | None:
     if not FEWEST_WORDS <= values <= MOST_WORDS:
         return None
     words = say(
-        "The refused tensor is a float32 one with {words:,} values per token, which is a "
-        "vocabulary (or one rank's part of it): {asked}.",
+        "The allocation that failed is a float32 tensor with {words:,} values per token: a vocabulary, or one "
+        "rank's part of it ({asked}).",
         words=values,
         asked=asked(it),
     )
@@ -95,13 +96,12 @@ def large_piece_while_scoring(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "It failed while log-probabilities were computed: {asked}. Nothing is kept for a "
-            "backward pass there, and the largest tensor has one value per token and word of the "
-            "vocabulary.",
+            "Computing log-probabilities ran out of memory: {asked}. This pass keeps nothing for a backward "
+            "pass; its largest tensor has one value per token and vocabulary word.",
             asked=asked(it),
         ),
         evidence=(event,),
-        against=(say("no frame that works on the logits is shown"),),
+        against=(say("no frame in the traceback works on the logits"),),
     )
 
 
@@ -131,7 +131,8 @@ def array_over_a_vocabulary(crash: Crash) -> Seen | None:
     if not FEWEST_WORDS <= int(axes[1]) <= MOST_WORDS:
         return None
     words = say(
-        "The refused array has the shape {shape}: {words:,} values for each of its rows, which is a vocabulary.",
+        "The array that could not be allocated has the shape {shape}: {words:,} values per row, the size of a "
+        "vocabulary.",
         shape=array.shape,
         words=int(axes[1]),
     )
@@ -155,8 +156,7 @@ def _working(crash: Crash) -> Seen | None:
     if event is None or function is None or innermost(crash, _JOINED):
         return None
     words = say(
-        "The innermost frames ({function}) work on a tensor with one value per token and word of the vocabulary: "
-        "{asked}.",
+        "The innermost frames ({function}) work on a tensor with one value per token and vocabulary word: {asked}.",
         function=function,
         asked=asked(card(crash)),
     )
@@ -179,4 +179,4 @@ def too_small_for_a_vocabulary(crash: Crash) -> Seen | None:
     tried = card(crash).tried_bytes
     if tried is None or tried >= SMALL or _working(crash) is not None:
         return None
-    return Seen(words=say("{tried} were asked for: no tensor over a vocabulary", tried=show(tried)))
+    return Seen(words=say("{tried} was requested: too small for a tensor over a vocabulary", tried=show(tried)))

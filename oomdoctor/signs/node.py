@@ -52,8 +52,8 @@ def table_misses_half(crash: Crash) -> Seen | None:
     if memory is None or memory.used_bytes is None or _explains(memory):
         return None
     words = say(
-        "{used} were in use, and the processes in the table hold {listed} of it ({share}): "
-        "the rest is shared memory, the object store, or processes that the table cannot see.",
+        "{used} was in use; the processes in the table hold {listed} of it ({share}). The rest is shared "
+        "memory, the object store or processes outside the table.",
         used=show(memory.used_bytes),
         listed=show(memory.listed_bytes),
         share=percent(memory.listed_bytes / memory.used_bytes),
@@ -70,14 +70,14 @@ def nobody_stands_out(crash: Crash) -> Seen | None:
     who, held = memory.heaviest.who, show(memory.heaviest.largest)
     if memory.used_bytes is None or memory.total_bytes is None:
         words = say(
-            "The {listed} that the table lists is spread over many: the largest, {who}, holds {held}.",
+            "The {listed} in the table is spread over many processes: the largest, {who}, holds {held}.",
             listed=show(memory.listed_bytes),
             who=who,
             held=held,
         )
     else:
         words = say(
-            "The {used} in use (of {total}) is spread over many: the largest, {who}, holds {held}.",
+            "The {used} in use (of {total}) is spread over many processes: the largest, {who}, holds {held}.",
             used=show(memory.used_bytes),
             total=show(memory.total_bytes),
             who=who,
@@ -101,7 +101,7 @@ def _is_spread(memory: NodeMemory) -> bool:
 def first_rows_are_missing(crash: Crash) -> Seen | None:
     """The table is cut at its head, where the largest stand."""
     memory = table(crash)
-    return Seen(words=say("the table's first rows are missing")) if memory is not None and memory.cut else None
+    return Seen(words=say("the first rows of the table are missing")) if memory is not None and memory.cut else None
 
 
 @sign
@@ -125,7 +125,7 @@ def a_reward_model_is_the_largest(crash: Crash) -> Seen | None:
     if memory is None or memory.heaviest is None or memory.heaviest.role != "reward":
         return None
     who, largest = memory.heaviest.who, show(memory.heaviest.largest)
-    return Seen(words=say("{who} holds {largest}: where it grows matters more", who=who, largest=largest))
+    return Seen(words=say("{who} holds {largest}: its growth matters more", who=who, largest=largest))
 
 
 @sign
@@ -143,7 +143,7 @@ def one_process_has_it(crash: Crash) -> Seen | None:
         share=percent(memory.share(top.largest)),
     )
     stranger = top.outside_ray and isinstance(memory.event, NodeOutOfMemory)
-    outside = say("It is no worker of Ray, which can therefore never end it.") if stranger else ""
+    outside = say("It is not a Ray worker, so Ray can never kill it.") if stranger else ""
     words = joined((held, outside, killed_another(crash, top)))
     return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
 
@@ -156,7 +156,7 @@ def no_process_has_it(crash: Crash) -> Seen | None:
         return None
     top = memory.heaviest
     words = say(
-        "the largest process, {who}, has {largest}: {share} of {whole}",
+        "the largest process, {who}, holds {largest}: {share} of {whole}",
         who=top.who,
         largest=show(top.largest),
         share=percent(memory.share(top.largest)),
@@ -174,7 +174,9 @@ def store_may_be_the_largest_row(crash: Crash) -> Seen | None:
     if memory.store_bytes < STORE_IN_ROW * memory.heaviest.largest:
         return None
     store = show(memory.store_bytes)
-    return Seen(words=say("the object store holds {store}, whose pages count for who touched them", store=store))
+    return Seen(
+        words=say("the object store holds {store}; its pages count for the processes that touched them", store=store)
+    )
 
 
 @sign
@@ -186,7 +188,7 @@ def shared_memory_is_more(crash: Crash) -> Seen | None:
     shared = memory.event.group_shmem_bytes or 0
     if shared <= memory.heaviest.largest:
         return None
-    return Seen(words=say("{shared} of it are shared memory, which belongs to no process", shared=show(shared)))
+    return Seen(words=say("{shared} of it is shared memory, which belongs to no process", shared=show(shared)))
 
 
 @sign
@@ -239,9 +241,13 @@ def a_reward_model_is_in_no_table(crash: Crash) -> Seen | None:
         return None
     name, whom = setting.name, victim(crash)
     if whom:
-        words = say("a reward model is set ({name}), but Ray names only whom it killed, {whom}", name=name, whom=whom)
+        words = say(
+            "a reward model is configured ({name}), but Ray names only the worker it killed, {whom}",
+            name=name,
+            whom=whom,
+        )
     else:
-        words = say("a reward model is set ({name}), but Ray's table of memory users is not in the log", name=name)
+        words = say("a reward model is configured ({name}), but the log has no Ray table of memory users", name=name)
     return Seen(words=words, next_evidence=raylet_log(crash))
 
 
@@ -262,12 +268,12 @@ def _clause(memory: NodeMemory, reward: Holder) -> str:
     size, whole, count = show(reward.bytes), memory.whole, len(reward.sizes)
     if count > 1:
         return say(
-            "{count} processes {name} hold {size} of {whole}", count=count, name=reward.name, size=size, whole=whole
+            "{count} {name} processes hold {size} of {whole}", count=count, name=reward.name, size=size, whole=whole
         )
     return say("The reward model, {who}, holds {size} of {whole}", who=reward.who, size=size, whole=whole)
 
 
 def _outside_ray(reward: Holder) -> str:
     if len(reward.sizes) > 1:
-        return say("They run outside Ray, which can neither count nor end them.")
-    return say("It runs outside Ray, which can neither count nor end it.")
+        return say("They run outside Ray, which can neither count nor kill them.")
+    return say("It runs outside Ray, which can neither count nor kill it.")

@@ -34,7 +34,7 @@ def two_alike_have_it(crash: Crash) -> Seen | None:
     if memory is None or group is None or memory.share(group.bytes) < TOGETHER:
         return None
     words = say(
-        "{count} processes {name} hold {held} of {whole}: {share}, {each}; none of them alone fills the node.",
+        "{count} {name} processes hold {held} of {whole}: {share}, {each}. None of them alone fills the node.",
         count=len(group.sizes),
         name=group.name,
         held=show(group.bytes),
@@ -56,7 +56,7 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
     if count < SEVERAL_WORKERS or memory.share(held) < EXPLAINED or two_alike_have_it(crash) is not None:
         return None
     words = say(
-        "{count} workers of Ray hold {held} of {whole}: {share}, the largest {largest}.",
+        "{count} Ray workers hold {held} of {whole}: {share}. The largest holds {largest}.",
         count=count,
         held=show(held),
         whole=memory.whole,
@@ -72,7 +72,7 @@ def no_two_of_one_name(crash: Crash) -> Seen | None:
     memory = table(crash)
     if memory is None or _group(memory) is not None:
         return None
-    return Seen(words=say("no two processes of one name are among the largest"))
+    return Seen(words=say("no two of the largest processes have the same name"))
 
 
 @sign
@@ -83,7 +83,7 @@ def one_of_a_name_has_it(crash: Crash) -> Seen | None:
     if memory is None or group is None or not memory.dominates(group) or group.sizes[1] >= ALIKE * group.largest:
         return None
     words = say(
-        "{count} processes {name} hold {held} of {whole}, but one of them has {largest} of it",
+        "{count} {name} processes hold {held} of {whole}, but one of them holds {largest}",
         count=len(group.sizes),
         name=group.name,
         held=show(group.bytes),
@@ -103,7 +103,7 @@ def those_of_a_name_have_little(crash: Crash) -> Seen | None:
     if workers_of_all_names_have_it(crash) is not None:
         return None
     words = say(
-        "{count} processes {name} hold {held} of {whole}: {share}",
+        "{count} {name} processes hold {held} of {whole}: {share}",
         count=len(group.sizes),
         name=group.name,
         held=show(group.bytes),
@@ -129,7 +129,7 @@ def there_is_one_for_each_gpu(crash: Crash) -> Seen | None:
     group = _group(table(crash))
     if group is None or two_alike_have_it(crash) is None or not is_rank(group.name):
         return None
-    return Seen(words=say("there is one of them for each GPU: fewer of them means fewer GPUs"))
+    return Seen(words=say("there is one per GPU: fewer of them means fewer GPUs"))
 
 
 @sign

@@ -131,14 +131,14 @@ def _share_of_settings(crash: Crash, least: float) -> Seen | None:
     if not reservations or not total or need < least * total:
         return None
     words = say(
-        "{settings}: {share} of the node's {total}, page-locked from the start; page-locked "
-        "buffers are rounded up to powers of two, so it can be more.",
+        "{settings}: {share} of the node's {total}, pinned from the start. Pinned buffers are rounded up to "
+        "powers of two, so they can take more.",
         settings=listed(one.words for one in reservations),
         share=percent(need / total),
         total=show(total),
     )
     again = (
-        say("With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout.")
+        say("With free_cache_engine, every rollout frees and reallocates the engine's cache and its swap space.")
         if engine_makes_its_cache_anew(crash) is not None
         else ""
     )
@@ -152,7 +152,7 @@ def refused_for_states_on_the_host(crash: Crash) -> Seen | None:
     if frame is None or crash.first(HostAllocation) is None:
         return None
     words = say(
-        "The refused allocation is for states kept in host memory ({function} in {file}).",
+        "The allocation that failed is for states in host memory ({function} in {file}).",
         function=frame.function,
         file=frame.file,
     )
@@ -223,12 +223,12 @@ def _reservations(crash: Crash) -> Iterator[Reservation]:
         if gib <= DEFAULT_SWAP_GIB and "swap" in name:
             continue
         if name in _PER_ENGINE:
-            each = say("{what} {name} {gib:g} GiB for each engine", what=translated(what), name=setting.name, gib=gib)
+            each = say("{what} {name}: {gib:g} GiB per engine", what=translated(what), name=setting.name, gib=gib)
             yield Reservation(round(gib * GIB), each)
         elif gpus:
             size = gib * GIB * gpus
             all_ = say(
-                "{what} {name} {gib:g} GiB x {gpus} GPUs = {sum}",
+                "{what} {name}: {gib:g} GiB x {gpus} GPUs = {sum}",
                 what=translated(what),
                 name=setting.name,
                 gib=gib,
@@ -237,7 +237,7 @@ def _reservations(crash: Crash) -> Iterator[Reservation]:
             )
             yield Reservation(round(size), all_)
         else:
-            each = say("{what} {name} {gib:g} GiB for each GPU", what=translated(what), name=setting.name, gib=gib)
+            each = say("{what} {name}: {gib:g} GiB per GPU", what=translated(what), name=setting.name, gib=gib)
             yield Reservation(round(gib * GIB), each, counted=False)
 
 
@@ -267,7 +267,7 @@ def workers_that_offload_have_little(crash: Crash) -> Seen | None:
     if held is None or held[0] >= TOGETHER or not names:
         return None
     little = say("the job's workers hold {held} of {whole}", held=held[1], whole=held[2])
-    words = say("{names}: states live in host memory.", names=names)
+    words = say("{names}: states are in host memory.", names=names)
     return Seen(words=words, evidence=table_or_root(crash), against=(little,))
 
 
@@ -288,7 +288,7 @@ def a_rank_that_offloads_was_killed(crash: Crash) -> Seen | None:
     several = any(one is not None and isinstance(one.value, int) and one.value > 1 for one in stated)
     if not several or crash.first(KernelKill) is None:
         return None
-    return _offloading(crash, say("Every rank on the node keeps its part there, the killed one too."))
+    return _offloading(crash, say("Every rank on the node holds its part there, also the killed rank."))
 
 
 @sign
@@ -315,8 +315,7 @@ def sleeping_engines_have_it(crash: Crash) -> Seen | None:
     if memory is None or not large or large[0] is not memory.holders[0] or not _goes_to_sleep(crash):
         return None
     words = say(
-        "{count} workers of the engine hold {held} together, and the engine goes to sleep, which keeps its weights in "
-        "host memory.",
+        "{count} engine workers hold {held} together. The engine sleeps and keeps its weights in host memory.",
         count=sum(len(one.sizes) for one in large),
         held=show(sum(one.bytes for one in large)),
     )
@@ -334,8 +333,8 @@ def partitions_off_the_card(crash: Crash) -> Seen | None:
     reports = [report for report in crash.every(MemoryReport) if report.reporter == "deepspeed"]
     if not reports or reports[-1].allocated_bytes != 0 or crash.mentions(_PARTITIONS) is None:
         return None
-    words = say("DeepSpeed was partitioning the states, and nothing of them was on the card: they are in host memory.")
-    doubt = say("how much they take is not in the log")
+    words = say("DeepSpeed was partitioning the states and none was on the GPU, so they are in host memory.")
+    doubt = say("the log does not say how much they take")
     return Seen(words=words, evidence=(reports[-1], crash.root), against=(doubt,), shows_memory=True)
 
 
@@ -344,15 +343,15 @@ def optimizer_on_the_cpu(crash: Crash) -> Seen | None:
     """DeepSpeed loads or names its optimizer for the CPU, which it takes only for states that are offloaded."""
     if crash.mentions(_OPTIMIZER_ON_THE_CPU) is None:
         return None
-    words = say("DeepSpeed steps its optimizer on the CPU: the optimizer's states are in host memory.")
-    return Seen(words=words, evidence=table_or_root(crash), against=(say("how much they take is not in the log"),))
+    words = say("DeepSpeed runs the optimizer on the CPU, so the optimizer states are in host memory.")
+    return Seen(words=words, evidence=table_or_root(crash), against=(say("the log does not say how much they take"),))
 
 
 def _offloading(crash: Crash, words: str = "") -> Seen | None:
     names = _names(crash)
     if not names:
         return None
-    words = joined((say("{names}: these keep states in host memory.", names=names), words))
+    words = joined((say("{names}: these settings keep states in host memory.", names=names), words))
     return Seen(words=words, evidence=table_or_root(crash), shows_memory=True)
 
 

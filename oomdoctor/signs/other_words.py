@@ -62,7 +62,7 @@ def cache_is_short_in_other_words(crash: Crash) -> Seen | None:
     root = _of(crash, "kv_cache")
     if root is None or _lays_out(crash, root):
         return None
-    return Seen(words=_compared(root, say("The engine's cache of keys and values has no room left.")), evidence=(root,))
+    return Seen(words=_compared(root, say("The engine's KV cache has no room left.")), evidence=(root,))
 
 
 @sign
@@ -71,9 +71,7 @@ def cache_gets_no_room_in_other_words(crash: Crash) -> Seen | None:
     root = _of(crash, "kv_cache") or _measures(crash)
     if root is None or not _lays_out(crash, root):
         return None
-    return Seen(
-        words=_compared(root, say("The engine finds no room for its cache of keys and values.")), evidence=(root,)
-    )
+    return Seen(words=_compared(root, say("The engine has no room for its KV cache.")), evidence=(root,))
 
 
 @sign
@@ -84,7 +82,7 @@ def longest_context_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
         return None
     if _LONGEST.search(root.at.text) is None:
         return None
-    words = _compared(root, say("The context that is allowed is longer than the cache."))
+    words = _compared(root, say("The allowed context is longer than the KV cache."))
     return Seen(words=words, evidence=(root,), pool="kv_cache")
 
 
@@ -94,7 +92,9 @@ def one_request_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
     root = _of(crash, "kv_cache")
     if root is None or root.unit != "tokens" or root.needed is None or _REQUEST.search(root.at.text) is None:
         return None
-    return Seen(words=_compared(root, say("One request is longer than what the cache has left.")), evidence=(root,))
+    return Seen(
+        words=_compared(root, say("One request is longer than the free part of the KV cache.")), evidence=(root,)
+    )
 
 
 @sign
@@ -103,28 +103,28 @@ def limit_of_a_group_in_other_words(crash: Crash) -> Seen | None:
     root = _of(crash, "cgroup")
     if root is None:
         return None
-    return Seen(words=_compared(root, say("The memory limit of the job or container was hit.")), evidence=(root,))
+    return Seen(words=_compared(root, say("The job or container hit its memory limit.")), evidence=(root,))
 
 
 @sign
 def pinned_memory_short_in_other_words(crash: Crash) -> Seen | None:
     """Page-locked memory was refused, in words that no family knows."""
     root = _of(crash, "pinned")
-    return None if root is None else Seen(words=say("Page-locked host memory was refused."), evidence=(root,))
+    return None if root is None else Seen(words=say("Allocating pinned host memory failed."), evidence=(root,))
 
 
 @sign
 def shared_memory_short_in_other_words(crash: Crash) -> Seen | None:
     """Shared memory had no room, in words that no family knows."""
     root = _of(crash, "shm")
-    return None if root is None else Seen(words=say("There was no room in shared memory."), evidence=(root,))
+    return None if root is None else Seen(words=say("Shared memory had no room left."), evidence=(root,))
 
 
 @sign
 def store_short_in_other_words(crash: Crash) -> Seen | None:
     """The object store had no room, in words that no family knows."""
     root = _of(crash, "object_store")
-    return None if root is None else Seen(words=say("There was no room in the object store."), evidence=(root,))
+    return None if root is None else Seen(words=say("The object store had no room left."), evidence=(root,))
 
 
 @sign
@@ -133,14 +133,18 @@ def devices_missing_in_other_words(crash: Crash) -> Seen | None:
     root = _of(crash, "scheduling")
     if root is None or root.unit != "devices" or _VISIBLE.search(root.at.text) is None:
         return None
-    return Seen(words=_compared(root, say("More devices were wanted than the process may see.")), evidence=(root,))
+    return Seen(words=_compared(root, say("The program requested more GPUs than it can see.")), evidence=(root,))
 
 
 @sign
 def resources_missing_in_other_words(crash: Crash) -> Seen | None:
     """A cluster does not have what was asked for, in words that no family knows."""
     root = _of(crash, "scheduling")
-    return None if root is None else Seen(words=say("The cluster does not have what was asked for."), evidence=(root,))
+    return (
+        None
+        if root is None
+        else Seen(words=say("The cluster does not have the requested resources."), evidence=(root,))
+    )
 
 
 @sign
@@ -151,7 +155,7 @@ def own_limit_in_other_words(crash: Crash) -> Seen | None:
         return None
     if root.unit == "tokens":
         return None
-    return Seen(words=_compared(root, say("A limit that the program keeps for itself was hit.")), evidence=(root,))
+    return Seen(words=_compared(root, say("The program hit a limit of its own.")), evidence=(root,))
 
 
 @sign
@@ -160,7 +164,7 @@ def library_was_refused_in_other_words(crash: Crash) -> Seen | None:
     root = _of(crash, "gpu")
     if root is None or root.refuser not in BESIDE_THE_FRAMEWORK or crash.job.world not in _FRAMEWORKS:
         return None
-    words = say("Memory of the card was refused to an allocator that is not the framework's.")
+    words = say("A GPU allocation outside the framework's allocator failed.")
     return Seen(words=words, evidence=(root,))
 
 
@@ -217,9 +221,7 @@ def _names(crash: Crash, what: re.Pattern[str]) -> Seen | None:
     found = what.search(_PLACE.sub("", root.at.text)) if isinstance(root, Shortage) else None
     if found is None or root is None:
         return None
-    return Seen(
-        words=say("The message itself says what the memory was for: {words}.", words=found[0]), evidence=(root,)
-    )
+    return Seen(words=say("The message says what the memory was for: {words}.", words=found[0]), evidence=(root,))
 
 
 def _compared(root: Shortage, words: str) -> str:
@@ -231,4 +233,4 @@ def _compared(root: Shortage, words: str) -> str:
         needed, had = str(root.needed), str(root.available)
     else:
         return words
-    return joined((words, say("{needed} were asked for, and there were {there}.", needed=needed, there=had)))
+    return joined((words, say("{needed} requested, {there} available.", needed=needed, there=had)))

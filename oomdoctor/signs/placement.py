@@ -41,7 +41,7 @@ def own_ranks_on_the_card(crash: Crash) -> Seen | None:
     if not own:
         return None
     words = say(
-        "Processes of this very job (pid {pids}) are on the card of the rank that was refused.",
+        "Processes of this job are on the GPU of the rank that ran out of memory (PID {pids}).",
         pids=", ".join(str(process.pid) for process in own),
     )
     also = [other for other in crash.every(DeviceOutOfMemory) if other is not event]
@@ -64,13 +64,13 @@ def ranks_in_a_row(crash: Crash) -> Seen | None:
         return None
     told, row = found
     words = say(
-        "{count} other processes on this card have nearly the same size ({sizes}) and numbers that follow each other "
-        "(pid {pids}): one launcher started them, as ranks of one job.",
+        "{count} other processes on this GPU have nearly the same size ({sizes}) and consecutive PIDs "
+        "({pids}): one launcher started them as ranks of one job.",
         count=len(row),
         sizes=", ".join(show(process.bytes or 0) for process in row[:MOST_SHOWN]),
         pids=", ".join(str(process.pid) for process in row[:MOST_SHOWN]),
     )
-    doubt = say("another job's ranks look the same")
+    doubt = say("ranks of another job look the same")
     return Seen(words=words, evidence=(told, crash.root) if told is not crash.root else (told,), against=(doubt,))
 
 
@@ -181,8 +181,8 @@ def _restored(crash: Crash) -> Seen | None:
     if not innermost(crash, _RESTORING, _FRAMES) or not crash.in_trace(_LOADING):
         return None
     words = say(
-        "It failed in torch.load, which puts tensors on the card that they were saved from: "
-        "every rank loads onto the same one."
+        "torch.load failed. It restores tensors to the GPU that they were saved from, so every rank loads onto "
+        "the same GPU."
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="checkpoint_load")
 
@@ -199,11 +199,11 @@ def others_of_its_size(crash: Crash) -> Seen | None:
     if max(reference) - min(reference) > ALIKE * max(reference):
         return None
     words = say(
-        "{count} other processes of nearly the same size ({sizes}) are on this card, like ranks.",
+        "{count} other processes of nearly the same size ({sizes}) are on this GPU, like ranks.",
         count=len(sizes),
         sizes=", ".join(show(size) for size in sizes[:MOST_SHOWN]),
     )
-    return Seen(words=words, evidence=(event,), against=(say("their pids appear nowhere else in the log"),))
+    return Seen(words=words, evidence=(event,), against=(say("the log does not mention their PIDs anywhere else"),))
 
 
 @sign
@@ -216,7 +216,7 @@ def process_on_several_cards(crash: Crash) -> Seen | None:
         twice = next((p for p in held if cards_of[p.pid] > 1 and on_card[p.gpu] > 1), None)
         if twice is not None:
             words = say(
-                "Process {pid} has memory on {cards} cards, beside others on one.",
+                "Process {pid} has memory on {cards} GPUs, and other processes share one of them.",
                 pid=twice.pid,
                 cards=cards_of[twice.pid],
             )

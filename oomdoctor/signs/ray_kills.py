@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, of_low_limit, ray_kill, raylet_log, used_bytes, victim
-from oomdoctor.language import joined, say
+from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.node import table
@@ -30,7 +30,9 @@ def ray_killed_without_a_table(crash: Crash) -> Seen | None:
     if kill is None or table(crash) is not None:
         return None
     whom = victim(crash)
-    named = say("It killed {whom}; who held the memory only its table says.", whom=whom) if whom else ""
+    named = (
+        say("Ray killed {whom}; only Ray's table of memory users says who held the memory.", whom=whom) if whom else ""
+    )
     return Seen(words=joined((found_full(crash), named)), evidence=(kill,), next_evidence=raylet_log(crash))
 
 
@@ -43,7 +45,7 @@ def ray_killed_a_good_share(crash: Crash) -> Seen | None:
     share = max((one.bytes or 0 for kill in crash.every(NodeOutOfMemory) for one in kill.victims), default=0) / used
     if share < TELLING:
         return None
-    return Seen(words=say("the killed worker itself held {share} of what was in use", share=percent(share)))
+    return Seen(words=say("the killed worker itself held {share} of the memory in use", share=percent(share)))
 
 
 @sign
@@ -103,15 +105,15 @@ def a_rank_was_killed(crash: Crash) -> Seen | None:
     event, one = ranks[0]
     held = one.bytes or 0
     words = say(
-        "The killed worker, {name} (PID {pid}), is one rank of several and held {held} of the "
-        "{used} in use: {count} like it fill the node.",
+        "The killed worker, {name} (PID {pid}), is one of several ranks and held {held} of the {used} in use: "
+        "{count} such workers fill the node.",
         name=one.name,
         pid=one.pid,
         held=show(held),
         used=show(used),
         count=int(used // held),
     )
-    return Seen(words=words, evidence=(event,), against=(say("the table of memory users is not in the log"),))
+    return Seen(words=words, evidence=(event,), against=(say("the log has no table of memory users"),))
 
 
 @sign
@@ -120,7 +122,10 @@ def ray_killed_many(crash: Crash) -> Seen | None:
     count = max(crash.every(KillCount), key=lambda one: one.killed or 0, default=None)
     if count is None or (count.killed or 0) < MANY_KILLS or table(crash) is not None:
         return None
-    words = say("Ray killed {killed} workers for memory within a minute: so many run at a time.", killed=count.killed)
+    words = say(
+        "Ray killed {killed} workers within a minute because of memory, so many run at the same time.",
+        killed=count.killed,
+    )
     return Seen(words=words, evidence=(count,))
 
 
@@ -132,8 +137,11 @@ def ray_killed_several(crash: Crash) -> Seen | None:
         return None
     if table(crash) is not None:
         return None
-    words = say("Ray killed {killed} workers for memory within a minute: several run at a time.", killed=count.killed)
-    return Seen(words=words, evidence=(count,), against=(say("who held the memory is not in the log"),))
+    words = say(
+        "Ray killed {killed} workers within a minute because of memory, so several run at the same time.",
+        killed=count.killed,
+    )
+    return Seen(words=words, evidence=(count,), against=(say("the log does not say who held the memory"),))
 
 
 def found_full(crash: Crash) -> str:
@@ -141,15 +149,16 @@ def found_full(crash: Crash) -> str:
     kill = ray_kill(crash)
     if kill is not None and kill.used_bytes and kill.total_bytes:
         return say(
-            "Ray found {used} of {total} in use and killed for it.",
+            "Ray found {used} of {total} in use and killed a process because of it.",
             used=show(kill.used_bytes),
             total=show(kill.total_bytes),
         )
     count = crash.first(KillCount)
     if count is not None and count.killed:
-        return say(
-            "Ray killed {count} worker(s) because the node ran low on memory; the table is in raylet.out.",
-            count=count.killed,
+        return counted(
+            count.killed,
+            mark("Ray killed {count} worker because the node ran low on memory; raylet.out has the table."),
+            mark("Ray killed {count} workers because the node ran low on memory; raylet.out has the table."),
         )
     reading = crash.first(UsageAboveThreshold)
     if reading is not None and reading.used_bytes and reading.total_bytes:
@@ -158,4 +167,4 @@ def found_full(crash: Crash) -> str:
             used=show(reading.used_bytes),
             total=show(reading.total_bytes),
         )
-    return say("Something was killed because the node's memory ran out; the log does not say who held it.")
+    return say("A process was killed because the node ran out of memory; the log does not say who held the memory.")

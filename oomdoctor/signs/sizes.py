@@ -33,7 +33,7 @@ def device_size_that_no_machine_has(crash: Crash) -> Seen | None:
     event, tried = _on_a_device(crash)
     if event is None or 0 <= tried < NO_MACHINE:
         return None
-    words = say("{words} were asked for, which no machine has: a shape is wrong.", words=_words(event, tried))
+    words = say("{words} was requested, which no machine has: a shape is wrong.", words=_words(event, tried))
     return Seen(words=words, evidence=(event,))
 
 
@@ -60,14 +60,14 @@ def _of_several_cards(event: _OnADevice, tried: int) -> Seen:
     total = _total(event)
     words = (
         say(
-            "{words} were asked for, {times} times the card: a shape may be wrong.",
+            "{words} was requested, {times} times the GPU's memory: a shape may be wrong.",
             words=_words(event, tried),
             times=f"{tried / total:.0f}",
         )
         if total
-        else say("{words} were asked for: a shape may be wrong.", words=_words(event, tried))
+        else say("{words} was requested: a shape may be wrong.", words=_words(event, tried))
     )
-    against = (say("a tensor over all pairs of tokens can be as large with very long inputs"),)
+    against = (say("with very long inputs, a tensor over all pairs of tokens can be as large"),)
     return Seen(words=words, evidence=(event,), against=against)
 
 
@@ -78,7 +78,7 @@ def device_size_that_cards_have(crash: Crash) -> Seen | None:
     total = _total(event)
     if event is None or not total or not total // 4 <= tried < total:
         return None
-    return Seen(words=say("{tried} of {total} is a size that cards have", tried=show(tried), total=show(total)))
+    return Seen(words=say("{tried} of {total} is a plausible size for a GPU", tried=show(tried), total=show(total)))
 
 
 def _total(event: _OnADevice | None) -> int | None:
@@ -106,7 +106,7 @@ def probe_for_what_no_card_has(crash: Crash) -> Seen | None:
     if not isinstance(probe, AllocationProbe) or (probe.tried_bytes or 0) < NO_MACHINE:
         return None
     words = say(
-        "The framework counted {tried} as free, which no card has, and asked for them.",
+        "The framework counted {tried} as free and requested it; no GPU has as much.",
         tried=show(probe.tried_bytes or 0),
     )
     return Seen(words=words, evidence=(probe,))
@@ -142,10 +142,10 @@ def host_size_that_few_machines_have(crash: Crash) -> Seen | None:
     if event is None or not FEW_HOSTS <= tried < MANY_HOSTS or _memory(crash) is not None:
         return None
     words = say(
-        "{tried} were asked for in one piece, which few machines have: a shape or a count may be wrong.",
+        "A single allocation requested {tried}, which few machines have: a shape or a count may be wrong.",
         tried=show(tried),
     )
-    against = (say("how much memory the machine has is not in the log"),)
+    against = (say("the log does not print the machine's memory size"),)
     return Seen(words=words, evidence=(event,), against=against)
 
 
@@ -155,7 +155,7 @@ def host_size_that_machines_have(crash: Crash) -> Seen | None:
     event, tried = _on_the_host(crash)
     if event is None or not 0 <= tried < USUAL_HOST:
         return None
-    return Seen(words=say("{tried} is a size that machines have", tried=show(tried)))
+    return Seen(words=say("{tried} is a plausible size for a machine", tried=show(tried)))
 
 
 def _on_the_host(crash: Crash) -> tuple[HostAllocation | Shortage | None, int]:
@@ -180,14 +180,14 @@ def _in_one_piece(crash: Crash, event: HostAllocation | Shortage, tried: int, ag
 def _of_a_shape(shape: str, tried: int, total: int | None) -> str:
     if total:
         return say(
-            "{tried} were asked for in one piece for an array of shape {shape}, {times} times the "
-            "machine's memory: a shape or a count is wrong.",
+            "An array of shape {shape} requested {tried}, {times} times the machine's memory: a shape or a "
+            "count is wrong.",
             tried=show(tried),
             shape=shape,
             times=f"{tried / total:.0f}",
         )
     return say(
-        "{tried} were asked for in one piece for an array of shape {shape}: a shape or a count is wrong.",
+        "An array of shape {shape} requested {tried}: a shape or a count is wrong.",
         tried=show(tried),
         shape=shape,
     )
@@ -196,8 +196,8 @@ def _of_a_shape(shape: str, tried: int, total: int | None) -> str:
 def _of_no_shape(tried: int, total: int | None) -> str:
     if total:
         return say(
-            "{tried} were asked for in one piece, {times} times the machine's memory: a shape or a count is wrong.",
+            "A single allocation requested {tried}, {times} times the machine's memory: a shape or a count is wrong.",
             tried=show(tried),
             times=f"{tried / total:.0f}",
         )
-    return say("{tried} were asked for in one piece: a shape or a count is wrong.", tried=show(tried))
+    return say("A single allocation requested {tried}: a shape or a count is wrong.", tried=show(tried))

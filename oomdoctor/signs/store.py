@@ -36,11 +36,9 @@ def disk_behind_the_store_is_full(crash: Crash) -> Seen | None:
     if event is None:
         return None
     return Seen(
-        words=say(
-            "The object store was full when the object came; what could have been spilled had no room on the disk."
-        ),
+        words=say("The object store was full, and the disk had no room for spilled objects."),
         evidence=(event,),
-        against=(say("the disk behind the store is full, and a larger store only delays that"),),
+        against=(say("the disk behind the store is full; a larger store only delays the failure"),),
         pool="object_store",
     )
 
@@ -52,8 +50,8 @@ def objects_wait_for_room(crash: Crash) -> Seen | None:
     if event is None:
         return None
     words = say(
-        "The store holds {used} with room for {capacity}, nothing in it can be spilled, and "
-        "{count} object(s) of {pending} wait.",
+        "The object store holds {used} of {capacity} and nothing in it can be spilled. Waiting objects: "
+        "{count} ({pending}).",
         used=show(event.used_bytes or 0),
         capacity=show(event.capacity_bytes or 0),
         count=event.pending_objects,
@@ -102,13 +100,13 @@ def much_stands_in_no_row(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "{missing} of the {used} in use stand in no row of the table: shared memory, of which "
-            "Ray's object store is the most usual, or processes that the table cannot see.",
+            "{missing} of the {used} in use is in no row of the table: shared memory (most often Ray's object "
+            "store) or processes outside the table.",
             missing=show(missing),
             used=show(kill.used_bytes),
         ),
         evidence=(kill,),
-        against=(say("how full the object store was is not in the log"),),
+        against=(say("the log does not say how full the object store was"),),
         pool="object_store",
     )
 
@@ -119,7 +117,7 @@ def program_found_no_space_to_spill(crash: Crash) -> Seen | None:
     refused = crash.first(SpillRefused)
     if refused is None:
         return None
-    words = say("What memory did not hold was to be written to a disk, and there was no room for it.")
+    words = say("Data that did not fit in memory had to go to disk, and the disk had no room.")
     return Seen(words=words, evidence=(refused,))
 
 
@@ -131,14 +129,11 @@ def spill_worker_found_no_space(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "Ray moves objects from the full store to disk, and the process that writes them "
-            "reports that its quota is used up."
+            "Ray spills objects from the full store to disk, and its spill worker reports that the disk quota "
+            "is used up."
         )
         if refused.errno == NO_QUOTA
-        else say(
-            "Ray moves objects from the full store to disk, and the process that writes them "
-            "reports that there is no space left."
-        )
+        else say("Ray spills objects from the full store to disk, and its spill worker reports no space left.")
     )
     return Seen(words=words, evidence=(refused,), pool="object_store")
 
@@ -151,11 +146,9 @@ def write_failed_after_spilling(crash: Crash) -> Seen | None:
         return None
     spilled = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
     return Seen(
-        words=say(
-            "Ray spilled {spilled} of objects to disk, and then a write found no space left.", spilled=show(spilled)
-        ),
+        words=say("Ray spilled {spilled} of objects to disk; then a write found no space left.", spilled=show(spilled)),
         evidence=(refused, *crash.every(Spilled)[-1:]),
-        against=(say("the write that failed may have been another program's"),),
+        against=(say("the failed write may belong to another program"),),
         pool="object_store",
     )
 
@@ -167,7 +160,7 @@ def store_and_disk_are_full(crash: Crash) -> Seen | None:
     if refused is None:
         return None
     warned = _warning(crash)
-    words = say("An object could not be created: the object store is full and so is the disk it spills to.")
+    words = say("An object could not be created: the object store and its spill disk are full.")
     return Seen(
         words=joined((words, _room(warned) if warned is not None else "")),
         evidence=tuple(event for event in (refused, warned) if event is not None),
@@ -182,9 +175,9 @@ def disk_is_nearly_full(crash: Crash) -> Seen | None:
     if warned is None:
         return None
     return Seen(
-        words=joined((_room(warned), say("Objects are refused as soon as one has to be spilled."))),
+        words=joined((_room(warned), say("Ray rejects objects as soon as one has to be spilled."))),
         evidence=(warned,),
-        against=(say("no object was refused in this log"),),
+        against=(say("no object was rejected in this log"),),
         shows_memory=True,
         pool="object_store",
     )
@@ -193,21 +186,21 @@ def disk_is_nearly_full(crash: Crash) -> Seen | None:
 def _did_not_fit(size: int | None, capacity: int | None) -> str:
     if size and capacity and size > capacity:
         return say(
-            "An object of {size} did not fit into Ray's object store of {capacity}: it alone is larger than the store.",
+            "An object of {size} did not fit in Ray's object store of {capacity}: the object alone is larger.",
             size=show(size),
             capacity=show(capacity),
         )
     if size and capacity:
         return say(
-            "An object of {size} did not fit into Ray's object store of {capacity}.",
+            "An object of {size} did not fit in Ray's object store of {capacity}.",
             size=show(size),
             capacity=show(capacity),
         )
     if size:
-        return say("An object of {size} did not fit into Ray's object store.", size=show(size))
+        return say("An object of {size} did not fit in Ray's object store.", size=show(size))
     if capacity:
-        return say("An object did not fit into Ray's object store of {capacity}.", capacity=show(capacity))
-    return say("An object did not fit into Ray's object store.")
+        return say("An object did not fit in Ray's object store of {capacity}.", capacity=show(capacity))
+    return say("An object did not fit in Ray's object store.")
 
 
 def _refused_write(crash: Crash) -> DiskFull | None:
@@ -221,9 +214,12 @@ def _warning(crash: Crash) -> DiskFull | None:
 def _room(warned: DiskFull) -> str:
     left, total, share = warned.available_bytes, warned.total_bytes, percent(warned.fraction)
     if left is None or total is None:
-        return say("The disk is over {share} full.", share=share)
+        return say("The disk is more than {share} full.", share=share)
     return say(
-        "The disk is over {share} full: {left} left of {total}.", share=share, left=show(left), total=show(total)
+        "The disk is more than {share} full: {left} of {total} is left.",
+        share=share,
+        left=show(left),
+        total=show(total),
     )
 
 
@@ -251,8 +247,8 @@ def _part_of_the_node(crash: Crash, least: float) -> Seen | None:
     figures = {"held": show(held), "used": show(kill.used_bytes), "share": percent(share)}
     words = (
         say(
-            "Ray's object store holds {held} of the {used} in use ({share}); its pages stand in "
-            "the rows of those who wrote them.",
+            "Ray's object store holds {held} of the {used} in use ({share}); its pages count in the rows of "
+            "the processes that wrote them.",
             **figures,
         )
         if _stands_in_rows(node_memory(crash), kill.used_bytes - held)
@@ -262,9 +258,7 @@ def _part_of_the_node(crash: Crash, least: float) -> Seen | None:
     return Seen(
         words=words,
         evidence=(kill, *crash.every(StoreUsage)[:1]),
-        against=()
-        if printed
-        else (say("how full it was at the kill itself is not printed: this is the most it held"),),
+        against=() if printed else (say("the log does not show the object store at the kill; this is its maximum"),),
         pool="object_store",
     )
 
