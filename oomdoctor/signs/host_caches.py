@@ -27,7 +27,7 @@ QUARTER: Final = 0.25
 
 @sign
 def swap_space_was_refused(crash: Crash) -> Seen | None:
-    """vLLM refuses swap space that is more than 70 % of the node's memory."""
+    """vLLM rejects swap space of more than 70% of the node's memory."""
     refusal = crash.first(SwapSpaceTooLarge)
     if refusal is None:
         return None
@@ -48,7 +48,7 @@ def swap_space_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def host_cache_was_refused(crash: Crash) -> Seen | None:
-    """SGLang weighs the second level of its KV cache against what the host has free, and refuses it."""
+    """SGLang compares the host part of its KV cache with the free host memory, and rejects it."""
     refusal = crash.first(HostCacheTooLarge)
     if refusal is None:
         return None
@@ -66,7 +66,7 @@ def host_cache_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def object_store_was_refused(crash: Crash) -> Seen | None:
-    """Ray refuses an object store in host memory that is larger than what is available of it."""
+    """Ray rejects an object store that is larger than the available host memory."""
     refusal = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
     if refusal is None:
         return None
@@ -82,7 +82,7 @@ def object_store_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def no_host_memory_for_waiting_sequences(crash: Crash) -> Seen | None:
-    """TurboMind has no host memory for the KV cache of sequences that wait."""
+    """TurboMind has no host memory for the KV cache of waiting sequences."""
     root = crash.root
     if not isinstance(root, EngineShort) or root.what != "host-kv-cache":
         return None
@@ -92,7 +92,7 @@ def no_host_memory_for_waiting_sequences(crash: Crash) -> Seen | None:
 
 @sign
 def host_buffer_of_kv_blocks_is_full(crash: Crash) -> Seen | None:
-    """LMCache's buffer in host memory has no room for more KV blocks."""
+    """LMCache's host buffer has no room for more KV blocks."""
     if not isinstance(crash.root, BufferFull):
         return None
     words = say("The host buffer for offloaded KV blocks was full.")
@@ -102,13 +102,13 @@ def host_buffer_of_kv_blocks_is_full(crash: Crash) -> Seen | None:
 
 @sign
 def engines_keep_half_of_the_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory that are half of the node's."""
+    """Engines print weights and KV cache in host memory of at least half of the node's memory."""
     return _share_of_engines(crash, HALF)
 
 
 @sign
 def engines_keep_a_quarter_of_the_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory that are a quarter of the node's."""
+    """Engines print weights and KV cache in host memory of at least a quarter of the node's memory."""
     return _share_of_engines(crash, QUARTER)
 
 
@@ -129,7 +129,7 @@ def _share_of_engines(crash: Crash, least: float) -> Seen | None:
 
 @sign
 def engines_keep_some_of_a_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory; of how much, and what memory ran out, nobody says."""
+    """Engines print weights and KV cache in host memory; the log says neither the node's memory nor what ran out."""
     sizes, event = _sizes(crash)
     if event is None or crash.proven or memory_of_the_node(crash):
         return None

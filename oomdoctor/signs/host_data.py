@@ -39,7 +39,7 @@ MANY: Final = 64
 
 @sign
 def data_goes_to_the_card_in_one_piece(crash: Crash) -> Seen | None:
-    """Keras' fit was given arrays, and TensorFlow was refused the constant of 1 GiB or more that it makes of them."""
+    """Keras' fit() was given arrays, and TensorFlow could not allocate a constant of 1 GiB or more for them."""
     tried = crash.root.figures("usage").get("tried_bytes")
     if crash.pool != "gpu" or not isinstance(tried, int) or tried < LARGE:
         return None
@@ -55,7 +55,7 @@ def data_goes_to_the_card_in_one_piece(crash: Crash) -> Seen | None:
 
 @sign
 def a_card_without_data(crash: Crash) -> Seen | None:
-    """A card was short, and no data went to it as a whole."""
+    """GPU memory was short, and no data went to the GPU as a whole."""
     return Seen(words="") if crash.pool == "gpu" and data_goes_to_the_card_in_one_piece(crash) is None else None
 
 
@@ -73,7 +73,7 @@ def data_is_cached_in_memory(crash: Crash) -> Seen | None:
 
 @sign
 def memory_ran_out_at_a_line_on_data(crash: Crash) -> Seen | None:
-    """Memory ran out, and a line near it speaks of data that is read or tokenised."""
+    """Memory ran out, and a line near the failure mentions reading or tokenizing data."""
     if not crash.proven or crash.mentions(_READING_LINE) is None:
         return None
     return _while_reading(crash)
@@ -87,7 +87,7 @@ def memory_ran_out_while_reading_data(crash: Crash) -> Seen | None:
 
 @sign
 def many_readers_and_one_vanished(crash: Crash) -> Seen | None:
-    """64 processes prepare the data, and one of them was killed or vanished: what shows that memory ran out."""
+    """64 or more processes prepare the data, and one of them was killed or disappeared."""
     line = crash.mentions(_PROCESSES.pattern) if crash.mentions(_READING_LINE) is not None else None
     many = _PROCESSES.search(line) if line is not None else None
     if crash.proven or many is None or int(many[1]) < MANY:
@@ -97,7 +97,7 @@ def many_readers_and_one_vanished(crash: Crash) -> Seen | None:
 
 @sign
 def vanished_at_a_line_on_data(crash: Crash) -> Seen | None:
-    """Something was killed or vanished, and a line near it speaks of data that is read or tokenised."""
+    """A process was killed or disappeared, and a line near the failure mentions reading or tokenizing data."""
     if crash.proven or crash.mentions(_READING_LINE) is None:
         return None
     return _while_reading(crash)
@@ -105,7 +105,7 @@ def vanished_at_a_line_on_data(crash: Crash) -> Seen | None:
 
 @sign
 def vanished_while_reading_data(crash: Crash) -> Seen | None:
-    """Something was killed or vanished while the job was reading its data."""
+    """A process was killed or disappeared while the job was reading its data."""
     return _while_reading(crash) if not crash.proven and crash.stage == "data_load" else None
 
 
@@ -127,7 +127,7 @@ def _while_reading(crash: Crash, *, shows_memory: bool = False) -> Seen:
 
 @sign
 def a_wide_table_was_refused(crash: Crash) -> Seen | None:
-    """1 GiB was refused for a table of 1000 columns, twice as many of one side as of the other at least."""
+    """1 GiB or more failed for a table of at least 1000 columns, one side at least twice as long as the other."""
     table = next((event for event in crash.every(HostAllocation) if _is_wide(event)), None)
     if table is None:
         return None
@@ -151,7 +151,7 @@ def _is_wide(event: HostAllocation) -> bool:
 
 @sign
 def arrow_was_refused(crash: Crash) -> Seen | None:
-    """The exception is Arrow's, which holds tables."""
+    """The exception comes from Arrow, which holds tables."""
     refused = crash.first(HostAllocation)
     if refused is None or "ArrowMemoryError" not in refused.at.text:
         return None
@@ -161,7 +161,7 @@ def arrow_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def refused_while_reading_data(crash: Crash) -> Seen | None:
-    """A frame that reads data made the allocation that was refused."""
+    """A frame that reads data made the allocation that failed."""
     frame = crash.in_trace(_READING)
     if frame is None or crash.first(HostAllocation) is None:
         return None

@@ -54,7 +54,7 @@ _LEAK: Final = (
 
 @sign
 def host_memory_grew(crash: Crash) -> Seen | None:
-    """A figure of host memory, printed three times at least, grew; by 128 MiB where nobody says how much there is."""
+    """A figure of host memory with at least three prints grew; by 128 MiB or more where the total is unknown."""
     growth = _growth(crash)
     if growth is None:
         return None
@@ -69,15 +69,15 @@ def host_memory_grew(crash: Crash) -> Seen | None:
 
 @sign
 def machine_filled_up(crash: Crash) -> Seen | None:
-    """Three prints or more of the machine's memory find more in use each time, a fifth of it more in all, and the last
-    before the failure finds 90 % in use."""
+    """Three or more prints of the machine's memory rise each time, by a fifth in all, and the last print before the
+    failure shows 90% in use."""
     filled = _filled(crash)
     return _seen_to_fill(crash, filled) if filled is not None and len(filled) >= LEAST_POINTS else None
 
 
 @sign
 def machine_was_full_the_next_time(crash: Crash) -> Seen | None:
-    """Two prints of the machine's memory: a fifth of it or more came between them, and the last finds 90 % in use."""
+    """Two prints of the machine's memory: the second is higher by a fifth or more and shows 90% in use."""
     filled = _filled(crash)
     return _seen_to_fill(crash, filled) if filled is not None and len(filled) < LEAST_POINTS else None
 
@@ -107,7 +107,7 @@ def _seen_to_fill(crash: Crash, prints: list[MachineMemory]) -> Seen:
 
 @sign
 def host_memory_stays(crash: Crash) -> Seen | None:
-    """The figure of host memory that is printed again and again stands still, falls, or goes up and down."""
+    """The printed figure of host memory stays, falls, or goes up and down."""
     figure = _figure(crash)
     still = no_growth(figure) if figure is not None and not figure.growth_bytes else None
     return Seen(words=still) if still is not None else None
@@ -115,7 +115,7 @@ def host_memory_stays(crash: Crash) -> Seen | None:
 
 @sign
 def few_prints_show_growth(crash: Crash) -> Seen | None:
-    """Less than five prints show the growth, and not from one step to the next: a start that has not settled."""
+    """Fewer than five prints show the growth, and not from step to step: the job may still be starting."""
     growth = _growth(crash)
     if growth is None or growth.is_steady:
         return None
@@ -128,7 +128,7 @@ def few_prints_show_growth(crash: Crash) -> Seen | None:
 
 @sign
 def most_was_in_use_before(crash: Crash) -> Seen | None:
-    """Less than 20 % of what was in use came while the job ran."""
+    """Less than 20% of the memory in use was added while the job ran."""
     growth = _growth(crash)
     if growth is None or growth.share >= MUCH:
         return None
@@ -137,14 +137,14 @@ def most_was_in_use_before(crash: Crash) -> Seen | None:
 
 @sign
 def tables_of_kills_show_growth(crash: Crash) -> Seen | None:
-    """The growth is that of one process from kill to kill: a task's own work looks the same."""
+    """The growth is that of one process from kill to kill: a task's normal work looks the same."""
     growth = _growth(crash)
     return Seen(words="") if growth is not None and growth.is_of_kills else None
 
 
 @sign
 def few_kills_show_growth(crash: Crash) -> Seen | None:
-    """The growth from kill to kill is less than 40 % of what was in use, or less than six kills show it."""
+    """The growth from kill to kill is less than 40% of the memory in use, or fewer than six kills show it."""
     growth = _growth(crash)
     if growth is None or not growth.is_of_kills:
         return None
@@ -154,7 +154,7 @@ def few_kills_show_growth(crash: Crash) -> Seen | None:
 
 @sign
 def log_speaks_of_a_leak(crash: Crash) -> Seen | None:
-    """A line near the failure has the log's own word for a leak; figures show none."""
+    """A line near the failure mentions a leak; no figures show it."""
     if crash.mentions(_LEAK) is None:
         return None
     words = say("The log itself mentions a memory leak; no figure in it shows growth.")

@@ -29,7 +29,7 @@ _PARTS: Final = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("
 
 @sign
 def more_of_the_model_than_the_host_has(crash: Crash) -> Seen | None:
-    """Ollama adds up what the processor's part of the model needs before it starts: more than is available."""
+    """Ollama computes before loading that the CPU part of the model needs more than is available."""
     short = crash.root
     if not isinstance(short, Short) or short.needed_bytes is None or short.free_bytes is None:
         return None
@@ -43,7 +43,7 @@ def more_of_the_model_than_the_host_has(crash: Crash) -> Seen | None:
 
 @sign
 def a_part_of_the_model_was_refused(crash: Crash) -> Seen | None:
-    """Ollama was refused host memory for a part of the model that it names."""
+    """Ollama could not allocate host memory for a named part of the model."""
     short = crash.root
     if not isinstance(short, Short) or short.what not in _PARTS or not short.tried_bytes:
         return None
@@ -57,14 +57,14 @@ def a_part_of_the_model_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def a_buffer_for_weights_was_refused(crash: Crash) -> Seen | None:
-    """llama.cpp was refused the buffer for the weights on the host, and says that it is for them."""
+    """llama.cpp could not allocate its host buffer for weights, and names the weights."""
     is_named = isinstance(crash.root, BufferRefused) and crash.root.what == "weights"
     return _buffer(crash) if is_named else None
 
 
 @sign
 def a_buffer_on_the_host_was_refused(crash: Crash) -> Seen | None:
-    """llama.cpp was refused a buffer on the host and does not say what it was for."""
+    """llama.cpp could not allocate a host buffer and does not name its purpose."""
     is_nameless = isinstance(crash.root, BufferRefused) and crash.root.what is None
     return _buffer(crash) if is_nameless else None
 
@@ -81,7 +81,7 @@ def _buffer(crash: Crash) -> Seen:
 
 @sign
 def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
-    """The kernel killed for memory while model weights were being loaded."""
+    """The kernel OOM-killed a process while model weights were loading."""
     kill = crash.first(KernelKill)
     if kill is None or (crash.stage != "model_load" and crash.mentions(_LOADING_LINE) is None):
         return None
@@ -106,7 +106,7 @@ def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
 
 @sign
 def refused_while_loading_weights(crash: Crash) -> Seen | None:
-    """A frame that loads weights made the allocation that was refused on the host."""
+    """A frame that loads weights made the host allocation that failed."""
     refusal, frame = crash.first(HostAllocation), crash.in_trace(_LOADING)
     if refusal is None or refusal.pool != "host_ram" or frame is None:
         return None
@@ -125,7 +125,7 @@ def refused_while_loading_weights(crash: Crash) -> Seen | None:
 
 @sign
 def refused_at_the_time_of_loading(crash: Crash) -> Seen | None:
-    """Host memory was refused while a model was loaded, whoever asked."""
+    """A host allocation failed while a model was loading, in any process."""
     refusal = crash.first(HostAllocation)
     if refusal is None or refusal.pool != "host_ram" or crash.stage != "model_load":
         return None
@@ -134,7 +134,7 @@ def refused_at_the_time_of_loading(crash: Crash) -> Seen | None:
 
 @sign
 def killed_in_the_middle_of_loading(crash: Crash) -> Seen | None:
-    """A bar of loaded weights that is not at its end is the last that was printed before a SIGKILL."""
+    """The last print before a SIGKILL is an unfinished progress bar of loading weights."""
     if not _killed_at_loading(crash) or (bar := _bar(crash)) is None:
         return None
     done, _, whole = bar.partition("/")
@@ -148,7 +148,7 @@ def killed_in_the_middle_of_loading(crash: Crash) -> Seen | None:
 
 @sign
 def killed_behind_the_loading(crash: Crash) -> Seen | None:
-    """Something was killed, and the last that the log speaks of is the loading of weights."""
+    """A process was killed, and the last lines of the log are about loading weights."""
     if not _killed_at_loading(crash):
         return None
     words = say("The process was killed while it loaded model weights through host memory.")

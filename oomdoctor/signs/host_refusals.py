@@ -20,7 +20,7 @@ _PASSES: Final = ("forward", "backward", "eval")
 
 @sign
 def no_memory_in_a_pass_on_the_cpu(crash: Crash) -> Seen | None:
-    """PyTorch's CPU allocator up to 1.0 prints no size: a pass of the model had filled the memory by then."""
+    """PyTorch's CPU allocator up to 1.0 prints no size: a pass of the model had filled the memory."""
     root = crash.root
     if not isinstance(root, HostAllocation) or root.allocator != "torch" or root.tried_bytes is not None:
         return None
@@ -36,7 +36,7 @@ def no_memory_in_a_pass_on_the_cpu(crash: Crash) -> Seen | None:
 
 @sign
 def host_memory_short_in_other_words(crash: Crash) -> Seen | None:
-    """Something says that host memory was short, in words that no family knows."""
+    """An unknown message says that host memory was short."""
     if not isinstance(crash.root, Shortage) or crash.pool != "host_ram":
         return None
     words = say("A host memory allocation failed. The message is unknown and does not say who held the rest.")
@@ -45,7 +45,7 @@ def host_memory_short_in_other_words(crash: Crash) -> Seen | None:
 
 @sign
 def host_refused_without_a_size(crash: Crash) -> Seen | None:
-    """C++ had no memory to give, of whatever size: what a limit and a full machine answer alike."""
+    """C++ could not allocate, and prints no size: a limit and a full machine look the same."""
     root = crash.root
     if not isinstance(root, HostAllocation) or root.allocator != "c++":
         return None
@@ -57,7 +57,7 @@ def host_refused_without_a_size(crash: Crash) -> Seen | None:
 
 @sign
 def host_array_refused(crash: Crash) -> Seen | None:
-    """XLA or TensorFlow was refused memory for an array."""
+    """XLA or TensorFlow could not allocate an array in host memory."""
     if not isinstance(crash.root, ArrayOutOfMemory):
         return None
     words = say("Allocating an array in host memory failed; the log does not say who held the rest.")
@@ -66,7 +66,7 @@ def host_array_refused(crash: Crash) -> Seen | None:
 
 @sign
 def one_piece_of_the_machine_refused(crash: Crash) -> Seen | None:
-    """A process was refused a piece of host memory that is 40 % of what the machine has, and 1 GiB at least."""
+    """A single host allocation failed that is 1 GiB or more and 40% of the machine's memory."""
     piece, total = _piece(crash), total_bytes(crash)
     if piece is None or not total or piece[1] < HOG * total:
         return None
@@ -75,7 +75,7 @@ def one_piece_of_the_machine_refused(crash: Crash) -> Seen | None:
 
 @sign
 def large_piece_refused(crash: Crash) -> Seen | None:
-    """A process was refused 1 GiB of host memory in one piece."""
+    """A single host allocation of 1 GiB or more failed."""
     piece, total = _piece(crash), total_bytes(crash)
     if piece is None:
         return None

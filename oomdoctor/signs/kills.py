@@ -60,7 +60,7 @@ _MAY_BE_MEMORY: Final = frozenset({"host_ram", "cgroup", "none", "shm"})
 
 @sign
 def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
-    """Whoever killed says that it was for the node's memory."""
+    """The killer says that the node ran out of memory."""
     firsts = (crash.first(kind) for kind in _FOR_MEMORY)
     event = next((one for one in firsts if one is not None and one.strength >= 2 and one.pool == "host_ram"), None)
     if event is None:
@@ -71,8 +71,7 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
 
 @sign
 def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
-    """The last print of the node's memory, the job's own or a tool's, finds 90 % in use, and a kill follows that
-    nothing explains."""
+    """The last print of the node's memory shows 90% in use, and an unexplained kill follows."""
     last = _last_print(crash)
     if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or last is None:
         return None
@@ -116,7 +115,7 @@ def _in_use(last: MemoryReport | MachineMemory) -> tuple[int | None, float]:
 
 @sign
 def budget_was_nearly_spent_before_the_kill(crash: Crash) -> Seen | None:
-    """A worker's last report finds 90 % of its budget in use, and a kill follows that nothing explains."""
+    """A worker's last report shows 90% of its budget in use, and an unexplained kill follows."""
     last = next(reversed([usage for usage in crash.every(BudgetUsage) if usage.limit_bytes]), None)
     if last is None or not isinstance(crash.root, Kill) or crash.root.pool != "host_ram":
         return None
@@ -134,13 +133,13 @@ def budget_was_nearly_spent_before_the_kill(crash: Crash) -> Seen | None:
 
 @sign
 def a_group_was_full(crash: Crash) -> Seen | None:
-    """A control group reached its limit: the machine may have memory left."""
+    """A cgroup reached its limit: the machine may have free memory."""
     return Seen(words="") if crash.pool == "cgroup" else None
 
 
 @sign
 def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
-    """A setting starts 16 worker processes, and something was killed; no table says how much each of them held."""
+    """A setting starts 16 or more workers, and a process was killed; no table shows how much each of them held."""
     setting = crash.setting(*_WORKER_SETTINGS)
     kills = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
     if setting is None or not isinstance(setting.value, int | float) or setting.value < MANY or not kills:
@@ -155,7 +154,7 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
 
 @sign
 def largest_process_held_little(crash: Crash) -> Seen | None:
-    """earlyoom, or the kernel without a bias, takes the process with the most memory; it held 15 % of it at most."""
+    """earlyoom, or the kernel without a bias, kills the process with the most memory; it held at most 15%."""
     one = _victim(crash)
     if one is None or one.whole_bytes is None or one.bytes > FEW * one.whole_bytes:
         return None
@@ -174,8 +173,8 @@ def largest_process_held_little(crash: Crash) -> Seen | None:
 
 @sign
 def killed_process_held_most(crash: Crash) -> Seen | None:
-    """The process that the kernel or a guard killed held 40 % of what was in use, or of the machine or its limit where
-    nobody says how much was; no table says more."""
+    """The process that the kernel or a guard killed held 40% of the memory in use (or of the machine or its limit
+    where the use is unknown); no table says more."""
     one = _victim(crash)
     if one is None or one.whole_bytes is None or one.bytes < HOG * one.whole_bytes:
         return None
@@ -186,8 +185,8 @@ def killed_process_held_most(crash: Crash) -> Seen | None:
 
 @sign
 def killed_process_held_little(crash: Crash) -> Seen | None:
-    """The process that the kernel or a guard killed held less than 40 % of what was in use, or of the machine; no table
-    says more."""
+    """The process that the kernel or a guard killed held less than 40% of the memory in use, or of the machine; no
+    table says more."""
     one = _victim(crash)
     if one is None or one.whole_bytes is None or one.bytes >= HOG * one.whole_bytes:
         return None
@@ -197,7 +196,7 @@ def killed_process_held_little(crash: Crash) -> Seen | None:
 
 @sign
 def killed_process_was_large(crash: Crash) -> Seen | None:
-    """The process that the kernel or a guard killed held 1 GiB, of nobody knows how much."""
+    """The process that the kernel or a guard killed held 1 GiB or more; the total is unknown."""
     one = _victim(crash)
     if one is None or one.whole_bytes is not None or one.bytes < LARGE:
         return None
@@ -259,7 +258,7 @@ def _who(kill: KernelKill | UserspaceKill) -> str:
 
 @sign
 def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
-    """Something died as what is killed for memory does, and nothing shows that memory ran out."""
+    """A process died as an OOM-killed process does, and nothing shows that memory ran out."""
     root = crash.root
     if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY:
         return None
@@ -278,7 +277,7 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
 
 @sign
 def in_a_container(crash: Crash) -> Seen | None:
-    """A memory limit is printed, or lines near the failure speak of containers."""
+    """The log prints a memory limit, or lines near the failure mention containers."""
     return Seen(words="") if _limit(crash) is not None or crash.mentions(_CONTAINERS) is not None else None
 
 

@@ -26,7 +26,7 @@ _CACHES: Final = {"kv-cache": mark("kv cache"), "state-cache": mark("state cache
 
 @sign
 def buffer_of_the_cache_was_refused(crash: Crash) -> Seen | None:
-    """llama.cpp and Ollama allocate the cache for the whole context at once, behind the weights."""
+    """llama.cpp and Ollama allocate the KV cache for the whole context at once, after the weights."""
     refused = crash.root
     if not isinstance(refused, BufferRefused | Short) or refused.what not in ("kv", "state"):
         return None
@@ -37,7 +37,8 @@ def buffer_of_the_cache_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def weights_fill_sglangs_fraction(crash: Crash) -> Seen | None:
-    """SGLang's fraction is one of what was free before the weights were loaded, and leaves nothing for its pool."""
+    """SGLang's fraction applies to the memory that was free before loading the weights, and leaves nothing for its
+    pool."""
     pool = _no_pool(crash)
     if pool is None:
         return None
@@ -47,7 +48,7 @@ def weights_fill_sglangs_fraction(crash: Crash) -> Seen | None:
 
 @sign
 def sglangs_fraction_should_do(crash: Crash) -> Seen | None:
-    """By what was free before the weights and behind them, SGLang's fraction leaves room for its pool."""
+    """By the free memory before and after loading the weights, SGLang's fraction leaves room for its pool."""
     pool, loaded = _no_pool(crash), loading(crash)
     fraction = _fraction(crash, pool) if pool is not None else None
     if pool is None or pool.smallest_fraction is not None or fraction is None or loaded is None:
@@ -57,7 +58,7 @@ def sglangs_fraction_should_do(crash: Crash) -> Seen | None:
 
 @sign
 def weights_leave_lmdeploy_too_little(crash: Crash) -> Seen | None:
-    """LMDeploy's share is one of what is free once the weights are loaded, and holds no cache."""
+    """LMDeploy's share is a fraction of the memory that is free after loading the weights, and holds no cache."""
     short = crash.first(EngineShort)
     if short is None or short.pool != "kv_cache" or crash.pool == "host_ram":
         return None
@@ -71,7 +72,7 @@ def weights_leave_lmdeploy_too_little(crash: Crash) -> Seen | None:
 
 @sign
 def buffers_fill_mlcs_share(crash: Crash) -> Seen | None:
-    """MLC's share of the card holds its weights, and not its temporary buffers beside them."""
+    """MLC's share of the GPU holds its weights, but not the temporary buffers beside them."""
     short = crash.root
     if not isinstance(short, NoRoom) or short.available_bytes is None or short.weights_bytes is None:
         return None
@@ -80,13 +81,13 @@ def buffers_fill_mlcs_share(crash: Crash) -> Seen | None:
 
 @sign
 def weights_fill_mlcs_share(crash: Crash) -> Seen | None:
-    """MLC's weights and temporary buffers are larger than its share of the card."""
+    """MLC's weights and temporary buffers are larger than its share of the GPU."""
     return _mlcs_account(crash.root) if isinstance(crash.root, NoRoom) else None
 
 
 @sign
 def no_sequence_fits_what_is_free(crash: Crash) -> Seen | None:
-    """TensorRT-LLM's fraction of what is free does not hold one sequence."""
+    """TensorRT-LLM's fraction of the free memory cannot hold one sequence."""
     small = _no_sequence(crash)
     if small is None:
         return None
@@ -117,7 +118,7 @@ def no_block_fits(crash: Crash) -> Seen | None:
 
 @sign
 def no_length_fits(crash: Crash) -> Seen | None:
-    """Not one block of vLLM's cache fits, and nothing says what a context would need."""
+    """Not one block of vLLM's cache fits, and the log does not say what a context needs."""
     if not crash.first(NoCacheBlocks) or crash.first(ContextDoesNotFit) or _no_sequence(crash):
         return None
     return Seen(words=say("not one block of KV cache fits, so a shorter context alone does not help"))
@@ -135,7 +136,7 @@ def budget_of_no_block(crash: Crash) -> Seen | None:
 
 @sign
 def weights_that_another_process_holds(crash: Crash) -> Seen | None:
-    """Weights that another process holds for vLLM count inside its share, and are larger."""
+    """Weights that another process holds for vLLM count inside its share, and exceed it."""
     refused = on_the_card(crash, NotEnoughFree)
     if refused is None or refused.external_bytes is None:
         return None
@@ -160,7 +161,7 @@ def weights_that_another_process_holds(crash: Crash) -> Seen | None:
 
 @sign
 def more_sequences_than_states(crash: Crash) -> Seen | None:
-    """vLLM has fewer blocks for the states of its layers than sequences may run."""
+    """vLLM has fewer blocks for layer states than sequences that may run."""
     state = on_the_card(crash, SequencesExceedState)
     if state is None:
         return None
@@ -214,7 +215,7 @@ def others_count_inside_the_share(crash: Crash) -> Seen | None:
 
 @sign
 def activations_are_heavy(crash: Crash) -> Seen | None:
-    """The activations of the engine's profiling run take more than a fifth of the card."""
+    """The activations of the engine's profiling run take more than a fifth of the GPU."""
     activations, total = facts(crash).activation_bytes, facts(crash).total_bytes
     if activations is None or total is None or activations <= HEAVY_ACTIVATIONS * total:
         return None
@@ -223,7 +224,7 @@ def activations_are_heavy(crash: Crash) -> Seen | None:
 
 @sign
 def no_larger_share_would_do(crash: Crash) -> Seen | None:
-    """What the engine needs is more than the largest share there may be, or its share is at that limit."""
+    """The engine needs more than the largest possible share, or its share is at that limit."""
     it = facts(crash)
     if it.reserved_bytes is not None and it.total_bytes is not None and it.kv_bytes is not None:
         needed = it.reserved_bytes - it.kv_bytes

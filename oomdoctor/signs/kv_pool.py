@@ -18,7 +18,7 @@ from oomdoctor.units import show
 
 @sign
 def no_places_for_requests(crash: Crash) -> Seen | None:
-    """SGLang's places for running requests: on a hybrid model each needs a state of the Mamba layers beside it."""
+    """SGLang has no slots for running requests: on a hybrid model each request also needs a Mamba state."""
     pool = _pool(crash, "requests")
     if pool is None:
         return None
@@ -33,7 +33,7 @@ def no_places_for_requests(crash: Crash) -> Seen | None:
 
 @sign
 def no_states_for_requests(crash: Crash) -> Seen | None:
-    """SGLang's states of the Mamba layers, one for each running request."""
+    """SGLang has no Mamba state left; each running request needs one."""
     pool = _pool(crash, "states")
     if pool is None:
         return None
@@ -44,7 +44,7 @@ def no_states_for_requests(crash: Crash) -> Seen | None:
 
 @sign
 def fewer_tokens_than_needed(crash: Crash) -> Seen | None:
-    """A batch needs more of SGLang's tokens than there are, evictable ones included; or nothing says how many."""
+    """A batch needs more of SGLang's tokens than are available or evictable, or the log does not say how many."""
     pool = _pool(crash, "tokens")
     if pool is None:
         return None
@@ -65,7 +65,7 @@ def fewer_tokens_than_needed(crash: Crash) -> Seen | None:
 
 @sign
 def fewer_tokens_of_the_window(crash: Crash) -> Seen | None:
-    """SGLang's pool of the layers with a sliding window has fewer tokens than a batch needs."""
+    """SGLang's pool of the sliding-window layers has fewer tokens than a batch needs."""
     pool = _pool(crash, "tokens")
     window = pool.window_free_tokens if pool is not None else None
     if pool is None or window is None or window >= (pool.tried_tokens or 0):
@@ -81,7 +81,7 @@ def fewer_tokens_of_the_window(crash: Crash) -> Seen | None:
 
 @sign
 def no_state_beside_the_tokens(crash: Crash) -> Seen | None:
-    """SGLang had tokens for a batch, and not one place for a state of the Mamba layers."""
+    """SGLang had tokens for a batch, but no slot for a Mamba state."""
     pool = _pool(crash, "tokens")
     if pool is None or pool.free_states != 0:
         return None
@@ -95,7 +95,7 @@ def no_state_beside_the_tokens(crash: Crash) -> Seen | None:
 
 @sign
 def enough_tokens_by_the_count(crash: Crash) -> Seen | None:
-    """Tokens that can be evicted are counted as available; SGLang failed to evict them."""
+    """SGLang counts evictable tokens as available, and failed to evict them."""
     pool = _pool(crash, "tokens")
     if pool is None:
         return None
@@ -109,7 +109,7 @@ def enough_tokens_by_the_count(crash: Crash) -> Seen | None:
 
 @sign
 def context_of_all_sequences_is_full(crash: Crash) -> Seen | None:
-    """llama.cpp's cache is as long as the context, for all sequences together."""
+    """llama.cpp's cache has the length of the context, for all sequences together."""
     full = on_the_card(crash, ContextFull)
     if full is None:
         return None
@@ -122,7 +122,7 @@ def context_of_all_sequences_is_full(crash: Crash) -> Seen | None:
 
 @sign
 def no_free_block(crash: Crash) -> Seen | None:
-    """TurboMind or TensorRT-LLM found no block for a running request."""
+    """TurboMind or TensorRT-LLM found no free block for a running request."""
     small = on_the_card(crash, CacheTooSmall)
     blocks = small if small is not None and small.said == "no-blocks" else on_the_card(crash, CacheFull)
     if blocks is None:
@@ -133,7 +133,7 @@ def no_free_block(crash: Crash) -> Seen | None:
 
 @sign
 def swap_space_is_full_too(crash: Crash) -> Seen | None:
-    """vLLM's cache is full, and the host memory to which it moves the cache of waiting sequences."""
+    """vLLM's cache is full, and so is the host memory for the cache of waiting sequences."""
     swapped = on_the_card(crash, SwapSpaceExhausted)
     if swapped is None:
         return None

@@ -38,7 +38,7 @@ _MANAGERS: Final = {
 
 @sign
 def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
-    """The kernel's record names a control group at its limit."""
+    """The kernel's record names a cgroup at its limit."""
     kill = next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
     if kill is None:
         return None
@@ -48,21 +48,21 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
 
 @sign
 def manager_reports_its_limit_with_figures(crash: Crash) -> Seen | None:
-    """A scheduler or a container engine ended it at its limit on memory, and prints how much that was."""
+    """A scheduler or container engine ended the job at its memory limit and prints figures."""
     kill = _kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None and kill.strength >= 3 else None
 
 
 @sign
 def manager_reports_its_limit(crash: Crash) -> Seen | None:
-    """A scheduler or a container engine says that it ended it at its limit on memory."""
+    """A scheduler or container engine says that the job hit its memory limit."""
     kill = _kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None else None
 
 
 @sign
 def container_was_nearly_full(crash: Crash) -> Seen | None:
-    """docker's last print before a kill that nothing explains finds 90 % of the container's limit in use."""
+    """docker's last print before an unexplained kill shows 90% of the container's limit in use."""
     prints = [event for event in machine_before(crash) if event.tool == "docker"]
     if not isinstance(crash.root, Kill) or not prints or (prints[-1].share or 0) < NEARLY_FULL:
         return None
@@ -78,7 +78,7 @@ def container_was_nearly_full(crash: Crash) -> Seen | None:
 
 @sign
 def numa_nodes_were_full(crash: Crash) -> Seen | None:
-    """The kernel's record gives the process's NUMA nodes as the constraint, and no group's limit was hit."""
+    """The kernel's record gives the NUMA nodes of the process as the constraint, and no cgroup limit was hit."""
     if _a_limit_was_hit(crash) or not any(kill.constraint in _OF_NUMA_NODES for kill in crash.every(KernelKill)):
         return None
     return Seen(words=say("the kernel says that the NUMA nodes of the process were full; no memory limit was hit"))
@@ -104,7 +104,7 @@ def node_was_under_pressure(crash: Crash) -> Seen | None:
 
 @sign
 def killed_beside_a_limit(crash: Crash) -> Seen | None:
-    """A container was killed, and its record has a limit but not the word for a kill at it."""
+    """A container was killed; its record shows a limit, but not that the limit was the reason."""
     limit = _limit_of_the_record(crash)
     if limit is None or not isinstance(crash.root, Kill):
         return None

@@ -47,7 +47,7 @@ EMPTY: Final = 0.05  # of the card: less than a context and a few buffers
 
 @sign
 def weights_larger_than_the_share(crash: Crash) -> Seen | None:
-    """MLC prints what the weights take and what the engine may use: it is less."""
+    """MLC prints that the weights take more than the engine may use."""
     root = crash.root
     if not isinstance(root, NoRoom) or not root.weights_bytes or not root.available_bytes:
         return None
@@ -63,7 +63,7 @@ def weights_larger_than_the_share(crash: Crash) -> Seen | None:
 
 @sign
 def weights_left_off_the_card(crash: Crash) -> Seen | None:
-    """The loader's own plan has no room for a part of the weights."""
+    """The loader's own plan has no room on the GPU for part of the weights."""
     root = crash.root
     if not isinstance(root, DeviceRefusal) or root.layer != "dispatch":
         return None
@@ -73,7 +73,7 @@ def weights_left_off_the_card(crash: Crash) -> Seen | None:
 
 @sign
 def executor_without_weights(crash: Crash) -> Seen | None:
-    """TensorRT-LLM says that it could not put the weights on the card."""
+    """TensorRT-LLM says that it could not load the weights on the GPU."""
     failed = crash.first(CreationFailed)
     if failed is None or failed.stage != "model_load":
         return None
@@ -90,7 +90,7 @@ def executor_without_weights(crash: Crash) -> Seen | None:
 
 @sign
 def message_says_that_the_model_is_too_large(crash: Crash) -> Seen | None:
-    """The program itself says that it could not load the model, or that it is too large."""
+    """The program itself says that it could not load the model, or that the model is too large."""
     said = _TOO_LARGE.search(crash.root.at.text)
     if said is None or crash.pool != "gpu":
         return None
@@ -99,7 +99,7 @@ def message_says_that_the_model_is_too_large(crash: Crash) -> Seen | None:
 
 @sign
 def executors_weights_fill_the_card(crash: Crash) -> Seen | None:
-    """What TensorRT-LLM sets up first finds almost nothing free: the weights were there before it."""
+    """TensorRT-LLM's first allocation finds almost nothing free: the weights were there before."""
     failed = crash.first(CreationFailed)
     if (
         failed is None
@@ -130,7 +130,7 @@ def no_step_beside_the_weights(crash: Crash) -> Seen | None:
 
 @sign
 def refused_while_laying_out_weights(crash: Crash) -> Seen | None:
-    """The refusal comes from TurboMind's source that lays out its weights; it prints no figures."""
+    """TurboMind failed in the code that allocates its weights; it prints no figures."""
     root = crash.root
     if not isinstance(root, DeviceRefusal) or not (root.source or "").startswith(WEIGHTS_SOURCE):
         return None
@@ -145,7 +145,7 @@ def refused_while_laying_out_weights(crash: Crash) -> Seen | None:
 
 @sign
 def refused_to_tensorrt(crash: Crash) -> Seen | None:
-    """TensorRT asks for an engine's weights, and for the workspace of the largest batch that it is built for."""
+    """TensorRT requests memory for an engine's weights, and for the workspace of the largest batch."""
     if not isinstance(crash.root, LibraryOutOfMemory) or crash.root.library != "TensorRT":
         return None
     sizes = [event.tried_bytes for event in crash.every(LibraryOutOfMemory) if event.tried_bytes]
@@ -171,13 +171,13 @@ def refused_to_tensorrt(crash: Crash) -> Seen | None:
 
 @sign
 def loading_fills_the_card(crash: Crash) -> Seen | None:
-    """It failed while weights or states were put on the card, which this process fills to 70 %, or a piece would."""
+    """Loading weights or states on the GPU failed; this process fills 70% of the GPU, or the allocation would."""
     return _filled(crash) if _is_decided(crash) else None
 
 
 @sign
 def loading_meets_a_full_card(crash: Crash) -> Seen | None:
-    """It failed while weights or states were put on the card, of which this process holds half, or nothing tells."""
+    """Loading weights or states on the GPU failed; this process holds half of the GPU, or the log does not say."""
     return _filled(crash)
 
 
@@ -206,7 +206,7 @@ def building_on_the_card(crash: Crash) -> Seen | None:
 
 @sign
 def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
-    """Live tensors fill an engine's card to 99 %, or 20 % beyond its share: there are none before its cache."""
+    """PyTorch tensors fill an engine's GPU to 99%, or 20% beyond its share, before its cache exists."""
     event, it = _refused(crash), card(crash)
     share = it.share(it.live_bytes)
     if event is None or share is None or share < beyond_share(facts(crash).share):
@@ -230,7 +230,7 @@ def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
 
 @sign
 def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
-    """One piece is larger than the card, of which this process holds less than 5 %: no batch has been computed."""
+    """A single allocation is larger than the GPU, of which this process holds less than 5%: no batch has run."""
     event, it = _refused(crash), card(crash)
     if event is None or it.tried_bytes is None or it.total_bytes is None or it.tried_bytes <= it.total_bytes:
         return None
@@ -249,7 +249,7 @@ def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
 
 @sign
 def live_tensors_before_any_step(crash: Crash) -> Seen | None:
-    """Live tensors fill the card to 95 %, the job's start is in the log, and no step of any kind."""
+    """PyTorch tensors fill 95% of the GPU, and the log shows the start of the job but no step."""
     event, it = _refused(crash), card(crash)
     share = it.share(it.live_bytes)
     if event is None or share is None or not LIVE <= share <= 1 or (it.tried_bytes or 0) <= STRAW:
@@ -276,7 +276,7 @@ def _start_is_shown(crash: Crash) -> bool:
 
 @sign
 def beyond_loading(crash: Crash) -> Seen | None:
-    """The job computed, served or saved: its weights were on the card."""
+    """The job computed, served or saved: its weights were on the GPU."""
     later = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
     if not later or _refused(crash) is None or _puts(crash) or one_piece_on_an_empty_card(crash):
         return None
@@ -285,7 +285,7 @@ def beyond_loading(crash: Crash) -> Seen | None:
 
 @sign
 def nothing_is_trained(crash: Crash) -> Seen | None:
-    """Neither a trainer nor what it lays out is in the log: there are no states to shard."""
+    """The log shows neither a trainer nor training states: there are no states to shard."""
     frames = crash.in_trace(STATES) or crash.in_trace(_TRAINER)
     return None if crash.job.trains or frames else Seen(words="")
 

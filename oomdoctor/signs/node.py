@@ -38,7 +38,7 @@ def table(crash: Crash) -> NodeMemory | None:
 
 @sign
 def a_table_names_the_holder(crash: Crash) -> Seen | None:
-    """A table explains half of what was in use, and not that it is spread over many."""
+    """A table explains at least half of the memory in use, and one process or name stands out."""
     memory = table(crash)
     if memory is None or not _explains(memory):
         return None
@@ -47,7 +47,7 @@ def a_table_names_the_holder(crash: Crash) -> Seen | None:
 
 @sign
 def table_misses_half(crash: Crash) -> Seen | None:
-    """The rows of the table add up to less than half of what was in use."""
+    """The rows of the table add up to less than half of the memory in use."""
     memory = table(crash)
     if memory is None or memory.used_bytes is None or _explains(memory):
         return None
@@ -63,7 +63,7 @@ def table_misses_half(crash: Crash) -> Seen | None:
 
 @sign
 def nobody_stands_out(crash: Crash) -> Seen | None:
-    """A table explains half of what was in use, and neither a process nor the processes of one name hold much of it."""
+    """A table explains at least half of the memory in use, and no process or name holds much of it."""
     memory = table(crash)
     if memory is None or not _explains(memory) or not _is_spread(memory) or memory.heaviest is None:
         return None
@@ -99,14 +99,14 @@ def _is_spread(memory: NodeMemory) -> bool:
 
 @sign
 def first_rows_are_missing(crash: Crash) -> Seen | None:
-    """The table is cut at its head, where the largest stand."""
+    """The table is cut at its head, where the largest processes are."""
     memory = table(crash)
     return Seen(words=say("the first rows of the table are missing")) if memory is not None and memory.cut else None
 
 
 @sign
 def use_is_not_printed(crash: Crash) -> Seen | None:
-    """A table lists processes and nobody says how much was in use: shares are shares of what it lists."""
+    """A table lists processes, and the log does not say how much was in use: shares refer to the table's sum."""
     memory = table(crash)
     return Seen(words="") if memory is not None and memory.used_bytes is None else None
 
@@ -130,7 +130,7 @@ def a_reward_model_is_the_largest(crash: Crash) -> Seen | None:
 
 @sign
 def one_process_has_it(crash: Crash) -> Seen | None:
-    """The largest process has 40 % of what was in use, or 25 % and two and a half times as much as the next."""
+    """The largest process holds 40% of the memory in use, or 25% and two and a half times as much as the next."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or not memory.dominates(memory.heaviest):
         return None
@@ -150,7 +150,7 @@ def one_process_has_it(crash: Crash) -> Seen | None:
 
 @sign
 def no_process_has_it(crash: Crash) -> Seen | None:
-    """A table lists processes, and its largest has too little of what was in use."""
+    """A table lists processes, and the largest holds too little of the memory in use."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or memory.dominates(memory.heaviest):
         return None
@@ -167,7 +167,7 @@ def no_process_has_it(crash: Crash) -> Seen | None:
 
 @sign
 def store_may_be_the_largest_row(crash: Crash) -> Seen | None:
-    """Ray's object store is 80 % as large as the largest process of the table."""
+    """Ray's object store is at least 80% as large as the largest process of the table."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or not memory.store_bytes:
         return None
@@ -181,7 +181,7 @@ def store_may_be_the_largest_row(crash: Crash) -> Seen | None:
 
 @sign
 def shared_memory_is_more(crash: Crash) -> Seen | None:
-    """The control group holds more in /dev/shm, tmpfs and Ray's object store than its largest process has."""
+    """The cgroup holds more in /dev/shm, tmpfs and Ray's object store than its largest process does."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or not isinstance(memory.event, KernelKill):
         return None
@@ -193,7 +193,7 @@ def shared_memory_is_more(crash: Crash) -> Seen | None:
 
 @sign
 def a_rank_is_the_largest(crash: Crash) -> Seen | None:
-    """The largest process of the table is one of those that there is one of for each GPU."""
+    """The largest process of the table is a rank: there is one per GPU."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or not is_rank(memory.heaviest.name):
         return None
@@ -202,7 +202,7 @@ def a_rank_is_the_largest(crash: Crash) -> Seen | None:
 
 @sign
 def a_reward_model_has_it(crash: Crash) -> Seen | None:
-    """The reward model leads the table with a quarter of what was in use, and its largest process alone has it."""
+    """The reward model leads the table with a quarter of the memory in use, and its largest process alone holds it."""
     memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or not memory.dominates(reward):
@@ -212,7 +212,7 @@ def a_reward_model_has_it(crash: Crash) -> Seen | None:
 
 @sign
 def a_reward_model_leads(crash: Crash) -> Seen | None:
-    """Processes of a reward model have a quarter of what was in use, and more than those of any other name."""
+    """Processes of a reward model hold a quarter of the memory in use, and more than those of any other name."""
     memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or not _leads(memory, reward):
@@ -224,7 +224,7 @@ def a_reward_model_leads(crash: Crash) -> Seen | None:
 
 @sign
 def a_reward_model_is_small(crash: Crash) -> Seen | None:
-    """The table lists a reward model that has less than a quarter of what was in use, or less than others."""
+    """The table lists a reward model that holds less than a quarter of the memory in use, or less than others."""
     memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or _leads(memory, reward):
@@ -235,7 +235,7 @@ def a_reward_model_is_small(crash: Crash) -> Seen | None:
 
 @sign
 def a_reward_model_is_in_no_table(crash: Crash) -> Seen | None:
-    """A reward model is set, Ray killed for the node's memory, and no table of memory users is in the log."""
+    """A reward model is configured, Ray killed for the node's memory, and the log has no table of memory users."""
     setting = crash.setting(*_REWARD_SETTINGS)
     if setting is None or crash.first(NodeOutOfMemory) is None or table(crash) is not None:
         return None

@@ -23,7 +23,7 @@ _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard
 
 @sign
 def locking_was_refused(crash: Crash) -> Seen | None:
-    """RDMA or mlock was refused with errno 12: that is the limit on locked memory."""
+    """RDMA or mlock failed with errno 12: the limit on locked memory."""
     refusal = _refusal(crash)
     if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in _LOCKING:
         return None
@@ -36,7 +36,7 @@ def locking_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def the_buffer_for_copying_was_refused(crash: Crash) -> Seen | None:
-    """llama.cpp was refused a buffer although no layer was put on the card: the one that weights are copied through."""
+    """llama.cpp could not allocate a buffer although no layer was put on the GPU: the buffer for copying weights."""
     refusal = _refusal(crash)
     if not isinstance(refusal, BufferRefused):
         return None
@@ -61,7 +61,7 @@ def the_traceback_ends_in_pinning(crash: Crash) -> Seen | None:
 
 @sign
 def page_locked_bytes_were_refused(crash: Crash) -> Seen | None:
-    """Page-locked host memory was refused, and how much is printed."""
+    """A pinned host allocation failed, and its size is printed."""
     refusal = _refusal(crash)
     size = refusal.figures("usage").get("tried_bytes") if refusal is not None else None
     if refusal is None or not size:
@@ -71,7 +71,7 @@ def page_locked_bytes_were_refused(crash: Crash) -> Seen | None:
 
 @sign
 def page_locked_memory_was_refused(crash: Crash) -> Seen | None:
-    """Page-locked host memory was refused, in words or in a call that are for nothing else."""
+    """A pinned host allocation failed, by a message or a call that means nothing else."""
     refusal = _refusal(crash)
     return None if refusal is None else _page_locked(crash, refusal, say("Allocating pinned host memory failed."))
 
@@ -90,33 +90,33 @@ def _refusal(crash: Crash) -> Event | None:
 
 @sign
 def refused_in_code_that_pins(crash: Crash) -> Seen | None:
-    """The driver refused memory without a figure of the card's, in code that pins host memory or keeps states there."""
+    """An allocation failed without GPU figures, in code that pins host memory or keeps states there."""
     return _bare(crash) if _is_bare(crash) and _frame(crash) is not None else None
 
 
 @sign
 def refused_with_room_on_the_card(crash: Crash) -> Seen | None:
-    """The driver refused memory without a figure; a part of the model was to go to page-locked memory, and what was to
-    go to the card had room there. Something beside it speaks of pinned memory."""
+    """An allocation failed without GPU figures; part of the model was to go to pinned memory, and the part for the GPU
+    had room there. A line near the failure mentions pinned memory."""
     beside = crash.mentions(_PINS) is not None or crash.mentions(_WINDOWS_UNDER_LINUX) is not None
     return _bare(crash) if _is_bare(crash) and beside and _swapped(crash) else None
 
 
 @sign
 def refused_beside_a_line_on_pinning(crash: Crash) -> Seen | None:
-    """The driver refused memory without a figure of the card's, and a line near it speaks of pinned memory."""
+    """An allocation failed without GPU figures, and a line near the failure mentions pinned memory."""
     return _bare(crash) if _is_bare(crash) and crash.mentions(_PINS) is not None else None
 
 
 @sign
 def refused_under_wsl(crash: Crash) -> Seen | None:
-    """The driver refused memory without a figure of the card's, under WSL, where less of it can be pinned."""
+    """An allocation failed without GPU figures, under WSL, where less memory can be pinned."""
     return _bare(crash) if _is_bare(crash) and crash.mentions(_WINDOWS_UNDER_LINUX) is not None else None
 
 
 @sign
 def the_card_was_full_by_its_figures(crash: Crash) -> Seen | None:
-    """A line speaks of pinned memory or of WSL, no frame pins any, and figures of the card stand beside the refusal."""
+    """A line mentions pinned memory or WSL, but no frame pins memory and GPU figures stand beside the failure."""
     if not _is_bare(crash) or _frame(crash) is not None:
         return None
     if refused_beside_a_line_on_pinning(crash) is None and refused_under_wsl(crash) is None:

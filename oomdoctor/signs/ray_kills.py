@@ -25,7 +25,7 @@ _RANKED: Final = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
 
 @sign
 def ray_killed_without_a_table(crash: Crash) -> Seen | None:
-    """Ray killed for the node's memory, and the table of who held it is not in the log."""
+    """Ray killed for the node's memory, and the log has no table of memory users."""
     kill = ray_kill(crash)
     if kill is None or table(crash) is not None:
         return None
@@ -38,7 +38,7 @@ def ray_killed_without_a_table(crash: Crash) -> Seen | None:
 
 @sign
 def ray_killed_a_good_share(crash: Crash) -> Seen | None:
-    """One whom Ray killed held 15 % of what was in use; no table says who held the rest."""
+    """A worker that Ray killed held 15% of the memory in use; no table says who held the rest."""
     used = used_bytes(crash)
     if not used or table(crash) is not None:
         return None
@@ -50,7 +50,7 @@ def ray_killed_a_good_share(crash: Crash) -> Seen | None:
 
 @sign
 def ray_killed_who_held_most(crash: Crash) -> Seen | None:
-    """One whom Ray killed held 40 % of what was in use."""
+    """A worker that Ray killed held 40% of the memory in use."""
     used = used_bytes(crash)
     victims = [(kill, one) for kill in crash.every(NodeOutOfMemory) for one in kill.victims if one.bytes is not None]
     largest = max(victims, key=lambda pair: pair[1].bytes or 0, default=None)
@@ -69,7 +69,7 @@ def ray_killed_who_held_most(crash: Crash) -> Seen | None:
 
 @sign
 def rays_table_is_missing(crash: Crash) -> Seen | None:
-    """Ray killed for the node's memory, and the log holds no table of memory users."""
+    """Ray killed for the node's memory, and the log has no table of memory users."""
     if crash.first(NodeOutOfMemory) is None or table(crash) is not None:
         return None
     words = say("Ray's table of memory users, which names who held the memory")
@@ -90,7 +90,7 @@ def rays_limit_is_low(crash: Crash) -> Seen | None:
 
 @sign
 def a_rank_was_killed(crash: Crash) -> Seen | None:
-    """Ray killed a worker that has a rank, so that it has sisters, and that held a tenth of what was in use."""
+    """Ray killed a worker that is one of several ranks and held a tenth of the memory in use."""
     used = used_bytes(crash)
     if not used or table(crash) is not None:
         return None
@@ -118,7 +118,7 @@ def a_rank_was_killed(crash: Crash) -> Seen | None:
 
 @sign
 def ray_killed_many(crash: Crash) -> Seen | None:
-    """Ray counts eight kills for memory within a minute, and the table of who held it is not in the log."""
+    """Ray counts eight or more memory kills within a minute, and the log has no table of memory users."""
     count = max(crash.every(KillCount), key=lambda one: one.killed or 0, default=None)
     if count is None or (count.killed or 0) < MANY_KILLS or table(crash) is not None:
         return None
@@ -131,7 +131,7 @@ def ray_killed_many(crash: Crash) -> Seen | None:
 
 @sign
 def ray_killed_several(crash: Crash) -> Seen | None:
-    """Ray counts two kills for memory within a minute, and speaks of none of them by itself."""
+    """Ray counts two or more memory kills within a minute, and reports none of them singly."""
     count = crash.first(KillCount)
     if count is None or (count.killed or 0) < 2 or crash.first(NodeOutOfMemory) is not None:
         return None
@@ -149,7 +149,7 @@ def found_full(crash: Crash) -> str:
     kill = ray_kill(crash)
     if kill is not None and kill.used_bytes and kill.total_bytes:
         return say(
-            "Ray found {used} of {total} in use and killed a process because of it.",
+            "Ray killed a process when {used} of {total} was in use.",
             used=show(kill.used_bytes),
             total=show(kill.total_bytes),
         )

@@ -30,7 +30,7 @@ class Asked(Struct, frozen=True):
 
 @sign
 def more_asked_than_there_is(crash: Crash) -> Seen | None:
-    """What the request or the launch line adds up to is more than the cluster has."""
+    """The request or the launch line adds up to more than the cluster has."""
     request = _request(crash)
     if request is None:
         return None

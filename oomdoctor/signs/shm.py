@@ -27,7 +27,7 @@ _USERS: Final = {
 
 @sign
 def no_room_and_a_figure_for_it(crash: Crash) -> Seen | None:
-    """Somebody found no room, and an error number, docker's default size or 90 % in use confirm it."""
+    """A program found no room in /dev/shm; an errno, docker's default size or 90% in use confirm it."""
     full = crash.first(SharedMemoryFull)
     if full is None:
         return None
@@ -38,14 +38,14 @@ def no_room_and_a_figure_for_it(crash: Crash) -> Seen | None:
 
 @sign
 def no_room(crash: Crash) -> Seen | None:
-    """Somebody found no room in /dev/shm."""
+    """A program found no room in /dev/shm."""
     full = crash.first(SharedMemoryFull)
     return _no_room(crash, full) if full is not None else None
 
 
 @sign
 def volume_grew_over_its_size(crash: Crash) -> Seen | None:
-    """Kubernetes evicted a pod whose volume in memory held more than its size."""
+    """Kubernetes evicted a pod whose in-memory volume exceeded its size."""
     kill = next((kill for kill in crash.every(LimitKill) if kill.pool == "shm"), None)
     if kill is None:
         return None
@@ -56,28 +56,28 @@ def volume_grew_over_its_size(crash: Crash) -> Seen | None:
 
 @sign
 def store_refused_for_shm(crash: Crash) -> Seen | None:
-    """Ray refuses an object store that is larger than /dev/shm."""
+    """Ray rejects an object store that is larger than /dev/shm."""
     store = _store(crash)
     return _store_too_large(store) if store is not None and store.refused else None
 
 
 @sign
 def store_larger_than_shm(crash: Crash) -> Seen | None:
-    """Ray puts its object store on a disk instead, where it may not come up."""
+    """Ray puts its object store on disk instead of /dev/shm, where it may not start."""
     store = _store(crash)
     return _store_too_large(store) if store is not None else None
 
 
 @sign
 def bus_error_and_full(crash: Crash) -> Seen | None:
-    """A process died of SIGBUS, and /dev/shm was printed as 90 % full."""
+    """A process died of SIGBUS, and /dev/shm was at least 90% full."""
     crashed = _bus_error(crash)
     return _died(crash, crashed) if crashed is not None and _fullest(crash) >= FULL else None
 
 
 @sign
 def bus_error_that_names_shm(crash: Crash) -> Seen | None:
-    """A process died of SIGBUS, and its message speaks of shared memory."""
+    """A process died of SIGBUS, and its message mentions shared memory."""
     crashed = _bus_error(crash)
     named = isinstance(crashed, FatalSignal) and crashed.shared_memory
     return _died(crash, crashed, against=_other_reasons()) if crashed is not None and named else None
@@ -85,7 +85,7 @@ def bus_error_that_names_shm(crash: Crash) -> Seen | None:
 
 @sign
 def bus_error(crash: Crash) -> Seen | None:
-    """A process died of SIGBUS: what a page of a full /dev/shm answers."""
+    """A process died of SIGBUS, as happens when /dev/shm is full."""
     crashed = _bus_error(crash)
     return _died(crash, crashed, against=_other_reasons()) if crashed is not None else None
 

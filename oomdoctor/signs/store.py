@@ -22,7 +22,7 @@ NO_QUOTA: Final = 122  # EDQUOT
 
 @sign
 def object_did_not_fit(crash: Crash) -> Seen | None:
-    """Ray refuses an object for want of room in the store."""
+    """Ray rejects an object because the object store has no room."""
     event = crash.first(StoreFull)
     if event is None:
         return None
@@ -31,7 +31,7 @@ def object_did_not_fit(crash: Crash) -> Seen | None:
 
 @sign
 def disk_behind_the_store_is_full(crash: Crash) -> Seen | None:
-    """Nothing can be spilled: the store is full, too, and the disk is what to mend."""
+    """Nothing can be spilled: the object store is full and so is its disk."""
     event = _refused_write(crash)
     if event is None:
         return None
@@ -45,7 +45,7 @@ def disk_behind_the_store_is_full(crash: Crash) -> Seen | None:
 
 @sign
 def objects_wait_for_room(crash: Crash) -> Seen | None:
-    """The store's statistics show objects that wait, and nothing that can be spilled."""
+    """The object store's statistics show waiting objects, and nothing that can be spilled."""
     event = next((usage for usage in crash.every(StoreUsage) if usage.strength), None)
     if event is None:
         return None
@@ -62,19 +62,19 @@ def objects_wait_for_room(crash: Crash) -> Seen | None:
 
 @sign
 def store_fills_the_node(crash: Crash) -> Seen | None:
-    """40 % of what was in use at the kill."""
+    """The object store holds 40% of the memory in use at the kill."""
     return _part_of_the_node(crash, MOST)
 
 
 @sign
 def store_holds_much_of_the_node(crash: Crash) -> Seen | None:
-    """A quarter of what was in use at the kill."""
+    """The object store holds a quarter of the memory in use at the kill."""
     return _part_of_the_node(crash, MUCH)
 
 
 @sign
 def store_holds_little_of_the_node(crash: Crash) -> Seen | None:
-    """Less than 5 % of what was in use at the kill."""
+    """The object store holds less than 5% of the memory in use at the kill."""
     share = _share(crash)
     if share is None or share >= LITTLE or _store_is_the_matter(crash):
         return None
@@ -90,7 +90,8 @@ def store_holds_little_of_the_node(crash: Crash) -> Seen | None:
 
 @sign
 def much_stands_in_no_row(crash: Crash) -> Seen | None:
-    """Before 2.55 nothing says how full the store is; 40 % of what was in use stands in no row of the table."""
+    """Before Ray 2.55 the log does not say how full the object store is; 40% of the memory in use is in no row of the
+    table."""
     kill, held = _kill(crash)
     memory = node_memory(crash)
     if kill is None or held is not None or memory is None or memory.cut or not kill.used_bytes:
@@ -113,7 +114,7 @@ def much_stands_in_no_row(crash: Crash) -> Seen | None:
 
 @sign
 def program_found_no_space_to_spill(crash: Crash) -> Seen | None:
-    """A program that writes to a disk what its memory does not hold was refused there."""
+    """A program that writes to disk what does not fit in memory found no space there."""
     refused = crash.first(SpillRefused)
     if refused is None:
         return None
@@ -123,7 +124,7 @@ def program_found_no_space_to_spill(crash: Crash) -> Seen | None:
 
 @sign
 def spill_worker_found_no_space(crash: Crash) -> Seen | None:
-    """The process that writes Ray's objects to disk was refused."""
+    """The process that spills Ray's objects to disk found no space."""
     refused = _refused_write(crash)
     if refused is None or not refused.io_worker:
         return None
@@ -140,7 +141,7 @@ def spill_worker_found_no_space(crash: Crash) -> Seen | None:
 
 @sign
 def write_failed_after_spilling(crash: Crash) -> Seen | None:
-    """Ray had spilled, and then a write found no space; whose, the log does not say."""
+    """Ray had spilled, then a write found no space; the log does not say whose write."""
     refused = _refused_write(crash)
     if refused is None or refused.io_worker or not refused.spilling:
         return None
@@ -155,7 +156,7 @@ def write_failed_after_spilling(crash: Crash) -> Seen | None:
 
 @sign
 def store_and_disk_are_full(crash: Crash) -> Seen | None:
-    """Ray says that an object found room neither in the store nor on the disk."""
+    """Ray says that an object found room neither in the object store nor on disk."""
     refused = _refused_write(crash)
     if refused is None:
         return None
@@ -170,7 +171,7 @@ def store_and_disk_are_full(crash: Crash) -> Seen | None:
 
 @sign
 def disk_is_nearly_full(crash: Crash) -> Seen | None:
-    """Ray warns of the disk; nothing was refused yet."""
+    """Ray warns that the disk is nearly full; no object was rejected yet."""
     warned = _warning(crash)
     if warned is None:
         return None
