@@ -146,7 +146,7 @@ def test_after_a_rotation_lines_are_counted_anew_under_another_name() -> None:
 def test_room_for_less_than_a_step_is_no_step_of_nothing() -> None:
     said = climbing(100, 8, 18, "MemTotal:       251658240 kB\n")
     assert said[-1].endswith(
-        " to 236.00 GiB (line 19), about 8.00 GiB a step; all of 240.00 GiB is full in about one step"
+        " to 236.00 GiB (line 19), about 8.00 GiB per step; the limit of 240.00 GiB will be reached in about one step"
     )
 
 
@@ -156,7 +156,7 @@ def test_room_for_one_print_is_not_that_of_several() -> None:
         log.take(a_card(42_000 + 2000 * minute).encode(), 60.0 * minute)
         log.look(60.0 * minute + 3)
         said += log.climbs(60.0 * minute + 6)
-    assert said[-1].endswith("all of 79.65 GiB is full at about the next print")
+    assert said[-1].endswith("the limit of 79.65 GiB will be reached at about the next print")
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
@@ -167,7 +167,10 @@ def test_what_climbs_in_a_log_that_comes_at_once_is_told_at_its_end(end: bytes) 
     assert log.climbs(0.2) == []
     assert log.end(0.3, ends=True) is None
     (said,) = log.climbs(0.3, at_the_end=True)
-    assert " to 148.00 GiB (line 8), about 8.00 GiB a step; all of 240.00 GiB is full in about 11 steps" in said
+    assert (
+        " to 148.00 GiB (line 8), about 8.00 GiB per step; the limit of 240.00 GiB will be reached in about 11 steps"
+        in said
+    )
     assert log.climbs(0.4, at_the_end=True) == []  # once
 
 
@@ -235,22 +238,22 @@ def climbing(first: float, per_step: float, steps: int, ram: str = "") -> list[s
 def test_memory_that_climbs_is_told_before_the_kill() -> None:
     said = climbing(100, 8, 40)
     assert said[0] == (
-        "memory climbs: memory used on the node grew from 100.00 GiB (line 1) to 132.00 GiB (line 5), about 8.00 GiB "
-        "a step"
+        "memory climbs: node memory in use grew from 100.00 GiB (line 1) to 132.00 GiB (line 5), about 8.00 GiB "
+        "per step"
     )
     assert len(said) < 8  # again where it has become worse, not at every step
 
 
 def test_where_the_room_is_known_the_steps_left_are_told() -> None:
     said = climbing(100, 8, 12, "MemTotal:       251658240 kB\n")
-    assert said[0].endswith("about 8.00 GiB a step; all of 240.00 GiB is full in about 12 steps")
+    assert said[0].endswith("about 8.00 GiB per step; the limit of 240.00 GiB will be reached in about 12 steps")
 
 
 def test_a_node_that_is_nearly_full_is_spoken_of_however_slowly_it_fills() -> None:
     ram = "MemTotal:       251658240 kB\n"
     assert climbing(150, 0.5, 12, ram) == []  # 155.5 of 240 GiB
     (said,) = climbing(189, 0.5, 12, ram)
-    assert said.endswith("about 512 MiB a step; all of 240.00 GiB is full in about 92 steps")
+    assert said.endswith("about 512 MiB per step; the limit of 240.00 GiB will be reached in about 92 steps")
 
 
 def test_a_total_printed_beside_the_figure_is_the_room() -> None:
@@ -259,11 +262,11 @@ def test_a_total_printed_beside_the_figure_is_the_room() -> None:
         log.take(a_card(30_000 + 2000 * minute).encode(), 60.0 * minute)
         log.look(60.0 * minute + 3)
         said += log.climbs(60.0 * minute + 6)
-    assert said[0].endswith("about 1.95 GiB from print to print; all of 79.65 GiB is full in about 17 prints")
+    assert said[0].endswith("about 1.95 GiB per print; the limit of 79.65 GiB will be reached in about 17 prints")
 
 
 def printed(line: str) -> list[str]:
-    """What is said of figures behind this line's start that grow by eight GiB from print to print."""
+    """What is said of figures behind this line's start that grow by eight GiB per print."""
     log, said = Live("fit.log"), []
     for n in range(20):
         log.take(f"{line.format(used=100 + 8 * n, percent=25 + 2 * n)}\n".encode(), 10.0 * n)
@@ -276,11 +279,11 @@ def test_the_share_that_deepspeed_prints_tells_the_room() -> None:
     said = printed(
         "[INFO] [utils.py:789:see_memory_usage] CPU Virtual Memory:  used = {used}.0 GB, percent = {percent}.0%"
     )
-    assert said[0].endswith("about 8.00 GiB from print to print; all of 400.00 GiB is full in about 25 prints")
+    assert said[0].endswith("about 8.00 GiB per print; the limit of 400.00 GiB will be reached in about 25 prints")
 
 
 def test_where_no_room_is_known_none_is_told() -> None:
-    assert printed("after a batch: RSS: {used}.0 GiB")[0].endswith("about 8.00 GiB from print to print")
+    assert printed("after a batch: RSS: {used}.0 GiB")[0].endswith("about 8.00 GiB per print")
 
 
 def a_card(used: int) -> str:

@@ -57,7 +57,7 @@ def test_the_reward_server_holds_the_memory_and_ray_killed_somebody_else() -> No
     assert knobs[0] == "move-process"
     assert "PID 14" in said
     assert "8805" in said
-    assert "which is not what filled the node" in said
+    assert "which did not fill the node" in said
     assert "offload-optimizer: it spends host RAM, which is what ran out" in said
     assert "engine-sleep: it spends host RAM, which is what ran out" in said
     assert "shard-states: it relieves GPU memory, and host RAM ran out" in said

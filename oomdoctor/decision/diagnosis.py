@@ -75,7 +75,7 @@ def _with_remarks(answers: Iterable[Ranked], crash: Crash) -> Iterable[Ranked]:
         if place == 0 and (finding.pool or crash.pool) == "host_ram":
             finding = replace(finding, why=joined((finding.why, of_low_limit(crash))))
         if place == 0 and in_other_words(crash.root):
-            words = say("its words are none that we know; they were read as the nearest ones that we do")
+            words = say("this message is unknown; it was matched to the closest known one")
             finding = replace(finding, against=(*finding.against, words))
         yield replace(answer, finding=finding)
 

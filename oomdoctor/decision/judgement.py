@@ -119,9 +119,9 @@ def _name(sign: Sign) -> str:
 def _cut_off(finding: Finding, grade: Grade, *, begun: bool = False) -> Finding:
     """The log ends before the error's own words, or within them: it may have been another one."""
     where = (
-        say("the log is cut within the error's own words")
+        say("the log ends in the middle of the error message")
         if begun
-        else say("the log is cut before the error's own words")
+        else say("the log ends before the error message")
     )
     return replace(
         finding,

@@ -114,7 +114,7 @@ def loaded(path: Path) -> Model:
         if told["format"] != FORMAT:
             raise ModelError(
                 say(
-                    "{file}: format {format}; this version reads {known}",
+                    "{file}: format {format}; this version reads format {known}",
                     file=path.name,
                     format=repr(told["format"]),
                     known=FORMAT,

@@ -16,13 +16,13 @@ def outline(cause: Cause) -> str:
 
 
 def _parts(cause: Cause) -> Iterator[str]:
-    yield from _signs(say("Another cause's matter where one of these is seen:"), cause.silent)
-    yield from _signs(say("Ruled out where one of these is seen:"), cause.excluded)
-    yield from _rows(say("Carried by the first of these that is seen:"), cause.signs)
-    yield from _rows(say("At most worth this, where one of these is seen:"), cause.against)
-    yield from _signs(say("Not enough to tell where one of these is seen, and nothing carries it:"), cause.missing)
+    yield from _signs(say("Another cause, where one of these is seen:"), cause.silent)
+    yield from _signs(say("Ruled out, where one of these is seen:"), cause.excluded)
+    yield from _rows(say("Rests on the first of these that is seen:"), cause.signs)
+    yield from _rows(say("At most this grade, where one of these is seen:"), cause.against)
+    yield from _signs(say("Not enough to tell, where one of these is seen and none of the above:"), cause.missing)
     if cause.before:
-        yield from ("", say("At the same grade it stands before {causes}.", causes=", ".join(cause.before)))
+        yield from ("", say("At the same grade, this cause comes before {causes}.", causes=", ".join(cause.before)))
 
 
 def _signs(title: str, signs: Iterable[Sign]) -> Iterator[str]:

@@ -113,13 +113,15 @@ def _reason(one: Ranked, behind: Ranked) -> str:
     names = {"cause": one.cause.id, "other": behind.cause.id}
     mine, other = one.finding.grade, behind.finding.grade
     if other is None or mine is None:
-        return say("{cause} stands before {other}, for which no sign was seen", **names)
+        return say("{cause} comes before {other}: no sign of {other} was seen", **names)
     figures = {**names, "grade": mine.name, "sign": _carrying(one), "second": other.name, "behind": _carrying(behind)}
     if mine != other:
-        return say("{cause} stands before {other}: {grade} ({sign}) against {second} ({behind})", **figures)
+        return say("{cause} comes before {other}: {grade} ({sign}) against {second} ({behind})", **figures)
     if behind.cause.id in one.cause.before:
-        return say("{cause} stands before {other}: both {grade} ({sign}; {behind}), and its table says so", **figures)
-    return say("{cause} stands before {other}: both {grade} ({sign}; {behind}), and it is likelier", **figures)
+        return say(
+            "{cause} comes before {other}: both {grade} ({sign}; {behind}), and the table of {cause} decides", **figures
+        )
+    return say("{cause} comes before {other}: both {grade} ({sign}; {behind}), and {cause} is likelier", **figures)
 
 
 def _carrying(answer: Ranked) -> str:
@@ -166,9 +168,9 @@ def _added(
         return []
     finding = Finding(
         grade=None,
-        why=say("No figure decides it. The message, and what stands around it, are most like those of this cause."),
+        why=say("No figure decides the cause. The message and the lines around it are most like those of this cause."),
         evidence=(crash.root,),
-        against=(say("no rule has found a sign of it that it could show"),),
+        against=(say("no sign in the log proves it"),),
         next_evidence=(WHOLE_LOG,),
     )
     return [(best, finding)]

@@ -206,7 +206,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if match := _USAGE.search(text):
         yield BudgetUsage(**_about(page, index), program="dask", **_figures(match))
     elif _NOT_CACHED.search(text):
-        why = mark("what is not cached in memory is written to a disk or computed again; the work goes on")
+        why = mark("data that is not cached in memory is written to disk or computed again; the job continues")
         yield Lookalike(place_of(page, page.lines[index]), why)
     else:
         yield from _refused(page, index, text)

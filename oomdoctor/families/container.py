@@ -158,13 +158,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
     at = place_of(page, page.lines[index])
     if _CACHE.search(text):
-        yield Lookalike(at, mark("the page cache touched the limit; nobody was killed"))
+        yield Lookalike(at, mark("the page cache touched the limit; no process was killed"))
     elif _NOT_KILLED.search(text):
         return
     elif _DISK.search(text):
-        yield Lookalike(at, mark("the node's disk, inodes or process ids ran out, not its memory"))
+        yield Lookalike(at, mark("the node ran out of disk, inodes or process IDs, not memory"))
     elif _WAITS.search(text):
-        yield Lookalike(at, mark("Kubernetes has not placed the pod; nothing ran out of memory"))
+        yield Lookalike(at, mark("Kubernetes has not scheduled the pod; nothing ran out of memory"))
     else:
         said = ((words, read) for pattern, read in _RECORDS if (words := pattern.search(text)))
         words, reader = next(said, (None, None))

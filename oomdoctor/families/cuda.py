@@ -154,15 +154,15 @@ _SAID = late(
 _SAID_SO_FAR = late(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)\b|device\b|would\b)")
 
 _TAKEN_ANOTHER_WAY = (
-    (late(r"Plan failed with an? \w{0,20}OutOfMemoryError"), mark("cuDNN tries a plan and takes another one")),
+    (late(r"Plan failed with an? \w{0,20}OutOfMemoryError"), mark("cuDNN tried a plan and takes another one")),
     (
         late(r"for benchmark choice|Ignoring this choice"),
-        mark("the compiler tries one kernel and takes another one (autotuning)"),
+        mark("autotuning: the compiler tried a kernel and takes another one"),
     ),
-    (late(r"(?i)ran out of memory with exception"), mark("caught: the batch is skipped and training goes on")),
+    (late(r"(?i)ran out of memory with exception"), mark("caught: the batch is skipped and training continues")),
     (
         late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU|switching to)\b"),
-        mark("caught: the program says that it goes on another way"),
+        mark("caught: the program says that it continues in another way"),
     ),
 )
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
@@ -230,7 +230,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     place = place_of(page, first, lines[-1])
     if figures.pop("more_than_1eb", False):
         return Lookalike(
-            place, mark("more than 1EB is a broken size (as after a broken collective), not a lack of memory")
+            place, mark("more than 1EB is a corrupt size (as after a broken collective), not a lack of memory")
         )
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
     if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
@@ -241,13 +241,13 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         why = echo(first.text)
         return Lookalike(place, why) if why else None
     if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):
-        return Lookalike(place, mark("a warning about a copy that could not be made; the job goes on"))
+        return Lookalike(place, mark("a warning: a copy could not be made, and the job continues"))
     rest = text if device != "MPS" else ""
     for pattern, why in _TAKEN_ANOTHER_WAY:
         if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, index, lines[-1]):
             return Lookalike(place, why)
     if not _raised(page, index, before) and _lives_on(page, index):
-        return Lookalike(place, mark("caught: the program prints it and goes on"))
+        return Lookalike(place, mark("caught: the program prints the error and continues"))
     return DeviceOutOfMemory(
         at=place,
         time=first.mark.time,

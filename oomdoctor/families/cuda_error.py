@@ -226,11 +226,11 @@ def _survived(page: Page, index: int, match: re.Match[str]) -> str | None:
     if why := echo(text[: match.end()], text):
         return why
     if _ANOTHER_WAY.search(text, match.end()) or _FALLS_BACK.search(text[: match.start()]):
-        return mark("caught: the program says that it goes on another way")
+        return mark("caught: the program says that it continues in another way")
     if _RETRIED.search(text):
-        return mark("refused once: the allocator frees what it keeps and asks again")
+        return mark("first failure: the allocator frees its cache and tries again")
     caught = "using pageable" in text[match.end() :] or ("row" in match.groupdict() and goes_on(page, index))
-    return mark("caught: the program goes on behind it") if caught else None
+    return mark("caught: the program continues after it") if caught else None
 
 
 def _of_ggml(page: Page, index: int) -> bool:

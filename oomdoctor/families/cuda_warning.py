@@ -75,7 +75,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         process=process_of(line, gpu),
         **figures,
     )
-    yield Lookalike(place, mark("a warning: the allocator gives its cache back and tries again"))
+    yield Lookalike(place, mark("a warning: the allocator frees its cache and tries again"))
 
 
 FAMILY = Family(

@@ -107,9 +107,9 @@ _DF = late(
 )
 
 _OTHER_SIGNALS: Final = {
-    "Segmentation fault": mark("the worker crashed at a bad address (SIGSEGV); that is no memory shortage"),
-    "Aborted": mark("the worker aborted itself (SIGABRT); its own lines before say why"),
-    "Terminated": mark("the worker was told to stop (SIGTERM) after something else had failed"),
+    "Segmentation fault": mark("the worker crashed at a bad address (SIGSEGV), not for lack of memory"),
+    "Aborted": mark("the worker aborted (SIGABRT); its own lines before say why"),
+    "Terminated": mark("the worker was told to stop (SIGTERM) after another failure"),
     "Interrupt": mark("the worker was interrupted (SIGINT)"),
     "Hangup": mark("the worker lost its terminal (SIGHUP)"),
     "Floating point exception": mark("the worker crashed (SIGFPE)"),
@@ -133,7 +133,9 @@ def _killed(page: Page, index: int) -> Iterator[Read]:
     if signal == "Bus error":
         yield _full(page, line, "torch")
     elif signal != "Killed":
-        yield Lookalike(at, _OTHER_SIGNALS.get(signal, mark("the worker died of a signal that memory does not send")))
+        yield Lookalike(
+            at, _OTHER_SIGNALS.get(signal, mark("the worker died of a signal that has nothing to do with memory"))
+        )
     elif why := explained(page, index):
         yield Lookalike(at, say("the worker was killed, but {reason}", reason=translated(why)))
     else:
@@ -174,7 +176,7 @@ def _other_segment(page: Page, index: int) -> Iterator[Read]:
 
 
 def _lost_segment(page: Page, index: int) -> Iterator[Read]:
-    why = mark("a shared-memory file was removed before it was read; none is short")
+    why = mark("a shared-memory file was removed before it was read; shared memory was not full")
     yield Lookalike(place_of(page, page.lines[index]), why)
 
 
@@ -219,11 +221,11 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     above = [one.text for one in page.before(index, 12)]
     unnamed = not _NAMES_A_PATH.search(line.text)
     if _HANDLED.search(line.text):
-        yield Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
+        yield Lookalike(place_of(page, line), mark("the failed allocation was caught; the program continued"))
     elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, "nccl" if "nccl" in line.text else "python")
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
-        yield Lookalike(place_of(page, line), mark("a disk is full (or its inodes, or inotify watches), not memory"))
+        yield Lookalike(place_of(page, line), mark("a disk is full (or out of inodes or inotify watches), not memory"))
 
 
 def _worker(line: Line) -> Process:

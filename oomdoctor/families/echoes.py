@@ -9,7 +9,7 @@ SOURCE = mark("a line of source code that a traceback or a dump shows")
 COMMENT = mark("a comment in source code")
 SETTING = mark("the name or value of a setting")
 TEST = mark("the name of a test")
-COUNTER = mark("a counter that stands at zero")
+COUNTER = mark("a counter with the value zero")
 ADVICE = mark("advice, not a failure")
 
 # Matched in this order against one line, capped by the caller; every pattern is bounded and linear.

@@ -20,7 +20,7 @@ STEPS: Final = 3  # of a loop, printed while a signal takes effect
 
 BY_RAY: Final = mark("Ray was told to end it")
 CONTAINER: Final = mark("the container was stopped")
-INTERRUPTED: Final = mark("somebody interrupted it")
+INTERRUPTED: Final = mark("a user interrupted it")
 SIGNALLED: Final = mark("a command or the program itself sent the signal")
 # Scripts clean up with the same commands before they start a job.
 _ALSO_BEFORE_A_JOB: Final = (BY_RAY, CONTAINER, INTERRUPTED, SIGNALLED)
@@ -54,7 +54,7 @@ _ENDINGS = tuple(
         ),
         (mark("its node failed or was shut down"), r"DUE TO NODE FAILURE", r"imminent node shutdown|\bNodeShutdown\b"),
         (
-            mark("somebody cancelled the job"),
+            mark("a user cancelled the job"),
             r"\bscancel\b",
             r"CANCELLED by \d",
             r"TERM_OWNER",
@@ -88,7 +88,7 @@ _ENDINGS = tuple(
             r"\bHeartbeat .{0,40}timed? ?out\b",
         ),
         (
-            mark("its parent ended it when a child of its own had failed"),
+            mark("its parent ended it after another child had failed"),
             r"Received sigquit from a child process",
         ),
         (mark("the test's own time limit ended it"), r"\bTimeout >\s?\d|Failed: Timeout"),
@@ -128,7 +128,7 @@ def explained(page: Page, index: int) -> str | None:
         why = told(page.lines[position].text)
         if why and not (why in _ALSO_BEFORE_A_JOB and _ran_on(page, position, index)):
             return why
-    return mark("its scheduler had cancelled the step before") if _cancelled(page, index) else None
+    return mark("the scheduler had cancelled the step before") if _cancelled(page, index) else None
 
 
 def ends_well(page: Page, index: int) -> bool:

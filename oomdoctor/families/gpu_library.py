@@ -167,13 +167,13 @@ _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
         (r"NCCL INFO .{0,400}out of memory", mark("an INFO line: NCCL tries another way")),
-        (r"Skipping tactic .{0,200}insufficient memory", mark("TensorRT tries a tactic and takes another one")),
-        (r"Plan failed with a cudnnException", mark("cuDNN tries a plan and takes another one")),
+        (r"Skipping tactic .{0,200}insufficient memory", mark("TensorRT tried a tactic and takes another one")),
+        (r"Plan failed with a cudnnException", mark("cuDNN tried a plan and takes another one")),
         (
             r"failed with error (?:2 )?out of memory\b.{0,120}\b(?i:retry(?:ing)?|falling back|fallback|skipping)\b",
-            mark("the refused allocation was caught; the program went on"),
+            mark("the failed allocation was caught; the program continued"),
         ),
-        (r"CUDNN_STATUS_NOT_SUPPORTED", mark("cuDNN has no way to compute this; no memory was refused")),
+        (r"CUDNN_STATUS_NOT_SUPPORTED", mark("cuDNN does not support this computation; no allocation failed")),
     )
 )
 # XGBoost's figures stand below its message, in one line with it where the exception is shown by its repr(): in bytes,
@@ -234,9 +234,9 @@ def _explained(page: Page, index: int, said: str) -> str | None:
     if "memory" in said.lower():
         return None
     if _asserted(page, index):
-        return mark("what a failed check or a bad address leaves behind on the device, not a lack of memory")
+        return mark("a consequence of a failed check or a bad address on the GPU, not a lack of memory")
     if any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
-        return mark("most of the card is free: it is not memory that is short")
+        return mark("most of the GPU's memory is free, so memory is not short")
     return None
 
 

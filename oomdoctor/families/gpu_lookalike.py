@@ -11,9 +11,9 @@ from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
-ON_CHIP = mark("on-chip memory of one kernel, not the card's memory: the kernel's blocks are too large for this card")
-FAULT = mark("a fault of the program or the card (a bad address, a failed check), not a lack of memory")
-HARDWARE = mark("the driver's report of a fault of the card or of the program, not a lack of memory")
+ON_CHIP = mark("on-chip memory of one kernel, not GPU memory: the kernel's blocks are too large for this GPU")
+FAULT = mark("a fault of the program or the GPU (a bad address, a failed check), not a lack of memory")
+HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a lack of memory")
 
 # The first that fits says why. "out of memory" sentences with figures are other families'.
 _LOOKALIKES = tuple(
@@ -29,7 +29,7 @@ _LOOKALIKES = tuple(
             r"(?i:shared memory)\b.{0,40}\bexceeds (?:the )?device limit|requires \d{1,9} bytes of shared memory",
             r"exceeded scoped vmem limit|Triton Error \[\w{2,5}\]: out of resource|LAUNCH_OUT_OF_RESOURCES",
         ),
-        (mark("a kernel wants more registers than a block has"), r"too many resources requested for launch"),
+        (mark("a kernel needs more registers than a block has"), r"too many resources requested for launch"),
         (
             HARDWARE,
             r"NVRM: Xid\b|uncorrectable (?:NVLink )?(?:ECC )?error",
@@ -41,21 +41,24 @@ _LOOKALIKES = tuple(
             r"ERROR_ILLEGAL_ADDRESS|(?:cuda|hip)ErrorIllegalAddress|Memory access fault by GPU",
         ),
         (
-            mark("the card was reset after a fault, and its memory's content is lost; it was not full"),
+            mark("the GPU was reset after a fault and lost its memory's content; the GPU was not full"),
             r"VRAM (?:is )?lost\b",
         ),
         (
-            mark("the driver or the card does not answer; that is no lack of memory"),
+            mark("the driver or the GPU does not answer; memory is not short"),
             r"Failed to initialize NVML|Unable to determine the device handle for|GPU is lost",
         ),
-        (mark("the kernel asks the graphics driver for pages; nobody was killed for it"), r"Purging GPU memory"),
-        (mark("XLA warns that a program may not fit; nothing has been refused yet"), r"Can't reduce memory use below"),
-        (mark("the allocator's caller has another way (autotuning)"), r"caller indicates that this is not a failure"),
+        (mark("the kernel asks the graphics driver for pages; no process was killed"), r"Purging GPU memory"),
+        (mark("XLA warns that a program may not fit; no allocation has failed yet"), r"Can't reduce memory use below"),
         (
-            mark("caught: the work moves to the CPU and goes on"),
+            mark("autotuning: the caller of the allocator has another way"),
+            r"caller indicates that this is not a failure",
+        ),
+        (
+            mark("caught: the work moves to the CPU and continues"),
             r"to CPU due to CUDA OOM\b|OutOfMemoryError in \w{1,60}, using CPU",
         ),
-        (mark("caught: the batch is skipped and training goes on"), r"OOM in all workers, skipping"),
+        (mark("caught: the batch is skipped and training continues"), r"OOM in all workers, skipping"),
         (mark("a search for the largest batch that fits"), r"Batch size \d{1,9} failed, trying batch size \d"),
     )
 )

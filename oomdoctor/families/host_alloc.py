@@ -267,10 +267,10 @@ _NO_DRIVER = late(
 )
 _NOT_MEMORY = (
     (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
-    (_SWAP_STAYS, mark("the swap could not be given back; it stays in use")),
-    (_NO_DRIVER, mark("there is no driver that could pin memory; none was refused for want of it")),
-    (_GOES_ON, mark("locking memory is a wish; the program goes on without")),
-    (_ERRNO_OF_ANOTHER, mark("the device's error is another one; an old errno is printed behind it")),
+    (_SWAP_STAYS, mark("the swap could not be released and stays in use")),
+    (_NO_DRIVER, mark("no driver can pin memory here; memory was not short")),
+    (_GOES_ON, mark("locking memory is optional; the program continues without")),
+    (_ERRNO_OF_ANOTHER, mark("the device failed with another error; the printed errno is an old one")),
 )
 _PAGEABLE = late(r"(?i)\busing pageable\b")
 _HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|will not be available)\b")
@@ -396,14 +396,14 @@ def _is_handled(page: Page, index: int, text: str) -> bool:
 
 
 def _handled(page: Page, line: Line) -> Lookalike:
-    return Lookalike(place_of(page, line), mark("the refused allocation was caught; the program went on"))
+    return Lookalike(place_of(page, line), mark("the failed allocation was caught; the program continued"))
 
 
 def _pinned(page: Page, index: int, allocator: str) -> Read:
     line = page.lines[index]
     warned = line.mark.level in WARNINGS or _WARNED.search(line.text) is not None
     if warned and any(_DEVICE_FAILED.search(above.text) for above in page.before(index, ABOVE)):
-        return Lookalike(place_of(page, line), mark("it follows a call on the device that had failed"))
+        return Lookalike(place_of(page, line), mark("an earlier call on the GPU had failed"))
     figures = _figures(line.text)
     return PinnedAllocation(
         at=place_of(page, line),
@@ -436,7 +436,7 @@ def _pin_frame(page: Page, index: int) -> Iterator[Read]:
 
 def _compiler(page: Page, line: Line, text: str) -> Read:
     if _CRASHED.search(text):
-        return Lookalike(place_of(page, line), mark("the compiler crashed; nobody killed it for memory"))
+        return Lookalike(place_of(page, line), mark("the compiler crashed; no process was killed for memory"))
     figures = _figures(text)
     return CompilerKill(
         at=place_of(page, line),

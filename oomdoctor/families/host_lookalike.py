@@ -17,71 +17,68 @@ _LOOKALIKES = tuple(
     (late("|".join(patterns)), why)
     for why, *patterns in (
         (
-            mark("a message larger than gRPC allows, not memory"),
+            mark("a message is larger than gRPC allows, not memory"),
             r"\b(?:Received|Sent|[Ss]end) message larger than max\b",
         ),
         (
-            mark("a function that carries too much with it to be sent to workers, not memory"),
+            mark("a function carries too much data to be sent to workers, not memory"),
             r"FUNCTION_SIZE_ERROR_THRESHOLD",
         ),
         (
-            mark("the quota or rate limit of a service is used up, not memory"),
+            mark("a service's quota or rate limit is used up, not memory"),
             r"(?i:resource.{0,2}(?:has been )?exhausted.{0,300}\b(?:quota|rate.?limit|too many|429|too_many_pings)\b)",
             r"(?i:\b(?:429|quota|rate.?limit).{0,300}resource.{0,2}(?:has been )?exhausted)",
         ),
         (
-            mark("the container could not be given a device (the device plugin or the runtime), not memory"),
+            mark("the device plugin or runtime could not give the container a GPU, not memory"),
             r"UnexpectedAdmissionError(?!.{0,200}\bmemory\b)|device plugin resource",
             r"(?i:failed to allocate (?:vGPU )?device\b(?! (?:memory|mem|buffer|heap)))",
         ),
         (
-            mark(
-                "the scheduler refuses or does not start the job (its limits, its partitions); nothing ran out of "
-                "memory"
-            ),
+            mark("the scheduler rejects or does not start the job (limits, partitions); nothing ran out of memory"),
             r"(?:salloc|srun|sbatch): error: Unable to allocate resources",
             r"\b(?:QOS|Assoc)(?:Grp|Max)Mem\w{0,40}|Memory specification can not be satisfied",
             r"memory is (?:already overallocated|under-?allocated) \(\d",
             r"\bDimension \\?\"memory\\?\" exhausted on \d|\bResources exhausted on \d{1,6} nodes",  # Nomad's
         ),
         (
-            mark("a limit that was asked for is refused or cannot be changed; nothing ran out of memory"),
+            mark("a requested limit was rejected or cannot be changed; nothing ran out of memory"),
             # the JVM's
             r"Initial heap size set to a larger value than|Invalid maximum heap size: |Too small maximum heap",
             r"\bset memory limit \d{1,20} too low|requested amount of memory \(\d{1,9} MB\) greater than total system",
         ),
         (
-            mark("a warning of how little memory is left; what fails for it has a line of its own"),
+            mark("a warning that little memory is left; a failure has a line of its own"),
             r"Reached total allocation of \d{1,9}Mb: see help",  # R's, on Windows
             r"Virtual Memory Minimum Too Low|\bdiagnosed a low virtual memory condition",
             r"\bNodeHasInsufficientMemory\b",
             r"\bMemory pressure for \S{1,400} is [\d.]{1,9}% > |\bmemory usage=\d{1,20} hit threshold=",
         ),
         (
-            mark("the service lets it swap beyond its quota; nothing was ended yet"),
+            mark("the service may swap beyond its quota; no process was ended yet"),
             r"\bError R14 \(Memory quota exceeded\)",
         ),
         (
-            mark("PostgreSQL's table of locks is full, not memory"),
+            mark("PostgreSQL's lock table is full, not memory"),
             r"(?:^|ERROR: {1,2}|FATAL: {1,2})out of shared memory(?:\"|$)",
         ),
         (
-            mark("the kernel could not serve a driver or its own tables; nobody was killed for memory"),
+            mark("the kernel had no memory for a driver or its own tables; no process was killed for memory"),
             r"\bvmap allocation for size \d{1,20} failed: use vmalloc|HugeTLB: allocating \d{1,9} of page size",
             r"\bSLUB: Unable to allocate memory on|\bcma_alloc: .{0,60}alloc failed|\bswiotlb buffer is full",
             r"\bTCP: out of memory -- consider|\bzram: Error allocating memory for compressed page",
         ),
         (
-            mark("an address, a port or a terminal could not be had, not memory"),
+            mark("an address, a port or a terminal was not available, not memory"),
             r"(?i:\bto allocate (?:a |an |any |new |free ){0,3}(?:ports?|gateway|for interface|ip(?:v[46])?|pseudo)\b)",
             r"(?i:\bto allocate (?:a |an |any |new |free ){0,3}(?:address(?:es)?|subnet|network|tty|pty)\b)",
         ),
         (
-            mark("Python tidies up what an ended process left behind: a consequence of its end, not the reason"),
+            mark("Python cleans up after a process that has ended: a consequence, not the reason"),
             r"There appear to be \d{1,9} leaked (?:shared_memory|semaphore|folder|file)",
         ),
         (
-            mark("the limit on watched files (inotify) is hit, not memory"),
+            mark("the limit on watched files (inotify) was hit, not memory"),
             r"\binotify\b.{0,80}\b(?:limit|No space|watch)|number of file watchers reached",
         ),
         (mark("the disk quota is used up, not memory"), r"\[Errno 122\]|\bDisk quota exceeded\b"),
@@ -92,38 +89,38 @@ _LOOKALIKES = tuple(
         ),
         (mark("file descriptors ran out (ulimit -n), not memory"), r"\btoo many open files\b"),
         (
-            mark("the network's buffers are full (a limit of the kernel), not memory"),
+            mark("the kernel's network buffers are full, not memory"),
             r"\[Errno 105\]|No buffer space available",
         ),
         (mark("the limit on processes (pids) was hit, not memory"), r"fork rejected by pids controller"),
         (
-            mark("the loader's small block for thread-local data is used up, not memory: import that library earlier"),
+            mark("the loader's block for thread-local data is used up, not memory: import that library earlier"),
             r"in static TLS block",
         ),
         (mark("it was told to stop (SIGTERM, SIGINT or SIGHUP)"), r"\bKilled by signal (?:1|2|15)\b|^Terminated: 15"),
         (
-            mark("a warning: little memory may be locked (ulimit -l); nothing was refused yet"),
+            mark("a warning: little memory may be locked (ulimit -l); no allocation has failed yet"),
             r"libibverbs: Warning: RLIMIT_MEMLOCK|Warning: .{0,80}locked memory limit",
         ),
         (
-            mark("earlyoom tells how much is free and when it would act; this line is no kill"),
+            mark("earlyoom prints how much is free and when it acts; no process was killed"),
             r"\bmem avail: {0,8}\d|\bsending SIGTERM when mem\b|\bSIGKILL when mem\b",
         ),
         (
-            mark("a fault of a memory chip or the processor that the machine reports; no memory ran out"),
+            mark("the machine reports a faulty memory chip or processor; no memory ran out"),
             r"\bEDAC \w{1,20}: |\[Hardware Error\]|\bMemory failure: 0x|\bmce: .{0,80}(?:[Ee]rror|CPU)",
         ),
         (
-            mark("the cgroup touched its limit and the kernel made room; nobody was killed"),
+            mark("the cgroup touched its limit and the kernel freed memory; no process was killed"),
             r"Memory limit reached of cgroup",
         ),
         (
             mark("the scheduler's limit on time or processors ended the job"),
             r"PBS: job killed: (?:walltime|cput|ncpus)\b|TERM_(?:RUNLIMIT|CPULIMIT)\b",
         ),
-        (mark("somebody, or another job, ended it by way of the scheduler"), r"TERM_(?:OWNER|ADMIN|PREEMPT)\b"),
+        (mark("a user or another job ended it through the scheduler"), r"TERM_(?:OWNER|ADMIN|PREEMPT)\b"),
         (
-            mark("TensorFlow remarks on a large request; it was granted"),
+            mark("TensorFlow warns of a large allocation, which succeeded"),
             r"Allocation of \d{1,20} exceeds \d{1,3}(?:\.\d{1,3})?% of (?:free )?system memory",
         ),
     )

@@ -272,16 +272,16 @@ def _failed(page: Page, index: int, framework: str, match: re.Match[str], last: 
     line = page.lines[index]
     pinned = match.groupdict().get("pinned")
     if pinned and not is_loud(page, index, line.text[:1200], sure=True, compared=True):
-        return Lookalike(place_of(page, line), mark("pageable memory does it, too; the program went on"))
+        return Lookalike(place_of(page, line), mark("pageable memory works too; the program continued"))
     return _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match, last)
 
 
 def _probe(page: Page, index: int, sizes: dict[str, Any]) -> Read:
     line = page.lines[index]
     if mostly_free(line.text[:1200]):
-        return Lookalike(place_of(page, line), mark("most of the card is free: it is not memory that is short"))
+        return Lookalike(place_of(page, line), mark("most of the GPU's memory is free, so memory is not short"))
     if "tried_bytes" in sizes and (goes_on(page, index) or _works(page, index)):
-        why = mark("TensorFlow asks for less and less at its start and goes on with what it gets")
+        why = mark("TensorFlow tries smaller and smaller sizes at its start and continues with what it gets")
         return Lookalike(place_of(page, line), why)
     found, gpu = _card_found(page, index)
     process = process_of(line) if gpu is None else replace(process_of(line), gpu=gpu)

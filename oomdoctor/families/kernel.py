@@ -173,12 +173,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _systemd(page, index)
     elif _FRAGMENTED.search(text):
         at = place_of(page, page.lines[index])
-        yield Lookalike(at, mark("the kernel found no contiguous pages for a driver; nobody was killed for memory"))
+        yield Lookalike(at, mark("the kernel found no contiguous pages for a driver; no process was killed for memory"))
     elif _BY_HAND.search(text):
         at = place_of(page, page.lines[index], _dump(page, index)[-1])
-        yield Lookalike(
-            at, mark("somebody asked the kernel for a kill by hand (SysRq f); memory need not have been short")
-        )
+        yield Lookalike(at, mark("a user told the kernel to kill (SysRq f); memory need not have been short"))
     elif (_tells_of_a_kill(text) and not _reaped_before(page, index)) or _is_beheaded(page, index):
         yield _kernel(page, index)
 

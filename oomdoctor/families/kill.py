@@ -182,11 +182,11 @@ _SIGNAL_OF_WORD: Final = {
 _WORDS = late("|".join(sorted(_SIGNAL_OF_WORD, key=len, reverse=True)))
 
 _NOT_MEMORY: Final = {
-    "SIGHUP": mark("told to stop (SIGHUP: the terminal or session was closed), not killed for memory"),
-    "SIGINT": mark("interrupted (SIGINT), not killed for memory"),
-    "SIGABRT": mark("it aborted itself (SIGABRT); its own lines before say why"),
-    "SIGSEGV": mark("a crash at a bad address (SIGSEGV), not a memory shortage"),
-    "SIGTERM": mark("told to stop (SIGTERM), not killed for memory"),
+    "SIGHUP": mark("told to stop (SIGHUP: the terminal or session was closed), not OOM-killed"),
+    "SIGINT": mark("interrupted (SIGINT), not OOM-killed"),
+    "SIGABRT": mark("the process aborted (SIGABRT); its own lines before say why"),
+    "SIGSEGV": mark("a crash at a bad address (SIGSEGV), not a lack of memory"),
+    "SIGTERM": mark("told to stop (SIGTERM), not OOM-killed"),
 }
 _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
@@ -225,7 +225,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _joblib(page, index)
     elif '"OOMKilled": false' in text or '"OOMKilled":false' in text:
         yield Lookalike(
-            place_of(page, page.lines[index]), mark("the engine saw no out-of-memory kill of the container")
+            place_of(page, page.lines[index]), mark("the container engine reports no OOM kill of the container")
         )
     elif "SignalException" in text or "death signal, shutting down" in text or "CANCELLED AT" in text:
         yield from _stopped(page, index, text)
@@ -472,7 +472,7 @@ def _joblib(page: Page, index: int) -> Iterator[Read]:
     codes = lines[position].text[:CHARACTERS]
     signal = SIGKILL if "SIGKILL" in codes else _signal_named(codes)
     if signal is None:
-        why = mark("joblib speaks of memory whenever a worker dies; the exit codes tell of no kill")
+        why = mark("joblib mentions memory whenever a worker dies; the exit codes show no kill")
         yield Lookalike(place_of(page, lines[0], lines[position]), why)
         return
     stated = {"signal": signal, "exit_codes": tuple(_JOBLIB_CODE.findall(codes))}

@@ -49,13 +49,13 @@ _NO_KILLS: Final = tuple(
     for pattern, why in (
         (
             r"memorystatus: killing_idle|memorystatus: killing_\w{1,40} pid \d{1,9} \[[^\]\n]{1,60}\] \(idle",
-            mark("macOS ended what was idle, as it does at any time"),
+            mark("macOS ended idle processes, as it does at any time"),
         ),
         (
             r"exceeded mem limit: (?:Active|Inactive)\w{0,5} \d{1,9} MB \(non-fatal\)",
-            mark("a limit that only tells of a process; nothing was ended"),
+            mark("this limit only reports a process; no process was ended"),
         ),
-        (r"In dry-run mode; would have tried to kill", mark("a rehearsal: nothing was killed")),
+        (r"In dry-run mode; would have tried to kill", mark("a dry run: no process was killed")),
     )
 )
 

@@ -138,8 +138,11 @@ _TASK = late(r"\b(?:task id: ?|id_task[\"=: |]{1,4}|task )(\d{1,12})\b")
 _SMALLER = late(r"free space in the KV cache, retrying .{0,120}?n_batch = (\d{1,9})\b")
 _RETRIES = 24
 _HARMLESS = (
-    ("pinned memory", mark("page-locked memory was refused; ordinary memory is taken instead")),
-    ("context's memory pool", mark("a pool of fixed size inside the program is too small, not the machine's memory")),
+    ("pinned memory", mark("pinned memory failed; llama.cpp uses ordinary memory instead")),
+    (
+        "context's memory pool",
+        mark("a pool of fixed size inside the program is too small; the machine's memory is not short"),
+    ),
     ("free space in the KV cache, retrying", mark("the batch is tried again in smaller pieces")),
 )
 _GOES_ON = late(r"(?i)\bretrying|\bfalling back")
@@ -196,9 +199,7 @@ def _not_fitted(page: Page, index: int) -> Read:
     )
     short = next((them for them in above if them["needed_bytes"] > them.get("free_bytes", them["needed_bytes"])), None)
     if short is None:
-        return Lookalike(
-            place_of(page, line), mark("the program looks whether the model fits; it is loaded all the same")
-        )
+        return Lookalike(place_of(page, line), mark("the program checks whether the model fits and loads it anyway"))
     return BufferRefused(
         at=place_of(page, line),
         time=line.mark.time,
@@ -359,7 +360,7 @@ def _refused(page: Page, index: int) -> Read:
     first = page.lines[index]
     lines = _of_one_failure(page.after(index, _MESSAGE_LINES))
     if any(_GOES_ON.search(line.text[:400]) for line in page.after(index, _GOES_ON_LINES)):
-        return Lookalike(place_of(page, first, lines[-1]), mark("the allocation is tried again another way"))
+        return Lookalike(place_of(page, first, lines[-1]), mark("another attempt at the allocation follows"))
     figures: dict[str, Any] = {}
     for line in lines:
         for clause, said in grammars.said("llama_cpp", line.text[:1200]):

@@ -70,7 +70,7 @@ _CLAUSES = {
 _FAILED = late(r"Traceback \(most recent|\bERROR\b|\b\w{1,60}Error\b")
 _RAISED = late(r"Error: Failed to allocate memory")
 _BEHIND = 12  # lines
-_GOES_ON = mark("LMCache's host buffer is full: what finds no room is not stored, and nothing fails")
+_GOES_ON = mark("LMCache's host buffer is full: new blocks are not stored, and nothing fails")
 
 _read_sentences = reader("lmcache", _SENTENCES, _CLAUSES)
 

@@ -95,7 +95,7 @@ _read_sentences = reader("lmdeploy", _SENTENCES, _CLAUSES)
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     if _LESS in line.text:
-        yield Lookalike(place_of(page, line), mark("the engine goes on with fewer tokens in a step"))
+        yield Lookalike(place_of(page, line), mark("the engine continues with fewer tokens per step"))
     else:
         yield from _read_sentences(page, index)
 

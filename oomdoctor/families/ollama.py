@@ -164,7 +164,7 @@ _RUNNER = late(
 _LAYOUT = "memory layout cannot be allocated"
 _HARMLESS = (
     ("predicted to exceed available memory", mark("the scheduler unloads another model to make room")),
-    ("VRAM usage didn't recover within timeout", mark("Ollama waits for a card to be freed, then goes on")),
+    ("VRAM usage didn't recover within timeout", mark("Ollama waits for free GPU memory, then continues")),
 )
 CHARACTERS = 4000
 

@@ -108,10 +108,10 @@ _CAUSES: Final[Mapping[str, str]] = {
     "broken": "killed",
 }
 _EXPLAINED: Final[Mapping[str, str]] = {
-    "ray_kill": mark("the actor was ended by ray.kill, not by a lack of memory"),
-    "unreferenced": mark("the actor was ended because nobody referred to it any more"),
-    "intended": mark("the worker left as it was asked to"),
-    "sigterm": mark("the worker ended on SIGTERM or sys.exit, not on a lack of memory"),
+    "ray_kill": mark("ray.kill ended the actor, not a lack of memory"),
+    "unreferenced": mark("the actor ended because nothing referred to it any more"),
+    "intended": mark("the worker exited as requested"),
+    "sigterm": mark("the worker ended on SIGTERM or sys.exit, not for lack of memory"),
 }
 # Ray ends the other workers when a driver goes, and its event file calls that a failure of each of them.
 _EVENT_FILE: Final = '"label":"RAY_WORKER_FAILURE"'
@@ -179,11 +179,11 @@ def _death(page: Page, index: int) -> Read:
     why = next((_EXPLAINED[name] for name in found if name in _EXPLAINED), None)
     code = _number(_value(found, "exit_code"))
     if why is None and code is not None and 0 <= code < 128:
-        why = say("the worker left by itself with exit code {code}", code=code)
+        why = say("the worker exited by itself with code {code}", code=code)
     pid = _number(_value(found, "pid"))
     why = why or _crashed(page, index, pid)
     if why is None and _says_nothing(found) and ends_well(page, index):
-        why = mark("the job was done all the same: Ray runs a task again whose worker is gone")
+        why = mark("the job finished anyway: Ray reruns the task of a lost worker")
     if why is not None:
         return Lookalike(at, why)
     exit_type = _exit_type(found)
@@ -246,9 +246,9 @@ def _crashed(page: Page, index: int, pid: int | None) -> str | None:
     """The signal that the dead worker printed itself, if it did, or that it left by sys.exit."""
     for near in _near(page, index):
         if _LEFT in near.text and _POD_LIMIT not in near.text and pid in (None, near.mark.pid):
-            return mark("the worker left by itself: SystemExit was raised in it")
+            return mark("the worker exited by itself: SystemExit was raised")
         if _raised(near.text) and (pid is None or near.mark.pid in (None, pid)):
-            return mark("the worker ended of an exception of its own")
+            return mark("an exception of its own ended the worker")
         signal = _crash_signal(near.text)
         if signal in _OWN_FAULT and (pid is None or near.mark.pid in (None, pid)):
             return say("the worker crashed by itself: {signal}", signal=signal)

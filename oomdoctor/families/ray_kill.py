@@ -555,7 +555,7 @@ def _short(page: Page, index: int) -> Iterator[Read]:
         killed = _first(found, "count", _number)
         crashed = _first(found, "crashed", _number)
         if killed == 0:
-            yield Lookalike(at, mark("Ray's count of dead workers: none was killed for memory"))
+            yield Lookalike(at, mark("Ray's count of dead workers: none was OOM-killed"))
             return
         yield KillCount(
             at=at,

@@ -179,7 +179,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
     at = place_of(page, line, below if wrapped else line)
     state = _STATES[key]
     if state in _MAY_END and key not in _REFUSED and _served(page, index):
-        yield Lookalike(at, mark("a request that waited and was served: work goes on behind it"))
+        yield Lookalike(at, mark("a request that waited and was then placed: the job continues"))
         return
     for requested, count in _requests(found) or [(None, None)]:
         yield Unschedulable(

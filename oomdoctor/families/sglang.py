@@ -298,11 +298,11 @@ _CLAUSES = {
 }
 
 _LOOKALIKES = (
-    ("exceeds the maximum allowed length", mark("a request longer than the KV pool was turned away; nothing failed")),
-    ("VA upper bound", mark("address space that is set aside, not memory")),
+    ("exceeds the maximum allowed length", mark("a request longer than the KV pool was rejected; nothing failed")),
+    ("VA upper bound", mark("reserved address space, not memory")),
     (
         "memory leak detected!",
-        mark("the KV pool's books do not balance, which ends the scheduler; no memory was short"),
+        mark("the KV pool's accounting is inconsistent, which ends the scheduler; memory was not short"),
     ),
 )
 _SHORT = late(r"out of memory|ALLOC_FAILED")
@@ -341,20 +341,20 @@ def _told(lines: Sequence[Line]) -> bool:
 
 def _judged(found: Read, text: str, level: str | None) -> Iterator[Read]:
     if isinstance(found, CaptureFailed) and not _SHORT.search(text):
-        yield Lookalike(found.at, mark("graph capture failed of something else; the advice below it is printed always"))
+        yield Lookalike(found.at, mark("graph capture failed for another reason; the advice below is always printed"))
     elif isinstance(found, NoPool) and (found.tokens or 0) > 0:
-        yield Lookalike(found.at, mark("a larger pool was asked for than fits; the engine takes the one that fits"))
+        yield Lookalike(found.at, mark("the requested pool does not fit; the engine takes one that fits"))
     elif isinstance(found, UnbalancedCards) and level == "WARNING":
-        yield Lookalike(found.at, mark("a warning: the engine goes on with unequal cards"))
+        yield Lookalike(found.at, mark("a warning: the engine continues with GPUs of unequal free memory"))
     elif isinstance(found, SchedulerFailed) and found.exit_code in SIGKILL_CODES:
         # The scheduler wrote nothing of its own, so this is the first that is heard of its death.
         yield replace(found, role="root", strength=1, pool="host_ram")
     else:
         yield found
         if isinstance(found, Retraction):
-            yield Lookalike(found.at, mark("retraction: the KV pool is shared in turns, requests wait and none fails"))
+            yield Lookalike(found.at, mark("retraction: the KV pool is shared in turns; requests wait and none fails"))
         elif isinstance(found, Statistics) and found.full:
-            yield Lookalike(found.at, mark("a full KV pool is used in full: further requests wait and none fails"))
+            yield Lookalike(found.at, mark("the KV pool is fully used: further requests wait and none fails"))
 
 
 FAMILY = Family(

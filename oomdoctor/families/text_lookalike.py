@@ -28,12 +28,12 @@ _TELLING = tuple(
     (late("(?i)" + "|".join(patterns)), why)
     for why, *patterns in (
         (
-            mark("Ray's list of guesses, printed with every death; it is no evidence"),
+            mark("Ray's list of guesses, printed with every death; not evidence"),
             r"potential root causes|possible reasons include|crashes unexpectedly \(oom",
         ),
-        (mark("it says that none happened"), rf"\b(?:no|without|zero|never) {_IT}"),
+        (mark("the line says that none happened"), rf"\b(?:no|without|zero|never) {_IT}"),
         (
-            mark("caught: the program says that it goes on"),
+            mark("caught: the program says that it continues"),
             r"(?:\boom|OutOfMemoryError|out of memory)\b.{0,120}\b(?:skipp\w{2,3}|retrying|falling back|continuing)\b",
             r"(?:\boom|OutOfMemoryError|out of memory)\b.{0,120}\busing (?:the |a )?(?:default|smaller|CPU)\b",
             rf"\b(?:skipped|skipping|recover(?:ed|ing)|survived)\b.{{0,60}}\b(?:due to|from|after|because of|on) {_IT}",

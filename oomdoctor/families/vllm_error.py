@@ -201,9 +201,9 @@ _CLAUSES = {
 }
 
 _LOOKALIKES = (
-    ("Possibly too large swap space", mark("a warning about host memory that is set aside; nothing was refused")),
-    ("This may cause OOM errors during", mark("a hint at start, printed for every long context; nothing was refused")),
-    ("This may causeOOM during", mark("a hint at start, printed for every long context; nothing was refused")),
+    ("Possibly too large swap space", mark("a warning about reserved host memory; no allocation failed")),
+    ("This may cause OOM errors during", mark("a hint at start, printed for every long context; no allocation failed")),
+    ("This may causeOOM during", mark("a hint at start, printed for every long context; no allocation failed")),
     (
         "If out-of-memory error occurs during cudagraph",
         mark("advice, printed before every graph capture"),
@@ -212,11 +212,11 @@ _LOOKALIKES = (
     ("is greater than the derived max_model_len", mark("a limit of the model's configuration, not of memory")),
     (
         "Memory usage increased after sleeping",
-        mark("others took memory while the engine slept; nothing was refused"),
+        mark("other processes took memory while the engine slept; no allocation failed"),
     ),
     (
         "CUDA Error: invalid argument at",
-        mark("the sleep allocator was handed a mapping twice; no memory was asked for"),
+        mark("the sleep allocator got one mapping twice; no memory was requested"),
     ),
 )
 
@@ -228,7 +228,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     for found in _read_sentences(page, index):
         # From 0.18 to 0.19 the engine only warns here and goes on.
         if isinstance(found, SequencesExceedState) and line.mark.level == "WARNING":
-            yield Lookalike(found.at, mark("a warning: the engine lowers the number of sequences and goes on"))
+            yield Lookalike(found.at, mark("a warning: the engine lowers the number of sequences and continues"))
         else:
             yield found
         return

@@ -75,9 +75,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     for found in _read_sentences(page, index):
         yield found
         if isinstance(found, Preemption):
-            yield Lookalike(found.at, mark("preemption: the KV cache is shared in turns, requests wait and none fails"))
+            yield Lookalike(found.at, mark("preemption: the KV cache is shared in turns; requests wait and none fails"))
         elif isinstance(found, Statistics) and (found.kv_usage or 0) >= FULL:
-            yield Lookalike(found.at, mark("a full KV cache is used in full: further requests wait and none fails"))
+            yield Lookalike(found.at, mark("the KV cache is fully used: further requests wait and none fails"))
 
 
 FAMILY = Family(

@@ -100,13 +100,13 @@ def _sentence(figure: Trajectory, limit: int | None) -> str:
     if figure.per == "step":
         climbed = say(
             "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
-            "{rate} a step",
+            "{rate} per step",
             **values,
         )
     else:
         climbed = say(
             "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
-            "{rate} from print to print",
+            "{rate} per print",
             **values,
         )
     return climbed if limit is None else semicolons((climbed, _ahead(figure, limit)))
@@ -117,8 +117,8 @@ def _ahead(figure: Trajectory, limit: int) -> str:
     left, whole = _left(figure, limit), show(limit)
     if figure.per == "step":
         if left == 1:
-            return say("all of {limit} is full in about one step", limit=whole)
-        return say("all of {limit} is full in about {left} steps", limit=whole, left=f"{left:,}")
+            return say("the limit of {limit} will be reached in about one step", limit=whole)
+        return say("the limit of {limit} will be reached in about {left} steps", limit=whole, left=f"{left:,}")
     if left == 1:
-        return say("all of {limit} is full at about the next print", limit=whole)
-    return say("all of {limit} is full in about {left} prints", limit=whole, left=f"{left:,}")
+        return say("the limit of {limit} will be reached at about the next print", limit=whole)
+    return say("the limit of {limit} will be reached in about {left} prints", limit=whole, left=f"{left:,}")

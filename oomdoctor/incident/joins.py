@@ -21,7 +21,7 @@ SAME_MOMENT: Final = 120
 ZONE_STEP: Final = 1800
 FURTHEST_ZONES: Final = 26 * 3600
 
-WHY: Final = mark("the kernel killed this program at another time than the failure here, which it does not explain")
+WHY: Final = mark("the kernel killed this program at another time, so the kill does not explain this failure")
 # What Ray kills on a busy node, it may report minutes later.
 LATE: Final = 600
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
@@ -91,8 +91,9 @@ def clocks_apart(events: Iterable[Event]) -> list[str]:
     """What to say of logs that print one death at different times."""
     notes = {
         (kill.at.file, death.at.file): say(
-            "{file} and {other} have different clocks: they print {time} and {other_time} for one death; the order of "
-            "what happened allows for it",
+
+                "the clocks of {file} and {other} differ: they print {time} and {other_time} for one death; the "
+                "order of events allows for it",
             file=kill.at.file, other=death.at.file, time=kill.time, other_time=death.time,
         )
         for kill, death, _ in reversed(_dated_twice(events))

@@ -17,7 +17,7 @@ from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.roles import short_name
-from oomdoctor.language import mark, say
+from oomdoctor.language import GPU, say, translated
 from oomdoctor.units import MIB, show
 
 # Figures with two decimals leave some MiB open between them.
@@ -26,10 +26,10 @@ LEAST_SHOWN: Final = 64 * MIB
 PROCESSES_SHOWN: Final = 5
 SUMMANDS_SHOWN: Final = 4  # in the formula of a sum
 # Names of rows: ids, which are translated where they are shown
-FREE: Final = mark("free")
-LIVE: Final = mark("live tensors")
-UNALLOCATED: Final = mark("reserved but unallocated")
-OUTSIDE_AND_OTHERS: Final = mark("outside PyTorch, and other processes")
+FREE: Final = "free"
+LIVE: Final = "live tensors"
+UNALLOCATED: Final = "reserved but unallocated"
+OUTSIDE_AND_OTHERS: Final = "outside PyTorch, and other processes"
 
 
 def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
@@ -77,7 +77,7 @@ def _summary(event: MemorySummary) -> Ledger:
     rows = [LedgerRow(LIVE, event.allocated_bytes, "printed", line)] if event.allocated_bytes else []
     if event.reserved_bytes is not None and event.allocated_bytes is not None:
         rows.append(_rest(UNALLOCATED, line, event.reserved_bytes, event.allocated_bytes))
-    return Ledger("gpu", say("{card}, by its last memory summary", card=_card_name(event)), None, tuple(rows))
+    return Ledger("gpu", say("{card}, last memory summary", card=_card_name(event)), None, tuple(rows))
 
 
 def _report(event: MemoryReport) -> Ledger:
@@ -87,18 +87,18 @@ def _report(event: MemoryReport) -> Ledger:
         rows.append(_rest(UNALLOCATED, line, event.reserved_bytes, event.allocated_bytes))
     if event.device_used_bytes is not None:
         rows.append(_rest(OUTSIDE_AND_OTHERS, line, event.device_used_bytes, event.reserved_bytes))
-    return Ledger("gpu", say("{card}, by the job's last report", card=_card_name(event)), None, tuple(rows))
+    return Ledger("gpu", say("{card}, last report of the job", card=_card_name(event)), None, tuple(rows))
 
 
 def _reported_node(event: MemoryReport) -> Ledger:
     """DeepSpeed counts what all processes of the node use, and says how much of its memory that is."""
     line, used, share = event.at.line, event.host_used_bytes or 0, event.host_used_fraction
-    rows = [LedgerRow(mark("in use by all processes"), used, "printed", line)]
+    rows = [LedgerRow("in use by all processes", used, "printed", line)]
     if share:
         free = round(used / share) - used
         formula = f"{show(used)} / {share:.1%} - {show(used)} = {show(free)}"
         rows.append(LedgerRow(FREE, free, "derived", line, formula))
-    return Ledger("host_ram", say("the node, by the job's last report"), None, tuple(rows))
+    return Ledger("host_ram", say("node, last report of the job"), None, tuple(rows))
 
 
 def _node(event: NodeOutOfMemory) -> Ledger:
@@ -108,12 +108,12 @@ def _node(event: NodeOutOfMemory) -> Ledger:
     if rest:
         rows.append(_total(f"{len(rest)} {SMALLER}", [row.bytes or 0 for row in rest], line))
     if event.object_store_bytes:
-        rows.append(LedgerRow(mark("object store"), event.object_store_bytes, "printed", line))
+        rows.append(LedgerRow("object store", event.object_store_bytes, "printed", line))
     if event.used_bytes is not None:
         shown = sum(row.bytes or 0 for row in rows)
         if event.used_bytes > shown:
-            elsewhere = _rest(mark("in use, in no row of the table"), line, event.used_bytes, shown)
-            rows.append(elsewhere if rows else LedgerRow(mark("in use"), event.used_bytes, "printed", line))
+            elsewhere = _rest("in use, in no row of the table", line, event.used_bytes, shown)
+            rows.append(elsewhere if rows else LedgerRow("in use", event.used_bytes, "printed", line))
         if event.total_bytes is not None:
             rows.append(_rest(FREE, line, event.total_bytes, event.used_bytes))
     return Ledger("host_ram", _node_name(event), event.total_bytes, tuple(rows))
@@ -176,15 +176,15 @@ def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
         yield LedgerRow(f"process {process.pid}", process.bytes, "printed", line)
     used, own = card.used_bytes or 0, card.own_bytes
     if card.unaccounted_bytes is not None and card.unaccounted_bytes > LEAST_SHOWN:
-        yield _rest(mark("processes the driver does not list"), line, used, own, card.others_bytes)
+        yield _rest("processes the driver does not list", line, used, own, card.others_bytes)
     if card.non_torch_bytes is not None and own is not None:
-        yield _rest(mark("this process outside PyTorch"), line, own, card.reserved_bytes)
+        yield _rest("this process outside PyTorch", line, own, card.reserved_bytes)
     elif own is not None:
         yield from _beside_the_parts(own, card, line)
     elif card.others_bytes is None and card.beyond_bytes is not None:
         yield _rest(OUTSIDE_AND_OTHERS, line, used, card.reserved_bytes)
     if event.private_pools_bytes:
-        yield LedgerRow(mark("private pools (CUDA graphs)"), event.private_pools_bytes, "printed", line)
+        yield LedgerRow("private pools (CUDA graphs)", event.private_pools_bytes, "printed", line)
         yield _rest(LIVE, line, event.allocated_bytes or 0, event.private_pools_bytes)
     else:
         yield LedgerRow(LIVE, card.live_bytes, "printed", line)
@@ -199,19 +199,19 @@ def _beside_the_parts(own: int, card: Card, line: int) -> Iterator[LedgerRow]:
     of it."""
     parts = [part for part in (card.allocated_bytes, card.unallocated_bytes) if part]
     if not parts:
-        yield LedgerRow(mark("this process"), own, "printed", line)
+        yield LedgerRow("this process", own, "printed", line)
     elif own > sum(parts):
-        yield _rest(mark("the rest of this process"), line, own, *parts)
+        yield _rest("the rest of this process", line, own, *parts)
 
 
 def _card_name(event: Event) -> str:
     """The GPU by the process's own count: with one visible card per rank every rank calls it 0."""
     process = event.process
-    name = say("gpu {number}", number=process.gpu) if process.gpu is not None else say("the gpu")
+    name = say("GPU {number}", number=process.gpu) if process.gpu is not None else translated(GPU)
     if process.rank is not None:
-        name = say("{card} of rank {rank}", card=name, rank=process.rank)
+        name = say("{card} (rank {rank})", card=name, rank=process.rank)
     elif process.pid is not None:
-        name = say("{card} of pid {pid}", card=name, pid=process.pid)
+        name = say("{card} (PID {pid})", card=name, pid=process.pid)
     return say("{card} on {node}", card=name, node=process.node) if process.node else name
 
 
@@ -219,17 +219,17 @@ def _engine(event: MemoryProfile) -> Ledger:
     """What the engine planned for its share of the card, and what it left outside."""
     line = event.at.line
     parts = (
-        (mark("weights"), event.weights_bytes),
-        (mark("outside PyTorch"), event.non_torch_bytes),
-        (mark("weights and outside PyTorch"), event.consumed_bytes),
-        (mark("activation peak"), event.activation_bytes),
-        (mark("CUDA graphs"), event.graph_bytes),
-        (mark("KV cache"), event.kv_bytes),
+        ("weights", event.weights_bytes),
+        ("outside PyTorch", event.non_torch_bytes),
+        ("weights and outside PyTorch", event.consumed_bytes),
+        ("activation peak", event.activation_bytes),
+        ("CUDA graphs", event.graph_bytes),
+        ("KV cache", event.kv_bytes),
     )
     rows = [LedgerRow(what, size, "printed", line) for what, size in parts if size is not None]
     if event.requested_bytes is not None and event.total_bytes is not None:
-        rows.append(_rest(mark("outside the engine's share"), line, event.total_bytes, event.requested_bytes))
-    planned = say("{card}, as the engine planned it", card=_card_name(event))
+        rows.append(_rest("outside the engine's share", line, event.total_bytes, event.requested_bytes))
+    planned = say("{card}, as planned by the engine", card=_card_name(event))
     return Ledger("gpu", planned, event.total_bytes, tuple(rows))
 
 
@@ -237,7 +237,7 @@ def _start(event: NotEnoughFree) -> Ledger:
     rows = []
     if event.free_bytes is not None and event.total_bytes is not None:
         rows = [
-            _rest(mark("in use before the engine started"), event.at.line, event.total_bytes, event.free_bytes),
+            _rest("in use before the engine started", event.at.line, event.total_bytes, event.free_bytes),
             LedgerRow(FREE, event.free_bytes, "printed", event.at.line),
         ]
     return Ledger("gpu", _card_name(event), event.total_bytes, tuple(rows))

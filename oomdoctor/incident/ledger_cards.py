@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from oomdoctor.families.event import Event
 from oomdoctor.families.nvidia_smi import Card, CardProcess, GpuTable
 from oomdoctor.incident.model import Ledger, LedgerRow
-from oomdoctor.language import mark, say
+from oomdoctor.language import say
 from oomdoctor.units import show
 
 
@@ -25,22 +25,18 @@ def _card(table: GpuTable, card: Card, used: int, total: int) -> Ledger:
     rows = [LedgerRow(f"{one.name} (pid {one.pid})", one.used_bytes, "printed", line) for one in on_it]
     held = sum(one.used_bytes or 0 for one in on_it)
     if not on_it:
-        rows.append(LedgerRow(mark("in use"), used, "printed", line))
+        rows.append(LedgerRow("in use", used, "printed", line))
     elif used > held:
         formula = say(
-            "{used} in use - {held} of the processes listed = {rest}",
+            "{used} used - {held} of listed processes = {rest}",
             used=show(used),
             held=show(held),
             rest=show(used - held),
         )
-        rows.append(LedgerRow(mark("in use, by no process of the table"), used - held, "derived", line, formula))
-    formula = say("{total} - {used} in use = {free}", total=show(total), used=show(used), free=show(total - used))
-    rows.append(LedgerRow(mark("free"), total - used, "derived", line, formula))
-    device = (
-        say("gpu {number}, as nvidia-smi shows it", number=card.gpu)
-        if card.gpu is not None
-        else say("the gpu, as nvidia-smi shows it")
-    )
+        rows.append(LedgerRow("in use, by no process of the table", used - held, "derived", line, formula))
+    formula = say("{total} - {used} used = {free}", total=show(total), used=show(used), free=show(total - used))
+    rows.append(LedgerRow("free", total - used, "derived", line, formula))
+    device = say("GPU {number} (nvidia-smi)", number=card.gpu) if card.gpu is not None else say("GPU (nvidia-smi)")
     return Ledger("gpu", device, total, tuple(rows))
 
 

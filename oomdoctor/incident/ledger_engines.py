@@ -11,37 +11,37 @@ from oomdoctor.families.mlc import Estimate, NoRoom
 from oomdoctor.families.ollama import MemoryPart, OffloadPlan
 from oomdoctor.families.tensorrt_llm import EngineFigures
 from oomdoctor.incident.model import Ledger, LedgerRow
-from oomdoctor.language import mark, say
+from oomdoctor.language import GPU, say, translated
 
 _WORDS: Final = {
-    "weights": mark("weights"),
-    "kv": mark("KV cache"),
-    "compute": mark("compute buffers"),
-    "output": mark("output buffer"),
-    "state": mark("recurrent state"),
-    "required": mark("all the model needs"),
-    "per-state": mark("KV cache of one state"),
-    "vram": mark("of this on the card"),
+    "weights": "weights",
+    "kv": "KV cache",
+    "compute": "compute buffers",
+    "output": "output buffer",
+    "state": "recurrent state",
+    "required": "all the model needs",
+    "per-state": "KV cache of one state",
+    "vram": "of this on the card",
 }
 _OF_TENSORRT: Final = (
-    (mark("engine"), "engine_bytes"),
-    (mark("execution context"), "context_bytes"),
-    (mark("runtime buffers"), "buffers_bytes"),
-    (mark("decoder"), "decoder_bytes"),
-    (mark("weights"), "weights_bytes"),
-    (mark("activations"), "activation_bytes"),
-    (mark("outside PyTorch"), "outside_bytes"),
-    (mark("KV cache"), "kv_bytes"),
+    ("engine", "engine_bytes"),
+    ("execution context", "context_bytes"),
+    ("runtime buffers", "buffers_bytes"),
+    ("decoder", "decoder_bytes"),
+    ("weights", "weights_bytes"),
+    ("activations", "activation_bytes"),
+    ("outside PyTorch", "outside_bytes"),
+    ("KV cache", "kv_bytes"),
 )
 _OF_OLLAMA: Final = (
-    (mark("weights"), "weights_bytes"),
-    (mark("KV cache"), "kv_bytes"),
-    (mark("compute graph"), "graph_bytes"),
+    ("weights", "weights_bytes"),
+    ("KV cache", "kv_bytes"),
+    ("compute graph", "graph_bytes"),
 )
 _OF_MLC: Final = (
-    (mark("weights"), "weights_bytes"),
-    (mark("KV cache"), "kv_bytes"),
-    (mark("temporary buffers"), "buffers_bytes"),
+    ("weights", "weights_bytes"),
+    ("KV cache", "kv_bytes"),
+    ("temporary buffers", "buffers_bytes"),
 )
 
 
@@ -51,16 +51,14 @@ def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
     figures = [event for event in events if isinstance(event, EngineFigures)]
     if figures:
         total = next((event.total_bytes for event in reversed(figures) if event.total_bytes), None)
-        yield Ledger("gpu", say("the gpu, as TensorRT-LLM counts it"), total, _last(figures, _OF_TENSORRT))
+        yield Ledger("gpu", say("GPU (figures of TensorRT-LLM)"), total, _last(figures, _OF_TENSORRT))
     for event in events:
         if isinstance(event, OffloadPlan):
-            yield Ledger(
-                "gpu", say("the whole model, as Ollama reckons it"), event.full_bytes, _last([event], _OF_OLLAMA)
-            )
+            yield Ledger("gpu", say("whole model (estimate of Ollama)"), event.full_bytes, _last([event], _OF_OLLAMA))
         elif isinstance(event, Estimate):
-            yield Ledger("gpu", say("one gpu, as MLC reckons it"), event.needed_bytes, _last([event], _OF_MLC))
+            yield Ledger("gpu", say("one GPU (estimate of MLC)"), event.needed_bytes, _last([event], _OF_MLC))
         elif isinstance(event, NoRoom):
-            yield Ledger("gpu", say("MLC's share of the gpu"), None, _last([event], _OF_MLC))
+            yield Ledger("gpu", say("MLC's share of the GPU"), None, _last([event], _OF_MLC))
 
 
 def _by_device(events: Sequence[Event]) -> Iterator[Ledger]:
@@ -74,7 +72,7 @@ def _by_device(events: Sequence[Event]) -> Iterator[Ledger]:
             continue
         if event.device is None and named:
             continue  # the sum over all devices, printed behind them
-        device = event.device or (say("the host") if event.pool == "host_ram" else say("the gpu"))
+        device = event.device or (say("host") if event.pool == "host_ram" else translated(GPU))
         what = _WORDS.get(event.what, event.what)
         rows.setdefault((event.pool, device), {})[what] = LedgerRow(what, event.held_bytes, "printed", event.at.line)
     for (pool, device), found in rows.items():

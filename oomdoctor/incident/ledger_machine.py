@@ -9,7 +9,7 @@ from oomdoctor.families.llama_cpp import LoadPlan
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.job.roles import short_name
-from oomdoctor.language import mark, say
+from oomdoctor.language import GPU, say, translated
 from oomdoctor.units import show
 
 PROCESSES_SHOWN = 5
@@ -38,16 +38,16 @@ def _machine(event: MachineMemory, used: int, total: int) -> Ledger:
         rows = [LedgerRow(f"{short_name(one.command)} (pid {one.pid})", one.bytes, "printed", line) for one in shown]
     formula = f"{show(used)} - {show(held)} = {show(used - held)}"
     if rows:
-        rows.append(LedgerRow(mark("in use by others"), used - held, "derived", line, formula))
+        rows.append(LedgerRow("in use by others", used - held, "derived", line, formula))
     elif used == event.used_bytes:
-        rows.append(LedgerRow(mark("in use by all processes"), used, "printed", line))
+        rows.append(LedgerRow("in use by all processes", used, "printed", line))
     else:
         rest = show(total - used)
         formula = say("{total} - {rest} available = {used}", total=show(total), rest=rest, used=show(used))
-        rows.append(LedgerRow(mark("in use by all processes"), used, "derived", line, formula))
+        rows.append(LedgerRow("in use by all processes", used, "derived", line, formula))
     formula = f"{show(total)} - {show(used)} = {show(total - used)}"
-    rows.append(LedgerRow(mark("free"), total - used, "derived", line, formula))
-    return Ledger("host_ram", say("the node, as {tool} shows it", tool=event.tool), total, tuple(rows))
+    rows.append(LedgerRow("free", total - used, "derived", line, formula))
+    return Ledger("host_ram", say("node ({tool})", tool=event.tool), total, tuple(rows))
 
 
 def plans(events: Sequence[Event]) -> Iterator[Ledger]:
@@ -55,10 +55,10 @@ def plans(events: Sequence[Event]) -> Iterator[Ledger]:
     for plan in events:
         if isinstance(plan, LoadPlan) and plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes:
             parts = (
-                (mark("weights"), plan.weights_bytes),
-                (mark("KV cache"), plan.kv_bytes),
-                (mark("compute buffers"), plan.compute_bytes),
+                ("weights", plan.weights_bytes),
+                ("KV cache", plan.kv_bytes),
+                ("compute buffers", plan.compute_bytes),
             )
             rows = tuple(LedgerRow(what, size, "printed", plan.at.line) for what, size in parts if size)
-            device = say("{device}, as the loader plans it", device=plan.device or say("the card"))
+            device = say("{device}, as planned by the loader", device=plan.device or translated(GPU))
             yield Ledger("gpu", device, plan.total_bytes, rows)

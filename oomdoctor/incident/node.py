@@ -95,7 +95,7 @@ class NodeMemory(Struct, frozen=True):
     def whole(self) -> str:
         """The base in words, as a thing that parts are parts of."""
         if self.used_bytes is None:
-            return say("the {listed} that the table lists", listed=show(self.listed_bytes))
+            return say("the {listed} listed in the table", listed=show(self.listed_bytes))
         if self.total_bytes:
             return say("the {used} in use (of {total})", used=show(self.used_bytes), total=show(self.total_bytes))
         return say("the {used} in use", used=show(self.used_bytes))
@@ -247,7 +247,7 @@ def killed_another(crash: Crash, holder: Holder) -> str:
     pids = {one.pid for event in crash.every(NodeOutOfMemory) for one in event.victims if one.pid is not None}
     if not pids or pids & set(holder.pids):
         return ""
-    return say("Ray killed {victim}, which is not what filled the node.", victim=victim(crash))
+    return say("Ray killed {victim}, which did not fill the node.", victim=victim(crash))
 
 
 def low_limit(usage: Mapping[str, Any], threshold: Mapping[str, Any]) -> tuple[float, int] | None:
@@ -265,8 +265,8 @@ def of_low_limit(crash: Crash) -> str:
         if kill.family == "ray_kill" and (low := low_limit(kill.figures("usage"), kill.figures("threshold"))):
             share, limit = low
             return say(
-                "Ray's limit is at {share} of the memory ({limit}), not at the usual 95%: "
-                "RAY_memory_usage_threshold or a container sets it.",
+                "Ray's limit is {share} of the memory ({limit}), not the usual 95%: RAY_memory_usage_threshold "
+                "or a container sets it.",
                 share=f"{share:.1%}",
                 limit=show(limit),
             )
@@ -300,4 +300,4 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
 def asked_for(crash: Crash) -> str:
     """The refused request in brackets, to stand behind any sentence, where it is printed."""
     tried = crash.root.figures("usage").get("tried_bytes")
-    return say(" ({tried} asked for)", tried=show(tried)) if isinstance(tried, int) else ""
+    return say(" ({tried} requested)", tried=show(tried)) if isinstance(tried, int) else ""

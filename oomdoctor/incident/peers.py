@@ -26,11 +26,12 @@ def died_elsewhere(events: Iterable[Event]) -> Lookalike | None:
     error = next((event.own_error for event in told if event.own_error), None)
     if error is not None:
         why = say(
-            "a consequence: {process} failed first, with an error that is no lack of memory", process=_who(failed, lost)
+            "a consequence: {process} failed first, with an error other than a lack of memory",
+            process=_who(failed, lost),
         )
     else:
         why = say(
-            "a consequence: {process} died first, and its log is not here; look for its earliest error",
+            "a consequence: {process} died first, and its log is not here; look for the earliest error of that process",
             process=_who(failed, lost),
         )
     return Lookalike(first.at, why)

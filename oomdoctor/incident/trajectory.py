@@ -20,7 +20,6 @@ from oomdoctor.families import machine_memory
 from oomdoctor.job.model import Point, Trajectory, counted
 from oomdoctor.job.names import AT_KILLS, ON_THE_CARD, ON_THE_NODE
 from oomdoctor.job.trend import LEAST_POINTS, Trend, trend
-from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.text import sanitize
@@ -221,9 +220,9 @@ def _places(points: list[Point], prints: int) -> list[int]:
 
 _NODE: Final = ON_THE_NODE
 
-ALLOCATED: Final = mark("memory allocated")
-RESERVED: Final = mark("memory reserved")
-AVAILABLE: Final = mark("memory available on the node")
+ALLOCATED: Final = "memory allocated"
+RESERVED: Final = "memory reserved"
+AVAILABLE: Final = "memory available on the node"
 
 
 class _Figure(NamedTuple):
@@ -354,7 +353,7 @@ def _named_place(here: _Here) -> str | None:
 def _mmengine(here: _Here) -> Iterator[_Figure]:
     """OpenMMLab's loggers print MiB without a unit."""
     if match := _MMENGINE.search(here.text):
-        yield _Figure(mark("memory"), "gpu", size(match[1], "mb"), _step(here.text))
+        yield _Figure("memory", "gpu", size(match[1], "mb"), _step(here.text))
 
 
 def _megatron(here: _Here) -> Iterator[_Figure]:
@@ -391,7 +390,7 @@ def _gpustat(here: _Here) -> Iterator[_Figure]:
 def _ray_status(here: _Here) -> Iterator[_Figure]:
     if match := _STATUS.match(here.text):
         total = size(match["total"], match["of"])
-        yield _Figure(mark("object store in use"), "object_store", size(match["used"], match["unit"]), total=total)
+        yield _Figure("object store in use", "object_store", size(match["used"], match["unit"]), total=total)
 
 
 def _summary(here: _Here) -> Iterator[_Figure]:
@@ -402,7 +401,7 @@ def _summary(here: _Here) -> Iterator[_Figure]:
 
 def _titan(here: _Here) -> Iterator[_Figure]:
     if match := _TITAN.search(here.text):
-        yield _Figure(mark("peak memory reserved"), "gpu", size(match[2], "gib"), int(match[1]))
+        yield _Figure("peak memory reserved", "gpu", size(match[2], "gib"), int(match[1]))
 
 
 def _ray(here: _Here) -> Iterator[_Figure]:
@@ -421,7 +420,7 @@ def _row(here: _Here) -> Iterator[_Figure]:
 
 def _sleep(here: _Here) -> Iterator[_Figure]:
     if match := _SLEEP.search(here.text):
-        yield _Figure(mark("still in use after the engine slept"), "gpu", size(match[1], "gib"))
+        yield _Figure("still in use after the engine slept", "gpu", size(match[1], "gib"))
 
 
 def _slime(here: _Here) -> Iterator[_Figure]:

@@ -27,91 +27,88 @@ QUARTER: Final = 0.25
 
 @sign
 def swap_space_was_refused(crash: Crash) -> Seen | None:
-    """vLLM refuses swap space that is more than 70 % of the node's memory."""
+    """vLLM rejects swap space of more than 70% of the node's memory."""
     refusal = crash.first(SwapSpaceTooLarge)
     if refusal is None:
         return None
     swap = show(refusal.swap_bytes or 0)
     if refusal.host_total_bytes:
         words = say(
-            "The engine asks for {swap} of swap space of the node's {total}; more than 70 % of a "
-            "node's memory is refused.",
+            "The engine requests {swap} of swap space on a node with {total}; vLLM allows at most 70% of the "
+            "node's memory.",
             swap=swap,
             total=show(refusal.host_total_bytes),
         )
     else:
         words = say(
-            "The engine asks for {swap} of swap space; more than 70 % of a node's memory is refused.", swap=swap
+            "The engine requests {swap} of swap space; vLLM allows at most 70% of the node's memory.", swap=swap
         )
     return Seen(words=words, evidence=(refusal,))
 
 
 @sign
 def host_cache_was_refused(crash: Crash) -> Seen | None:
-    """SGLang weighs the second level of its KV cache against what the host has free, and refuses it."""
+    """SGLang compares the host part of its KV cache with the free host memory, and rejects it."""
     refusal = crash.first(HostCacheTooLarge)
     if refusal is None:
         return None
     tried = show(refusal.tried_bytes or 0)
     if refusal.free_bytes is not None:
         words = say(
-            "The engine asks for {tried} of host memory for its KV cache, and {free} is free.",
+            "The engine requests {tried} of host memory for its KV cache; {free} is free.",
             tried=tried,
             free=show(refusal.free_bytes),
         )
     else:
-        words = say("The engine asks for {tried} of host memory for its KV cache.", tried=tried)
+        words = say("The engine requests {tried} of host memory for its KV cache.", tried=tried)
     return Seen(words=words, evidence=(refusal,))
 
 
 @sign
 def object_store_was_refused(crash: Crash) -> Seen | None:
-    """Ray refuses an object store in host memory that is larger than what is available of it."""
+    """Ray rejects an object store that is larger than the available host memory."""
     refusal = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
     if refusal is None:
         return None
     if refusal.requested_bytes:
         words = say(
-            "The object store of {requested} that Ray is to keep in host memory is larger than "
-            "what is available of it.",
+            "Ray's object store of {requested} is larger than the available host memory.",
             requested=show(refusal.requested_bytes),
         )
     else:
-        words = say("The object store that Ray is to keep in host memory is larger than what is available of it.")
+        words = say("Ray's object store is larger than the available host memory.")
     return Seen(words=words, evidence=(refusal,))
 
 
 @sign
 def no_host_memory_for_waiting_sequences(crash: Crash) -> Seen | None:
-    """TurboMind has no host memory for the KV cache of sequences that wait."""
+    """TurboMind has no host memory for the KV cache of waiting sequences."""
     root = crash.root
     if not isinstance(root, EngineShort) or root.what != "host-kv-cache":
         return None
-    words = say(
-        "The engine wants host memory for the KV cache of sequences that have to wait, and there is not enough."
-    )
+    words = say("Host memory is too small for the KV cache of waiting sequences.")
     return Seen(words=words, evidence=(root,))
 
 
 @sign
 def host_buffer_of_kv_blocks_is_full(crash: Crash) -> Seen | None:
-    """LMCache's buffer in host memory has no room for more KV blocks."""
+    """LMCache's host buffer has no room for more KV blocks."""
     if not isinstance(crash.root, BufferFull):
         return None
-    words = say("KV blocks are offloaded to a host buffer, which was full.")
-    own = say("the buffer's size is a setting, not the RAM")
+    words = say("The host buffer for offloaded KV blocks was full.")
+    own = say("a setting limits this buffer, not the RAM")
     return Seen(words=words, evidence=(crash.root,), against=(own,))
 
 
 @sign
 def engines_keep_half_of_the_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory that are half of the node's."""
+    """Engines print weights and KV cache in host memory of at least half of the node's memory."""
     return _share_of_engines(crash, HALF)
 
 
 @sign
 def engines_keep_a_quarter_of_the_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory that are a quarter of the node's."""
+    """Engines print weights and KV cache in host memory of at least a quarter of the node's memory."""
     return _share_of_engines(crash, QUARTER)
 
 
@@ -121,7 +118,7 @@ def _share_of_engines(crash: Crash, least: float) -> Seen | None:
     if event is None or not total or need < least * total:
         return None
     words = say(
-        "Engines keep {need}{summands} of weights and KV cache in host memory: {share} of the node's {total}.",
+        "The engines hold {need}{summands} of weights and KV cache in host memory: {share} of the node's {total}.",
         need=show(need),
         summands=_summands(sizes),
         share=percent(need / total),
@@ -132,13 +129,15 @@ def _share_of_engines(crash: Crash, least: float) -> Seen | None:
 
 @sign
 def engines_keep_some_of_a_node(crash: Crash) -> Seen | None:
-    """Engines print weights and KV cache in host memory; of how much, and what memory ran out, nobody says."""
+    """Engines print weights and KV cache in host memory; the log says neither the node's memory nor what ran out."""
     sizes, event = _sizes(crash)
     if event is None or crash.proven or memory_of_the_node(crash):
         return None
     need, summands = show(sum(sizes)), _summands(sizes)
-    words = say("Engines keep {need}{summands} of weights and KV cache in host memory.", need=need, summands=summands)
-    unknown = say("the log does not say how much the node has")
+    words = say(
+        "The engines hold {need}{summands} of weights and KV cache in host memory.", need=need, summands=summands
+    )
+    unknown = say("the log does not print the node's memory size")
     return Seen(words=words, evidence=(*table_or_root(crash), event), against=(unknown,))
 
 

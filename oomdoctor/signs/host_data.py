@@ -39,15 +39,15 @@ MANY: Final = 64
 
 @sign
 def data_goes_to_the_card_in_one_piece(crash: Crash) -> Seen | None:
-    """Keras' fit was given arrays, and TensorFlow was refused the constant of 1 GiB or more that it makes of them."""
+    """Keras' fit() was given arrays, and TensorFlow could not allocate a constant of 1 GiB or more for them."""
     tried = crash.root.figures("usage").get("tried_bytes")
     if crash.pool != "gpu" or not isinstance(tried, int) or tried < LARGE:
         return None
     if crash.mentions(_FITTED) is None or crash.mentions(_CONSTANT) is None:
         return None
     words = say(
-        "The whole of the data was to go to the card in one piece of {tried}: fit was given arrays, which TensorFlow "
-        "makes a constant of.",
+        "TensorFlow tried to put all data on the GPU in one tensor of {tried}: fit() was given arrays, and "
+        "TensorFlow makes a constant of them.",
         tried=show(tried),
     )
     return Seen(words=words, evidence=(crash.root,), stage="data_load")
@@ -55,7 +55,7 @@ def data_goes_to_the_card_in_one_piece(crash: Crash) -> Seen | None:
 
 @sign
 def a_card_without_data(crash: Crash) -> Seen | None:
-    """A card was short, and no data went to it as a whole."""
+    """GPU memory was short, and no data went to the GPU as a whole."""
     return Seen(words="") if crash.pool == "gpu" and data_goes_to_the_card_in_one_piece(crash) is None else None
 
 
@@ -67,13 +67,13 @@ def data_is_cached_in_memory(crash: Crash) -> Seen | None:
     if match is None:
         return None
     held = show(size(match[1], match[2]) or 0)
-    words = say("Data is cached in memory, {held} of it when the next allocation failed.", held=held)
+    words = say("{held} of data was cached in memory when the next allocation failed.", held=held)
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="data_load")
 
 
 @sign
 def memory_ran_out_at_a_line_on_data(crash: Crash) -> Seen | None:
-    """Memory ran out, and a line near it speaks of data that is read or tokenised."""
+    """Memory ran out, and a line near the failure mentions reading or tokenizing data."""
     if not crash.proven or crash.mentions(_READING_LINE) is None:
         return None
     return _while_reading(crash)
@@ -87,7 +87,7 @@ def memory_ran_out_while_reading_data(crash: Crash) -> Seen | None:
 
 @sign
 def many_readers_and_one_vanished(crash: Crash) -> Seen | None:
-    """64 processes prepare the data, and one of them was killed or vanished: what shows that memory ran out."""
+    """64 or more processes prepare the data, and one of them was killed or disappeared."""
     line = crash.mentions(_PROCESSES.pattern) if crash.mentions(_READING_LINE) is not None else None
     many = _PROCESSES.search(line) if line is not None else None
     if crash.proven or many is None or int(many[1]) < MANY:
@@ -97,7 +97,7 @@ def many_readers_and_one_vanished(crash: Crash) -> Seen | None:
 
 @sign
 def vanished_at_a_line_on_data(crash: Crash) -> Seen | None:
-    """Something was killed or vanished, and a line near it speaks of data that is read or tokenised."""
+    """A process was killed or disappeared, and a line near the failure mentions reading or tokenizing data."""
     if crash.proven or crash.mentions(_READING_LINE) is None:
         return None
     return _while_reading(crash)
@@ -105,38 +105,35 @@ def vanished_at_a_line_on_data(crash: Crash) -> Seen | None:
 
 @sign
 def vanished_while_reading_data(crash: Crash) -> Seen | None:
-    """Something was killed or vanished while the job was reading its data."""
+    """A process was killed or disappeared while the job was reading its data."""
     return _while_reading(crash) if not crash.proven and crash.stage == "data_load" else None
 
 
 def _while_reading(crash: Crash, *, shows_memory: bool = False) -> Seen:
     asked, in_a_worker = asked_for(crash), crash.first(Kill) is not None
     if crash.proven and in_a_worker:
-        words = say(
-            "Memory ran out while data was loaded or tokenised in one of several worker processes{asked}.", asked=asked
-        )
+        words = say("Memory ran out while one of several workers loaded or tokenized data{asked}.", asked=asked)
     elif crash.proven:
-        words = say("Memory ran out while data was loaded or tokenised{asked}.", asked=asked)
+        words = say("Memory ran out while data was loaded or tokenized{asked}.", asked=asked)
     elif in_a_worker:
         words = say(
-            "A process was killed or vanished while data was loaded or tokenised in one of "
-            "several worker processes{asked}.",
+            "One of several workers was killed or disappeared while it loaded or tokenized data{asked}.",
             asked=asked,
         )
     else:
-        words = say("A process was killed or vanished while data was loaded or tokenised{asked}.", asked=asked)
+        words = say("A process was killed or disappeared while it loaded or tokenized data{asked}.", asked=asked)
     return Seen(words=words, evidence=(crash.root,), shows_memory=shows_memory, stage="data_load")
 
 
 @sign
 def a_wide_table_was_refused(crash: Crash) -> Seen | None:
-    """1 GiB was refused for a table of 1000 columns, twice as many of one side as of the other at least."""
+    """1 GiB or more failed for a table of at least 1000 columns, one side at least twice as long as the other."""
     table = next((event for event in crash.every(HostAllocation) if _is_wide(event)), None)
     if table is None:
         return None
     words = say(
-        "A table of {shape} numbers was to be held in memory in one piece{asked}: data of "
-        "this shape is mostly empty, or need not be there all at once.",
+        "A table of {shape} numbers did not fit in memory as one array{asked}. Such a table is mostly zeros, "
+        "or need not be in memory all at once.",
         shape=table.shape,
         asked=asked_for(crash),
     )
@@ -154,22 +151,22 @@ def _is_wide(event: HostAllocation) -> bool:
 
 @sign
 def arrow_was_refused(crash: Crash) -> Seen | None:
-    """The exception is Arrow's, which holds tables."""
+    """The exception comes from Arrow, which holds tables."""
     refused = crash.first(HostAllocation)
     if refused is None or "ArrowMemoryError" not in refused.at.text:
         return None
-    words = say("Memory was refused to a table of Arrow's{asked}.", asked=asked_for(crash))
+    words = say("Allocating memory for an Arrow table failed{asked}.", asked=asked_for(crash))
     return Seen(words=words, evidence=(refused,))
 
 
 @sign
 def refused_while_reading_data(crash: Crash) -> Seen | None:
-    """A frame that reads data made the allocation that was refused."""
+    """A frame that reads data made the allocation that failed."""
     frame = crash.in_trace(_READING)
     if frame is None or crash.first(HostAllocation) is None:
         return None
     words = say(
-        "The refused allocation was made while reading data ({function}){asked}.",
+        "The allocation that failed was made while reading data ({function}){asked}.",
         function=frame.function,
         asked=asked_for(crash),
     )

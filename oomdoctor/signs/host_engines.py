@@ -24,11 +24,11 @@ _ENGINE_ON_THE_CPU: Final = (
 
 @sign
 def an_engine_computes_on_the_host(crash: Crash) -> Seen | None:
-    """An engine that serves was refused host memory, says that it runs on the processor, or is llama.cpp's and has no
-    buffer on a card: weights, cache and scratch space lie in host memory."""
+    """A serving engine failed to allocate host memory and runs on the CPU, by its own words or because llama.cpp has
+    no GPU buffer: weights, cache and scratch space are in host memory."""
     if crash.pool not in _RAM or not (_was_refused(crash) or _on_the_processor(crash) or _without_a_card(crash)):
         return None
-    words = say("The engine computes on the processor: its weights, its KV cache and its buffers lie in host memory.")
+    words = say("The engine runs on the CPU: its weights, KV cache and buffers are in host memory.")
     return Seen(words=words, evidence=(crash.root,))
 
 
@@ -50,12 +50,12 @@ def _without_a_card(crash: Crash) -> bool:
 
 @sign
 def a_pass_computes_on_the_host(crash: Crash) -> Seen | None:
-    """A pass of a model was refused host memory for what it computes."""
+    """A pass of a model failed to allocate host memory for its computation."""
     if crash.pool not in _RAM or not isinstance(crash.root, HostAllocation | ArrayOutOfMemory):
         return None
     if crash.stage not in _OF_A_PASS and crash.in_trace(_MODEL) is None:
         return None
-    return Seen(words=say("A pass of the model computes on the processor."), evidence=(crash.root,))
+    return Seen(words=say("The model runs on the CPU."), evidence=(crash.root,))
 
 
 def computes_on_the_host(crash: Crash) -> bool:

@@ -54,13 +54,13 @@ _LEAK: Final = (
 
 @sign
 def host_memory_grew(crash: Crash) -> Seen | None:
-    """A figure of host memory, printed three times at least, grew; by 128 MiB where nobody says how much there is."""
+    """A figure of host memory with at least three prints grew; by 128 MiB or more where the total is unknown."""
     growth = _growth(crash)
     if growth is None:
         return None
     end = growth.figure.points[-1]
     share = say(
-        "{share} of {whole} came while the job ran.",
+        "{share} of {whole} was added while the job ran.",
         share=percent(growth.share),
         whole=_whole(crash, growth.base, end.bytes),
     )
@@ -69,15 +69,15 @@ def host_memory_grew(crash: Crash) -> Seen | None:
 
 @sign
 def machine_filled_up(crash: Crash) -> Seen | None:
-    """Three prints or more of the machine's memory find more in use each time, a fifth of it more in all, and the last
-    before the failure finds 90 % in use."""
+    """Three or more prints of the machine's memory rise each time, by a fifth in all, and the last print before the
+    failure shows 90% in use."""
     filled = _filled(crash)
     return _seen_to_fill(crash, filled) if filled is not None and len(filled) >= LEAST_POINTS else None
 
 
 @sign
 def machine_was_full_the_next_time(crash: Crash) -> Seen | None:
-    """Two prints of the machine's memory: a fifth of it or more came between them, and the last finds 90 % in use."""
+    """Two prints of the machine's memory: the second is higher by a fifth or more and shows 90% in use."""
     filled = _filled(crash)
     return _seen_to_fill(crash, filled) if filled is not None and len(filled) < LEAST_POINTS else None
 
@@ -95,19 +95,19 @@ def _filled(crash: Crash) -> list[MachineMemory] | None:
 def _seen_to_fill(crash: Crash, prints: list[MachineMemory]) -> Seen:
     first, last = prints[0], prints[-1]
     words = say(
-        "The machine's memory filled from {first} (line {first_line}) to {last} (line {last_line}).",
+        "The machine's memory in use rose from {first} (line {first_line}) to {last} (line {last_line}).",
         first=percent(first.share),
         first_line=first.at.line,
         last=percent(last.share),
         last_line=last.at.line,
     )
-    doubt = say("a job that loads its data fills it once in the same way")
+    doubt = say("a job that loads its data fills memory once in the same way")
     return Seen(words=words, evidence=(last, crash.root), against=(doubt,), shows_memory=True)
 
 
 @sign
 def host_memory_stays(crash: Crash) -> Seen | None:
-    """The figure of host memory that is printed again and again stands still, falls, or goes up and down."""
+    """The printed figure of host memory stays, falls, or goes up and down."""
     figure = _figure(crash)
     still = no_growth(figure) if figure is not None and not figure.growth_bytes else None
     return Seen(words=still) if still is not None else None
@@ -115,34 +115,36 @@ def host_memory_stays(crash: Crash) -> Seen | None:
 
 @sign
 def few_prints_show_growth(crash: Crash) -> Seen | None:
-    """Less than five prints show the growth, and not from one step to the next: a start that has not settled."""
+    """Fewer than five prints show the growth, and not from step to step: the job may still be starting."""
     growth = _growth(crash)
     if growth is None or growth.is_steady:
         return None
     count = len(growth.figure.points)
-    words = say("only {count} prints show it: a job that fills its caches at the start looks so", count=count)
+    words = say(
+        "only {count} prints show the growth: a job that fills its caches at the start looks the same", count=count
+    )
     return Seen(words=words)
 
 
 @sign
 def most_was_in_use_before(crash: Crash) -> Seen | None:
-    """Less than 20 % of what was in use came while the job ran."""
+    """Less than 20% of the memory in use was added while the job ran."""
     growth = _growth(crash)
     if growth is None or growth.share >= MUCH:
         return None
-    return Seen(words=say("most of the memory was in use before it grew"))
+    return Seen(words=say("most of the memory was in use before the growth"))
 
 
 @sign
 def tables_of_kills_show_growth(crash: Crash) -> Seen | None:
-    """The growth is that of one process from kill to kill: a task's own work looks the same."""
+    """The growth is that of one process from kill to kill: a task's normal work looks the same."""
     growth = _growth(crash)
     return Seen(words="") if growth is not None and growth.is_of_kills else None
 
 
 @sign
 def few_kills_show_growth(crash: Crash) -> Seen | None:
-    """The growth from kill to kill is less than 40 % of what was in use, or less than six kills show it."""
+    """The growth from kill to kill is less than 40% of the memory in use, or fewer than six kills show it."""
     growth = _growth(crash)
     if growth is None or not growth.is_of_kills:
         return None
@@ -152,11 +154,11 @@ def few_kills_show_growth(crash: Crash) -> Seen | None:
 
 @sign
 def log_speaks_of_a_leak(crash: Crash) -> Seen | None:
-    """A line near the failure has the log's own word for a leak; figures show none."""
+    """A line near the failure mentions a leak; no figures show it."""
     if crash.mentions(_LEAK) is None:
         return None
-    words = say("The log itself speaks of a memory leak; no figure in it shows the growth.")
-    return Seen(words=words, evidence=(crash.root,), against=(say("it may be no more than a suspicion"),))
+    words = say("The log itself mentions a memory leak; no figure in it shows growth.")
+    return Seen(words=words, evidence=(crash.root,), against=(say("this may be only a suspicion"),))
 
 
 def _figure(crash: Crash) -> Trajectory | None:

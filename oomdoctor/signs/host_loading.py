@@ -29,12 +29,12 @@ _PARTS: Final = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("
 
 @sign
 def more_of_the_model_than_the_host_has(crash: Crash) -> Seen | None:
-    """Ollama adds up what the processor's part of the model needs before it starts: more than is available."""
+    """Ollama computes before loading that the CPU part of the model needs more than is available."""
     short = crash.root
     if not isinstance(short, Short) or short.needed_bytes is None or short.free_bytes is None:
         return None
     words = say(
-        "The part of the model that stays in host memory needs {needed}, and {free} are available.",
+        "The part of the model in host memory needs {needed}; {free} is available.",
         needed=show(short.needed_bytes),
         free=show(short.free_bytes),
     )
@@ -43,12 +43,12 @@ def more_of_the_model_than_the_host_has(crash: Crash) -> Seen | None:
 
 @sign
 def a_part_of_the_model_was_refused(crash: Crash) -> Seen | None:
-    """Ollama was refused host memory for a part of the model that it names."""
+    """Ollama could not allocate host memory for a named part of the model."""
     short = crash.root
     if not isinstance(short, Short) or short.what not in _PARTS or not short.tried_bytes:
         return None
     words = say(
-        "Host memory of {tried} was refused for the {part} that stay with the processor.",
+        "Allocating {tried} of host memory for the model's CPU part ({part}) failed.",
         tried=show(short.tried_bytes),
         part=translated(_PARTS[short.what]),
     )
@@ -57,14 +57,14 @@ def a_part_of_the_model_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def a_buffer_for_weights_was_refused(crash: Crash) -> Seen | None:
-    """llama.cpp was refused the buffer for the weights on the host, and says that it is for them."""
+    """llama.cpp could not allocate its host buffer for weights, and names the weights."""
     is_named = isinstance(crash.root, BufferRefused) and crash.root.what == "weights"
     return _buffer(crash) if is_named else None
 
 
 @sign
 def a_buffer_on_the_host_was_refused(crash: Crash) -> Seen | None:
-    """llama.cpp was refused a buffer on the host and does not say what it was for."""
+    """llama.cpp could not allocate a host buffer and does not name its purpose."""
     is_nameless = isinstance(crash.root, BufferRefused) and crash.root.what is None
     return _buffer(crash) if is_nameless else None
 
@@ -73,33 +73,31 @@ def _buffer(crash: Crash) -> Seen:
     usage = crash.root.figures("usage")
     tried = usage.get("tried_bytes") or usage.get("buffer_bytes")
     if tried:
-        words = say(
-            "Host memory of {tried} was refused for the weights that stay with the processor.", tried=show(tried)
-        )
+        words = say("Allocating {tried} of host memory for weights on the CPU failed.", tried=show(tried))
     else:
-        words = say("Host memory was refused for the weights that stay with the processor.")
+        words = say("Allocating host memory for weights on the CPU failed.")
     return Seen(words=words, evidence=(crash.root,))
 
 
 @sign
 def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
-    """The kernel killed for memory while model weights were being loaded."""
+    """The kernel OOM-killed a process while model weights were loading."""
     kill = crash.first(KernelKill)
     if kill is None or (crash.stage != "model_load" and crash.mentions(_LOADING_LINE) is None):
         return None
-    name, pid, held = kill.process.name or say("The process"), kill.process.pid, kill.anon_rss_bytes
+    name, pid, held = kill.process.name or say("a process"), kill.process.pid, kill.anon_rss_bytes
     if held is not None:
         words = say(
-            "The kernel killed {name} (PID {pid}) with {held} of its own while model weights were "
-            "being loaded: they pass through host memory, once per process that loads them.",
+            "The kernel killed {name} (PID {pid}), which held {held}, while model weights were loading. Every "
+            "process that loads weights needs host memory for them.",
             name=name,
             pid=pid,
             held=show(held),
         )
     else:
         words = say(
-            "The kernel killed {name} (PID {pid}) while model weights were being loaded: they "
-            "pass through host memory, once per process that loads them.",
+            "The kernel killed {name} (PID {pid}) while model weights were loading. Every process that loads "
+            "weights needs host memory for them.",
             name=name,
             pid=pid,
         )
@@ -108,41 +106,40 @@ def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
 
 @sign
 def refused_while_loading_weights(crash: Crash) -> Seen | None:
-    """A frame that loads weights made the allocation that was refused on the host."""
+    """A frame that loads weights made the host allocation that failed."""
     refusal, frame = crash.first(HostAllocation), crash.in_trace(_LOADING)
     if refusal is None or refusal.pool != "host_ram" or frame is None:
         return None
     if refusal.tried_bytes:
         words = say(
-            "Loading weights ({function}) asked for {tried} of host memory and was refused.",
+            "Loading weights ({function}) requested {tried} of host memory, and the allocation failed.",
             function=frame.function,
             tried=show(refusal.tried_bytes),
         )
     else:
         words = say(
-            "Loading weights ({function}) asked for a piece of host memory and was refused.", function=frame.function
+            "Loading weights ({function}) requested host memory, and the allocation failed.", function=frame.function
         )
     return Seen(words=words, evidence=(refusal,), stage="model_load")
 
 
 @sign
 def refused_at_the_time_of_loading(crash: Crash) -> Seen | None:
-    """Host memory was refused while a model was loaded, whoever asked."""
+    """A host allocation failed while a model was loading, in any process."""
     refusal = crash.first(HostAllocation)
     if refusal is None or refusal.pool != "host_ram" or crash.stage != "model_load":
         return None
-    return Seen(words=say("Host memory was refused while the model was loaded."), evidence=(refusal,))
+    return Seen(words=say("A host memory allocation failed while the model was loading."), evidence=(refusal,))
 
 
 @sign
 def killed_in_the_middle_of_loading(crash: Crash) -> Seen | None:
-    """A bar of loaded weights that is not at its end is the last that was printed before a SIGKILL."""
+    """The last print before a SIGKILL is an unfinished progress bar of loading weights."""
     if not _killed_at_loading(crash) or (bar := _bar(crash)) is None:
         return None
     done, _, whole = bar.partition("/")
     words = say(
-        "The process was killed while it loaded model weights ({done} of {whole} pieces were "
-        "in), which passes through host memory.",
+        "The process was killed while it loaded model weights ({done} of {whole} shards loaded) through host memory.",
         done=done,
         whole=whole,
     )
@@ -151,10 +148,10 @@ def killed_in_the_middle_of_loading(crash: Crash) -> Seen | None:
 
 @sign
 def killed_behind_the_loading(crash: Crash) -> Seen | None:
-    """Something was killed, and the last that the log speaks of is the loading of weights."""
+    """A process was killed, and the last lines of the log are about loading weights."""
     if not _killed_at_loading(crash):
         return None
-    words = say("The process was killed while it loaded model weights, which passes through host memory.")
+    words = say("The process was killed while it loaded model weights through host memory.")
     return _at_loading(crash, words)
 
 
@@ -162,7 +159,7 @@ def _at_loading(crash: Crash, words: str, *, shows_memory: bool = False) -> Seen
     return Seen(
         words=words,
         evidence=(crash.root,),
-        against=(say("nothing printed shows how much memory there was"),),
+        against=(say("the log does not print how much memory was available"),),
         shows_memory=shows_memory,
         stage="model_load",
         next_evidence=("free -h",),

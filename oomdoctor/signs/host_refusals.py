@@ -20,53 +20,53 @@ _PASSES: Final = ("forward", "backward", "eval")
 
 @sign
 def no_memory_in_a_pass_on_the_cpu(crash: Crash) -> Seen | None:
-    """PyTorch's CPU allocator up to 1.0 prints no size: a pass of the model had filled the memory by then."""
+    """PyTorch's CPU allocator up to 1.0 prints no size: a pass of the model had filled the memory."""
     root = crash.root
     if not isinstance(root, HostAllocation) or root.allocator != "torch" or root.tried_bytes is not None:
         return None
     if crash.stage not in _PASSES:
         return None
     words = say(
-        "The model is computed on the CPU, and in its {stage} pass the host had no more memory to give.",
+        "The model runs on the CPU, and host memory ran out in the {stage} pass.",
         stage=crash.stage,
     )
-    limited = say("a limit on address space answers the same way")
+    limited = say("a limit on address space gives the same message")
     return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=(WHO_HOLDS_IT_NOW,))
 
 
 @sign
 def host_memory_short_in_other_words(crash: Crash) -> Seen | None:
-    """Something says that host memory was short, in words that no family knows."""
+    """An unknown message says that host memory was short."""
     if not isinstance(crash.root, Shortage) or crash.pool != "host_ram":
         return None
-    words = say("Host memory was refused, in words that we do not know; they do not say who held the rest.")
+    words = say("A host memory allocation failed. The message is unknown and does not say who held the rest.")
     return Seen(words=words, evidence=(crash.root,), next_evidence=OF_THE_MACHINE)
 
 
 @sign
 def host_refused_without_a_size(crash: Crash) -> Seen | None:
-    """C++ had no memory to give, of whatever size: what a limit and a full machine answer alike."""
+    """C++ could not allocate, and prints no size: a limit and a full machine look the same."""
     root = crash.root
     if not isinstance(root, HostAllocation) or root.allocator != "c++":
         return None
     if root.tried_bytes is not None or root.errno is not None:
         return None
-    words = say("Host memory was refused; the log says neither how much was asked for nor who held the rest.")
+    words = say("A host memory allocation failed; the log says neither how much was requested nor who held the rest.")
     return Seen(words=words, evidence=(root,), next_evidence=(WHO_HOLDS_IT_NOW, "ulimit -v"))
 
 
 @sign
 def host_array_refused(crash: Crash) -> Seen | None:
-    """XLA or TensorFlow was refused memory for an array."""
+    """XLA or TensorFlow could not allocate an array in host memory."""
     if not isinstance(crash.root, ArrayOutOfMemory):
         return None
-    words = say("Host memory was refused for an array; the log does not say who held the rest.")
+    words = say("Allocating an array in host memory failed; the log does not say who held the rest.")
     return Seen(words=words, evidence=(crash.root,), next_evidence=(WHO_HOLDS_IT_NOW,))
 
 
 @sign
 def one_piece_of_the_machine_refused(crash: Crash) -> Seen | None:
-    """A process was refused a piece of host memory that is 40 % of what the machine has, and 1 GiB at least."""
+    """A single host allocation failed that is 1 GiB or more and 40% of the machine's memory."""
     piece, total = _piece(crash), total_bytes(crash)
     if piece is None or not total or piece[1] < HOG * total:
         return None
@@ -75,19 +75,20 @@ def one_piece_of_the_machine_refused(crash: Crash) -> Seen | None:
 
 @sign
 def large_piece_refused(crash: Crash) -> Seen | None:
-    """A process was refused 1 GiB of host memory in one piece."""
+    """A single host allocation of 1 GiB or more failed."""
     piece, total = _piece(crash), total_bytes(crash)
     if piece is None:
         return None
     event, _, tried = piece
     if total:
         words = say(
-            "One process asked for {tried} in one piece on a machine with {total} and was refused.",
+            "One process requested {tried} in a single allocation on a machine with {total}, and the "
+            "allocation failed.",
             tried=tried,
             total=show(total),
         )
     else:
-        words = say("One process asked for {tried} in one piece and was refused.", tried=tried)
+        words = say("One process requested {tried} in a single allocation, and the allocation failed.", tried=tried)
     return Seen(words=words, evidence=(event,))
 
 

@@ -60,7 +60,7 @@ _MAY_BE_MEMORY: Final = frozenset({"host_ram", "cgroup", "none", "shm"})
 
 @sign
 def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
-    """Whoever killed says that it was for the node's memory."""
+    """The killer says that the node ran out of memory."""
     firsts = (crash.first(kind) for kind in _FOR_MEMORY)
     event = next((one for one in firsts if one is not None and one.strength >= 2 and one.pool == "host_ram"), None)
     if event is None:
@@ -71,8 +71,7 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
 
 @sign
 def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
-    """The last print of the node's memory, the job's own or a tool's, finds 90 % in use, and a kill follows that
-    nothing explains."""
+    """The last print of the node's memory shows 90% in use, and an unexplained kill follows."""
     last = _last_print(crash)
     if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or last is None:
         return None
@@ -81,18 +80,18 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "The last print before the kill shows {host_used} in use on the node, "
-            "{host_used_fraction} of its memory; who held it, it does not say.",
+            "Before the kill, {host_used} was in use on the node ({host_used_fraction} of its memory). The log "
+            "does not say who held it.",
             host_used=show(used),
             host_used_fraction=percent(share),
         )
         if used is not None
-        else say("The last print before the kill shows {share} of the node's memory in use.", share=percent(share))
+        else say("Before the kill, {share} of the node's memory was in use.", share=percent(share))
     )
     return Seen(
         words=words,
         evidence=(last, crash.root),
-        against=(say("the kill itself is not explained"),),
+        against=(say("the log does not explain the kill itself"),),
         shows_memory=True,
         next_evidence=OF_THE_MACHINE,
     )
@@ -116,7 +115,7 @@ def _in_use(last: MemoryReport | MachineMemory) -> tuple[int | None, float]:
 
 @sign
 def budget_was_nearly_spent_before_the_kill(crash: Crash) -> Seen | None:
-    """A worker's last report finds 90 % of its budget in use, and a kill follows that nothing explains."""
+    """A worker's last report shows 90% of its budget in use, and an unexplained kill follows."""
     last = next(reversed([usage for usage in crash.every(BudgetUsage) if usage.limit_bytes]), None)
     if last is None or not isinstance(crash.root, Kill) or crash.root.pool != "host_ram":
         return None
@@ -124,38 +123,38 @@ def budget_was_nearly_spent_before_the_kill(crash: Crash) -> Seen | None:
     if used < NEARLY_FULL * limit:
         return None
     words = say(
-        "The worker's last report before the kill shows {used} in use of the {limit} that it may have.",
+        "The worker's last report before the kill shows {used} of its {limit} in use.",
         used=show(used),
         limit=show(limit),
     )
-    against = (say("the kill itself is not explained"),)
+    against = (say("the log does not explain the kill itself"),)
     return Seen(words=words, evidence=(last, crash.root), against=against, shows_memory=True)
 
 
 @sign
 def a_group_was_full(crash: Crash) -> Seen | None:
-    """A control group reached its limit: the machine may have memory left."""
+    """A cgroup reached its limit: the machine may have free memory."""
     return Seen(words="") if crash.pool == "cgroup" else None
 
 
 @sign
 def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
-    """A setting starts 16 worker processes, and something was killed; no table says how much each of them held."""
+    """A setting starts 16 or more workers, and a process was killed; no table shows how much each of them held."""
     setting = crash.setting(*_WORKER_SETTINGS)
     kills = (*crash.every(Kill), *crash.every(KillCount), *crash.every(NodeOutOfMemory))
     if setting is None or not isinstance(setting.value, int | float) or setting.value < MANY or not kills:
         return None
     if table(crash) is not None:
         return None
-    words = say(
-        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+    words = say("{name} starts {count:g} processes; one of them was killed.", name=setting.name, count=setting.value)
+    return Seen(
+        words=words, evidence=kills[:1], against=(say("the log does not say how much memory each process held"),)
     )
-    return Seen(words=words, evidence=kills[:1], against=(say("how much each of them held is not in the log"),))
 
 
 @sign
 def largest_process_held_little(crash: Crash) -> Seen | None:
-    """earlyoom, or the kernel without a bias, takes the process with the most memory; it held 15 % of it at most."""
+    """earlyoom, or the kernel without a bias, kills the process with the most memory; it held at most 15%."""
     one = _victim(crash)
     if one is None or one.whole_bytes is None or one.bytes > FEW * one.whole_bytes:
         return None
@@ -164,18 +163,18 @@ def largest_process_held_little(crash: Crash) -> Seen | None:
         return None
     share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
     words = say(
-        "{held}, {share} of {total}, and no process held more: many together fill the machine.",
+        "{held}: {share} of {total}. No process held more, so many processes together fill the machine.",
         held=one.words,
         share=share,
         total=total,
     )
-    return Seen(words=words, evidence=(one.kill,), against=(say("who the others are is not in the log"),))
+    return Seen(words=words, evidence=(one.kill,), against=(say("the log does not name the other processes"),))
 
 
 @sign
 def killed_process_held_most(crash: Crash) -> Seen | None:
-    """The process that the kernel or a guard killed held 40 % of what was in use, or of the machine or its limit where
-    nobody says how much was; no table says more."""
+    """The process that the kernel or a guard killed held 40% of the memory in use (or of the machine or its limit
+    where the use is unknown); no table says more."""
     one = _victim(crash)
     if one is None or one.whole_bytes is None or one.bytes < HOG * one.whole_bytes:
         return None
@@ -186,8 +185,8 @@ def killed_process_held_most(crash: Crash) -> Seen | None:
 
 @sign
 def killed_process_held_little(crash: Crash) -> Seen | None:
-    """The process that the kernel or a guard killed held less than 40 % of what was in use, or of the machine; no table
-    says more."""
+    """The process that the kernel or a guard killed held less than 40% of the memory in use, or of the machine; no
+    table says more."""
     one = _victim(crash)
     if one is None or one.whole_bytes is None or one.bytes >= HOG * one.whole_bytes:
         return None
@@ -197,11 +196,11 @@ def killed_process_held_little(crash: Crash) -> Seen | None:
 
 @sign
 def killed_process_was_large(crash: Crash) -> Seen | None:
-    """The process that the kernel or a guard killed held 1 GiB, of nobody knows how much."""
+    """The process that the kernel or a guard killed held 1 GiB or more; the total is unknown."""
     one = _victim(crash)
     if one is None or one.whole_bytes is not None or one.bytes < LARGE:
         return None
-    words = say("{held}; how much the machine has is not in the log.", held=one.words)
+    words = say("{held}. The log does not print the machine's memory size.", held=one.words)
     return Seen(words=words, evidence=(one.kill,))
 
 
@@ -227,7 +226,7 @@ def _victim(crash: Crash) -> Victim | None:
     if early is None or early.rss_bytes is None or early.rss_bytes < LARGE:
         return None
     words = say(
-        "{who} held {rss} when {killer} ended it", who=_who(early), rss=show(early.rss_bytes), killer=early.killer
+        "{who} held {rss} when {killer} stopped it", who=_who(early), rss=show(early.rss_bytes), killer=early.killer
     )
     return Victim(early, words, early.rss_bytes, _in_use_at(early))
 
@@ -245,7 +244,7 @@ def _in_use_at(early: UserspaceKill) -> int | None:
 def _by_the_kernel(kill: KernelKill, own: int) -> str:
     if kill.constraint in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
         return say(
-            "{who} held {own} when the kernel killed it because the NUMA nodes it may use were full",
+            "{who} held {own} when the kernel killed it because its NUMA nodes were full",
             who=_who(kill),
             own=show(own),
         )
@@ -259,13 +258,13 @@ def _who(kill: KernelKill | UserspaceKill) -> str:
 
 @sign
 def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
-    """Something died as what is killed for memory does, and nothing shows that memory ran out."""
+    """A process died as an OOM-killed process does, and nothing shows that memory ran out."""
     root = crash.root
     if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY:
         return None
     limit = _limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
-    usual = say("Memory is the usual reason for such an end, but nothing printed here proves it.")
+    usual = say("Memory is the usual reason, but nothing in the log proves it.")
     other = say("a scheduler, an operator, a time limit or another program can send the same signal")
     return Seen(
         words=joined((_died(root), usual, near)),
@@ -278,7 +277,7 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
 
 @sign
 def in_a_container(crash: Crash) -> Seen | None:
-    """A memory limit is printed, or lines near the failure speak of containers."""
+    """The log prints a memory limit, or lines near the failure mention containers."""
     return Seen(words="") if _limit(crash) is not None or crash.mentions(_CONTAINERS) is not None else None
 
 
@@ -288,14 +287,14 @@ def _limit(crash: Crash) -> MemoryLimit | None:
 
 def _died(root: Event) -> str:
     if isinstance(root, Kill) and root.signal == SIGBUS:
-        return say("A process died of a bus error.")
+        return say("A process died of a bus error (SIGBUS).")
     if isinstance(root, Kill) and root.signal is None:
-        return say("A process vanished from its pool.")
+        return say("A process disappeared from its pool.")
     if isinstance(root, Kill):
         return say("{who} was killed (SIGKILL).", who=_as_reported(root))
     if isinstance(root, LoaderDeath):
-        return say("A data loader's worker was killed.") if root.signal else say("A data loader's worker vanished.")
-    return say("A process died without a word of its own.")
+        return say("A DataLoader worker was killed.") if root.signal else say("A DataLoader worker disappeared.")
+    return say("A process died without a message.")
 
 
 def _as_reported(kill: Kill) -> str:

@@ -26,7 +26,7 @@ _CACHES: Final = {"kv-cache": mark("kv cache"), "state-cache": mark("state cache
 
 @sign
 def buffer_of_the_cache_was_refused(crash: Crash) -> Seen | None:
-    """llama.cpp and Ollama allocate the cache for the whole context at once, behind the weights."""
+    """llama.cpp and Ollama allocate the KV cache for the whole context at once, after the weights."""
     refused = crash.root
     if not isinstance(refused, BufferRefused | Short) or refused.what not in ("kv", "state"):
         return None
@@ -37,7 +37,8 @@ def buffer_of_the_cache_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def weights_fill_sglangs_fraction(crash: Crash) -> Seen | None:
-    """SGLang's fraction is one of what was free before the weights were loaded, and leaves nothing for its pool."""
+    """SGLang's fraction applies to the memory that was free before loading the weights, and leaves nothing for its
+    pool."""
     pool = _no_pool(crash)
     if pool is None:
         return None
@@ -47,7 +48,7 @@ def weights_fill_sglangs_fraction(crash: Crash) -> Seen | None:
 
 @sign
 def sglangs_fraction_should_do(crash: Crash) -> Seen | None:
-    """By what was free before the weights and behind them, SGLang's fraction leaves room for its pool."""
+    """By the free memory before and after loading the weights, SGLang's fraction leaves room for its pool."""
     pool, loaded = _no_pool(crash), loading(crash)
     fraction = _fraction(crash, pool) if pool is not None else None
     if pool is None or pool.smallest_fraction is not None or fraction is None or loaded is None:
@@ -57,13 +58,13 @@ def sglangs_fraction_should_do(crash: Crash) -> Seen | None:
 
 @sign
 def weights_leave_lmdeploy_too_little(crash: Crash) -> Seen | None:
-    """LMDeploy's share is one of what is free once the weights are loaded, and holds no cache."""
+    """LMDeploy's share is a fraction of the memory that is free after loading the weights, and holds no cache."""
     short = crash.first(EngineShort)
     if short is None or short.pool != "kv_cache" or crash.pool == "host_ram":
         return None
     words = say(
-        "The weights leave too little of the card for the engine's {cache}: its share is one "
-        "of what is free once they are loaded.",
+        "The weights leave too little GPU memory for the engine's {cache}: its share is a fraction of the "
+        "memory that is free after loading.",
         cache=translated(_CACHES[short.what]),
     )
     return Seen(words=words, evidence=(short,))
@@ -71,7 +72,7 @@ def weights_leave_lmdeploy_too_little(crash: Crash) -> Seen | None:
 
 @sign
 def buffers_fill_mlcs_share(crash: Crash) -> Seen | None:
-    """MLC's share of the card holds its weights, and not its temporary buffers beside them."""
+    """MLC's share of the GPU holds its weights, but not the temporary buffers beside them."""
     short = crash.root
     if not isinstance(short, NoRoom) or short.available_bytes is None or short.weights_bytes is None:
         return None
@@ -80,17 +81,19 @@ def buffers_fill_mlcs_share(crash: Crash) -> Seen | None:
 
 @sign
 def weights_fill_mlcs_share(crash: Crash) -> Seen | None:
-    """MLC's weights and temporary buffers are larger than its share of the card."""
+    """MLC's weights and temporary buffers are larger than its share of the GPU."""
     return _mlcs_account(crash.root) if isinstance(crash.root, NoRoom) else None
 
 
 @sign
 def no_sequence_fits_what_is_free(crash: Crash) -> Seen | None:
-    """TensorRT-LLM's fraction of what is free does not hold one sequence."""
+    """TensorRT-LLM's fraction of the free memory cannot hold one sequence."""
     small = _no_sequence(crash)
     if small is None:
         return None
-    words = say("What is free once the engine is loaded, times the fraction for the cache, does not hold one sequence.")
+    words = say(
+        "The memory that is free after loading, times the engine's fraction for the cache, cannot hold one sequence."
+    )
     return Seen(words=words, evidence=(small,))
 
 
@@ -100,7 +103,7 @@ def no_sequence_fits_the_cache(crash: Crash) -> Seen | None:
     small = _no_sequence(crash)
     if small is None:
         return None
-    words = say("The KV cache has fewer blocks than one sequence of the length that the engine was built for needs.")
+    words = say("The KV cache has fewer blocks than one sequence of the engine's maximum length needs.")
     return Seen(words=words, evidence=(small,))
 
 
@@ -115,10 +118,10 @@ def no_block_fits(crash: Crash) -> Seen | None:
 
 @sign
 def no_length_fits(crash: Crash) -> Seen | None:
-    """Not one block of vLLM's cache fits, and nothing says what a context would need."""
+    """Not one block of vLLM's cache fits, and the log does not say what a context needs."""
     if not crash.first(NoCacheBlocks) or crash.first(ContextDoesNotFit) or _no_sequence(crash):
         return None
-    return Seen(words=say("not one block of KV cache fits, so a shorter context alone gains nothing"))
+    return Seen(words=say("not one block of KV cache fits, so a shorter context alone does not help"))
 
 
 @sign
@@ -127,27 +130,27 @@ def budget_of_no_block(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, KvCacheSize | MemoryProfile) or crash.pool == "host_ram":
         return None
-    words = joined((_budget(facts(crash)), say("No version of this engine starts without room for one block.")))
-    return Seen(words=words, evidence=(root,), against=(say("the log is cut before the engine's own error"),))
+    words = joined((_budget(facts(crash)), say("No version of this engine can start without room for one block.")))
+    return Seen(words=words, evidence=(root,), against=(say("the log ends before the engine's own error"),))
 
 
 @sign
 def weights_that_another_process_holds(crash: Crash) -> Seen | None:
-    """Weights that another process holds for vLLM count inside its share, and are larger."""
+    """Weights that another process holds for vLLM count inside its share, and exceed it."""
     refused = on_the_card(crash, NotEnoughFree)
     if refused is None or refused.external_bytes is None:
         return None
     held, room = show(refused.external_bytes), refused.requested_bytes
-    share = f"{refused.utilization:g}" if refused.utilization is not None else say("the card")
+    share = f"{refused.utilization:g}" if refused.utilization is not None else say("the GPU")
     words = (
         say(
-            "Another process holds {held} of weights for the engine: more than its share of {share}.",
+            "Another process holds {held} of weights for the engine, more than the engine's share of {share}.",
             held=held,
             share=share,
         )
         if room is None
         else say(
-            "Another process holds {held} of weights for the engine: more than its share of {share} ({room}).",
+            "Another process holds {held} of weights for the engine, more than the engine's share of {share} ({room}).",
             held=held,
             share=share,
             room=show(room),
@@ -158,13 +161,12 @@ def weights_that_another_process_holds(crash: Crash) -> Seen | None:
 
 @sign
 def more_sequences_than_states(crash: Crash) -> Seen | None:
-    """vLLM has fewer blocks for the states of its layers than sequences may run."""
+    """vLLM has fewer blocks for layer states than sequences that may run."""
     state = on_the_card(crash, SequencesExceedState)
     if state is None:
         return None
     words = say(
-        "Each sequence needs one block of layer state. There is room for {state_blocks}, and "
-        "{max_num_seqs} sequences are asked for.",
+        "Each sequence needs one block of layer state: {state_blocks} blocks fit, and max_num_seqs is {max_num_seqs}.",
         state_blocks=state.state_blocks,
         max_num_seqs=state.max_num_seqs,
     )
@@ -177,7 +179,7 @@ def room_below_nothing(crash: Crash) -> Seen | None:
     context = on_the_card(crash, ContextDoesNotFit)
     if context is None or context.kv_bytes is None or context.kv_bytes > 0:
         return None
-    none = say("No context, however short, fits into {kv}.", kv=show(context.kv_bytes))
+    none = say("No context, however short, fits in {kv}.", kv=show(context.kv_bytes))
     return Seen(words=joined((_budget(facts(crash)), none)), evidence=(context,))
 
 
@@ -187,7 +189,7 @@ def no_context_is_short_enough(crash: Crash) -> Seen | None:
     tightest = _tightest(crash)
     if tightest is None or _longest(tightest) is not None:
         return None
-    return Seen(words=say("there is no KV cache at all, so no context is short enough"))
+    return Seen(words=say("the engine has no KV cache at all, so no context is short enough"))
 
 
 @sign
@@ -207,13 +209,13 @@ def others_count_inside_the_share(crash: Crash) -> Seen | None:
     era = facts(crash).era
     if era is None or not era.others_counted:
         return None
-    words = say("this version counts the memory of other processes inside its share: they may be what fills it")
+    words = say("this version counts memory of other processes inside its share; they may fill it")
     return Seen(words=words)
 
 
 @sign
 def activations_are_heavy(crash: Crash) -> Seen | None:
-    """The activations of the engine's profiling run take more than a fifth of the card."""
+    """The activations of the engine's profiling run take more than a fifth of the GPU."""
     activations, total = facts(crash).activation_bytes, facts(crash).total_bytes
     if activations is None or total is None or activations <= HEAVY_ACTIVATIONS * total:
         return None
@@ -222,7 +224,7 @@ def activations_are_heavy(crash: Crash) -> Seen | None:
 
 @sign
 def no_larger_share_would_do(crash: Crash) -> Seen | None:
-    """What the engine needs is more than the largest share there may be, or its share is at that limit."""
+    """The engine needs more than the largest possible share, or its share is at that limit."""
     it = facts(crash)
     if it.reserved_bytes is not None and it.total_bytes is not None and it.kv_bytes is not None:
         needed = it.reserved_bytes - it.kv_bytes
@@ -246,28 +248,27 @@ def _no_sequence(crash: Crash) -> CacheTooSmall | None:
 
 
 def _refusal_by(pool: str | None, tried: int | None, length: int | None) -> str:
-    memory = say("host memory") if pool == "host_ram" else say("the card")
+    memory = say("host memory") if pool == "host_ram" else say("GPU memory")
     if tried and length is not None:
         return say(
-            "The weights had found room; the KV cache of {tried} for a context of {length:,} "
-            "tokens was refused by {memory}.",
+            "The weights fit, but {memory} had no room for {tried} of KV cache for a context of {length:,} tokens.",
             tried=show(tried),
             length=length,
             memory=memory,
         )
     if tried:
         return say(
-            "The weights had found room; the KV cache of {tried} was refused by {memory}.",
+            "The weights fit, but {memory} had no room for {tried} of KV cache.",
             tried=show(tried),
             memory=memory,
         )
     if length is not None:
         return say(
-            "The weights had found room; the KV cache for a context of {length:,} tokens was refused by {memory}.",
+            "The weights fit, but {memory} had no room for the KV cache of a context of {length:,} tokens.",
             length=length,
             memory=memory,
         )
-    return say("The weights had found room; the KV cache was refused by {memory}.", memory=memory)
+    return say("The weights fit, but {memory} had no room for the KV cache.", memory=memory)
 
 
 def _fraction(crash: Crash, pool: NoPool) -> float | None:
@@ -276,12 +277,9 @@ def _fraction(crash: Crash, pool: NoPool) -> float | None:
 
 def _fraction_taken(fraction: float | None) -> str:
     if fraction is None:
-        return say(
-            "The weights take more than the fraction that the engine may use of what was free before it loaded them."
-        )
+        return say("The weights take more than the engine's fraction of the memory that was free before loading.")
     return say(
-        "The weights take more than the fraction of {fraction:g} that the engine may use of "
-        "what was free before it loaded them.",
+        "The weights take more than the engine's fraction ({fraction:g}) of the memory that was free before loading.",
         fraction=fraction,
     )
 
@@ -289,14 +287,15 @@ def _fraction_taken(fraction: float | None) -> str:
 def _fraction_needed(crash: Crash, pool: NoPool) -> tuple[str, ...]:
     """What SGLang says that it needs, or what follows from what was free."""
     loaded, printed = loading(crash), pool.smallest_fraction
-    needed = say("It needs more than {fraction:g}.", fraction=printed) if printed is not None else ""
+    needed = say("The fraction must be above {fraction:g}.", fraction=printed) if printed is not None else ""
     if loaded is None:
         return (needed,)
     before, after = show(loaded.free_before_bytes), show(loaded.free_after_bytes)
     if printed is not None:
-        return say("{before} were free before, {after} afterwards.", before=before, after=after), needed
+        return say("{before} was free before loading and {after} after loading.", before=before, after=after), needed
     computed = say(
-        "{before} were free before, {after} afterwards: it needs more than 1 - {after} / {before} = {fraction}.",
+        "{before} was free before loading and {after} after loading: the fraction must be above 1 - {after} / "
+        "{before} = {fraction}.",
         before=before,
         after=after,
         fraction=f"{loaded.smallest_fraction:.3f}",
@@ -310,8 +309,8 @@ def _mlcs_account(short: NoRoom) -> Seen | None:
     if room is None or weights is None or buffers is None:
         return None
     words = say(
-        "The engine may use {room}; weights of {weights} and temporary buffers of {buffers} "
-        "leave {left} for the KV cache.",
+        "Of the engine's {room}, weights take {weights} and temporary buffers {buffers}: {left} is left for "
+        "the KV cache.",
         room=show(room),
         weights=show(weights),
         buffers=show(buffers),
@@ -342,18 +341,18 @@ def _comparison(refused: ContextDoesNotFit) -> str:
     length = (
         say("{max_model_len:,} tokens", max_model_len=refused.max_model_len)
         if refused.max_model_len is not None
-        else say("the full length")
+        else say("the maximum length")
     )
     if refused.kv_tokens is not None:
         return say(
-            "The KV cache holds {kv_tokens:,} tokens, and one request may have {length}.",
+            "The KV cache holds {kv_tokens:,} tokens; one request may need {length}.",
             kv_tokens=refused.kv_tokens,
             length=length,
         )
     if refused.needed_bytes is None or refused.kv_bytes is None:
-        return say("One request of {length} needs more KV cache than there is.", length=length)
+        return say("One request of {length} does not fit in the KV cache.", length=length)
     return say(
-        "One request of {length} needs {needed} of KV cache, and there is {kv}.",
+        "One request of {length} needs {needed} of KV cache; {kv} is available.",
         length=length,
         needed=show(refused.needed_bytes),
         kv=show(refused.kv_bytes),
@@ -365,10 +364,10 @@ def _budget(it: EngineFacts) -> str:
     if reserved is not None and weights is not None and it.kv_bytes is not None:
         return _account(show(reserved), show(weights), show(it.kv_bytes), it)
     if it.kv_bytes is not None:
-        return say("What is left of the engine's share for the KV cache is {left}.", left=show(it.kv_bytes))
+        return say("{left} of the engine's share is left for the KV cache.", left=show(it.kv_bytes))
     if it.share is not None:
-        return say("Weights and activations fill the engine's share of {share:g} of the card.", share=it.share)
-    return say("Weights and activations fill the engine's share of the card.")
+        return say("Weights and activations fill the engine's share of the GPU ({share:g}).", share=it.share)
+    return say("Weights and activations fill the engine's share of the GPU.")
 
 
 def _account(reserved: str, weights: str, left: str, it: EngineFacts) -> str:
@@ -376,8 +375,8 @@ def _account(reserved: str, weights: str, left: str, it: EngineFacts) -> str:
     outside = show(it.non_torch_bytes) if it.non_torch_bytes is not None else None
     if peak is not None and outside is not None:
         return say(
-            "The engine may use {reserved}; {weights} are weights, {peak} the activations of the "
-            "profiling run, {outside} memory outside PyTorch, so {left} is left.",
+            "Of the engine's {reserved}, weights take {weights}, activations of the profiling run {peak}, "
+            "non-PyTorch memory {outside}: {left} is left.",
             reserved=reserved,
             weights=weights,
             peak=peak,
@@ -386,8 +385,8 @@ def _account(reserved: str, weights: str, left: str, it: EngineFacts) -> str:
         )
     if peak is not None:
         return say(
-            "The engine may use {reserved}; {weights} are weights, {peak} the activations of the "
-            "profiling run, so {left} is left.",
+            "Of the engine's {reserved}, weights take {weights} and activations of the profiling run {peak}: "
+            "{left} is left.",
             reserved=reserved,
             weights=weights,
             peak=peak,
@@ -395,15 +394,14 @@ def _account(reserved: str, weights: str, left: str, it: EngineFacts) -> str:
         )
     if outside is not None:
         return say(
-            "The engine may use {reserved}; {weights} are weights, {outside} memory outside "
-            "PyTorch, so {left} is left.",
+            "Of the engine's {reserved}, weights take {weights} and non-PyTorch memory {outside}: {left} is left.",
             reserved=reserved,
             weights=weights,
             outside=outside,
             left=left,
         )
     return say(
-        "The engine may use {reserved}; {weights} are weights, so {left} is left.",
+        "Of the engine's {reserved}, weights take {weights}: {left} is left.",
         reserved=reserved,
         weights=weights,
         left=left,

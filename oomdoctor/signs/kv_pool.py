@@ -18,44 +18,42 @@ from oomdoctor.units import show
 
 @sign
 def no_places_for_requests(crash: Crash) -> Seen | None:
-    """SGLang's places for running requests: on a hybrid model each needs a state of the Mamba layers beside it."""
+    """SGLang has no slots for running requests: on a hybrid model each request also needs a Mamba state."""
     pool = _pool(crash, "requests")
     if pool is None:
         return None
-    taken_in = say("The engine took in more requests than it keeps places for.")
+    taken_in = say("The engine accepted more requests than it has slots for.")
     if pool.tried_requests is None or pool.free_requests is None:
         return Seen(words=taken_in, evidence=(pool,))
-    figures = say(
-        "{tried} were to be added and {free} places were free.", tried=pool.tried_requests, free=pool.free_requests
-    )
-    doubt = say("places for requests were left: on a hybrid model it is the Mamba states that ran out")
+    figures = say("New requests: {tried}; free slots: {free}.", tried=pool.tried_requests, free=pool.free_requests)
+    doubt = say("request slots were left: on a hybrid model the Mamba states ran out")
     against = (doubt,) if pool.free_requests >= pool.tried_requests else ()
     return Seen(words=joined((taken_in, figures)), evidence=(pool,), against=against)
 
 
 @sign
 def no_states_for_requests(crash: Crash) -> Seen | None:
-    """SGLang's states of the Mamba layers, one for each running request."""
+    """SGLang has no Mamba state left; each running request needs one."""
     pool = _pool(crash, "states")
     if pool is None:
         return None
-    left = say("{count} were left.", count=pool.available_states) if pool.available_states is not None else ""
-    words = joined((say("Each running request needs a state of the Mamba layers, and their pool ran out."), left))
+    left = say("Free states: {count}.", count=pool.available_states) if pool.available_states is not None else ""
+    words = joined((say("Each running request needs a Mamba state, and the pool of these states ran out."), left))
     return Seen(words=words, evidence=(pool,))
 
 
 @sign
 def fewer_tokens_than_needed(crash: Crash) -> Seen | None:
-    """A batch needs more of SGLang's tokens than there are, evictable ones included; or nothing says how many."""
+    """A batch needs more of SGLang's tokens than are available or evictable, or the log does not say how many."""
     pool = _pool(crash, "tokens")
     if pool is None:
         return None
     tried, free = pool.tried_tokens, pool.free_tokens
     if tried is None or free is None:
-        words = say("{batch} found no tokens in the KV pool, and none could be taken back.", batch=_batch(pool))
+        words = say("{batch} found no free tokens in the KV pool, and none could be evicted.", batch=_batch(pool))
     elif free < tried:
         words = say(
-            "{batch} needed {tried} tokens of the KV pool and {free} were there.",
+            "{batch} needed {tried} tokens of the KV pool; {free} were available.",
             batch=_batch(pool),
             tried=f"{tried:,}",
             free=f"{free:,}",
@@ -67,14 +65,14 @@ def fewer_tokens_than_needed(crash: Crash) -> Seen | None:
 
 @sign
 def fewer_tokens_of_the_window(crash: Crash) -> Seen | None:
-    """SGLang's pool of the layers with a sliding window has fewer tokens than a batch needs."""
+    """SGLang's pool of the sliding-window layers has fewer tokens than a batch needs."""
     pool = _pool(crash, "tokens")
     window = pool.window_free_tokens if pool is not None else None
     if pool is None or window is None or window >= (pool.tried_tokens or 0):
         return None
     words = say(
-        "{batch} needed {tried} tokens of the KV pool and {free} were there, but only "
-        "{window:,} in the pool of the layers with a sliding window: that one ran out.",
+        "{batch} needed {tried} tokens of the KV pool; {free} were available, but only {window:,} in the "
+        "sliding-window pool, which ran out.",
         window=window,
         **_figures(pool),
     )
@@ -83,13 +81,13 @@ def fewer_tokens_of_the_window(crash: Crash) -> Seen | None:
 
 @sign
 def no_state_beside_the_tokens(crash: Crash) -> Seen | None:
-    """SGLang had tokens for a batch, and not one place for a state of the Mamba layers."""
+    """SGLang had tokens for a batch, but no slot for a Mamba state."""
     pool = _pool(crash, "tokens")
     if pool is None or pool.free_states != 0:
         return None
     words = say(
-        "{batch} needed {tried} tokens of the KV pool and {free} were there, but no place for "
-        "the state of the Mamba layers: these ran out.",
+        "{batch} needed {tried} tokens of the KV pool; {free} were available, but no slot for a Mamba state: "
+        "these ran out.",
         **_figures(pool),
     )
     return Seen(words=words, evidence=(pool,))
@@ -97,13 +95,13 @@ def no_state_beside_the_tokens(crash: Crash) -> Seen | None:
 
 @sign
 def enough_tokens_by_the_count(crash: Crash) -> Seen | None:
-    """Tokens that can be evicted are counted as available; SGLang failed to evict them."""
+    """SGLang counts evictable tokens as available, and failed to evict them."""
     pool = _pool(crash, "tokens")
     if pool is None:
         return None
     words = say(
-        "{batch} needed {tried} tokens of the KV pool and {free} were there: enough by the "
-        "engine's own count, so the count is wrong or they could not be evicted.",
+        "{batch} needed {tried} tokens of the KV pool; {free} were available. Either the engine's count is "
+        "wrong or the tokens could not be evicted.",
         **_figures(pool),
     )
     return Seen(words=words, evidence=(pool,))
@@ -111,39 +109,39 @@ def enough_tokens_by_the_count(crash: Crash) -> Seen | None:
 
 @sign
 def context_of_all_sequences_is_full(crash: Crash) -> Seen | None:
-    """llama.cpp's cache is as long as the context, for all sequences together."""
+    """llama.cpp's cache has the length of the context, for all sequences together."""
     full = on_the_card(crash, ContextFull)
     if full is None:
         return None
     words = say(
-        "The KV cache is as long as the context (-c), for all sequences together, and it was "
-        "full: not one token more could be decoded."
+        "The KV cache has the length of the context (-c) for all sequences together. It was full, so no "
+        "further token could be decoded."
     )
     return Seen(words=words, evidence=(full,))
 
 
 @sign
 def no_free_block(crash: Crash) -> Seen | None:
-    """TurboMind or TensorRT-LLM found no block for a running request."""
+    """TurboMind or TensorRT-LLM found no free block for a running request."""
     small = on_the_card(crash, CacheTooSmall)
     blocks = small if small is not None and small.said == "no-blocks" else on_the_card(crash, CacheFull)
     if blocks is None:
         return None
-    words = say("The KV cache had no free block left, and none of the running requests could give one back.")
+    words = say("The KV cache had no free block, and no running request could release one.")
     return Seen(words=words, evidence=(blocks,))
 
 
 @sign
 def swap_space_is_full_too(crash: Crash) -> Seen | None:
-    """vLLM's cache is full, and the host memory to which it moves the cache of waiting sequences."""
+    """vLLM's cache is full, and so is the host memory for the cache of waiting sequences."""
     swapped = on_the_card(crash, SwapSpaceExhausted)
     if swapped is None:
         return None
     preemptions = max((event.preemptions or 0 for event in crash.every(Preemption)), default=0)
-    pressed = say("{count} sequences had been preempted before.", count=preemptions) if preemptions else ""
+    pressed = say("Sequences preempted before: {count}.", count=preemptions) if preemptions else ""
     full = say(
-        "The KV cache on the card is full, and so is the host memory to which this engine "
-        "moves the cache of sequences that have to wait. It aborts requests then."
+        "The KV cache on the GPU and the host memory for waiting sequences are both full. The engine then "
+        "aborts requests."
     )
     return Seen(words=joined((full, pressed)), evidence=(swapped,))
 
@@ -156,15 +154,12 @@ def buffer_on_the_host_is_full(crash: Crash) -> Seen | None:
         return None
     words = (
         say(
-            "LMCache keeps KV blocks in a host buffer of fixed size (max_local_cpu_size), and it "
-            "had no room for a block of {tried}; the engine failed behind it.",
+            "LMCache's host buffer of fixed size (max_local_cpu_size) had no room for a block of {tried}; then "
+            "the engine failed.",
             tried=show(full.tried_bytes),
         )
         if full.tried_bytes
-        else say(
-            "LMCache keeps KV blocks in a host buffer of fixed size (max_local_cpu_size), and it "
-            "had no room; the engine failed behind it."
-        )
+        else say("LMCache's host buffer of fixed size (max_local_cpu_size) had no room; then the engine failed.")
     )
     return Seen(words=words, evidence=(full,))
 

@@ -42,7 +42,7 @@ _QUIRKS: Final = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
 
 @sign
 def a_handle_found_the_card_taken(crash: Crash) -> Seen | None:
-    """A library could not set itself up, and a probe finds as much of the card taken as JAX or TensorFlow reserve."""
+    """A library could not initialize, and a probe shows as much of the GPU taken as JAX or TensorFlow preallocate."""
     handle = crash.first(LibraryTrouble)
     if handle is None and not crash.mentions(r"Failed to create|Could not create"):
         return None
@@ -50,8 +50,8 @@ def a_handle_found_the_card_taken(crash: Crash) -> Seen | None:
         taken = 1 - probe.free_bytes / probe.total_bytes if probe.total_bytes and probe.free_bytes is not None else 0.0
         if LEAST <= taken <= MOST:
             words = say(
-                "{free} of {total} were left when a library asked for its own memory: {taken} of the "
-                "card were taken, as JAX does in advance by default.",
+                "A library requested its own memory with {free} of {total} free. {taken} of the GPU was taken, "
+                "as by JAX's default preallocation.",
                 free=show(probe.free_bytes or 0),
                 total=show(probe.total_bytes or 0),
                 taken=percent(taken),
@@ -62,7 +62,8 @@ def a_handle_found_the_card_taken(crash: Crash) -> Seen | None:
 
 @sign
 def jax_or_tensorflow_beside_pytorch(crash: Crash) -> Seen | None:
-    """PyTorch is refused in a job that also runs JAX or TensorFlow, and as much as these reserve is not PyTorch's."""
+    """PyTorch runs out of memory in a job that also runs JAX or TensorFlow, and as much as these preallocate is not
+    PyTorch's."""
     event, it = refusal(crash), card(crash)
     taker = next((name for name in TAKERS if name in crash.context.frameworks), None)
     outside = it.non_torch_bytes or it.others_bytes or it.beyond_bytes
@@ -70,7 +71,7 @@ def jax_or_tensorflow_beside_pytorch(crash: Crash) -> Seen | None:
     if event is None or taker is None or outside is None or share is None or not LEAST - ROUNDING <= share <= MOST:
         return None
     words = say(
-        "{outside} of the card ({share}) are not PyTorch's, and {taker} runs in the same job.",
+        "{outside} of GPU memory ({share}) is not PyTorch's; {taker} runs in the same job.",
         outside=show(outside),
         share=percent(share),
         taker=taker,
@@ -80,56 +81,55 @@ def jax_or_tensorflow_beside_pytorch(crash: Crash) -> Seen | None:
 
 @sign
 def a_handle_fails_in_jax(crash: Crash) -> Seen | None:
-    """A library could not set itself up in a program of JAX, whose pool is there before its libraries ask."""
+    """A library could not initialize in a JAX program, whose pool is allocated before the libraries."""
     handle = crash.first(LibraryTrouble)
     if handle is None or handle is not crash.root or handle.library not in _HANDLES:
         return None
     if "jax" not in crash.context.frameworks and crash.in_trace(r"\bjax(?:lib)?/") is None:
         return None
     words = say(
-        "{library} could not set itself up in a program of JAX, which reserves three quarters "
-        "of the card in advance by default and leaves the rest to its libraries and to "
-        "others.",
+        "{library} could not initialize in a JAX program. JAX preallocates three quarters of the GPU by "
+        "default and leaves the rest to libraries and other processes.",
         library=handle.library,
     )
-    against = (say("no figure shows how much was free"), say("a mismatch of versions gives the same words"))
+    against = (say("the log does not say how much was free"), say("a version mismatch gives the same message"))
     return Seen(words=words, evidence=(handle,), against=against)
 
 
 @sign
 def a_handle_is_refused_in_tensorflow(crash: Crash) -> Seen | None:
-    """TensorFlow could not make a library's handle for want of memory. By default its pool takes nearly all of the card
-    first (tf.config.experimental.set_memory_growth), and the handle is made afterwards."""
+    """TensorFlow could not create a library's handle for lack of memory. By default its pool takes nearly the whole
+    GPU first (tf.config.experimental.set_memory_growth)."""
     root = crash.root
     if not isinstance(root, LibraryOutOfMemory) or root.library not in _HANDLES:
         return None
     if _TENSORFLOWS_HANDLE.search(root.at.text) is None:
         return None
     words = say(
-        "{library} got no memory for its handle in TensorFlow, whose pool takes nearly all of the card before its "
-        "libraries ask.",
+        "{library} got no memory for its handle in TensorFlow, whose pool takes nearly the whole GPU before "
+        "its libraries allocate.",
         library=root.library,
     )
-    return Seen(words=words, evidence=(root,), against=(say("no figure shows how much was free"),))
+    return Seen(words=words, evidence=(root,), against=(say("the log does not say how much was free"),))
 
 
 @sign
 def a_library_was_refused(crash: Crash) -> Seen | None:
-    """A library that allocates for itself, beside the framework, got no memory from the driver."""
+    """A library with its own allocations, outside the framework, got no memory from the driver."""
     root = crash.root
     if not isinstance(root, LibraryOutOfMemory) or root.library not in _BESIDE:
         return None
     words = (
         say(
-            "{library} asked the driver for {tried} and got none: it allocates beside the "
-            "framework, whose cache had taken what was left.",
+            "{library} requested {tried} from the driver and got none. It allocates outside the framework, "
+            "whose cache had taken the rest.",
             library=root.library,
             tried=show(root.tried_bytes),
         )
         if root.tried_bytes
         else say(
-            "{library} asked the driver for memory and got none: it allocates beside the "
-            "framework, whose cache had taken what was left.",
+            "{library} requested memory from the driver and got none. It allocates outside the framework, "
+            "whose cache had taken the rest.",
             library=root.library,
         )
     )
@@ -138,40 +138,42 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def a_buffer_of_all_ranks_was_refused(crash: Crash) -> Seen | None:
-    """The driver refused a buffer of PyTorch's symmetric memory, which it gives beside the allocator."""
+    """The driver could not allocate a buffer of PyTorch's symmetric memory, which is outside the allocator."""
     root = crash.root
     if not isinstance(root, DeviceRefusal) or crash.in_trace(r"_symmetric_memory|symm_mem") is None:
         return None
-    words = say("The driver refused a buffer that all ranks share: it lies beside the allocator's memory.")
+    words = say(
+        "The driver could not allocate a buffer that all ranks share. This buffer is outside the allocator's memory."
+    )
     return Seen(words=words, evidence=(root,))
 
 
 @sign
 def a_library_failed(crash: Crash) -> Seen | None:
-    """A library failed with a status that a full card gives, among other reasons."""
+    """A library failed with a status that a full GPU gives, among other reasons."""
     root = crash.root
     if not isinstance(root, LibraryTrouble):
         return None
     words = say(
-        "{library} failed ({status}), as it does when the card is full, and for other reasons too.",
+        "{library} failed ({status}). A full GPU is one of several reasons for this status.",
         library=root.library,
         status=root.status,
     )
-    doubt = say("the message does not speak of memory")
+    doubt = say("the message does not mention memory")
     return Seen(words=words, evidence=(root,), against=(doubt,), shows_memory=True)
 
 
 @sign
 def an_ordinary_context(crash: Crash) -> Seen | None:
-    """This process holds 1.5 GiB outside PyTorch at most."""
+    """This process holds at most 1.5 GiB outside PyTorch."""
     it = card(crash)
     if it.non_torch_bytes is None or it.non_torch_bytes > ORDINARY or isinstance(crash.root, LibraryTrouble):
         return None
     if a_library_was_refused(crash) is not None:
         return None
     words = say(
-        "{outside} of this process are outside PyTorch ({share} of the card): the CUDA "
-        "context and the libraries usually take as much",
+        "{outside} of this process is outside PyTorch ({share} of the GPU): the CUDA context and the libraries "
+        "usually take as much",
         outside=show(it.non_torch_bytes),
         share=percent(it.share(it.non_torch_bytes)),
     )
@@ -180,7 +182,7 @@ def an_ordinary_context(crash: Crash) -> Seen | None:
 
 @sign
 def very_much_outside_pytorch(crash: Crash) -> Seen | None:
-    """This process, no engine's, holds 3 GiB and a fifth of the card outside PyTorch."""
+    """This process, not an engine's, holds at least 3 GiB and a fifth of the GPU outside PyTorch."""
     it = card(crash)
     return (
         _outside_pytorch(crash, it) if not crash.job.in_engine and (it.share(it.non_torch_bytes) or 0) >= VERY else None
@@ -189,34 +191,34 @@ def very_much_outside_pytorch(crash: Crash) -> Seen | None:
 
 @sign
 def much_outside_pytorch(crash: Crash) -> Seen | None:
-    """This process, no engine's, holds 3 GiB and a tenth of the card outside PyTorch."""
+    """This process, not an engine's, holds at least 3 GiB and a tenth of the GPU outside PyTorch."""
     return _outside_pytorch(crash, card(crash)) if not crash.job.in_engine else None
 
 
 @sign
 def much_outside_pytorch_in_an_engine(crash: Crash) -> Seen | None:
-    """An engine's process, whose graphs and communicators lie there, too, holds 3 GiB and a tenth of the card outside
+    """An engine's process, with its graphs and communicators, holds at least 3 GiB and a tenth of the GPU outside
     PyTorch."""
     return _outside_pytorch(crash, card(crash))
 
 
 @sign
 def less_was_free(crash: Crash) -> Seen | None:
-    """Less was free than was asked for."""
+    """Less was free than requested."""
     it = _card_with_free(crash)
     if it is None or (it.free_bytes or 0) >= (it.tried_bytes or 0):
         return None
-    return Seen(words=say("{free} were free and {tried} asked for", **_figures(it)))
+    return Seen(words=say("{free} was free and {tried} requested", **_figures(it)))
 
 
 @sign
 def a_limit_of_the_process(crash: Crash) -> Seen | None:
-    """The message says how much of the card the process is allowed."""
+    """The message says how much of the GPU the process may use."""
     it = _card_with_free(crash)
     if it is None or it.allowed_bytes is None:
         return None
     words = say(
-        "{free} were free and {tried} asked for, but the process is allowed only {allowed}",
+        "{free} was free and {tried} requested, but the process may use only {allowed}",
         allowed=show(it.allowed_bytes),
         **_figures(it),
     )
@@ -225,7 +227,7 @@ def a_limit_of_the_process(crash: Crash) -> Seen | None:
 
 @sign
 def plenty_was_free(crash: Crash) -> Seen | None:
-    """A tenth of the card was free, and more than was asked for by a fiftieth."""
+    """A tenth of the GPU was free, and at least 2% more than requested."""
     it = _card_with_free(crash)
     if it is None or (it.share(it.free_bytes) or 0) < PLENTY:
         return None
@@ -235,7 +237,7 @@ def plenty_was_free(crash: Crash) -> Seen | None:
 
 @sign
 def twice_as_much_was_free(crash: Crash) -> Seen | None:
-    """A GiB was free, and twice what was asked for."""
+    """At least 1 GiB was free, and twice the requested size."""
     it = _card_with_free(crash)
     if it is None or (it.free_bytes or 0) < max(2 * (it.tried_bytes or 0), GIB):
         return None
@@ -244,15 +246,14 @@ def twice_as_much_was_free(crash: Crash) -> Seen | None:
 
 @sign
 def enough_was_free(crash: Crash) -> Seen | None:
-    """As much was free as was asked for: the figure is read a moment later, and a little more is what somebody gave
-    back."""
+    """As much was free as requested: the figure is read after the failure, and others may have freed a little."""
     it = _card_with_free(crash)
     return _not_full(crash, it, _read_later()) if it is not None else None
 
 
 @sign
 def far_more_was_free_for_a_library(crash: Crash) -> Seen | None:
-    """A library or an unknown program says that many times as much was free as it asked for."""
+    """A library or an unknown program says that many times the requested size was free."""
     root = crash.root
     if not isinstance(root, LibraryOutOfMemory | Shortage) or root.pool != "gpu":
         return None
@@ -260,7 +261,7 @@ def far_more_was_free_for_a_library(crash: Crash) -> Seen | None:
     if tried is None or free < max(MANY_TIMES * tried, GIB):
         return None
     words = say(
-        "{free} were free and {tried} asked for: it is not the card that is full.", free=show(free), tried=show(tried)
+        "A {tried} allocation failed with {free} free: the GPU was not full.", free=show(free), tried=show(tried)
     )
     return Seen(words=words, evidence=(root,), against=(_read_later(),))
 
@@ -273,8 +274,8 @@ def a_platform_that_refuses_what_is_free(crash: Crash) -> Seen | None:
         return None
     if root.layer not in ("driver", "runtime", "nvml"):
         return None
-    words = say("The log names a platform (WSL or an embedded GPU) that refuses such requests with memory free.")
-    return Seen(words=words, evidence=(root,), against=(say("no figure shows how much was free"),))
+    words = say("The log names a platform (WSL or an embedded GPU) where such allocations fail with memory free.")
+    return Seen(words=words, evidence=(root,), against=(say("the log does not say how much was free"),))
 
 
 def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:
@@ -282,8 +283,8 @@ def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:
     if event is None or outside is None or outside < SUSPICIOUS or share is None or share < SHARE:
         return None
     words = say(
-        "{outside} of this process are outside PyTorch ({share} of the card): more than a "
-        "CUDA context and communicators take.",
+        "{outside} of this process is outside PyTorch ({share} of the GPU): more than a CUDA context and "
+        "communicators take.",
         outside=show(outside),
         share=percent(share),
     )
@@ -305,8 +306,8 @@ def _figures(it: Card) -> dict[str, str]:
 def _not_full(crash: Crash, it: Card, *against: str) -> Seen:
     event = refusal(crash)
     words = say(
-        "{free} were free and {tried} asked for ({share} of the card free): it is not the "
-        "card that is full. A memory pool, the driver or the platform refused.",
+        "A {tried} allocation failed with {free} free ({share} of the GPU): the GPU was not full. A memory pool, "
+        "the driver or the platform rejected the allocation.",
         share=percent(it.share(it.free_bytes)),
         **_figures(it),
     )
@@ -314,4 +315,4 @@ def _not_full(crash: Crash, it: Card, *against: str) -> Seen:
 
 
 def _read_later() -> str:
-    return say("the free figure is read after the refusal, when others may have freed some")
+    return say("the free memory was read after the failure, when others may have freed some")

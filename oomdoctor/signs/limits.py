@@ -38,7 +38,7 @@ _MANAGERS: Final = {
 
 @sign
 def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
-    """The kernel's record names a control group at its limit."""
+    """The kernel's record names a cgroup at its limit."""
     kill = next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
     if kill is None:
         return None
@@ -48,21 +48,21 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
 
 @sign
 def manager_reports_its_limit_with_figures(crash: Crash) -> Seen | None:
-    """A scheduler or a container engine ended it at its limit on memory, and prints how much that was."""
+    """A scheduler or container engine ended the job at its memory limit and prints figures."""
     kill = _kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None and kill.strength >= 3 else None
 
 
 @sign
 def manager_reports_its_limit(crash: Crash) -> Seen | None:
-    """A scheduler or a container engine says that it ended it at its limit on memory."""
+    """A scheduler or container engine says that the job hit its memory limit."""
     kill = _kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None else None
 
 
 @sign
 def container_was_nearly_full(crash: Crash) -> Seen | None:
-    """docker's last print before a kill that nothing explains finds 90 % of the container's limit in use."""
+    """docker's last print before an unexplained kill shows 90% of the container's limit in use."""
     prints = [event for event in machine_before(crash) if event.tool == "docker"]
     if not isinstance(crash.root, Kill) or not prints or (prints[-1].share or 0) < NEARLY_FULL:
         return None
@@ -72,18 +72,16 @@ def container_was_nearly_full(crash: Crash) -> Seen | None:
         used=show(last.used_bytes or 0),
         limit=show(last.total_bytes or 0),
     )
-    doubt = say("without a limit of its own a container shows the machine's memory")
+    doubt = say("docker shows the machine's memory for a container without a limit")
     return Seen(words=words, evidence=(last, crash.root), against=(doubt,), shows_memory=True, pool="cgroup")
 
 
 @sign
 def numa_nodes_were_full(crash: Crash) -> Seen | None:
-    """The kernel's record gives the process's NUMA nodes as the constraint, and no group's limit was hit."""
+    """The kernel's record gives the NUMA nodes of the process as the constraint, and no cgroup limit was hit."""
     if _a_limit_was_hit(crash) or not any(kill.constraint in _OF_NUMA_NODES for kill in crash.every(KernelKill)):
         return None
-    return Seen(
-        words=say("the kernel says that the NUMA nodes the process may use were full; no limit on memory was hit")
-    )
+    return Seen(words=say("the kernel says that the NUMA nodes of the process were full; no memory limit was hit"))
 
 
 @sign
@@ -93,7 +91,7 @@ def whole_machine_was_full(crash: Crash) -> Seen | None:
     whole = any(kill.global_oom or kill.constraint == "CONSTRAINT_NONE" for kill in kills)
     if _a_limit_was_hit(crash) or not whole:
         return None
-    return Seen(words=say("the kernel says that the whole machine was out of memory, not a limited part of it"))
+    return Seen(words=say("the kernel says that the whole machine was out of memory, not one cgroup"))
 
 
 @sign
@@ -106,12 +104,14 @@ def node_was_under_pressure(crash: Crash) -> Seen | None:
 
 @sign
 def killed_beside_a_limit(crash: Crash) -> Seen | None:
-    """A container was killed, and its record has a limit but not the word for a kill at it."""
+    """A container was killed; its record shows a limit, but not that the limit was the reason."""
     limit = _limit_of_the_record(crash)
     if limit is None or not isinstance(crash.root, Kill):
         return None
     return Seen(
-        words=say("the kernel's or the engine's record of a kill at the limit of {limit}", limit=show(limit)),
+        words=say(
+            "a record of the kernel or the container engine of a kill at the limit of {limit}", limit=show(limit)
+        ),
         next_evidence=("kubectl describe pod | grep -A8 -E 'Last State|Limits'", "cat /sys/fs/cgroup/memory.events"),
     )
 
@@ -127,31 +127,28 @@ def _kill_at_a_limit(crash: Crash) -> LimitKill | None:
 
 
 def _limit_hit(kill: KernelKill) -> str:
-    group = kill.cgroup or say("a control group")
+    group = kill.cgroup or say("A cgroup")
     used, limit, shared = kill.used_bytes, kill.limit_bytes, _shared(kill)
     if used is None or limit is None:
         if shared is None:
-            return say(
-                "The kernel hit the memory limit of {group}; the machine itself may have memory left.", group=group
-            )
+            return say("{group} reached its memory limit; the machine itself may have free memory.", group=group)
         return say(
-            "The kernel hit the memory limit of {group}; {shared} of it are shared memory "
-            "(/dev/shm, tmpfs, Ray's object store); the machine itself may have memory left.",
+            "{group} reached its memory limit; {shared} of it is shared memory (/dev/shm, tmpfs, Ray's object "
+            "store). The machine itself may have free memory.",
             group=group,
             shared=show(shared),
         )
     if shared is None:
         return say(
-            "The kernel hit the memory limit of {group}: {used} in use, {limit} allowed; the "
-            "machine itself may have memory left.",
+            "{group} reached its memory limit: {used} in use, {limit} allowed. The machine itself may have "
+            "free memory.",
             group=group,
             used=show(used),
             limit=show(limit),
         )
     return say(
-        "The kernel hit the memory limit of {group}: {used} in use, {limit} allowed; {shared} "
-        "of it are shared memory (/dev/shm, tmpfs, Ray's object store); the machine itself "
-        "may have memory left.",
+        "{group} reached its memory limit: {used} in use, {limit} allowed; {shared} of it is shared memory "
+        "(/dev/shm, tmpfs, Ray's object store). The machine itself may have free memory.",
         group=group,
         used=show(used),
         limit=show(limit),
@@ -170,16 +167,16 @@ def _victim(kill: KernelKill) -> str:
     if not name:
         return ""
     if not held:
-        return say("It killed {name} (PID {pid} of the host).", name=name, pid=pid)
+        return say("The kernel killed {name} (host PID {pid}).", name=name, pid=pid)
     return say(
-        "It killed {name} (PID {pid} of the host), which held {held} (anon-rss).", name=name, pid=pid, held=show(held)
+        "The kernel killed {name} (host PID {pid}), which held {held} (anon-rss).", name=name, pid=pid, held=show(held)
     )
 
 
 def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     who = _MANAGERS[kill.manager]
     hit = (
-        say("{who} reports that the memory limit of job {job} was hit", who=who, job=kill.job)
+        say("{who} reports that job {job} hit its memory limit", who=who, job=kill.job)
         if kill.job
         else say("{who} reports that the memory limit was hit", who=who)
     )
@@ -198,18 +195,18 @@ def _figures(crash: Crash, kill: LimitKill) -> str:
     used = kill.used_bytes or kill.peak_bytes
     figures = say(", limit {limit}", limit=show(limit)) if limit else ""
     if limit and used and used <= limit:
-        figures += say("; the {used} printed as in use were measured at another moment", used=show(used))
+        figures += say("; the printed {used} in use was measured at another moment", used=show(used))
     elif used:
         figures += say(", {used} in use", used=show(used))
     peak = max((event.anon_rss_bytes or 0 for event in crash.every(KernelKill)), default=0)
     if peak:
-        figures += say("; the process that the kernel killed held {peak} (anon-rss)", peak=show(peak))
+        figures += say("; the killed process held {peak} (anon-rss)", peak=show(peak))
     return figures
 
 
 def _may_be_harmless(kill: LimitKill) -> tuple[str, ...]:
     if kill.manager == "slurm" and kill.kills is not None:
-        return (say("Slurm counts every killed process of the step, a helper's too; the job may have gone on"),)
+        return (say("Slurm counts every killed process of the step, helpers too; the job may have continued"),)
     return ()
 
 

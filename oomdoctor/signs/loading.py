@@ -47,14 +47,14 @@ EMPTY: Final = 0.05  # of the card: less than a context and a few buffers
 
 @sign
 def weights_larger_than_the_share(crash: Crash) -> Seen | None:
-    """MLC prints what the weights take and what the engine may use: it is less."""
+    """MLC prints that the weights take more than the engine may use."""
     root = crash.root
     if not isinstance(root, NoRoom) or not root.weights_bytes or not root.available_bytes:
         return None
     if root.weights_bytes <= root.available_bytes:
         return None
     words = say(
-        "The weights take {weights}, and the engine may use {available}.",
+        "The weights take {weights}; the engine may use {available}.",
         weights=show(root.weights_bytes),
         available=show(root.available_bytes),
     )
@@ -63,43 +63,43 @@ def weights_larger_than_the_share(crash: Crash) -> Seen | None:
 
 @sign
 def weights_left_off_the_card(crash: Crash) -> Seen | None:
-    """The loader's own plan has no room for a part of the weights."""
+    """The loader's own plan has no room on the GPU for part of the weights."""
     root = crash.root
     if not isinstance(root, DeviceRefusal) or root.layer != "dispatch":
         return None
-    words = say("The loader's plan left a part of the weights off the card: they do not fit, even as they are.")
+    words = say("By the loader's plan, part of the weights does not fit on the GPU.")
     return Seen(words=words, evidence=(root,), stage="model_load")
 
 
 @sign
 def executor_without_weights(crash: Crash) -> Seen | None:
-    """TensorRT-LLM says that it could not put the weights on the card."""
+    """TensorRT-LLM says that it could not load the weights on the GPU."""
     failed = crash.first(CreationFailed)
     if failed is None or failed.stage != "model_load":
         return None
     words = (
         say(
-            "The weights of the model could not be put on the card with {free} free before it.",
+            "The model's weights could not be loaded on the GPU, which had {free} free before.",
             free=show(failed.free_bytes),
         )
         if failed.free_bytes is not None
-        else say("The weights of the model could not be put on the card.")
+        else say("The model's weights could not be loaded on the GPU.")
     )
     return Seen(words=words, evidence=(failed,), stage="model_load")
 
 
 @sign
 def message_says_that_the_model_is_too_large(crash: Crash) -> Seen | None:
-    """The program itself says that it could not load the model, or that it is too large."""
+    """The program itself says that it could not load the model, or that the model is too large."""
     said = _TOO_LARGE.search(crash.root.at.text)
     if said is None or crash.pool != "gpu":
         return None
-    return Seen(words=say("The program says so itself: {words}.", words=said[0]), evidence=(crash.root,))
+    return Seen(words=say("The program itself says: {words}.", words=said[0]), evidence=(crash.root,))
 
 
 @sign
 def executors_weights_fill_the_card(crash: Crash) -> Seen | None:
-    """What TensorRT-LLM sets up first finds almost nothing free: the weights were there before it."""
+    """TensorRT-LLM's first allocation finds almost nothing free: the weights were there before."""
     failed = crash.first(CreationFailed)
     if (
         failed is None
@@ -111,7 +111,7 @@ def executors_weights_fill_the_card(crash: Crash) -> Seen | None:
     if failed.free_bytes > LITTLE * failed.total_bytes:
         return None
     words = say(
-        "{free} of {total} were free once the weights were loaded, before anything else was set up.",
+        "{free} of {total} was free after loading the weights, before anything else was set up.",
         free=show(failed.free_bytes),
         total=show(failed.total_bytes),
     )
@@ -124,62 +124,60 @@ def no_step_beside_the_weights(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, EngineShort) or root.what != "runtime":
         return None
-    words = say("Once the weights are on the card, not even the smallest step of the engine fits beside them.")
+    words = say("With the weights on the GPU, not even the engine's smallest step fits.")
     return Seen(words=words, evidence=(root,))
 
 
 @sign
 def refused_while_laying_out_weights(crash: Crash) -> Seen | None:
-    """The refusal comes from TurboMind's source that lays out its weights; it prints no figures."""
+    """TurboMind failed in the code that allocates its weights; it prints no figures."""
     root = crash.root
     if not isinstance(root, DeviceRefusal) or not (root.source or "").startswith(WEIGHTS_SOURCE):
         return None
     if crash.stage != "model_load":
         return None
     return Seen(
-        words=say(
-            "The card was full while the engine laid out the model's weights, before anything else of it is there."
-        ),
+        words=say("GPU memory ran out while the engine allocated the model's weights, before its other parts."),
         evidence=(root,),
-        against=(say("how much was free before, the message does not say"),),
+        against=(say("the message does not say how much was free before"),),
     )
 
 
 @sign
 def refused_to_tensorrt(crash: Crash) -> Seen | None:
-    """TensorRT asks for an engine's weights, and for the workspace of the largest batch that it is built for."""
+    """TensorRT requests memory for an engine's weights, and for the workspace of the largest batch."""
     if not isinstance(crash.root, LibraryOutOfMemory) or crash.root.library != "TensorRT":
         return None
     sizes = [event.tried_bytes for event in crash.every(LibraryOutOfMemory) if event.tried_bytes]
     words = (
         say(
-            "TensorRT asked for {tried} in one piece while it built or loaded an engine: its "
-            "weights, and the workspace of the largest batch that it is built for.",
+            "TensorRT requested {tried} in one allocation while building or loading an engine: for its "
+            "weights, or for the workspace of its largest batch.",
             tried=show(max(sizes)),
         )
         if sizes
         else say(
-            "TensorRT asked for more memory than there was while it built or loaded an engine: "
-            "its weights, and the workspace of the largest batch that it is built for."
+            "TensorRT requested more memory than available while building or loading an engine: for its "
+            "weights, or for the workspace of its largest batch."
         )
     )
     return Seen(
         words=words,
         evidence=(crash.root,),
-        against=(say("which of the two it was, the message does not say"),),
+        against=(say("the message does not say which of the two"),),
         stage="engine_init" if crash.stage == "unknown" else None,
     )
 
 
 @sign
 def loading_fills_the_card(crash: Crash) -> Seen | None:
-    """It failed while weights or states were put on the card, which this process fills to 70 %, or a piece would."""
+    """Loading weights or states on the GPU failed; this process fills 70% of the GPU, or the allocation would."""
     return _filled(crash) if _is_decided(crash) else None
 
 
 @sign
 def loading_meets_a_full_card(crash: Crash) -> Seen | None:
-    """It failed while weights or states were put on the card, of which this process holds half, or nothing tells."""
+    """Loading weights or states on the GPU failed; this process holds half of the GPU, or the log does not say."""
     return _filled(crash)
 
 
@@ -198,17 +196,17 @@ def building_on_the_card(crash: Crash) -> Seen | None:
     if event is None or not _builds(crash) or _others_fill(crash):
         return None
     words = say(
-        "The traceback ends in {function}, which puts models on the card and computes nothing: {asked}.",
+        "The traceback ends in {function}, which moves models to the GPU and computes nothing: {asked}.",
         function=crash.root.around.trace[-1].function,
         asked=asked(card(crash)),
     )
-    against = (say("what was put on it, the traceback does not show"),)
+    against = (say("the traceback does not show what was moved to the GPU"),)
     return Seen(words=joined((words, _held(crash))), evidence=(event,), against=against)
 
 
 @sign
 def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
-    """Live tensors fill an engine's card to 99 %, or 20 % beyond its share: there are none before its cache."""
+    """PyTorch tensors fill an engine's GPU to 99%, or 20% beyond its share, before its cache exists."""
     event, it = _refused(crash), card(crash)
     share = it.share(it.live_bytes)
     if event is None or share is None or share < beyond_share(facts(crash).share):
@@ -217,22 +215,22 @@ def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
     if not starting or _puts(crash) or not (crash.job.in_engine or crash.job.in_reserving_engine):
         return None
     words = say(
-        "Live tensors of {live} fill the card to {share}: a KV cache that is cut to a share "
-        "of it leaves more free, so it was still being loaded or measured.",
+        "PyTorch tensors take {live}, {share} of the GPU. A KV cache cut to its share leaves more free, so the "
+        "engine was still loading or profiling.",
         live=show(it.live_bytes or 0),
         share=percent(share),
     )
     return Seen(
         words=words,
         evidence=(event,),
-        against=(say("the traceback does not show what it was doing"),),
+        against=(say("the traceback does not show what the engine was doing"),),
         stage="engine_init" if crash.stage == "unknown" else None,
     )
 
 
 @sign
 def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
-    """One piece is larger than the card, of which this process holds less than 5 %: no batch has been computed."""
+    """A single allocation is larger than the GPU, of which this process holds less than 5%: no batch has run."""
     event, it = _refused(crash), card(crash)
     if event is None or it.tried_bytes is None or it.total_bytes is None or it.tried_bytes <= it.total_bytes:
         return None
@@ -241,8 +239,7 @@ def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
     if held >= EMPTY * it.total_bytes or training or _puts(crash):
         return None
     words = say(
-        "{tried} were asked for in one piece, more than the {total} of the whole card, with "
-        "{held} of this process on it.",
+        "One allocation requested {tried}, more than the {total} of the whole GPU. This process held {held}.",
         tried=show(it.tried_bytes),
         total=show(it.total_bytes),
         held=show(held),
@@ -252,7 +249,7 @@ def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
 
 @sign
 def live_tensors_before_any_step(crash: Crash) -> Seen | None:
-    """Live tensors fill the card to 95 %, the job's start is in the log, and no step of any kind."""
+    """PyTorch tensors fill 95% of the GPU, and the log shows the start of the job but no step."""
     event, it = _refused(crash), card(crash)
     share = it.share(it.live_bytes)
     if event is None or share is None or not LIVE <= share <= 1 or (it.tried_bytes or 0) <= STRAW:
@@ -261,8 +258,8 @@ def live_tensors_before_any_step(crash: Crash) -> Seen | None:
     if shown or not _start_is_shown(crash) or _puts(crash):
         return None
     words = say(
-        "Live tensors of {live} fill the card to {share}, and no step of the job is in the "
-        "log: models (and what training keeps beside them) come first.",
+        "PyTorch tensors take {live}, {share} of the GPU, and the log shows no step of the job. Models and "
+        "training states are allocated first.",
         live=show(it.live_bytes or 0),
         share=percent(share),
     )
@@ -279,16 +276,16 @@ def _start_is_shown(crash: Crash) -> bool:
 
 @sign
 def beyond_loading(crash: Crash) -> Seen | None:
-    """The job computed, served or saved: its weights were on the card."""
+    """The job computed, served or saved: its weights were on the GPU."""
     later = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
     if not later or _refused(crash) is None or _puts(crash) or one_piece_on_an_empty_card(crash):
         return None
-    return Seen(words=say("the weights were on the card: the job had got beyond loading"))
+    return Seen(words=say("the weights were already on the GPU: the job had passed loading"))
 
 
 @sign
 def nothing_is_trained(crash: Crash) -> Seen | None:
-    """Neither a trainer nor what it lays out is in the log: there are no states to shard."""
+    """The log shows neither a trainer nor training states: there are no states to shard."""
     frames = crash.in_trace(STATES) or crash.in_trace(_TRAINER)
     return None if crash.job.trains or frames else Seen(words="")
 
@@ -312,14 +309,14 @@ def _put_on_the_card(crash: Crash) -> str | None:
     if _builds(crash):
         return None
     if busy == "load" or (crash.stage == "model_load" and busy is None):
-        return say("The card filled up while the weights were loaded: {asked}.", asked=refused)
+        return say("GPU memory ran out while the weights were loading: {asked}.", asked=refused)
     if busy is None and crash.in_trace(STATES):
         return say(
-            "The card filled up while the trainer laid out weights, gradients and optimizer states: {asked}.",
+            "GPU memory ran out while the trainer allocated weights, gradients and optimizer states: {asked}.",
             asked=refused,
         )
     if busy is None and innermost(crash, MOVE, 2) and not crash.job.in_engine:
-        return say("The card filled up while the model was moved to it: {asked}.", asked=refused)
+        return say("GPU memory ran out while the model was moved to the GPU: {asked}.", asked=refused)
     return None
 
 

@@ -36,7 +36,7 @@ TWO_DECIMALS: Final = 150  # what is printed with two decimals is off by one par
 
 @sign
 def product_with_the_vocabulary(crash: Crash) -> Seen | None:
-    """What was asked for is batch x length x vocabulary x 2 or 4 bytes, all of them printed, and 512 MiB at least."""
+    """The requested size is batch x length x vocabulary x 2 or 4 bytes, all of them printed, and 512 MiB or more."""
     vocabulary, batch, length = (_number(crash, names) for names in (_VOCABULARY, _BATCH, _LENGTH))
     event, tried = refusal(crash), card(crash).tried_bytes
     if event is None or not (vocabulary and batch and length and tried):
@@ -53,7 +53,8 @@ def product_with_the_vocabulary(crash: Crash) -> Seen | None:
                 sum=show(wanted),
             )
             words = say(
-                "{product} is what was asked for: the logits of the whole batch, in one piece.", product=product
+                "{product}: exactly the requested size. The logits of the whole batch are allocated as one tensor.",
+                product=product,
             )
             return Seen(words=words, evidence=(event,))
     return None
@@ -67,7 +68,7 @@ def _number(crash: Crash, names: tuple[str, ...]) -> int | None:
 
 @sign
 def compiled_code_over_a_vocabulary(crash: Crash) -> Seen | None:
-    """Compiled code shows the shape it asked for, and its last dimension is a vocabulary's: 30,000 to 600,000."""
+    """Compiled code shows the requested shape; its last dimension is a vocabulary of 30,000 to 600,000."""
     event, it = refusal(crash), card(crash)
     frame = next(crash.frames(), None)
     if event is None or frame is None or (it.tried_bytes or 0) < SPIKE:
@@ -77,8 +78,8 @@ def compiled_code_over_a_vocabulary(crash: Crash) -> Seen | None:
     if not FEWEST_WORDS <= values <= MOST_WORDS:
         return None
     words = say(
-        "The refused tensor is a float32 one with {words:,} values per token, which is a "
-        "vocabulary (or one rank's part of it): {asked}.",
+        "The allocation that failed is a float32 tensor with {words:,} values per token: a vocabulary, or one "
+        "rank's part of it ({asked}).",
         words=values,
         asked=asked(it),
     )
@@ -87,7 +88,7 @@ def compiled_code_over_a_vocabulary(crash: Crash) -> Seen | None:
 
 @sign
 def large_piece_while_scoring(crash: Crash) -> Seen | None:
-    """2 GiB or more in one piece while log-probabilities are computed, and not in attention."""
+    """A single allocation of 2 GiB or more failed while computing log-probabilities, outside attention."""
     event, it = refusal(crash), card(crash)
     if event is None or crash.stage != "logprob" or (it.tried_bytes or 0) < SCORES or crash.job.in_engine:
         return None
@@ -95,13 +96,12 @@ def large_piece_while_scoring(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "It failed while log-probabilities were computed: {asked}. Nothing is kept for a "
-            "backward pass there, and the largest tensor has one value per token and word of the "
-            "vocabulary.",
+            "Computing log-probabilities ran out of memory: {asked}. This pass keeps nothing for a backward "
+            "pass; its largest tensor has one value per token and vocabulary word.",
             asked=asked(it),
         ),
         evidence=(event,),
-        against=(say("no frame that works on the logits is shown"),),
+        against=(say("no frame in the traceback works on the logits"),),
     )
 
 
@@ -113,15 +113,15 @@ def working_on_logits(crash: Crash) -> Seen | None:
 
 @sign
 def engine_scoring_tokens(crash: Crash) -> Seen | None:
-    """An engine gives log-probabilities of many tokens at once, and 512 MiB or more were refused: one value for each
-    token and word of the vocabulary, which sampling alone never takes for more than one token of a request."""
+    """An engine computes log-probabilities of many tokens at once, and 512 MiB or more failed: one value per token and
+    vocabulary word, which sampling never needs for more than one token of a request."""
     scores = crash.job.in_engine and innermost(crash, _OF_MANY_TOKENS, FRAMES)
     return _working(crash) if scores and (card(crash).tried_bytes or 0) >= SPIKE else None
 
 
 @sign
 def array_over_a_vocabulary(crash: Crash) -> Seen | None:
-    """TensorFlow prints the shape that it was refused, and its last axis is a vocabulary: 30,000 to 600,000."""
+    """TensorFlow prints the shape that failed; its last axis is a vocabulary of 30,000 to 600,000."""
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or array_of_the_model(crash) is not None:
         return None
@@ -131,7 +131,8 @@ def array_over_a_vocabulary(crash: Crash) -> Seen | None:
     if not FEWEST_WORDS <= int(axes[1]) <= MOST_WORDS:
         return None
     words = say(
-        "The refused array has the shape {shape}: {words:,} values for each of its rows, which is a vocabulary.",
+        "The array that could not be allocated has the shape {shape}: {words:,} values per row, the size of a "
+        "vocabulary.",
         shape=array.shape,
         words=int(axes[1]),
     )
@@ -140,7 +141,7 @@ def array_over_a_vocabulary(crash: Crash) -> Seen | None:
 
 @sign
 def engine_working_on_logits(crash: Crash) -> Seen | None:
-    """The innermost frames of an inference engine work on the logits, and its sampler is not among them."""
+    """The innermost frames of an inference engine work on the logits, without its sampler."""
     return _working(crash) if crash.job.in_engine and not innermost(crash, SAMPLER, FRAMES) else None
 
 
@@ -155,8 +156,7 @@ def _working(crash: Crash) -> Seen | None:
     if event is None or function is None or innermost(crash, _JOINED):
         return None
     words = say(
-        "The innermost frames ({function}) work on a tensor with one value per token and word of the vocabulary: "
-        "{asked}.",
+        "The innermost frames ({function}) work on a tensor with one value per token and vocabulary word: {asked}.",
         function=function,
         asked=asked(card(crash)),
     )
@@ -166,7 +166,7 @@ def _working(crash: Crash) -> Seen | None:
 
 @sign
 def small_for_logits(crash: Crash) -> Seen | None:
-    """Less than 512 MiB were asked for."""
+    """Less than 512 MiB was requested."""
     tried = card(crash).tried_bytes
     if tried is None or tried >= SPIKE:
         return None
@@ -175,8 +175,8 @@ def small_for_logits(crash: Crash) -> Seen | None:
 
 @sign
 def too_small_for_a_vocabulary(crash: Crash) -> Seen | None:
-    """Less than 64 MiB were asked for, and no frame works on the logits, or one joins predictions."""
+    """Less than 64 MiB was requested, and no frame works on the logits, or one joins predictions."""
     tried = card(crash).tried_bytes
     if tried is None or tried >= SMALL or _working(crash) is not None:
         return None
-    return Seen(words=say("{tried} were asked for: no tensor over a vocabulary", tried=show(tried)))
+    return Seen(words=say("{tried} was requested: too small for a tensor over a vocabulary", tried=show(tried)))

@@ -38,7 +38,7 @@ def table(crash: Crash) -> NodeMemory | None:
 
 @sign
 def a_table_names_the_holder(crash: Crash) -> Seen | None:
-    """A table explains half of what was in use, and not that it is spread over many."""
+    """A table explains at least half of the memory in use, and one process or name stands out."""
     memory = table(crash)
     if memory is None or not _explains(memory):
         return None
@@ -47,13 +47,13 @@ def a_table_names_the_holder(crash: Crash) -> Seen | None:
 
 @sign
 def table_misses_half(crash: Crash) -> Seen | None:
-    """The rows of the table add up to less than half of what was in use."""
+    """The rows of the table add up to less than half of the memory in use."""
     memory = table(crash)
     if memory is None or memory.used_bytes is None or _explains(memory):
         return None
     words = say(
-        "{used} were in use, and the processes in the table hold {listed} of it ({share}): "
-        "the rest is shared memory, the object store, or processes that the table cannot see.",
+        "{used} was in use; the processes in the table hold {listed} of it ({share}). The rest is shared "
+        "memory, the object store or processes outside the table.",
         used=show(memory.used_bytes),
         listed=show(memory.listed_bytes),
         share=percent(memory.listed_bytes / memory.used_bytes),
@@ -63,21 +63,21 @@ def table_misses_half(crash: Crash) -> Seen | None:
 
 @sign
 def nobody_stands_out(crash: Crash) -> Seen | None:
-    """A table explains half of what was in use, and neither a process nor the processes of one name hold much of it."""
+    """A table explains at least half of the memory in use, and no process or name holds much of it."""
     memory = table(crash)
     if memory is None or not _explains(memory) or not _is_spread(memory) or memory.heaviest is None:
         return None
     who, held = memory.heaviest.who, show(memory.heaviest.largest)
     if memory.used_bytes is None or memory.total_bytes is None:
         words = say(
-            "The {listed} that the table lists is spread over many: the largest, {who}, holds {held}.",
+            "The {listed} in the table is spread over many processes: the largest, {who}, holds {held}.",
             listed=show(memory.listed_bytes),
             who=who,
             held=held,
         )
     else:
         words = say(
-            "The {used} in use (of {total}) is spread over many: the largest, {who}, holds {held}.",
+            "The {used} in use (of {total}) is spread over many processes: the largest, {who}, holds {held}.",
             used=show(memory.used_bytes),
             total=show(memory.total_bytes),
             who=who,
@@ -99,14 +99,14 @@ def _is_spread(memory: NodeMemory) -> bool:
 
 @sign
 def first_rows_are_missing(crash: Crash) -> Seen | None:
-    """The table is cut at its head, where the largest stand."""
+    """The table is cut at its head, where the largest processes are."""
     memory = table(crash)
-    return Seen(words=say("the table's first rows are missing")) if memory is not None and memory.cut else None
+    return Seen(words=say("the first rows of the table are missing")) if memory is not None and memory.cut else None
 
 
 @sign
 def use_is_not_printed(crash: Crash) -> Seen | None:
-    """A table lists processes and nobody says how much was in use: shares are shares of what it lists."""
+    """A table lists processes, and the log does not say how much was in use: shares refer to the table's sum."""
     memory = table(crash)
     return Seen(words="") if memory is not None and memory.used_bytes is None else None
 
@@ -125,12 +125,12 @@ def a_reward_model_is_the_largest(crash: Crash) -> Seen | None:
     if memory is None or memory.heaviest is None or memory.heaviest.role != "reward":
         return None
     who, largest = memory.heaviest.who, show(memory.heaviest.largest)
-    return Seen(words=say("{who} holds {largest}: where it grows matters more", who=who, largest=largest))
+    return Seen(words=say("{who} holds {largest}: its growth matters more", who=who, largest=largest))
 
 
 @sign
 def one_process_has_it(crash: Crash) -> Seen | None:
-    """The largest process has 40 % of what was in use, or 25 % and two and a half times as much as the next."""
+    """The largest process holds 40% of the memory in use, or 25% and two and a half times as much as the next."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or not memory.dominates(memory.heaviest):
         return None
@@ -143,20 +143,20 @@ def one_process_has_it(crash: Crash) -> Seen | None:
         share=percent(memory.share(top.largest)),
     )
     stranger = top.outside_ray and isinstance(memory.event, NodeOutOfMemory)
-    outside = say("It is no worker of Ray, which can therefore never end it.") if stranger else ""
+    outside = say("It is not a Ray worker, so Ray can never kill it.") if stranger else ""
     words = joined((held, outside, killed_another(crash, top)))
     return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
 
 
 @sign
 def no_process_has_it(crash: Crash) -> Seen | None:
-    """A table lists processes, and its largest has too little of what was in use."""
+    """A table lists processes, and the largest holds too little of the memory in use."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or memory.dominates(memory.heaviest):
         return None
     top = memory.heaviest
     words = say(
-        "the largest process, {who}, has {largest}: {share} of {whole}",
+        "the largest process, {who}, holds {largest}: {share} of {whole}",
         who=top.who,
         largest=show(top.largest),
         share=percent(memory.share(top.largest)),
@@ -167,31 +167,33 @@ def no_process_has_it(crash: Crash) -> Seen | None:
 
 @sign
 def store_may_be_the_largest_row(crash: Crash) -> Seen | None:
-    """Ray's object store is 80 % as large as the largest process of the table."""
+    """Ray's object store is at least 80% as large as the largest process of the table."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or not memory.store_bytes:
         return None
     if memory.store_bytes < STORE_IN_ROW * memory.heaviest.largest:
         return None
     store = show(memory.store_bytes)
-    return Seen(words=say("the object store holds {store}, whose pages count for who touched them", store=store))
+    return Seen(
+        words=say("the object store holds {store}; its pages count for the processes that touched them", store=store)
+    )
 
 
 @sign
 def shared_memory_is_more(crash: Crash) -> Seen | None:
-    """The control group holds more in /dev/shm, tmpfs and Ray's object store than its largest process has."""
+    """The cgroup holds more in /dev/shm, tmpfs and Ray's object store than its largest process does."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or not isinstance(memory.event, KernelKill):
         return None
     shared = memory.event.group_shmem_bytes or 0
     if shared <= memory.heaviest.largest:
         return None
-    return Seen(words=say("{shared} of it are shared memory, which belongs to no process", shared=show(shared)))
+    return Seen(words=say("{shared} of it is shared memory, which belongs to no process", shared=show(shared)))
 
 
 @sign
 def a_rank_is_the_largest(crash: Crash) -> Seen | None:
-    """The largest process of the table is one of those that there is one of for each GPU."""
+    """The largest process of the table is a rank: there is one per GPU."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or not is_rank(memory.heaviest.name):
         return None
@@ -200,7 +202,7 @@ def a_rank_is_the_largest(crash: Crash) -> Seen | None:
 
 @sign
 def a_reward_model_has_it(crash: Crash) -> Seen | None:
-    """The reward model leads the table with a quarter of what was in use, and its largest process alone has it."""
+    """The reward model leads the table with a quarter of the memory in use, and its largest process alone holds it."""
     memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or not memory.dominates(reward):
@@ -210,7 +212,7 @@ def a_reward_model_has_it(crash: Crash) -> Seen | None:
 
 @sign
 def a_reward_model_leads(crash: Crash) -> Seen | None:
-    """Processes of a reward model have a quarter of what was in use, and more than those of any other name."""
+    """Processes of a reward model hold a quarter of the memory in use, and more than those of any other name."""
     memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or not _leads(memory, reward):
@@ -222,7 +224,7 @@ def a_reward_model_leads(crash: Crash) -> Seen | None:
 
 @sign
 def a_reward_model_is_small(crash: Crash) -> Seen | None:
-    """The table lists a reward model that has less than a quarter of what was in use, or less than others."""
+    """The table lists a reward model that holds less than a quarter of the memory in use, or less than others."""
     memory = table(crash)
     reward = _reward(memory)
     if memory is None or reward is None or _leads(memory, reward):
@@ -233,15 +235,19 @@ def a_reward_model_is_small(crash: Crash) -> Seen | None:
 
 @sign
 def a_reward_model_is_in_no_table(crash: Crash) -> Seen | None:
-    """A reward model is set, Ray killed for the node's memory, and no table of memory users is in the log."""
+    """A reward model is configured, Ray killed for the node's memory, and the log has no table of memory users."""
     setting = crash.setting(*_REWARD_SETTINGS)
     if setting is None or crash.first(NodeOutOfMemory) is None or table(crash) is not None:
         return None
     name, whom = setting.name, victim(crash)
     if whom:
-        words = say("a reward model is set ({name}), but Ray names only whom it killed, {whom}", name=name, whom=whom)
+        words = say(
+            "a reward model is configured ({name}), but Ray names only the worker it killed, {whom}",
+            name=name,
+            whom=whom,
+        )
     else:
-        words = say("a reward model is set ({name}), but Ray's table of memory users is not in the log", name=name)
+        words = say("a reward model is configured ({name}), but the log has no Ray table of memory users", name=name)
     return Seen(words=words, next_evidence=raylet_log(crash))
 
 
@@ -262,12 +268,12 @@ def _clause(memory: NodeMemory, reward: Holder) -> str:
     size, whole, count = show(reward.bytes), memory.whole, len(reward.sizes)
     if count > 1:
         return say(
-            "{count} processes {name} hold {size} of {whole}", count=count, name=reward.name, size=size, whole=whole
+            "{count} {name} processes hold {size} of {whole}", count=count, name=reward.name, size=size, whole=whole
         )
     return say("The reward model, {who}, holds {size} of {whole}", who=reward.who, size=size, whole=whole)
 
 
 def _outside_ray(reward: Holder) -> str:
     if len(reward.sizes) > 1:
-        return say("They run outside Ray, which can neither count nor end them.")
-    return say("It runs outside Ray, which can neither count nor end it.")
+        return say("They run outside Ray, which can neither count nor kill them.")
+    return say("It runs outside Ray, which can neither count nor kill it.")

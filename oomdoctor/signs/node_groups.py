@@ -20,7 +20,7 @@ ALIKE: Final = 0.6
 
 @sign
 def several_alike_have_it(crash: Crash) -> Seen | None:
-    """Three processes of one name, or more, hold 40 % of what was in use together."""
+    """Three or more processes of one name hold 40% of the memory in use together."""
     memory = table(crash)
     group = _group(memory)
     return two_alike_have_it(crash) if group is not None and len(group.sizes) >= SEVERAL else None
@@ -28,13 +28,13 @@ def several_alike_have_it(crash: Crash) -> Seen | None:
 
 @sign
 def two_alike_have_it(crash: Crash) -> Seen | None:
-    """Two processes of one name, or more, hold 40 % of what was in use together."""
+    """Two or more processes of one name hold 40% of the memory in use together."""
     memory = table(crash)
     group = _group(memory)
     if memory is None or group is None or memory.share(group.bytes) < TOGETHER:
         return None
     words = say(
-        "{count} processes {name} hold {held} of {whole}: {share}, {each}; none of them alone fills the node.",
+        "{count} {name} processes hold {held} of {whole}: {share}, {each}. None of them alone fills the node.",
         count=len(group.sizes),
         name=group.name,
         held=show(group.bytes),
@@ -47,7 +47,7 @@ def two_alike_have_it(crash: Crash) -> Seen | None:
 
 @sign
 def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
-    """Ray's workers, four at least, hold half of what was in use, and neither one of them nor those of one name do."""
+    """At least four Ray workers hold half of the memory in use together, but no worker and no name holds it alone."""
     memory = table(crash)
     if memory is None or memory.heaviest is None or memory.dominates(memory.heaviest):
         return None
@@ -56,7 +56,7 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
     if count < SEVERAL_WORKERS or memory.share(held) < EXPLAINED or two_alike_have_it(crash) is not None:
         return None
     words = say(
-        "{count} workers of Ray hold {held} of {whole}: {share}, the largest {largest}.",
+        "{count} Ray workers hold {held} of {whole}: {share}. The largest holds {largest}.",
         count=count,
         held=show(held),
         whole=memory.whole,
@@ -68,22 +68,22 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
 
 @sign
 def no_two_of_one_name(crash: Crash) -> Seen | None:
-    """A table lists processes, each under a name of its own."""
+    """All processes of the table have different names."""
     memory = table(crash)
     if memory is None or _group(memory) is not None:
         return None
-    return Seen(words=say("no two processes of one name are among the largest"))
+    return Seen(words=say("no two of the largest processes have the same name"))
 
 
 @sign
 def one_of_a_name_has_it(crash: Crash) -> Seen | None:
-    """Of the processes of one name one has the memory, and the next is less than 60 % as large."""
+    """Of the processes of one name one holds the memory, and the next is less than 60% as large."""
     memory = table(crash)
     group = _group(memory)
     if memory is None or group is None or not memory.dominates(group) or group.sizes[1] >= ALIKE * group.largest:
         return None
     words = say(
-        "{count} processes {name} hold {held} of {whole}, but one of them has {largest} of it",
+        "{count} {name} processes hold {held} of {whole}, but one of them holds {largest}",
         count=len(group.sizes),
         name=group.name,
         held=show(group.bytes),
@@ -95,7 +95,7 @@ def one_of_a_name_has_it(crash: Crash) -> Seen | None:
 
 @sign
 def those_of_a_name_have_little(crash: Crash) -> Seen | None:
-    """The processes of one name hold less than 40 % of what was in use, and Ray's workers of all names not half."""
+    """The processes of one name hold less than 40% of the memory in use, and all Ray workers less than half."""
     memory = table(crash)
     group = _group(memory)
     if memory is None or group is None or memory.share(group.bytes) >= TOGETHER:
@@ -103,7 +103,7 @@ def those_of_a_name_have_little(crash: Crash) -> Seen | None:
     if workers_of_all_names_have_it(crash) is not None:
         return None
     words = say(
-        "{count} processes {name} hold {held} of {whole}: {share}",
+        "{count} {name} processes hold {held} of {whole}: {share}",
         count=len(group.sizes),
         name=group.name,
         held=show(group.bytes),
@@ -115,7 +115,7 @@ def those_of_a_name_have_little(crash: Crash) -> Seen | None:
 
 @sign
 def a_process_of_another_name_has_it(crash: Crash) -> Seen | None:
-    """Beside the processes of one name a single other one has the memory."""
+    """A single process of another name holds the memory."""
     memory = table(crash)
     group, top = _group(memory), memory.heaviest if memory is not None else None
     if memory is None or top is None or top is group or not memory.dominates(top):
@@ -125,16 +125,16 @@ def a_process_of_another_name_has_it(crash: Crash) -> Seen | None:
 
 @sign
 def there_is_one_for_each_gpu(crash: Crash) -> Seen | None:
-    """Those of one name that hold it together are ranks: their number is the job's shape."""
+    """The processes of one name that hold it together are ranks: the job's shape gives their number."""
     group = _group(table(crash))
     if group is None or two_alike_have_it(crash) is None or not is_rank(group.name):
         return None
-    return Seen(words=say("there is one of them for each GPU: fewer of them means fewer GPUs"))
+    return Seen(words=say("there is one per GPU: fewer of them means fewer GPUs"))
 
 
 @sign
 def ranks_grew(crash: Crash) -> Seen | None:
-    """Ranks hold it together, and a figure that the log prints again and again grew."""
+    """Ranks hold it together, and a printed figure of host memory grew."""
     if there_is_one_for_each_gpu(crash) is None or crash.trajectory is None:
         return None
     return Seen(words="") if crash.trajectory.growth_bytes else None

@@ -82,26 +82,26 @@ _STAGES: Final = frozenset({"optimizer_step", "weight_sync", "model_load", "engi
 
 @sign
 def states_are_sharded(crash: Crash) -> Seen | None:
-    """DeepSpeed, FSDP or Megatron shards the states of the training."""
+    """DeepSpeed, FSDP or Megatron shards the training states."""
     return Seen(words="") if _SHARDING & crash.context.frameworks.keys() else None
 
 
 @sign
 def no_cluster_in_sight(crash: Crash) -> Seen | None:
-    """Nothing in the log is Ray's: there is no other node to move anything to."""
+    """The log shows no Ray: there is no other node to move anything to."""
     return None if "ray" in crash.context.frameworks else Seen(words="")
 
 
 @sign
 def engine_makes_its_cache_anew(crash: Crash) -> Seen | None:
-    """verl's first generation, with vLLM up to 0.6.3, makes the engine's cache anew at each rollout."""
+    """verl's first generation, with vLLM up to 0.6.3, reallocates the engine's cache at each rollout."""
     cache = crash.setting("free_cache_engine")
     return Seen(words="") if cache is not None and cache.value is True else None
 
 
 @sign
 def engine_has_swap_space(crash: Crash) -> Seen | None:
-    """Page-locked swap space of the engine is set, which is made anew with its cache."""
+    """The engine has pinned swap space, which is reallocated with its cache."""
     swap = crash.setting("swap_space", "vllm_swap_space")
     is_set = swap is not None and isinstance(swap.value, int | float) and swap.value > 0
     return Seen(words="") if is_set else None
@@ -109,19 +109,19 @@ def engine_has_swap_space(crash: Crash) -> Seen | None:
 
 @sign
 def engine_makes_cache_and_swap_space_anew(crash: Crash) -> Seen | None:
-    """The engine's cache is made anew at each rollout, its swap space with it."""
+    """The engine's cache and its swap space are reallocated at each rollout."""
     return engine_has_swap_space(crash) if engine_makes_its_cache_anew(crash) is not None else None
 
 
 @sign
 def settings_reserve_half_of_the_node(crash: Crash) -> Seen | None:
-    """What settings reserve of host memory, with its size, is half of the node's."""
+    """Settings with sizes reserve at least half of the node's memory."""
     return _share_of_settings(crash, HALF)
 
 
 @sign
 def settings_reserve_a_quarter_of_the_node(crash: Crash) -> Seen | None:
-    """What settings reserve of host memory, with its size, is a quarter of the node's."""
+    """Settings with sizes reserve at least a quarter of the node's memory."""
     return _share_of_settings(crash, QUARTER)
 
 
@@ -131,14 +131,14 @@ def _share_of_settings(crash: Crash, least: float) -> Seen | None:
     if not reservations or not total or need < least * total:
         return None
     words = say(
-        "{settings}: {share} of the node's {total}, page-locked from the start; page-locked "
-        "buffers are rounded up to powers of two, so it can be more.",
+        "{settings}: {share} of the node's {total}, pinned from the start. Pinned buffers are rounded up to "
+        "powers of two, so they can take more.",
         settings=listed(one.words for one in reservations),
         share=percent(need / total),
         total=show(total),
     )
     again = (
-        say("With free_cache_engine the engine's cache, swap included, is given back and made anew at each rollout.")
+        say("With free_cache_engine, every rollout frees and reallocates the engine's cache and its swap space.")
         if engine_makes_its_cache_anew(crash) is not None
         else ""
     )
@@ -147,12 +147,12 @@ def _share_of_settings(crash: Crash, least: float) -> Seen | None:
 
 @sign
 def refused_for_states_on_the_host(crash: Crash) -> Seen | None:
-    """A frame that keeps states on the host made the allocation that was refused there."""
+    """A frame that keeps states in host memory made the allocation that failed."""
     frame = crash.in_trace(_FRAMES)
     if frame is None or crash.first(HostAllocation) is None:
         return None
     words = say(
-        "The refused allocation is for states kept in host memory ({function} in {file}).",
+        "The allocation that failed is for states in host memory ({function} in {file}).",
         function=frame.function,
         file=frame.file,
     )
@@ -173,7 +173,7 @@ _BESIDE_SETTINGS: Final = (
 
 @sign
 def settings_reserve_little(crash: Crash) -> Seen | None:
-    """All that is kept on the host are sizes in settings, and they are less than a quarter of the node's memory."""
+    """Only sizes in settings are kept in host memory, and they are less than a quarter of the node's memory."""
     reservations, total = _little(crash)
     if not reservations or not all(one.counted for one in reservations):
         return None
@@ -190,7 +190,7 @@ def settings_reserve_little(crash: Crash) -> Seen | None:
 
 @sign
 def gpus_are_not_counted(crash: Crash) -> Seen | None:
-    """Settings reserve host memory for each GPU, and nothing says how many there are."""
+    """Settings reserve host memory per GPU, and the log does not say how many GPUs there are."""
     reservations, _ = _little(crash)
     if all(one.counted for one in reservations):
         return None
@@ -223,12 +223,12 @@ def _reservations(crash: Crash) -> Iterator[Reservation]:
         if gib <= DEFAULT_SWAP_GIB and "swap" in name:
             continue
         if name in _PER_ENGINE:
-            each = say("{what} {name} {gib:g} GiB for each engine", what=translated(what), name=setting.name, gib=gib)
+            each = say("{what} {name}: {gib:g} GiB per engine", what=translated(what), name=setting.name, gib=gib)
             yield Reservation(round(gib * GIB), each)
         elif gpus:
             size = gib * GIB * gpus
             all_ = say(
-                "{what} {name} {gib:g} GiB x {gpus} GPUs = {sum}",
+                "{what} {name}: {gib:g} GiB x {gpus} GPUs = {sum}",
                 what=translated(what),
                 name=setting.name,
                 gib=gib,
@@ -237,7 +237,7 @@ def _reservations(crash: Crash) -> Iterator[Reservation]:
             )
             yield Reservation(round(size), all_)
         else:
-            each = say("{what} {name} {gib:g} GiB for each GPU", what=translated(what), name=setting.name, gib=gib)
+            each = say("{what} {name}: {gib:g} GiB per GPU", what=translated(what), name=setting.name, gib=gib)
             yield Reservation(round(gib * GIB), each, counted=False)
 
 
@@ -252,7 +252,7 @@ def gpus_per_node(crash: Crash) -> int | None:
 
 @sign
 def workers_that_offload_have_it(crash: Crash) -> Seen | None:
-    """Settings offload states, and the job's workers hold 40 % of what was in use."""
+    """Settings offload states, and the job's workers hold 40% of the memory in use."""
     held = _held_by_workers(crash)
     if held is None or held[0] < TOGETHER:
         return None
@@ -262,12 +262,12 @@ def workers_that_offload_have_it(crash: Crash) -> Seen | None:
 
 @sign
 def workers_that_offload_have_little(crash: Crash) -> Seen | None:
-    """Settings offload states, and the job's workers hold less than 40 % of what was in use."""
+    """Settings offload states, and the job's workers hold less than 40% of the memory in use."""
     held, names = _held_by_workers(crash), _names(crash)
     if held is None or held[0] >= TOGETHER or not names:
         return None
     little = say("the job's workers hold {held} of {whole}", held=held[1], whole=held[2])
-    words = say("{names}: states live in host memory.", names=names)
+    words = say("{names}: states are in host memory.", names=names)
     return Seen(words=words, evidence=table_or_root(crash), against=(little,))
 
 
@@ -283,12 +283,12 @@ def _held_by_workers(crash: Crash) -> tuple[float, str, str] | None:
 
 @sign
 def a_rank_that_offloads_was_killed(crash: Crash) -> Seen | None:
-    """Settings offload states, and the kernel killed one of several ranks: its sisters are of its size."""
+    """Settings offload states, and the kernel killed one of several ranks of the same size."""
     stated = (crash.setting(name) for name in (*_GPUS, *_RANKS))
     several = any(one is not None and isinstance(one.value, int) and one.value > 1 for one in stated)
     if not several or crash.first(KernelKill) is None:
         return None
-    return _offloading(crash, say("Every rank on the node keeps its part there, the killed one too."))
+    return _offloading(crash, say("Every rank on the node holds its part there, also the killed rank."))
 
 
 @sign
@@ -301,22 +301,21 @@ def at_a_step_with_offloaded_states(crash: Crash) -> Seen | None:
 
 @sign
 def states_are_offloaded(crash: Crash) -> Seen | None:
-    """Settings keep states in host memory, and do not say how much that is."""
+    """Settings keep states in host memory, and do not say how much."""
     return _offloading(crash)
 
 
 @sign
 def sleeping_engines_have_it(crash: Crash) -> Seen | None:
-    """The rows of the table are workers of an engine, with 4 GiB or more each, and the engine goes to sleep: its
-    weights wait in host memory."""
+    """The rows of the table are engine workers with 4 GiB or more each, and the engine sleeps with its weights in host
+    memory."""
     memory = table(crash)
     engines = [one for one in memory.holders if _ENGINE_WORKER.search(one.name)] if memory is not None else []
     large = [one for one in engines if max(one.sizes) >= AWAKE]
     if memory is None or not large or large[0] is not memory.holders[0] or not _goes_to_sleep(crash):
         return None
     words = say(
-        "{count} workers of the engine hold {held} together, and the engine goes to sleep, which keeps its weights in "
-        "host memory.",
+        "{count} engine workers hold {held} together. The engine sleeps and keeps its weights in host memory.",
         count=sum(len(one.sizes) for one in large),
         held=show(sum(one.bytes for one in large)),
     )
@@ -330,29 +329,29 @@ def _goes_to_sleep(crash: Crash) -> bool:
 
 @sign
 def partitions_off_the_card(crash: Crash) -> Seen | None:
-    """DeepSpeed was making its partitions and reports that nothing lies on the card: they are made in host memory."""
+    """DeepSpeed was making its partitions and reports that nothing is on the GPU: they are made in host memory."""
     reports = [report for report in crash.every(MemoryReport) if report.reporter == "deepspeed"]
     if not reports or reports[-1].allocated_bytes != 0 or crash.mentions(_PARTITIONS) is None:
         return None
-    words = say("DeepSpeed was partitioning the states, and nothing of them was on the card: they are in host memory.")
-    doubt = say("how much they take is not in the log")
+    words = say("DeepSpeed was partitioning the states and none was on the GPU, so they are in host memory.")
+    doubt = say("the log does not say how much they take")
     return Seen(words=words, evidence=(reports[-1], crash.root), against=(doubt,), shows_memory=True)
 
 
 @sign
 def optimizer_on_the_cpu(crash: Crash) -> Seen | None:
-    """DeepSpeed loads or names its optimizer for the CPU, which it takes only for states that are offloaded."""
+    """DeepSpeed loads or names its CPU optimizer, which only works on offloaded states."""
     if crash.mentions(_OPTIMIZER_ON_THE_CPU) is None:
         return None
-    words = say("DeepSpeed steps its optimizer on the CPU: the optimizer's states are in host memory.")
-    return Seen(words=words, evidence=table_or_root(crash), against=(say("how much they take is not in the log"),))
+    words = say("DeepSpeed runs the optimizer on the CPU, so the optimizer states are in host memory.")
+    return Seen(words=words, evidence=table_or_root(crash), against=(say("the log does not say how much they take"),))
 
 
 def _offloading(crash: Crash, words: str = "") -> Seen | None:
     names = _names(crash)
     if not names:
         return None
-    words = joined((say("{names}: these keep states in host memory.", names=names), words))
+    words = joined((say("{names}: these settings keep states in host memory.", names=names), words))
     return Seen(words=words, evidence=table_or_root(crash), shows_memory=True)
 
 

@@ -58,33 +58,31 @@ _OF_A_STATE: Final = late(r"(?i)\b(?:checkpoints?|snapshots?|sav(?:e|ing)(?! res
 
 @sign
 def cache_is_short_in_other_words(crash: Crash) -> Seen | None:
-    """A cache of an engine that serves has nothing left, in words that no family knows."""
+    """An unknown message says that the cache of a serving engine has nothing left."""
     root = _of(crash, "kv_cache")
     if root is None or _lays_out(crash, root):
         return None
-    return Seen(words=_compared(root, say("The engine's cache of keys and values has no room left.")), evidence=(root,))
+    return Seen(words=_compared(root, say("The engine's KV cache has no room left.")), evidence=(root,))
 
 
 @sign
 def cache_gets_no_room_in_other_words(crash: Crash) -> Seen | None:
-    """An engine that starts cannot lay out its cache, in words that no family knows."""
+    """An unknown message says that a starting engine cannot allocate its cache."""
     root = _of(crash, "kv_cache") or _measures(crash)
     if root is None or not _lays_out(crash, root):
         return None
-    return Seen(
-        words=_compared(root, say("The engine finds no room for its cache of keys and values.")), evidence=(root,)
-    )
+    return Seen(words=_compared(root, say("The engine has no room for its KV cache.")), evidence=(root,))
 
 
 @sign
 def longest_context_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
-    """The tokens that a context may have are more than the cache, or the memory that it would lie in, holds."""
+    """The allowed context is longer than the cache, or than its memory, holds."""
     root = crash.root
     if not isinstance(root, Shortage) or (root.pool != "kv_cache" and root.unit != "tokens"):
         return None
     if _LONGEST.search(root.at.text) is None:
         return None
-    words = _compared(root, say("The context that is allowed is longer than the cache."))
+    words = _compared(root, say("The allowed context is longer than the KV cache."))
     return Seen(words=words, evidence=(root,), pool="kv_cache")
 
 
@@ -94,103 +92,109 @@ def one_request_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
     root = _of(crash, "kv_cache")
     if root is None or root.unit != "tokens" or root.needed is None or _REQUEST.search(root.at.text) is None:
         return None
-    return Seen(words=_compared(root, say("One request is longer than what the cache has left.")), evidence=(root,))
+    return Seen(
+        words=_compared(root, say("One request is longer than the free part of the KV cache.")), evidence=(root,)
+    )
 
 
 @sign
 def limit_of_a_group_in_other_words(crash: Crash) -> Seen | None:
-    """A container's or a job's limit was hit, in words that no family knows."""
+    """An unknown message says that a container or job hit its limit."""
     root = _of(crash, "cgroup")
     if root is None:
         return None
-    return Seen(words=_compared(root, say("The memory limit of the job or container was hit.")), evidence=(root,))
+    return Seen(words=_compared(root, say("The job or container hit its memory limit.")), evidence=(root,))
 
 
 @sign
 def pinned_memory_short_in_other_words(crash: Crash) -> Seen | None:
-    """Page-locked memory was refused, in words that no family knows."""
+    """An unknown message says that pinned memory failed."""
     root = _of(crash, "pinned")
-    return None if root is None else Seen(words=say("Page-locked host memory was refused."), evidence=(root,))
+    return None if root is None else Seen(words=say("Allocating pinned host memory failed."), evidence=(root,))
 
 
 @sign
 def shared_memory_short_in_other_words(crash: Crash) -> Seen | None:
-    """Shared memory had no room, in words that no family knows."""
+    """An unknown message says that shared memory had no room."""
     root = _of(crash, "shm")
-    return None if root is None else Seen(words=say("There was no room in shared memory."), evidence=(root,))
+    return None if root is None else Seen(words=say("Shared memory had no room left."), evidence=(root,))
 
 
 @sign
 def store_short_in_other_words(crash: Crash) -> Seen | None:
-    """The object store had no room, in words that no family knows."""
+    """An unknown message says that the object store had no room."""
     root = _of(crash, "object_store")
-    return None if root is None else Seen(words=say("There was no room in the object store."), evidence=(root,))
+    return None if root is None else Seen(words=say("The object store had no room left."), evidence=(root,))
 
 
 @sign
 def devices_missing_in_other_words(crash: Crash) -> Seen | None:
-    """More devices were wanted than the process sees."""
+    """More GPUs were requested than the process can see."""
     root = _of(crash, "scheduling")
     if root is None or root.unit != "devices" or _VISIBLE.search(root.at.text) is None:
         return None
-    return Seen(words=_compared(root, say("More devices were wanted than the process may see.")), evidence=(root,))
+    return Seen(words=_compared(root, say("The program requested more GPUs than it can see.")), evidence=(root,))
 
 
 @sign
 def resources_missing_in_other_words(crash: Crash) -> Seen | None:
-    """A cluster does not have what was asked for, in words that no family knows."""
+    """An unknown message says that a cluster does not have the requested resources."""
     root = _of(crash, "scheduling")
-    return None if root is None else Seen(words=say("The cluster does not have what was asked for."), evidence=(root,))
+    return (
+        None
+        if root is None
+        else Seen(words=say("The cluster does not have the requested resources."), evidence=(root,))
+    )
 
 
 @sign
 def own_limit_in_other_words(crash: Crash) -> Seen | None:
-    """A program's own limit was hit: its words name one, or its figures do."""
+    """A program hit its own limit, by its words or its figures."""
     root = crash.root
     if not isinstance(root, Shortage) or root.pool not in ("gpu", "host_ram") or not root.limited:
         return None
     if root.unit == "tokens":
         return None
-    return Seen(words=_compared(root, say("A limit that the program keeps for itself was hit.")), evidence=(root,))
+    return Seen(words=_compared(root, say("The program hit a limit of its own.")), evidence=(root,))
 
 
 @sign
 def library_was_refused_in_other_words(crash: Crash) -> Seen | None:
-    """Who was refused memory of the card allocates beside the framework that the job runs on."""
+    """A GPU allocation failed outside the framework that the job runs on."""
     root = _of(crash, "gpu")
     if root is None or root.refuser not in BESIDE_THE_FRAMEWORK or crash.job.world not in _FRAMEWORKS:
         return None
-    words = say("Memory of the card was refused to an allocator that is not the framework's.")
+    words = say("A GPU allocation outside the framework's allocator failed.")
     return Seen(words=words, evidence=(root,))
 
 
 @sign
 def weights_by_the_message(crash: Crash) -> Seen | None:
-    """The message says that it was about weights."""
+    """The message mentions weights."""
     return _names(crash, _OF_THE_WEIGHTS)
 
 
 @sign
 def pass_by_the_message(crash: Crash) -> Seen | None:
-    """The message says that it was about a batch or its activations."""
+    """The message mentions a batch or its activations."""
     return _names(crash, _OF_A_PASS)
 
 
 @sign
 def optimizer_by_the_message(crash: Crash) -> Seen | None:
-    """The message says that it was about an optimizer's states."""
+    """The message mentions optimizer states."""
     return _names(crash, _OF_AN_OPTIMIZER)
 
 
 @sign
 def data_by_the_message(crash: Crash) -> Seen | None:
-    """The message says that it was about data."""
+    """The message mentions data."""
     return _names(crash, _OF_DATA)
 
 
 @sign
 def state_by_the_message(crash: Crash) -> Seen | None:
-    """The message says that it was about a state that is saved or loaded."""
+    """The message mentions saving or loading a state."""
     return _names(crash, _OF_A_STATE)
 
 
@@ -217,9 +221,7 @@ def _names(crash: Crash, what: re.Pattern[str]) -> Seen | None:
     found = what.search(_PLACE.sub("", root.at.text)) if isinstance(root, Shortage) else None
     if found is None or root is None:
         return None
-    return Seen(
-        words=say("The message itself says what the memory was for: {words}.", words=found[0]), evidence=(root,)
-    )
+    return Seen(words=say("The message says what the memory was for: {words}.", words=found[0]), evidence=(root,))
 
 
 def _compared(root: Shortage, words: str) -> str:
@@ -231,4 +233,4 @@ def _compared(root: Shortage, words: str) -> str:
         needed, had = str(root.needed), str(root.available)
     else:
         return words
-    return joined((words, say("{needed} were asked for, and there were {there}.", needed=needed, there=had)))
+    return joined((words, say("{needed} requested, {there} available.", needed=needed, there=had)))

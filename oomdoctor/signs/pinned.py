@@ -23,26 +23,26 @@ _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard
 
 @sign
 def locking_was_refused(crash: Crash) -> Seen | None:
-    """RDMA or mlock was refused with errno 12: that is the limit on locked memory."""
+    """RDMA or mlock failed with errno 12: the limit on locked memory."""
     refusal = _refusal(crash)
     if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in _LOCKING:
         return None
     words = say(
-        "Registering memory for RDMA or locking it was refused with errno 12: the limit on "
-        "locked memory (ulimit -l), not the amount of RAM."
+        "Registering memory for RDMA or locking memory failed with errno 12: the limit on locked memory "
+        "(ulimit -l) was hit, not the amount of RAM."
     )
     return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=("ulimit -l",))
 
 
 @sign
 def the_buffer_for_copying_was_refused(crash: Crash) -> Seen | None:
-    """llama.cpp was refused a buffer although no layer was put on the card: the one that weights are copied through."""
+    """llama.cpp could not allocate a buffer although no layer was put on the GPU: the buffer for copying weights."""
     refusal = _refusal(crash)
     if not isinstance(refusal, BufferRefused):
         return None
     words = say(
-        "No layer was put on the card, so what was refused is the page-locked host buffer "
-        "through which the weights are copied: the driver uses the same words for it."
+        "No layer was put on the GPU, so the allocation that failed is the pinned host buffer for copying "
+        "weights. The driver uses the same message for it."
     )
     unclear = say("the message does not say which memory it was")
     return Seen(words=joined((words, _platform(crash))), evidence=(refusal,), against=(unclear,), pool="pinned")
@@ -61,25 +61,25 @@ def the_traceback_ends_in_pinning(crash: Crash) -> Seen | None:
 
 @sign
 def page_locked_bytes_were_refused(crash: Crash) -> Seen | None:
-    """Page-locked host memory was refused, and how much is printed."""
+    """A pinned host allocation failed, and its size is printed."""
     refusal = _refusal(crash)
     size = refusal.figures("usage").get("tried_bytes") if refusal is not None else None
     if refusal is None or not size:
         return None
-    return _page_locked(crash, refusal, say("Page-locked host memory of {size} was refused.", size=show(size)))
+    return _page_locked(crash, refusal, say("Allocating {size} of pinned host memory failed.", size=show(size)))
 
 
 @sign
 def page_locked_memory_was_refused(crash: Crash) -> Seen | None:
-    """Page-locked host memory was refused, in words or in a call that are for nothing else."""
+    """A pinned host allocation failed, by a message or a call that means nothing else."""
     refusal = _refusal(crash)
-    return None if refusal is None else _page_locked(crash, refusal, say("Page-locked host memory was refused."))
+    return None if refusal is None else _page_locked(crash, refusal, say("Allocating pinned host memory failed."))
 
 
 def _page_locked(crash: Crash, refusal: Event, what: str) -> Seen:
     why = say(
-        'The driver says "out of memory" for host memory as for the card\'s; the traceback or '
-        "the message shows that it was the host's."
+        'The driver says "out of memory" for host memory and for GPU memory; here the traceback or the message '
+        "shows host memory."
     )
     return Seen(words=joined((what, why, _platform(crash))), evidence=(refusal,), pool="pinned")
 
@@ -90,33 +90,33 @@ def _refusal(crash: Crash) -> Event | None:
 
 @sign
 def refused_in_code_that_pins(crash: Crash) -> Seen | None:
-    """The driver refused memory without a figure of the card's, in code that pins host memory or keeps states there."""
+    """An allocation failed without GPU figures, in code that pins host memory or keeps states there."""
     return _bare(crash) if _is_bare(crash) and _frame(crash) is not None else None
 
 
 @sign
 def refused_with_room_on_the_card(crash: Crash) -> Seen | None:
-    """The driver refused memory without a figure; a part of the model was to go to page-locked memory, and what was to
-    go to the card had room there. Something beside it speaks of pinned memory."""
+    """An allocation failed without GPU figures; part of the model was to go to pinned memory, and the part for the GPU
+    had room there. A line near the failure mentions pinned memory."""
     beside = crash.mentions(_PINS) is not None or crash.mentions(_WINDOWS_UNDER_LINUX) is not None
     return _bare(crash) if _is_bare(crash) and beside and _swapped(crash) else None
 
 
 @sign
 def refused_beside_a_line_on_pinning(crash: Crash) -> Seen | None:
-    """The driver refused memory without a figure of the card's, and a line near it speaks of pinned memory."""
+    """An allocation failed without GPU figures, and a line near the failure mentions pinned memory."""
     return _bare(crash) if _is_bare(crash) and crash.mentions(_PINS) is not None else None
 
 
 @sign
 def refused_under_wsl(crash: Crash) -> Seen | None:
-    """The driver refused memory without a figure of the card's, under WSL, where less of it can be pinned."""
+    """An allocation failed without GPU figures, under WSL, where less memory can be pinned."""
     return _bare(crash) if _is_bare(crash) and crash.mentions(_WINDOWS_UNDER_LINUX) is not None else None
 
 
 @sign
 def the_card_was_full_by_its_figures(crash: Crash) -> Seen | None:
-    """A line speaks of pinned memory or of WSL, no frame pins any, and figures of the card stand beside the refusal."""
+    """A line mentions pinned memory or WSL, but no frame pins memory and GPU figures stand beside the failure."""
     if not _is_bare(crash) or _frame(crash) is not None:
         return None
     if refused_beside_a_line_on_pinning(crash) is None and refused_under_wsl(crash) is None:
@@ -124,7 +124,7 @@ def the_card_was_full_by_its_figures(crash: Crash) -> Seen | None:
     cards = (event for event in crash.events if event.pool == "gpu" and event.role != "context")
     if all(event.figures("usage").get("free_bytes") is None for event in cards):
         return None
-    return Seen(words=say("the card was full, its own figures say so"))
+    return Seen(words=say("the GPU was full by its own figures"))
 
 
 def _is_bare(crash: Crash) -> bool:
@@ -136,7 +136,7 @@ def _is_bare(crash: Crash) -> bool:
 
 
 def _bare(crash: Crash) -> Seen:
-    unsure = say("nothing printed says for sure that it was the host's memory")
+    unsure = say("nothing in the log proves that it was host memory")
     return Seen(
         words=joined((_where(crash), _swapped(crash), _platform(crash))),
         evidence=(crash.root,),
@@ -148,17 +148,15 @@ def _bare(crash: Crash) -> Seen:
 def _where(crash: Crash) -> str:
     if _frame(crash) is not None:
         return say(
-            "The driver refused memory without a figure of the card's, in code that pins host "
-            "memory: page-locked host memory gives the same words."
+            "An allocation failed without GPU figures, in code that pins host memory. A failure to pin host "
+            "memory gives the same message."
         )
     if crash.mentions(_PINS) is not None:
         return say(
-            "The driver refused memory without a figure of the card's, and the log speaks of "
-            "pinned host memory: page-locked host memory gives the same words."
+            "An allocation failed without GPU figures, and the log mentions pinned host memory. A failure to "
+            "pin host memory gives the same message."
         )
-    return say(
-        "The driver refused memory without a figure of the card's: page-locked host memory gives the same words."
-    )
+    return say("An allocation failed without GPU figures. A failure to pin host memory gives the same message.")
 
 
 def _frame(crash: Crash) -> Frame | None:
@@ -174,7 +172,7 @@ def _swapped(crash: Crash) -> str:
     if on_card is None or free < on_card:
         return ""
     return say(
-        "{swapped} of the model went there, and for the {on_card} that went to the card {free} were free.",
+        "{swapped} of the model went there; {free} was free for the {on_card} that went to the GPU.",
         swapped=show(swapped),
         on_card=show(on_card),
         free=show(free),
@@ -184,4 +182,4 @@ def _swapped(crash: Crash) -> str:
 def _platform(crash: Crash) -> str:
     if crash.mentions(_WINDOWS_UNDER_LINUX) is None:
         return ""
-    return say("Under WSL only a part of the machine's memory can be pinned.")
+    return say("Under WSL only part of the machine's memory can be pinned.")

@@ -32,7 +32,7 @@ _FRAMES = 6
 
 @sign
 def own_ranks_on_the_card(crash: Crash) -> Seen | None:
-    """Processes that the message lists, with 256 MiB or more, are ones that the log names as the job's own."""
+    """The message lists processes of 256 MiB or more that the log names as the job's own."""
     event = refusal(crash)
     if event is None:
         return None
@@ -41,7 +41,7 @@ def own_ranks_on_the_card(crash: Crash) -> Seen | None:
     if not own:
         return None
     words = say(
-        "Processes of this very job (pid {pids}) are on the card of the rank that was refused.",
+        "Processes of this job are on the GPU of the rank that ran out of memory (PID {pids}).",
         pids=", ".join(str(process.pid) for process in own),
     )
     also = [other for other in crash.every(DeviceOutOfMemory) if other is not event]
@@ -50,27 +50,27 @@ def own_ranks_on_the_card(crash: Crash) -> Seen | None:
 
 @sign
 def numbers_beside_its_own(crash: Crash) -> Seen | None:
-    """Others that the message lists are the job's own, by the log or by process numbers beside this one's; an engine
-    and a trainer may share a card on purpose."""
+    """Other processes in the message are the job's own, by the log or by PIDs beside this one; an engine and a trainer
+    may share a GPU on purpose."""
     return Seen(words="") if own_processes(crash) and not crash.job.runs_engine else None
 
 
 @sign
 def ranks_in_a_row(crash: Crash) -> Seen | None:
-    """Three others or more, of 256 MiB and more and with 15 % of the card together, differ from each other by 15 % at
-    most and have process numbers that follow each other; two, where this process's own number does too."""
+    """Three or more others of at least 256 MiB each, together 15% of the GPU, differ by at most 15% and have
+    consecutive PIDs; two, where this process's PID is consecutive too."""
     found = next(((told, row) for told, others, total in _cards(crash) if (row := _row(others, total, crash))), None)
     if found is None:
         return None
     told, row = found
     words = say(
-        "{count} other processes on this card have nearly the same size ({sizes}) and numbers that follow each other "
-        "(pid {pids}): one launcher started them, as ranks of one job.",
+        "{count} other processes on this GPU have nearly the same size ({sizes}) and consecutive PIDs "
+        "({pids}): one launcher started them as ranks of one job.",
         count=len(row),
         sizes=", ".join(show(process.bytes or 0) for process in row[:MOST_SHOWN]),
         pids=", ".join(str(process.pid) for process in row[:MOST_SHOWN]),
     )
-    doubt = say("another job's ranks look the same")
+    doubt = say("ranks of another job look the same")
     return Seen(words=words, evidence=(told, crash.root) if told is not crash.root else (told,), against=(doubt,))
 
 
@@ -159,21 +159,21 @@ def _alike(one: int, other: int) -> bool:
 
 @sign
 def restored_beside_others(crash: Crash) -> Seen | None:
-    """It failed in torch.load, and others hold a quarter of the card."""
+    """torch.load failed, and other processes hold a quarter of the GPU."""
     it = card(crash)
     return _restored(crash) if (it.share(it.others_bytes or it.beyond_bytes) or 0) >= MUCH else None
 
 
 @sign
 def restored_by_a_rank(crash: Crash) -> Seen | None:
-    """It failed in torch.load, and the message prints who holds the card, or the log names ranks."""
+    """torch.load failed, and the message lists the processes on the GPU, or the log names ranks."""
     ranks = crash.root.process.rank is not None or crash.mentions(_RANKS)
     return _restored(crash) if ranks or refusal(crash) is not None else None
 
 
 @sign
 def restored(crash: Crash) -> Seen | None:
-    """It failed in torch.load; a refusal without figures does not show who holds the card."""
+    """torch.load failed; without figures the log does not show who holds the GPU."""
     return _restored(crash)
 
 
@@ -181,15 +181,15 @@ def _restored(crash: Crash) -> Seen | None:
     if not innermost(crash, _RESTORING, _FRAMES) or not crash.in_trace(_LOADING):
         return None
     words = say(
-        "It failed in torch.load, which puts tensors on the card that they were saved from: "
-        "every rank loads onto the same one."
+        "torch.load failed. It restores tensors to the GPU that they were saved from, so every rank loads onto "
+        "the same GPU."
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="checkpoint_load")
 
 
 @sign
 def others_of_its_size(crash: Crash) -> Seen | None:
-    """Two others or more, of 256 MiB and more, differ from each other and from this process by 15 % at most."""
+    """Two or more others of at least 256 MiB differ from each other and from this process by at most 15%."""
     event, it = refusal(crash), card(crash)
     sizes = [process.bytes or 0 for process in it.others]
     if event is None or len(sizes) < 2 or min(sizes) < A_RANK:
@@ -199,16 +199,17 @@ def others_of_its_size(crash: Crash) -> Seen | None:
     if max(reference) - min(reference) > ALIKE * max(reference):
         return None
     words = say(
-        "{count} other processes of nearly the same size ({sizes}) are on this card, like ranks.",
+        "{count} other processes of nearly the same size ({sizes}) are on this GPU, like ranks.",
         count=len(sizes),
         sizes=", ".join(show(size) for size in sizes[:MOST_SHOWN]),
     )
-    return Seen(words=words, evidence=(event,), against=(say("their pids appear nowhere else in the log"),))
+    return Seen(words=words, evidence=(event,), against=(say("the log does not mention their PIDs anywhere else"),))
 
 
 @sign
 def process_on_several_cards(crash: Crash) -> Seen | None:
-    """A table lists one process on several cards, beside others on one of them: it has opened its neighbour's."""
+    """A table lists one process on several GPUs, and other processes on one of them: it has opened its neighbour's
+    GPU."""
     for table in crash.every(GpuTable):
         held = [process for process in table.processes if (process.used_bytes or 0) > 0]
         cards_of = Counter(process.pid for process in held)
@@ -216,7 +217,7 @@ def process_on_several_cards(crash: Crash) -> Seen | None:
         twice = next((p for p in held if cards_of[p.pid] > 1 and on_card[p.gpu] > 1), None)
         if twice is not None:
             words = say(
-                "Process {pid} has memory on {cards} cards, beside others on one.",
+                "Process {pid} has memory on {cards} GPUs, and other processes share one of them.",
                 pid=twice.pid,
                 cards=cards_of[twice.pid],
             )

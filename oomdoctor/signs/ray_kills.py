@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, of_low_limit, ray_kill, raylet_log, used_bytes, victim
-from oomdoctor.language import joined, say
+from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.node import table
@@ -25,30 +25,32 @@ _RANKED: Final = late(r"_\d{1,4}:\d{1,4}\b|\brank=?\d|WorkerDict|\bWorker_?\d")
 
 @sign
 def ray_killed_without_a_table(crash: Crash) -> Seen | None:
-    """Ray killed for the node's memory, and the table of who held it is not in the log."""
+    """Ray killed for the node's memory, and the log has no table of memory users."""
     kill = ray_kill(crash)
     if kill is None or table(crash) is not None:
         return None
     whom = victim(crash)
-    named = say("It killed {whom}; who held the memory only its table says.", whom=whom) if whom else ""
+    named = (
+        say("Ray killed {whom}; only Ray's table of memory users says who held the memory.", whom=whom) if whom else ""
+    )
     return Seen(words=joined((found_full(crash), named)), evidence=(kill,), next_evidence=raylet_log(crash))
 
 
 @sign
 def ray_killed_a_good_share(crash: Crash) -> Seen | None:
-    """One whom Ray killed held 15 % of what was in use; no table says who held the rest."""
+    """A worker that Ray killed held 15% of the memory in use; no table says who held the rest."""
     used = used_bytes(crash)
     if not used or table(crash) is not None:
         return None
     share = max((one.bytes or 0 for kill in crash.every(NodeOutOfMemory) for one in kill.victims), default=0) / used
     if share < TELLING:
         return None
-    return Seen(words=say("the killed worker itself held {share} of what was in use", share=percent(share)))
+    return Seen(words=say("the killed worker itself held {share} of the memory in use", share=percent(share)))
 
 
 @sign
 def ray_killed_who_held_most(crash: Crash) -> Seen | None:
-    """One whom Ray killed held 40 % of what was in use."""
+    """A worker that Ray killed held 40% of the memory in use."""
     used = used_bytes(crash)
     victims = [(kill, one) for kill in crash.every(NodeOutOfMemory) for one in kill.victims if one.bytes is not None]
     largest = max(victims, key=lambda pair: pair[1].bytes or 0, default=None)
@@ -67,7 +69,7 @@ def ray_killed_who_held_most(crash: Crash) -> Seen | None:
 
 @sign
 def rays_table_is_missing(crash: Crash) -> Seen | None:
-    """Ray killed for the node's memory, and the log holds no table of memory users."""
+    """Ray killed for the node's memory, and the log has no table of memory users."""
     if crash.first(NodeOutOfMemory) is None or table(crash) is not None:
         return None
     words = say("Ray's table of memory users, which names who held the memory")
@@ -88,7 +90,7 @@ def rays_limit_is_low(crash: Crash) -> Seen | None:
 
 @sign
 def a_rank_was_killed(crash: Crash) -> Seen | None:
-    """Ray killed a worker that has a rank, so that it has sisters, and that held a tenth of what was in use."""
+    """Ray killed a worker that is one of several ranks and held a tenth of the memory in use."""
     used = used_bytes(crash)
     if not used or table(crash) is not None:
         return None
@@ -103,37 +105,43 @@ def a_rank_was_killed(crash: Crash) -> Seen | None:
     event, one = ranks[0]
     held = one.bytes or 0
     words = say(
-        "The killed worker, {name} (PID {pid}), is one rank of several and held {held} of the "
-        "{used} in use: {count} like it fill the node.",
+        "The killed worker, {name} (PID {pid}), is one of several ranks and held {held} of the {used} in use: "
+        "{count} such workers fill the node.",
         name=one.name,
         pid=one.pid,
         held=show(held),
         used=show(used),
         count=int(used // held),
     )
-    return Seen(words=words, evidence=(event,), against=(say("the table of memory users is not in the log"),))
+    return Seen(words=words, evidence=(event,), against=(say("the log has no table of memory users"),))
 
 
 @sign
 def ray_killed_many(crash: Crash) -> Seen | None:
-    """Ray counts eight kills for memory within a minute, and the table of who held it is not in the log."""
+    """Ray counts eight or more memory kills within a minute, and the log has no table of memory users."""
     count = max(crash.every(KillCount), key=lambda one: one.killed or 0, default=None)
     if count is None or (count.killed or 0) < MANY_KILLS or table(crash) is not None:
         return None
-    words = say("Ray killed {killed} workers for memory within a minute: so many run at a time.", killed=count.killed)
+    words = say(
+        "Ray killed {killed} workers within a minute because of memory, so many run at the same time.",
+        killed=count.killed,
+    )
     return Seen(words=words, evidence=(count,))
 
 
 @sign
 def ray_killed_several(crash: Crash) -> Seen | None:
-    """Ray counts two kills for memory within a minute, and speaks of none of them by itself."""
+    """Ray counts two or more memory kills within a minute, and reports none of them singly."""
     count = crash.first(KillCount)
     if count is None or (count.killed or 0) < 2 or crash.first(NodeOutOfMemory) is not None:
         return None
     if table(crash) is not None:
         return None
-    words = say("Ray killed {killed} workers for memory within a minute: several run at a time.", killed=count.killed)
-    return Seen(words=words, evidence=(count,), against=(say("who held the memory is not in the log"),))
+    words = say(
+        "Ray killed {killed} workers within a minute because of memory, so several run at the same time.",
+        killed=count.killed,
+    )
+    return Seen(words=words, evidence=(count,), against=(say("the log does not say who held the memory"),))
 
 
 def found_full(crash: Crash) -> str:
@@ -141,15 +149,16 @@ def found_full(crash: Crash) -> str:
     kill = ray_kill(crash)
     if kill is not None and kill.used_bytes and kill.total_bytes:
         return say(
-            "Ray found {used} of {total} in use and killed for it.",
+            "Ray killed a process when {used} of {total} was in use.",
             used=show(kill.used_bytes),
             total=show(kill.total_bytes),
         )
     count = crash.first(KillCount)
     if count is not None and count.killed:
-        return say(
-            "Ray killed {count} worker(s) because the node ran low on memory; the table is in raylet.out.",
-            count=count.killed,
+        return counted(
+            count.killed,
+            mark("Ray killed {count} worker because the node ran low on memory; raylet.out has the table."),
+            mark("Ray killed {count} workers because the node ran low on memory; raylet.out has the table."),
         )
     reading = crash.first(UsageAboveThreshold)
     if reading is not None and reading.used_bytes and reading.total_bytes:
@@ -158,4 +167,4 @@ def found_full(crash: Crash) -> str:
             used=show(reading.used_bytes),
             total=show(reading.total_bytes),
         )
-    return say("Something was killed because the node's memory ran out; the log does not say who held it.")
+    return say("A process was killed because the node ran out of memory; the log does not say who held the memory.")

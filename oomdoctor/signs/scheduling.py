@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import joined, say
+from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
@@ -30,7 +30,7 @@ class Asked(Struct, frozen=True):
 
 @sign
 def more_asked_than_there_is(crash: Crash) -> Seen | None:
-    """What the request or the launch line adds up to is more than the cluster has."""
+    """The request or the launch line adds up to more than the cluster has."""
     request = _request(crash)
     if request is None:
         return None
@@ -68,7 +68,7 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     if asked is not None:
         parts.append(
             say(
-                "The launch line asks for {sum} GPUs, and every one of these bundles takes a CPU as well.",
+                "The launch line requests {sum} GPUs, and each of these bundles also takes a CPU.",
                 sum=asked.sum,
             )
         )
@@ -76,7 +76,7 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     return Seen(
         words=joined([*parts, *beyond, *lacking]),
         evidence=tuple(each for each in crash.every(Unschedulable) if each.strength)[:3],
-        against=(say("it may still have been served after the log's end"),) if open_end else (),
+        against=(say("Ray may have placed the request after the end of the log"),) if open_end else (),
     )
 
 
@@ -101,7 +101,9 @@ def asked_gpus(crash: Crash) -> Asked | None:
         crash, "actor_num_gpus_per_node"
     ):
         per_role = _of_role(crash, "actor")
-        return Asked(per_role, (say("{gpus} (all models share the actor's)", gpus=per_role),)) if per_role else None
+        return (
+            Asked(per_role, (say("{gpus} (all models share the actor's GPUs)", gpus=per_role),)) if per_role else None
+        )
     counts = {role: _of_role(crash, role) for role in _ROLES}
     if crash.setting("colocate_actor_ref", "train.colocate_actor_ref") is not None:
         counts["actor"], counts["ref"] = max(counts["actor"], counts["ref"]), 0
@@ -141,11 +143,11 @@ def _beyond(asked: Asked, have: Mapping[str, float]) -> list[str]:
     found = []
     gpus, cpus = have.get("GPU"), have.get("CPU")
     if gpus is not None and asked.gpus > gpus:
-        found.append(say("That is {gpus:g} GPU(s) more than there are.", gpus=asked.gpus - gpus))
+        found.append(say("GPUs missing: {gpus:g}.", gpus=asked.gpus - gpus))
     if cpus is not None and asked.gpus >= cpus:
         found.append(
             say(
-                "{cpus:g} CPUs are used up by {bundles} bundles: nothing is left for the driver's own tasks.",
+                "{bundles} bundles use all {cpus:g} CPUs; none is left for the driver's own tasks.",
                 cpus=cpus,
                 bundles=asked.gpus,
             )
@@ -164,7 +166,7 @@ def _lacking(request: Unschedulable, have: Mapping[str, float]) -> list[str]:
         if wanted > there and (name in have or name in ("GPU", "CPU")):
             found.append(
                 say(
-                    "{name}: {wanted} asked, {there} there.",
+                    "{name}: {wanted} requested, {there} in the cluster.",
                     name=name,
                     wanted=_amount(name, wanted),
                     there=_amount(name, there),
@@ -178,41 +180,41 @@ def _sentence(request: Unschedulable) -> str:
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
             return say(
-                "Ray does not place a placement group with {what} {count} times: {end}.",
+                "Ray has not placed {count} placement groups with {what}: {end}.",
                 what=what,
                 count=count,
                 end=end,
             )
-        return say("Ray does not place a placement group with {what}: {end}.", what=what, end=end)
+        return say("Ray has not placed a placement group with {what}: {end}.", what=what, end=end)
     if count > 1:
-        return say("Ray does not place {what} {count} times: {end}.", what=what, count=count, end=end)
-    return say("Ray does not place {what}: {end}.", what=what, end=end)
+        return say("Ray has not placed {count} requests for {what}: {end}.", what=what, count=count, end=end)
+    return say("Ray has not placed a request for {what}: {end}.", what=what, end=end)
 
 
 def _end(request: Unschedulable) -> str:
     """What became of it: a clause."""
     match request.state:
         case "infeasible":
-            return say("no node can serve it")
+            return say("no node can serve the request")
         case "timeout":
-            return (
-                say("it was given up after {seconds:g} s", seconds=request.seconds)
-                if request.seconds
-                else say("it was given up")
-            )
+            return say("given up after {seconds:g} s", seconds=request.seconds) if request.seconds else say("given up")
         case "scattered":
-            return say("as much is free, but on no node alone")
+            return say("enough is free in total, but not on one node")
         case "supervisor":
             return say("not even the job's supervisor could be placed")
     if request.repeats > 1:
-        return say("asked for {count} times", count=request.repeats)
-    return say("still waits at the end of the log")
+        return say("requested {count} times", count=request.repeats)
+    return say("still waiting at the end of the log")
 
 
 def _what(request: Unschedulable) -> str:
     if request.requested:
         return _amounts(request.requested)
-    return say("{count} bundles", count=request.bundles) if request.bundles else say("what was asked for")
+    return (
+        counted(request.bundles, mark("{count} bundle"), mark("{count} bundles"))
+        if request.bundles
+        else say("unnamed resources")
+    )
 
 
 def _amounts(amounts: Mapping[str, float] | None) -> str:

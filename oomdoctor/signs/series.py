@@ -22,19 +22,18 @@ def no_growth(figure: Trajectory) -> str | None:
         "last": show(last),
     }
     if figure.of_rest:
-        return say("{figure} is printed {count} times: {first} at first, {last} at the end", **figures)
+        return say("{figure}: {first} at first, {last} at the end ({count} prints)", **figures)
     if figure.shape == "plateau":
-        return say("{figure} is printed {count} times, rises from {first} to {last} and then stays there", **figures)
+        return say("{figure} rises from {first} to {last} and then stays there ({count} prints)", **figures)
     if figure.shape == "sawtooth":
         return say(
-            "{figure} is printed {count} times and goes up and down between {low} and {high}: "
-            "what is left each time does not grow",
+            "{figure} goes up and down between {low} and {high}; its low points do not grow ({count} prints)",
             figure=figures["figure"],
             count=figures["count"],
             low=show(min(sizes)),
             high=show(max(sizes)),
         )
-    return say("{figure} is printed {count} times and does not grow: {first} at first, {last} at the end", **figures)
+    return say("{figure} does not grow: {first} at first, {last} at the end ({count} prints)", **figures)
 
 
 def change(figure: Trajectory) -> str:
@@ -42,12 +41,14 @@ def change(figure: Trajectory) -> str:
     figures = {**course(figure), "step": per(figure)}
     if figure.of_rest:
         went = say(
-            "{figure} fell from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}.",
+            "From line {first_line} to line {last_line}, {figure} fell from {first} to {last}, about {rate} "
+            "per {step}.",
             **figures,
         )
     else:
         went = say(
-            "{figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about {rate} per {step}.",
+            "From line {first_line} to line {last_line}, {figure} grew from {first} to {last}, about {rate} "
+            "per {step}.",
             **figures,
         )
     if figure.assumed_unit is None:

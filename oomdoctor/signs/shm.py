@@ -18,16 +18,16 @@ DOCKERS_DEFAULT: Final = 64 * MIB
 FULL: Final = 0.9
 ROOM: Final = 0.5  # of it at most in use: no page of it was missing
 _USERS: Final = {
-    "torch": mark("PyTorch's loader workers"),
+    "torch": mark("PyTorch's DataLoader workers"),
     "nccl": mark("NCCL"),
     "python": mark("Python's shared memory"),
-    "messages": mark("what passes messages between processes"),
+    "messages": mark("a message queue between processes"),
 }
 
 
 @sign
 def no_room_and_a_figure_for_it(crash: Crash) -> Seen | None:
-    """Somebody found no room, and an error number, docker's default size or 90 % in use confirm it."""
+    """A program found no room in /dev/shm; an errno, docker's default size or 90% in use confirm it."""
     full = crash.first(SharedMemoryFull)
     if full is None:
         return None
@@ -38,46 +38,46 @@ def no_room_and_a_figure_for_it(crash: Crash) -> Seen | None:
 
 @sign
 def no_room(crash: Crash) -> Seen | None:
-    """Somebody found no room in /dev/shm."""
+    """A program found no room in /dev/shm."""
     full = crash.first(SharedMemoryFull)
     return _no_room(crash, full) if full is not None else None
 
 
 @sign
 def volume_grew_over_its_size(crash: Crash) -> Seen | None:
-    """Kubernetes evicted a pod whose volume in memory held more than its size."""
+    """Kubernetes evicted a pod whose in-memory volume exceeded its size."""
     kill = next((kill for kill in crash.every(LimitKill) if kill.pool == "shm"), None)
     if kill is None:
         return None
-    size = say("{size} are allowed", size=show(kill.limit_bytes)) if kill.limit_bytes is not None else ""
-    words = say("A volume in memory, which a pod has as its /dev/shm, held more than its size allows.")
+    size = say("{size} is allowed", size=show(kill.limit_bytes)) if kill.limit_bytes is not None else ""
+    words = say("An in-memory volume of the pod, such as /dev/shm, exceeded its size limit.")
     return Seen(words=joined((words, size)) if size else words, evidence=(kill,))
 
 
 @sign
 def store_refused_for_shm(crash: Crash) -> Seen | None:
-    """Ray refuses an object store that is larger than /dev/shm."""
+    """Ray rejects an object store that is larger than /dev/shm."""
     store = _store(crash)
     return _store_too_large(store) if store is not None and store.refused else None
 
 
 @sign
 def store_larger_than_shm(crash: Crash) -> Seen | None:
-    """Ray puts its object store on a disk instead, where it may not come up."""
+    """Ray puts its object store on disk instead of /dev/shm, where it may not start."""
     store = _store(crash)
     return _store_too_large(store) if store is not None else None
 
 
 @sign
 def bus_error_and_full(crash: Crash) -> Seen | None:
-    """A process died of SIGBUS, and /dev/shm was printed as 90 % full."""
+    """A process died of SIGBUS, and /dev/shm was at least 90% full."""
     crashed = _bus_error(crash)
     return _died(crash, crashed) if crashed is not None and _fullest(crash) >= FULL else None
 
 
 @sign
 def bus_error_that_names_shm(crash: Crash) -> Seen | None:
-    """A process died of SIGBUS, and its message speaks of shared memory."""
+    """A process died of SIGBUS, and its message mentions shared memory."""
     crashed = _bus_error(crash)
     named = isinstance(crashed, FatalSignal) and crashed.shared_memory
     return _died(crash, crashed, against=_other_reasons()) if crashed is not None and named else None
@@ -85,7 +85,7 @@ def bus_error_that_names_shm(crash: Crash) -> Seen | None:
 
 @sign
 def bus_error(crash: Crash) -> Seen | None:
-    """A process died of SIGBUS: what a page of a full /dev/shm answers."""
+    """A process died of SIGBUS, as happens when /dev/shm is full."""
     crashed = _bus_error(crash)
     return _died(crash, crashed, against=_other_reasons()) if crashed is not None else None
 
@@ -108,7 +108,7 @@ def _other_reasons() -> tuple[str, ...]:
 def _no_room(crash: Crash, full: SharedMemoryFull) -> Seen:
     who = translated(_USERS[full.user])
     refused = (
-        say("{who} asked for {tried} and found no room in /dev/shm.", who=who, tried=show(full.tried_bytes))
+        say("{who} requested {tried} and found no room in /dev/shm.", who=who, tried=show(full.tried_bytes))
         if full.tried_bytes
         else say("{who} found no room in /dev/shm.", who=who)
     )
@@ -131,12 +131,12 @@ def _store_too_large(event: StoreTooLarge) -> Seen:
 def _larger(store: int | None, room: int | None) -> str:
     if store and room:
         return say(
-            "Ray's object store of {store} is larger than /dev/shm of {room}.", store=show(store), room=show(room)
+            "Ray's object store of {store} is larger than /dev/shm ({room}).", store=show(store), room=show(room)
         )
     if store:
         return say("Ray's object store of {store} is larger than /dev/shm.", store=show(store))
     if room:
-        return say("Ray's object store is larger than /dev/shm of {room}.", room=show(room))
+        return say("Ray's object store is larger than /dev/shm ({room}).", room=show(room))
     return say("Ray's object store is larger than /dev/shm.")
 
 
@@ -145,7 +145,7 @@ def _bus_error(crash: Crash) -> Kill | FatalSignal | None:
 
 
 def _died(crash: Crash, crashed: Kill | FatalSignal, against: tuple[str, ...] = ()) -> Seen:
-    died = say("A process died of a bus error, which is what a full /dev/shm looks like.")
+    died = say("A process died of a bus error (SIGBUS), as happens when /dev/shm is full.")
     return Seen(
         words=joined((died, _holds(crash))),
         evidence=(crashed, *crash.every(ShmUsage)[-2:]),
@@ -171,9 +171,13 @@ def _holds(crash: Crash) -> str:
     if size is None:
         return ""
     if size == DOCKERS_DEFAULT and share:
-        return say("It holds {size}, docker's default and was {share} full.", size=show(size), share=f"{share:.0%}")
+        return say(
+            "The size of /dev/shm is {size} (docker's default); {share} was in use.",
+            size=show(size),
+            share=f"{share:.0%}",
+        )
     if size == DOCKERS_DEFAULT:
-        return say("It holds {size}, docker's default.", size=show(size))
+        return say("The size of /dev/shm is {size}, docker's default.", size=show(size))
     if share:
-        return say("It holds {size} and was {share} full.", size=show(size), share=f"{share:.0%}")
-    return say("It holds {size}.", size=show(size))
+        return say("The size of /dev/shm is {size}; {share} was in use.", size=show(size), share=f"{share:.0%}")
+    return say("The size of /dev/shm is {size}.", size=show(size))

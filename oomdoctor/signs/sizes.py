@@ -29,17 +29,17 @@ ODD_CARDS: Final = 16  # times the card: for such a tensor, too, the inputs woul
 
 @sign
 def device_size_that_no_machine_has(crash: Crash) -> Seen | None:
-    """8 TiB or more were asked for on a device, or less than nothing."""
+    """8 TiB or more (or a negative size) was requested on a GPU."""
     event, tried = _on_a_device(crash)
     if event is None or 0 <= tried < NO_MACHINE:
         return None
-    words = say("{words} were asked for, which no machine has: a shape is wrong.", words=_words(event, tried))
+    words = say("{words} was requested, which no machine has: a shape is wrong.", words=_words(event, tried))
     return Seen(words=words, evidence=(event,))
 
 
 @sign
 def device_size_of_many_cards(crash: Crash) -> Seen | None:
-    """Sixteen times the card were asked for, or 1 TiB."""
+    """Sixteen times the GPU's memory was requested, or 1 TiB."""
     event, tried = _on_a_device(crash)
     total = _total(event)
     least = min(ODD_CARDS * total, NO_CARD) if total else NO_CARD
@@ -48,7 +48,7 @@ def device_size_of_many_cards(crash: Crash) -> Seen | None:
 
 @sign
 def device_size_of_several_cards(crash: Crash) -> Seen | None:
-    """Four times the card were asked for."""
+    """Four times the GPU's memory was requested."""
     event, tried = _on_a_device(crash)
     total = _total(event)
     if event is None or not total or tried < MANY_CARDS * total:
@@ -60,25 +60,25 @@ def _of_several_cards(event: _OnADevice, tried: int) -> Seen:
     total = _total(event)
     words = (
         say(
-            "{words} were asked for, {times} times the card: a shape may be wrong.",
+            "{words} was requested, {times} times the GPU's memory: a shape may be wrong.",
             words=_words(event, tried),
             times=f"{tried / total:.0f}",
         )
         if total
-        else say("{words} were asked for: a shape may be wrong.", words=_words(event, tried))
+        else say("{words} was requested: a shape may be wrong.", words=_words(event, tried))
     )
-    against = (say("a tensor over all pairs of tokens can be as large with very long inputs"),)
+    against = (say("with very long inputs, a tensor over all pairs of tokens can be as large"),)
     return Seen(words=words, evidence=(event,), against=against)
 
 
 @sign
 def device_size_that_cards_have(crash: Crash) -> Seen | None:
-    """A quarter of the card or more, and less than the whole; ordinary requests are not worth a word."""
+    """A quarter of the GPU or more was requested, but less than the whole."""
     event, tried = _on_a_device(crash)
     total = _total(event)
     if event is None or not total or not total // 4 <= tried < total:
         return None
-    return Seen(words=say("{tried} of {total} is a size that cards have", tried=show(tried), total=show(total)))
+    return Seen(words=say("{tried} of {total} is a plausible size for a GPU", tried=show(tried), total=show(total)))
 
 
 def _total(event: _OnADevice | None) -> int | None:
@@ -101,12 +101,12 @@ def _words(event: _OnADevice, tried: int) -> str | None:
 
 @sign
 def probe_for_what_no_card_has(crash: Crash) -> Seen | None:
-    """A framework asked at its start for 8 TiB or more: what it counted as free."""
+    """A framework requested 8 TiB or more at its start: the size that it counted as free."""
     probe = crash.root
     if not isinstance(probe, AllocationProbe) or (probe.tried_bytes or 0) < NO_MACHINE:
         return None
     words = say(
-        "The framework counted {tried} as free, which no card has, and asked for them.",
+        "The framework counted {tried} as free and requested it; no GPU has as much.",
         tried=show(probe.tried_bytes or 0),
     )
     return Seen(words=words, evidence=(probe,))
@@ -114,21 +114,21 @@ def probe_for_what_no_card_has(crash: Crash) -> Seen | None:
 
 @sign
 def host_size_that_no_machine_has(crash: Crash) -> Seen | None:
-    """8 TiB or more were asked for on the host, or less than nothing."""
+    """8 TiB or more (or a negative size) was requested in host memory."""
     event, tried = _on_the_host(crash)
     return _in_one_piece(crash, event, tried) if event is not None and not 0 <= tried < NO_MACHINE else None
 
 
 @sign
 def host_size_beyond_the_largest(crash: Crash) -> Seen | None:
-    """2 to 8 TiB were asked for on the host: a node with eight cards has 2."""
+    """2 to 8 TiB was requested in host memory: a node with eight GPUs has 2 TiB."""
     event, tried = _on_the_host(crash)
     return _in_one_piece(crash, event, tried) if event is not None and LARGEST_HOST <= tried < NO_MACHINE else None
 
 
 @sign
 def host_size_of_the_largest(crash: Crash) -> Seen | None:
-    """768 GiB to 2 TiB were asked for on the host."""
+    """768 GiB to 2 TiB was requested in host memory."""
     event, tried = _on_the_host(crash)
     if event is None or not MANY_HOSTS <= tried < LARGEST_HOST:
         return None
@@ -137,25 +137,25 @@ def host_size_of_the_largest(crash: Crash) -> Seen | None:
 
 @sign
 def host_size_that_few_machines_have(crash: Crash) -> Seen | None:
-    """256 to 768 GiB were asked for, and how much memory the machine has is not in the log."""
+    """256 to 768 GiB was requested, and the log does not print the machine's memory size."""
     event, tried = _on_the_host(crash)
     if event is None or not FEW_HOSTS <= tried < MANY_HOSTS or _memory(crash) is not None:
         return None
     words = say(
-        "{tried} were asked for in one piece, which few machines have: a shape or a count may be wrong.",
+        "A single allocation requested {tried}, which few machines have: a shape or a count may be wrong.",
         tried=show(tried),
     )
-    against = (say("how much memory the machine has is not in the log"),)
+    against = (say("the log does not print the machine's memory size"),)
     return Seen(words=words, evidence=(event,), against=against)
 
 
 @sign
 def host_size_that_machines_have(crash: Crash) -> Seen | None:
-    """Less than 64 GiB were asked for on the host."""
+    """Less than 64 GiB was requested in host memory."""
     event, tried = _on_the_host(crash)
     if event is None or not 0 <= tried < USUAL_HOST:
         return None
-    return Seen(words=say("{tried} is a size that machines have", tried=show(tried)))
+    return Seen(words=say("{tried} is a plausible size for a machine", tried=show(tried)))
 
 
 def _on_the_host(crash: Crash) -> tuple[HostAllocation | Shortage | None, int]:
@@ -180,14 +180,14 @@ def _in_one_piece(crash: Crash, event: HostAllocation | Shortage, tried: int, ag
 def _of_a_shape(shape: str, tried: int, total: int | None) -> str:
     if total:
         return say(
-            "{tried} were asked for in one piece for an array of shape {shape}, {times} times the "
-            "machine's memory: a shape or a count is wrong.",
+            "An array of shape {shape} requested {tried}, {times} times the machine's memory: a shape or a "
+            "count is wrong.",
             tried=show(tried),
             shape=shape,
             times=f"{tried / total:.0f}",
         )
     return say(
-        "{tried} were asked for in one piece for an array of shape {shape}: a shape or a count is wrong.",
+        "An array of shape {shape} requested {tried}: a shape or a count is wrong.",
         tried=show(tried),
         shape=shape,
     )
@@ -196,8 +196,8 @@ def _of_a_shape(shape: str, tried: int, total: int | None) -> str:
 def _of_no_shape(tried: int, total: int | None) -> str:
     if total:
         return say(
-            "{tried} were asked for in one piece, {times} times the machine's memory: a shape or a count is wrong.",
+            "A single allocation requested {tried}, {times} times the machine's memory: a shape or a count is wrong.",
             tried=show(tried),
             times=f"{tried / total:.0f}",
         )
-    return say("{tried} were asked for in one piece: a shape or a count is wrong.", tried=show(tried))
+    return say("A single allocation requested {tried}: a shape or a count is wrong.", tried=show(tried))

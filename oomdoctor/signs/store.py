@@ -22,7 +22,7 @@ NO_QUOTA: Final = 122  # EDQUOT
 
 @sign
 def object_did_not_fit(crash: Crash) -> Seen | None:
-    """Ray refuses an object for want of room in the store."""
+    """Ray rejects an object because the object store has no room."""
     event = crash.first(StoreFull)
     if event is None:
         return None
@@ -31,29 +31,27 @@ def object_did_not_fit(crash: Crash) -> Seen | None:
 
 @sign
 def disk_behind_the_store_is_full(crash: Crash) -> Seen | None:
-    """Nothing can be spilled: the store is full, too, and the disk is what to mend."""
+    """Nothing can be spilled: the object store is full and so is its disk."""
     event = _refused_write(crash)
     if event is None:
         return None
     return Seen(
-        words=say(
-            "The object store was full when the object came; what could have been spilled had no room on the disk."
-        ),
+        words=say("The object store was full, and the disk had no room for spilled objects."),
         evidence=(event,),
-        against=(say("the disk behind the store is full, and a larger store only delays that"),),
+        against=(say("the disk behind the store is full; a larger store only delays the failure"),),
         pool="object_store",
     )
 
 
 @sign
 def objects_wait_for_room(crash: Crash) -> Seen | None:
-    """The store's statistics show objects that wait, and nothing that can be spilled."""
+    """The object store's statistics show waiting objects, and nothing that can be spilled."""
     event = next((usage for usage in crash.every(StoreUsage) if usage.strength), None)
     if event is None:
         return None
     words = say(
-        "The store holds {used} with room for {capacity}, nothing in it can be spilled, and "
-        "{count} object(s) of {pending} wait.",
+        "The object store holds {used} of {capacity} and nothing in it can be spilled. Waiting objects: "
+        "{count} ({pending}).",
         used=show(event.used_bytes or 0),
         capacity=show(event.capacity_bytes or 0),
         count=event.pending_objects,
@@ -64,19 +62,19 @@ def objects_wait_for_room(crash: Crash) -> Seen | None:
 
 @sign
 def store_fills_the_node(crash: Crash) -> Seen | None:
-    """40 % of what was in use at the kill."""
+    """The object store holds 40% of the memory in use at the kill."""
     return _part_of_the_node(crash, MOST)
 
 
 @sign
 def store_holds_much_of_the_node(crash: Crash) -> Seen | None:
-    """A quarter of what was in use at the kill."""
+    """The object store holds a quarter of the memory in use at the kill."""
     return _part_of_the_node(crash, MUCH)
 
 
 @sign
 def store_holds_little_of_the_node(crash: Crash) -> Seen | None:
-    """Less than 5 % of what was in use at the kill."""
+    """The object store holds less than 5% of the memory in use at the kill."""
     share = _share(crash)
     if share is None or share >= LITTLE or _store_is_the_matter(crash):
         return None
@@ -92,7 +90,8 @@ def store_holds_little_of_the_node(crash: Crash) -> Seen | None:
 
 @sign
 def much_stands_in_no_row(crash: Crash) -> Seen | None:
-    """Before 2.55 nothing says how full the store is; 40 % of what was in use stands in no row of the table."""
+    """Before Ray 2.55 the log does not say how full the object store is; 40% of the memory in use is in no row of the
+    table."""
     kill, held = _kill(crash)
     memory = node_memory(crash)
     if kill is None or held is not None or memory is None or memory.cut or not kill.used_bytes:
@@ -102,72 +101,67 @@ def much_stands_in_no_row(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "{missing} of the {used} in use stand in no row of the table: shared memory, of which "
-            "Ray's object store is the most usual, or processes that the table cannot see.",
+            "{missing} of the {used} in use is in no row of the table: shared memory (most often Ray's object "
+            "store) or processes outside the table.",
             missing=show(missing),
             used=show(kill.used_bytes),
         ),
         evidence=(kill,),
-        against=(say("how full the object store was is not in the log"),),
+        against=(say("the log does not say how full the object store was"),),
         pool="object_store",
     )
 
 
 @sign
 def program_found_no_space_to_spill(crash: Crash) -> Seen | None:
-    """A program that writes to a disk what its memory does not hold was refused there."""
+    """A program that writes to disk what does not fit in memory found no space there."""
     refused = crash.first(SpillRefused)
     if refused is None:
         return None
-    words = say("What memory did not hold was to be written to a disk, and there was no room for it.")
+    words = say("Data that did not fit in memory had to go to disk, and the disk had no room.")
     return Seen(words=words, evidence=(refused,))
 
 
 @sign
 def spill_worker_found_no_space(crash: Crash) -> Seen | None:
-    """The process that writes Ray's objects to disk was refused."""
+    """The process that spills Ray's objects to disk found no space."""
     refused = _refused_write(crash)
     if refused is None or not refused.io_worker:
         return None
     words = (
         say(
-            "Ray moves objects from the full store to disk, and the process that writes them "
-            "reports that its quota is used up."
+            "Ray spills objects from the full store to disk, and its spill worker reports that the disk quota "
+            "is used up."
         )
         if refused.errno == NO_QUOTA
-        else say(
-            "Ray moves objects from the full store to disk, and the process that writes them "
-            "reports that there is no space left."
-        )
+        else say("Ray spills objects from the full store to disk, and its spill worker reports no space left.")
     )
     return Seen(words=words, evidence=(refused,), pool="object_store")
 
 
 @sign
 def write_failed_after_spilling(crash: Crash) -> Seen | None:
-    """Ray had spilled, and then a write found no space; whose, the log does not say."""
+    """Ray had spilled, then a write found no space; the log does not say whose write."""
     refused = _refused_write(crash)
     if refused is None or refused.io_worker or not refused.spilling:
         return None
     spilled = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
     return Seen(
-        words=say(
-            "Ray spilled {spilled} of objects to disk, and then a write found no space left.", spilled=show(spilled)
-        ),
+        words=say("Ray spilled {spilled} of objects to disk; then a write found no space left.", spilled=show(spilled)),
         evidence=(refused, *crash.every(Spilled)[-1:]),
-        against=(say("the write that failed may have been another program's"),),
+        against=(say("the failed write may belong to another program"),),
         pool="object_store",
     )
 
 
 @sign
 def store_and_disk_are_full(crash: Crash) -> Seen | None:
-    """Ray says that an object found room neither in the store nor on the disk."""
+    """Ray says that an object found room neither in the object store nor on disk."""
     refused = _refused_write(crash)
     if refused is None:
         return None
     warned = _warning(crash)
-    words = say("An object could not be created: the object store is full and so is the disk it spills to.")
+    words = say("An object could not be created: the object store and its spill disk are full.")
     return Seen(
         words=joined((words, _room(warned) if warned is not None else "")),
         evidence=tuple(event for event in (refused, warned) if event is not None),
@@ -177,14 +171,14 @@ def store_and_disk_are_full(crash: Crash) -> Seen | None:
 
 @sign
 def disk_is_nearly_full(crash: Crash) -> Seen | None:
-    """Ray warns of the disk; nothing was refused yet."""
+    """Ray warns that the disk is nearly full; no object was rejected yet."""
     warned = _warning(crash)
     if warned is None:
         return None
     return Seen(
-        words=joined((_room(warned), say("Objects are refused as soon as one has to be spilled."))),
+        words=joined((_room(warned), say("Ray rejects objects as soon as one has to be spilled."))),
         evidence=(warned,),
-        against=(say("no object was refused in this log"),),
+        against=(say("no object was rejected in this log"),),
         shows_memory=True,
         pool="object_store",
     )
@@ -193,21 +187,21 @@ def disk_is_nearly_full(crash: Crash) -> Seen | None:
 def _did_not_fit(size: int | None, capacity: int | None) -> str:
     if size and capacity and size > capacity:
         return say(
-            "An object of {size} did not fit into Ray's object store of {capacity}: it alone is larger than the store.",
+            "An object of {size} did not fit in Ray's object store of {capacity}: the object alone is larger.",
             size=show(size),
             capacity=show(capacity),
         )
     if size and capacity:
         return say(
-            "An object of {size} did not fit into Ray's object store of {capacity}.",
+            "An object of {size} did not fit in Ray's object store of {capacity}.",
             size=show(size),
             capacity=show(capacity),
         )
     if size:
-        return say("An object of {size} did not fit into Ray's object store.", size=show(size))
+        return say("An object of {size} did not fit in Ray's object store.", size=show(size))
     if capacity:
-        return say("An object did not fit into Ray's object store of {capacity}.", capacity=show(capacity))
-    return say("An object did not fit into Ray's object store.")
+        return say("An object did not fit in Ray's object store of {capacity}.", capacity=show(capacity))
+    return say("An object did not fit in Ray's object store.")
 
 
 def _refused_write(crash: Crash) -> DiskFull | None:
@@ -221,9 +215,12 @@ def _warning(crash: Crash) -> DiskFull | None:
 def _room(warned: DiskFull) -> str:
     left, total, share = warned.available_bytes, warned.total_bytes, percent(warned.fraction)
     if left is None or total is None:
-        return say("The disk is over {share} full.", share=share)
+        return say("The disk is more than {share} full.", share=share)
     return say(
-        "The disk is over {share} full: {left} left of {total}.", share=share, left=show(left), total=show(total)
+        "The disk is more than {share} full: {left} of {total} is left.",
+        share=share,
+        left=show(left),
+        total=show(total),
     )
 
 
@@ -251,8 +248,8 @@ def _part_of_the_node(crash: Crash, least: float) -> Seen | None:
     figures = {"held": show(held), "used": show(kill.used_bytes), "share": percent(share)}
     words = (
         say(
-            "Ray's object store holds {held} of the {used} in use ({share}); its pages stand in "
-            "the rows of those who wrote them.",
+            "Ray's object store holds {held} of the {used} in use ({share}); its pages count in the rows of "
+            "the processes that wrote them.",
             **figures,
         )
         if _stands_in_rows(node_memory(crash), kill.used_bytes - held)
@@ -262,9 +259,7 @@ def _part_of_the_node(crash: Crash, least: float) -> Seen | None:
     return Seen(
         words=words,
         evidence=(kill, *crash.every(StoreUsage)[:1]),
-        against=()
-        if printed
-        else (say("how full it was at the kill itself is not printed: this is the most it held"),),
+        against=() if printed else (say("the log does not show the object store at the kill; this is its maximum"),),
         pool="object_store",
     )
 

@@ -171,7 +171,7 @@ KILL = "distributed.nanny - INFO - Worker process 4410 was killed by signal 9"
 
 def test_a_worker_that_had_nearly_spent_its_budget_when_it_was_killed() -> None:
     found = finding(CAUSE, WORKER.format("94", "29.37") + "Worker memory limit: 31.25 GiB", KILL)
-    assert "29.37 GiB in use of the 31.25 GiB that it may have" in found.why
+    assert "29.37 GiB of its 31.25 GiB in use" in found.why
 
 
 def test_not_a_worker_with_room() -> None:

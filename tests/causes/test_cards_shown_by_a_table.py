@@ -52,7 +52,7 @@ def test_before_the_refusal_it_may_have_been_the_process_itself() -> None:
 
 def test_a_refusal_without_figures_has_the_tables_ledger() -> None:
     crash = crash_of(BARE + TABLE_AND_REFUSAL[: TABLE_AND_REFUSAL.index("Traceback")])
-    shown = {ledger.device: ledger for ledger in crash.ledgers}["gpu 0, as nvidia-smi shows it"]
+    shown = {ledger.device: ledger for ledger in crash.ledgers}["GPU 0 (nvidia-smi)"]
     assert shown.unexplained_bytes == 0
     assert shown.rows[0].what == "VLLM::EngineCore (pid 991002)"
     derived = [row for row in shown.rows if row.basis == "derived"]

@@ -33,7 +33,7 @@ def test_the_trainer_was_saving() -> None:
 
 def test_a_full_state_is_gathered_on_a_card() -> None:
     lines = (*trace(GATHER), refused(tried="982.00 MiB"))
-    assert "982 MiB asked for" in finding(CAUSE, *lines).why
+    assert "982 MiB requested" in finding(CAUSE, *lines).why
     assert ranking(*lines)[0] == "checkpoint-spike"
 
 

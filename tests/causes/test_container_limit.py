@@ -62,8 +62,8 @@ def test_the_kernels_record_names_the_group_and_its_figures() -> None:
     assert judgement.grade is Grade.PROVES
     assert judgement.pool == crash.pool == "cgroup"
     assert judgement.why == (
-        "The kernel hit the memory limit of /oomdoctor-test: 1.17 GiB in use, 1.17 GiB allowed; the machine itself may "
-        "have memory left. It killed pt_data_worker (PID 19669 of the host), which held 321 MiB (anon-rss)."
+        "/oomdoctor-test reached its memory limit: 1.17 GiB in use, 1.17 GiB allowed. The machine itself may have free "
+        "memory. The kernel killed pt_data_worker (host PID 19669), which held 321 MiB (anon-rss)."
     )
 
 
@@ -78,7 +78,7 @@ def test_slurm_explains_the_loaders_death() -> None:
     assert "Slurm" in judgement.why
     assert "job 812.0" in judgement.why
     assert "3 processes were killed" in judgement.why
-    assert "the job may have gone on" in judgement.against[0]
+    assert "the job may have continued" in judgement.against[0]
 
 
 def test_a_pods_limit_is_named() -> None:
@@ -93,7 +93,7 @@ def test_a_usage_below_the_limit_was_measured_at_another_moment() -> None:
         crash_of("Restart Reason: OOMKill (memory exceeded)\nMemory Limit: 96Gi\nCurrent Memory Usage: ~12 GiB\n"),
     )
     assert isinstance(judgement, Finding)
-    assert "12.00 GiB printed as in use were measured at another moment" in judgement.why
+    assert "the printed 12.00 GiB in use was measured at another moment" in judgement.why
 
 
 GROUP = """\
@@ -111,14 +111,14 @@ UNLIMITED = 9007199254740988  # of this kind; the limit that was hit is another 
 def test_shared_memory_in_a_group_whose_own_limit_is_not_the_one_that_was_hit() -> None:
     found = judgement_of(CAUSE, crash_of(GROUP.format(limit=UNLIMITED, shmem=41943040000)))
     assert isinstance(found, Finding)
-    assert "limit of /docker/abc; 39.06 GiB of it are shared memory" in found.why
+    assert "/docker/abc reached its memory limit; 39.06 GiB of it is shared memory" in found.why
     assert "allowed" not in found.why
     little = judgement_of(CAUSE, crash_of(GROUP.format(limit=UNLIMITED, shmem=4194304)))
     assert isinstance(little, Finding)
     assert "shared memory" not in little.why
     limited = judgement_of(CAUSE, crash_of(GROUP.format(limit=50331648, shmem=41943040000)))
     assert isinstance(limited, Finding)
-    assert "48.00 GiB in use, 48.00 GiB allowed; 39.06 GiB of it are shared memory" in limited.why
+    assert "48.00 GiB in use, 48.00 GiB allowed; 39.06 GiB of it is shared memory" in limited.why
 
 
 def test_what_the_kernel_killed_beside_the_managers_word() -> None:
@@ -126,7 +126,7 @@ def test_what_the_kernel_killed_beside_the_managers_word() -> None:
     killed = "Out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:60000000kB, file-rss:0kB\n"
     found = judgement_of(CAUSE, crash_of(slurm + killed))
     assert isinstance(found, Finding)
-    assert "the process that the kernel killed held 57.22 GiB (anon-rss)" in found.why
+    assert "the killed process held 57.22 GiB (anon-rss)" in found.why
 
 
 def test_a_row_of_slurms_table_tells_its_figures_only_below_their_names() -> None:

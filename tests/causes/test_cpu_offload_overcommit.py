@@ -47,7 +47,7 @@ def test_not_swap_space_of_all_gpus_that_the_node_can_bear() -> None:
 
 def test_swap_space_of_one_gpu_proves_nothing_where_their_number_is_not_known() -> None:
     assert "how many GPUs" in missing(CAUSE, "Namespace(swap_space=16)", *kill(*TRAINERS))
-    assert "160 GiB for each GPU: 64%" in finding(CAUSE, "Namespace(swap_space=160)", *kill(*TRAINERS)).why
+    assert "160 GiB per GPU: 64%" in finding(CAUSE, "Namespace(swap_space=160)", *kill(*TRAINERS)).why
 
 
 def test_not_ruled_out_by_swap_space_where_states_are_offloaded_as_well() -> None:
@@ -57,7 +57,7 @@ def test_not_ruled_out_by_swap_space_where_states_are_offloaded_as_well() -> Non
 
 def test_an_offloaded_cache_is_one_for_all_ranks() -> None:
     lines = ("Namespace(kv_offloading_size=200, n_gpus_per_node=8)", *kill(used=600.0, total=630.0))
-    assert "200 GiB for each engine: 32% of the node's 630.00 GiB" in finding(CAUSE, *lines).why
+    assert "200 GiB per engine: 32% of the node's 630.00 GiB" in finding(CAUSE, *lines).why
 
 
 def test_swap_space_that_the_engine_refuses() -> None:
@@ -108,7 +108,7 @@ def test_a_host_pool_of_a_node_of_which_nothing_is_printed_is_a_hint() -> None:
     found = finding(CAUSE, HOST_POOLS[0], "Killed")
     assert "89.41 GiB of weights and KV cache in host memory" in found.why
     assert found.grade is Grade.HINTS
-    assert "how much the node has" in found.against[0]
+    assert "the node's memory size" in found.against[0]
 
 
 def test_a_kill_in_the_step_of_the_optimizer_on_the_host() -> None:

@@ -28,7 +28,7 @@ def test_the_steps_usual_cause_comes_first_and_proves_nothing(function: str, cau
     answers = found(traceback((RUNNER, function), end="    ^^^^^"))
     assert answers[0][0] == cause
     assert not any(finding.shows_memory for _, finding in answers)
-    assert "cut before" in answers[0][1].against[-1]
+    assert "ends before" in answers[0][1].against[-1]
     assert answers[0][1].next_evidence
 
 
@@ -50,7 +50,7 @@ def test_an_error_that_begins_as_no_other_does_is_proof() -> None:
     assert crash.proven
     judged = [judgement for _, judgement in judgements(crash) if isinstance(judgement, Finding)]
     assert max(finding.grade or 0 for finding in judged) >= Grade.POINTS
-    assert all("cut within" in finding.against[-1] for finding in judged)
+    assert all("ends in the middle" in finding.against[-1] for finding in judged)
     other = traceback(("vllm/device_allocator/cumem.py", "python_create_and_map"), end="RuntimeError: CUDA E")
     assert not crash_of(other).proven
 

@@ -49,7 +49,7 @@ def test_reading_a_table() -> None:
         *frame("pandas/io/parsers/readers.py", "read_csv", "return _read("),
         REFUSED,
     )
-    assert "19.00 GiB asked for" in finding(CAUSE, *lines).why
+    assert "19.00 GiB requested" in finding(CAUSE, *lines).why
 
 
 def numpy(size: str, shape: str) -> str:
@@ -72,7 +72,7 @@ def test_a_dense_table_of_samples_and_features() -> None:
 
 def test_a_frame_that_makes_a_dataset_beside_one_that_reads_a_file() -> None:
     made = ("app/prepare.py", "main", "rows = load_dataset(path)")
-    assert "while data was loaded or tokenised (19.00 GiB asked for)" in finding(CAUSE, *trace(made), REFUSED).why
+    assert "while data was loaded or tokenized (19.00 GiB requested)" in finding(CAUSE, *trace(made), REFUSED).why
     held = ("pandas/core/frame.py", "_ensure_valid_index", "self._mgr = mgr")
     assert "reading data (_ensure_valid_index) (19.00 GiB" in finding(CAUSE, *trace(held), REFUSED).why
     assert says(CAUSE, *trace(("app/prepare.py", "main", "rows = json.load(file)")), REFUSED) is None

@@ -47,7 +47,7 @@ def test_the_jobs_own_ranks_on_the_card_of_another() -> None:
         "(Worker pid=502) " + refused(own="39.70 GiB", allocated="38.00 GiB", others=((501, "39.00 GiB"),)),
     )
     found = finding(CAUSE, *lines)
-    assert "pid 502" in found.why
+    assert "PID 502" in found.why
     assert ranking(*lines)[0] == "device-misplacement"
 
 

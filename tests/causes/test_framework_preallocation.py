@@ -54,8 +54,6 @@ def test_not_a_handle_that_fails_in_pytorch() -> None:
 def test_what_pytorch_does_not_have_while_jax_runs_in_the_same_job() -> None:
     jax = "INFO jax 0.4.30 jaxlib 0.4.30"
     line = refused(free="1.00 GiB", own="78.00 GiB", allocated="18.00 GiB", unallocated="0.10 GiB")
-    assert (
-        "59.90 GiB of the card (76%) are not PyTorch's, and jax runs in the same job" in finding(CAUSE, jax, line).why
-    )
+    assert "59.90 GiB of GPU memory (76%) is not PyTorch's; jax runs in the same job" in finding(CAUSE, jax, line).why
     assert says(CAUSE, line) is None
     assert says(CAUSE, jax, refused(free="1.00 GiB", own="78.00 GiB", allocated="70.00 GiB")) is None

@@ -24,7 +24,7 @@ def steps(*sizes: int) -> list[str]:
 
 def test_not_a_figure_that_stays() -> None:
     assert why_not(*steps(*[40000] * 8)) == (
-        "memory allocated is printed 8 times and does not grow: 39.06 GiB at first, 39.06 GiB at the end"
+        "allocated GPU memory does not grow: 39.06 GiB at first, 39.06 GiB at the end (8 prints)"
     )
 
 
@@ -34,7 +34,7 @@ def test_not_of_seven_prints() -> None:
 
 def test_not_a_warm_up() -> None:
     assert why_not(*steps(30000, 42000, 42000, 42000, 42000, 42000, 42000, 42000)) == (
-        "memory allocated is printed 8 times, rises from 29.30 GiB to 41.02 GiB and then stays there"
+        "allocated GPU memory rises from 29.30 GiB to 41.02 GiB and then stays there (8 prints)"
     )
 
 
@@ -44,8 +44,7 @@ def test_not_a_log_without_figures() -> None:
 
 def test_not_a_figure_that_goes_up_and_down() -> None:
     assert why_not(*steps(*[40000, 52000, 40100, 51000] * 4)) == (
-        "memory allocated is printed 16 times and goes up and down between 39.06 GiB and 50.78 GiB: "
-        "what is left each time does not grow"
+        "allocated GPU memory goes up and down between 39.06 GiB and 50.78 GiB; its low points do not grow (16 prints)"
     )
 
 

@@ -42,7 +42,7 @@ def test_growth_step_after_step() -> None:
     lines = (*steps(40.0, 90.0, 140.0, 190.0), *kill())
     found = finding(CAUSE, *lines)
     assert found.grade is Grade.PROVES
-    assert "from 40.00 GiB (line 1) to 190.00 GiB (line 4), about 50.00 GiB per step" in found.why
+    assert "From line 1 to line 4, memory used grew from 40.00 GiB to 190.00 GiB, about 50.00 GiB per step" in found.why
     assert ranking(*lines)[0] == "host-memory-leak"
 
 
@@ -50,7 +50,7 @@ def test_three_prints_without_steps_may_be_a_start() -> None:
     prints = [f"(main_task pid=7) memory used = {size:.2f} GiB" for size in (40.0, 90.0, 140.0, 190.0, 240.0)]
     few = finding(CAUSE, *prints[:3], *kill())
     assert few.grade is Grade.NAMES
-    assert any("only 3 prints show it" in reason for reason in few.against)
+    assert any("only 3 prints show the growth" in reason for reason in few.against)
     enough = finding(CAUSE, *prints, *kill())
     assert enough.grade is Grade.PROVES
     assert not any("prints show it" in reason for reason in enough.against)
@@ -71,7 +71,7 @@ def test_a_cache_that_is_kept_already_is_no_knob() -> None:
 
 def test_where_it_grows_may_be_the_reward_model() -> None:
     lines = (*steps(40.0, 90.0, 140.0, 190.0), *kill(REWARD_SERVER, *TRAINERS))
-    assert "(PID 31207) holds 171.44 GiB: where it grows matters more" in finding(CAUSE, *lines).against[0]
+    assert "(PID 31207) holds 171.44 GiB: its growth matters more" in finding(CAUSE, *lines).against[0]
     assert decide(crash(*lines)).answers[0].cause.id == "reward-model-ram-hog"
 
 
@@ -80,7 +80,7 @@ def test_the_logs_own_word_for_a_leak_is_a_suspicion() -> None:
     for lines in ((word, *kill()), (*steps(210.0, 211.0, 210.5, 210.8), word, *kill())):
         found = finding(CAUSE, *lines)
         assert found.grade is Grade.LEFT
-        assert "no figure in it shows the growth" in found.why
+        assert "no figure in it shows growth" in found.why
         assert ranking(*lines)[0] != "host-memory-leak"
     assert says(CAUSE, "INFO memory leak check passed", *kill()) is None
 

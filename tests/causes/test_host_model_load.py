@@ -43,7 +43,7 @@ def test_with_the_kernels_record_it_is_more() -> None:
     judgement = judgement_of(CAUSE, crash_of(SHARDS + "Killed\n\n" + RECORD))
     assert isinstance(judgement, Finding)
     assert judgement.grade is Grade.PROVES
-    assert "python (PID 71) with 52.00 GiB of its own" in judgement.why
+    assert "python (PID 71), which held 52.00 GiB" in judgement.why
 
 
 def test_a_refusal_in_from_pretrained() -> None:

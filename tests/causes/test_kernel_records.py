@@ -21,7 +21,7 @@ def test_shared_memory_that_fills_the_limit_belongs_to_no_process() -> None:
     crash = crash_of(log("shared-memory-fills-the-limit"))
     limit, hog = judgement_of(container_limit.CAUSE, crash), judgement_of(process_ram_hog.CAUSE, crash)
     assert isinstance(limit, Finding)
-    assert "19.00 GiB of it are shared memory" in limit.why
+    assert "19.00 GiB of it is shared memory" in limit.why
     assert isinstance(hog, Finding)
     assert hog.grade is Grade.POINTS
     assert "shared memory" in hog.against[0]

@@ -47,7 +47,7 @@ def test_a_kill_nobody_explains_is_a_question(log: str) -> None:
     assert isinstance(judgement, Finding)
     assert judgement.grade is Grade.HINTS
     assert judgement.next_evidence[0] == DMESG
-    assert "nothing printed here proves it" in judgement.why
+    assert "nothing in the log proves it" in judgement.why
 
 
 TORCHRUN = """\

@@ -18,7 +18,7 @@ def test_a_pool_and_a_swap_space_that_are_full() -> None:
     finding = judged(CAUSE, PREEMPTED + ABORTED)
     assert isinstance(finding, Finding)
     assert finding.grade == Grade.PROVES
-    assert "51 sequences" in finding.why
+    assert "preempted before: 51" in finding.why
     assert isinstance(judged(CAUSE, ABORTED), Finding)
 
 
@@ -59,7 +59,7 @@ HYBRID = (
 def test_the_pool_of_the_sliding_window_runs_out_on_its_own() -> None:
     finding = judged(CAUSE, HYBRID + "Available swa: 2816 (available_size=2816 + component_evictable_size_=0)\n")
     assert isinstance(finding, Finding)
-    assert "sliding window" in finding.why
+    assert "sliding-window pool" in finding.why
     assert finding.knobs[:2] == ("fewer-sequences", "smaller-prefill")
 
 

@@ -7,7 +7,7 @@ from oomdoctor.signs import Grade
 
 
 def test_not_a_small_tensor() -> None:
-    assert "20 MiB were asked for" in ruled_out(CAUSE, *trace(FORWARD), refused(tried="20.00 MiB"))
+    assert "20 MiB was requested" in ruled_out(CAUSE, *trace(FORWARD), refused(tried="20.00 MiB"))
 
 
 def test_not_attention() -> None:

@@ -132,7 +132,7 @@ def swapping(free: str, flag: str = "Shared") -> str:
 def test_a_part_of_the_model_went_to_page_locked_memory_with_room_on_the_card() -> None:
     found = judgement_of(CAUSE, crash_of(swapping("9500.00")))
     assert isinstance(found, Finding)
-    assert "14.65 GiB of the model went there, and for the 7.52 GiB that went to the card 9.28 GiB" in found.why
+    assert "14.65 GiB of the model went there; 9.28 GiB was free for the 7.52 GiB" in found.why
     assert found.grade is Grade.POINTS
 
 

@@ -45,26 +45,26 @@ def test_not_a_request_that_was_served() -> None:
 
 
 def test_one_that_may_still_be_served_says_so() -> None:
-    assert "may still have been served" in finding(CAUSE, WAITS).against[0]
+    assert "may have placed the request" in finding(CAUSE, WAITS).against[0]
 
 
 def test_one_that_no_node_can_serve() -> None:
     found = finding(CAUSE, NEVER)
     assert found.grade is Grade.PROVES
-    assert "1 CPU, 8 GPU: no node can serve it" in found.why
+    assert "1 CPU, 8 GPU: no node can serve the request" in found.why
 
 
 def test_the_table_says_what_is_lacking() -> None:
     found = finding(CAUSE, *TABLE)
     assert found.grade is Grade.PROVES
-    assert "GPU: 8 asked, 1 there" in found.why
+    assert "GPU: 8 requested, 1 in the cluster" in found.why
     assert ranking(*TABLE)[0] == "ray-unschedulable"
 
 
 def test_the_launch_line_is_added_up() -> None:
     why = finding(CAUSE, *LAUNCH, WAITS).why
     assert "2 (actor) + 2 (ref) + 1 (reward) + 2 x 1 (engines) = 7 GPUs" in why
-    assert "3 GPU(s) more than there are" in why
+    assert "GPUs missing: 3" in why
 
 
 def test_colocated_models_count_once() -> None:
@@ -94,7 +94,7 @@ def test_enough_is_free_but_on_no_node_alone() -> None:
         " {'CPU': 1.0, 'GPU': 4.0} * 1 (PACK): 1+ pending placement groups",
     )
     found = finding(CAUSE, *table)
-    assert "as much is free, but on no node alone" in found.why
+    assert "enough is free in total, but not on one node" in found.why
 
 
 def test_not_even_the_jobs_supervisor() -> None:

@@ -23,7 +23,7 @@ def test_not_because_the_victim_is_one() -> None:
 
 def test_without_a_table_it_asks_for_it() -> None:
     launch = "python3 -m openrlhf.cli.train_ppo_ray --remote_rm_url http://localhost:5005/get_reward --zero_stage 2"
-    assert "whom it killed" in missing(CAUSE, launch, *kill())
+    assert "only the worker it killed" in missing(CAUSE, launch, *kill())
 
 
 def test_a_server_outside_ray() -> None:
@@ -31,7 +31,7 @@ def test_a_server_outside_ray() -> None:
     assert found.grade is Grade.PROVES
     assert "171.44 GiB of the 239.40 GiB in use" in found.why
     assert "outside Ray" in found.why
-    assert "LLMRayActor.__init__ (PID 40677, 6.31 GiB), which is not what filled the node" in found.why
+    assert "LLMRayActor.__init__ (PID 40677, 6.31 GiB), which did not fill the node" in found.why
     assert ranking(*kill(REWARD_SERVER, *TRAINERS[:2]))[0] == "reward-model-ram-hog"
 
 
@@ -47,11 +47,11 @@ def test_the_killed_process_itself_is_no_other() -> None:
 
 
 def test_a_table_alone_is_enough() -> None:
-    assert "of the 190.21 GiB that the table lists" in finding(CAUSE, *table([REWARD_SERVER, (2, 18.77, "ray::x")])).why
+    assert "of the 190.21 GiB listed in the table" in finding(CAUSE, *table([REWARD_SERVER, (2, 18.77, "ray::x")])).why
 
 
 def test_several_reward_models_count_together() -> None:
     servers = tuple((900 + n, 70.0, f"python -m serve_reward_model --port {n}") for n in range(2))
     why = finding(CAUSE, *kill(*servers, *TRAINERS)).why
-    assert "2 processes serve_reward_model hold 140.00 GiB of the 239.40 GiB in use (of 251.60 GiB): 58%." in why
+    assert "2 serve_reward_model processes hold 140.00 GiB of the 239.40 GiB in use (of 251.60 GiB): 58%." in why
     assert "They run outside Ray" in why

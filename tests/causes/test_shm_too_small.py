@@ -42,7 +42,7 @@ def test_a_bus_error_alone_is_a_hint() -> None:
 def test_a_refused_segment_is_named() -> None:
     judgement = judgement_of(CAUSE, crash_of(REFUSED))
     assert isinstance(judgement, Finding)
-    assert judgement.why == "PyTorch's loader workers found no room in /dev/shm."
+    assert judgement.why == "PyTorch's DataLoader workers found no room in /dev/shm."
     assert judgement.grade is Grade.PROVES
     assert judgement.next_evidence == ("df -h /dev/shm",)
 
@@ -50,7 +50,7 @@ def test_a_refused_segment_is_named() -> None:
 def test_dockers_default_is_recognised() -> None:
     judgement = judgement_of(CAUSE, crash_of("shm              64M   64M     0 100% /dev/shm\n" + REFUSED))
     assert isinstance(judgement, Finding)
-    assert "It holds 64 MiB, docker's default and was 100% full" in judgement.why
+    assert "The size of /dev/shm is 64 MiB (docker's default); 100% was in use" in judgement.why
     assert judgement.next_evidence == ()
 
 
@@ -60,7 +60,7 @@ def test_nccls_segment_comes_with_its_size() -> None:
         crash_of("n1:7:9 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a1 (size 33030528)\n"),
     )
     assert isinstance(judgement, Finding)
-    assert judgement.why.startswith("NCCL asked for 32 MiB and found no room")
+    assert judgement.why.startswith("NCCL requested 32 MiB and found no room")
 
 
 def test_a_store_larger_than_shared_memory_is_refused() -> None:
@@ -85,7 +85,7 @@ def test_a_store_that_is_larger_than_shm() -> None:
         ),
     )
     assert isinstance(judgement, Finding)
-    assert judgement.why == "Ray's object store of 11.72 GiB is larger than /dev/shm of 300 MiB."
+    assert judgement.why == "Ray's object store of 11.72 GiB is larger than /dev/shm (300 MiB)."
 
 
 def test_a_store_that_only_runs_slower_is_quiet() -> None:
@@ -97,7 +97,7 @@ def test_a_store_that_only_runs_slower_is_quiet() -> None:
 
 def test_a_size_that_is_printed_without_how_full_it_was() -> None:
     worker = "RuntimeError: DataLoader worker (pid 31) is killed by signal: Bus error.\n"
-    for size, told in (("64M", "It holds 64 MiB, docker's default."), ("2.0G", "It holds 2.00 GiB.")):
+    for size, told in (("64M", "is 64 MiB, docker's default."), ("2.0G", "The size of /dev/shm is 2.00 GiB.")):
         found = judgement_of(CAUSE, crash_of(f"tmpfs    {size}     0   {size}   0% /dev/shm\n{worker}"))
         assert isinstance(found, Finding)
         assert found.why.endswith(told)

@@ -42,13 +42,13 @@ def test_not_a_warning_that_is_not_repeated() -> None:
 def test_the_warning_alone_is_weaker() -> None:
     found = finding(CAUSE, WARNED, WARNED)
     assert found.grade is Grade.POINTS
-    assert "38.25 GiB left of 931.50 GiB" in found.why
+    assert "38.25 GiB of 931.50 GiB is left" in found.why
     assert found.against
 
 
 def test_a_threshold_of_the_users_own_and_a_line_that_is_cut() -> None:
-    assert "over 96% full: 38.25 GiB left" in finding(CAUSE, *2 * [WARNED.replace("95%", "96.4%")]).why
-    assert "over 95% full." in finding(CAUSE, *2 * [WARNED.partition("; capacity")[0]]).why
+    assert "more than 96% full: 38.25 GiB of" in finding(CAUSE, *2 * [WARNED.replace("95%", "96.4%")]).why
+    assert "more than 95% full." in finding(CAUSE, *2 * [WARNED.partition("; capacity")[0]]).why
 
 
 def test_not_another_thing_that_is_over_a_share() -> None:
@@ -62,7 +62,7 @@ def test_an_object_was_refused() -> None:
 
 
 def test_the_warning_gives_the_figures_to_the_refusal() -> None:
-    assert "over 95% full" in finding(CAUSE, WARNED, *REFUSED).why
+    assert "more than 95% full" in finding(CAUSE, WARNED, *REFUSED).why
 
 
 def test_a_bare_no_space_behind_spilling_says_how_much_was_spilled() -> None:

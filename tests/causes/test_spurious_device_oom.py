@@ -7,12 +7,12 @@ from oomdoctor.signs import Grade
 
 
 def test_not_when_less_is_free_than_asked_for() -> None:
-    assert "310 MiB were free and 512 MiB asked for" in ruled_out(CAUSE, refused())
+    assert "310 MiB was free and 512 MiB requested" in ruled_out(CAUSE, refused())
 
 
 def test_not_when_a_limit_of_the_process_is_hit() -> None:
     line = refused(tried="20.00 MiB", free="31.40 GiB", own="47.70 GiB", allocated="47.40 GiB", allowed="47.46 GiB")
-    assert "allowed only 47.46 GiB" in ruled_out(CAUSE, line)
+    assert "may use only 47.46 GiB" in ruled_out(CAUSE, line)
 
 
 def test_a_little_more_free_than_asked_for_is_a_late_reading() -> None:

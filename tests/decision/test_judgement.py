@@ -77,7 +77,7 @@ def test_what_is_missing_is_said_only_where_no_sign_is_seen() -> None:
 def test_before_an_errors_own_words_a_sign_is_worth_two_grades_less() -> None:
     finding = found(replace(PLAIN, signs=(Row(seen("names"), Grade.NAMES),)), CUT)
     assert finding.grade == Grade.HINTS
-    assert "cut before" in finding.against[-1]
+    assert "ends before" in finding.against[-1]
     assert finding.next_evidence
 
 

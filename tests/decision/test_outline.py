@@ -1,4 +1,4 @@
-"""A cause's table in words, and why one answer stands before the next."""
+"""A cause's table in words, and why one answer comes before the next."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_row_is_shown_with_its_grade(cause: Cause) -> None:
 def test_an_answer_says_why_it_stands_before_the_next_one() -> None:
     answers = decide(crash(*trace(FORWARD, LOSS), refused(tried="9.28 GiB"))).answers
     for one, behind in pairwise(answers):
-        assert one.ahead.startswith(f"{one.cause.id} stands before {behind.cause.id}")
+        assert one.ahead.startswith(f"{one.cause.id} comes before {behind.cause.id}")
     assert answers[-1].ahead == ""
 
 

@@ -76,7 +76,7 @@ def test_a_worker_that_somebody_interrupted_was_not_killed_for_memory(line: str,
     assert read(line) == ([kind], [])
     failures, reasons = read("^C", line)
     assert failures == []
-    assert reasons[0].endswith("but somebody interrupted it")
+    assert reasons[0].endswith("but a user interrupted it")
 
 
 JOBLIB = (
@@ -102,7 +102,7 @@ WORKER = (
 
 
 def test_a_worker_of_rays_that_left_by_itself() -> None:
-    assert read(WORKER.format(1)) == ([], ["the worker left by itself with exit code 1"])
+    assert read(WORKER.format(1)) == ([], ["the worker exited by itself with code 1"])
     assert "worker-death" in read(WORKER.format(137))[0]
     assert read(WORKER.format("None"))[0] == ["worker-death"]
 
@@ -133,7 +133,7 @@ def test_an_array_that_is_asked_for_again_was_refused_without_harm() -> None:
     refused = "numpy.core._exceptions.MemoryError: Unable to allocate 8.50 GiB for an array with shape (10, 11)"
     assert read(f"{refused}; retrying with a smaller batch") == (
         [],
-        ["the refused allocation was caught; the program went on"],
+        ["the failed allocation was caught; the program continued"],
     )
     assert read(refused)[0] == ["host-allocation"]
 

@@ -31,7 +31,7 @@ def test_a_card_adds_up_from_printed_and_derived_rows() -> None:
         others=(OtherProcess(pid=441, bytes=20 * GIB),),
     )  # fmt: skip
     (ledger,) = ledgers([event])
-    assert ledger.device == "gpu 0"
+    assert ledger.device == "GPU 0"
     assert rows(ledger) == [
         ("process 441", 20 * GIB, "printed"),
         ("this process outside PyTorch", 2 * GIB, "derived"),
@@ -132,8 +132,8 @@ def test_not_beside_the_failures_own_figures() -> None:
     refused = DeviceOutOfMemory(
         at=AT, device="CUDA", process=Process(gpu=0), total_bytes=16 * GIB, free_bytes=GIB, allocated_bytes=14 * GIB
     )
-    assert [ledger.device for ledger in ledgers([summary, refused])] == ["gpu 0"]
-    assert [ledger.device for ledger in ledgers([summary])] == ["gpu 0, by its last memory summary"]
+    assert [ledger.device for ledger in ledgers([summary, refused])] == ["GPU 0"]
+    assert [ledger.device for ledger in ledgers([summary])] == ["GPU 0, last memory summary"]
 
 
 def test_a_part_is_not_added_to_its_whole() -> None:

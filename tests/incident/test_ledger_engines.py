@@ -36,7 +36,7 @@ def test_llama_cpp_has_a_ledger_for_each_card_up_to_the_refusal(tmp_path: Path) 
 
 def test_the_first_generation_names_no_device(tmp_path: Path) -> None:
     found = ledgers("llama_cpp/first-generation", tmp_path=tmp_path)
-    assert rows(found["the host"])["all the model needs"] == round(8110.25 * MIB)
+    assert rows(found["host"])["all the model needs"] == round(8110.25 * MIB)
 
 
 def test_ollamas_parts_lie_on_their_devices(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_ollamas_parts_lie_on_their_devices(tmp_path: Path) -> None:
 
 def test_tensorrt_llm_leaves_what_it_does_not_print_unexplained(tmp_path: Path) -> None:
     found = ledgers("tensorrt_llm/runtime-start", "tensorrt_llm/creation-failed", tmp_path=tmp_path)
-    ledger = found["the gpu, as TensorRT-LLM counts it"]
+    ledger = found["GPU (figures of TensorRT-LLM)"]
     assert ledger.total_bytes == round(47.54 * GIB)
     assert rows(ledger)["KV cache"] == round(26.21 * GIB)
     assert ledger.unexplained_bytes is not None

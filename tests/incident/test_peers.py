@@ -60,14 +60,14 @@ def told(tmp_path: Path, *lines: str) -> tuple[str, list[str]]:
     ],
 )
 def test_who_died_first_and_that_its_log_is_missing(tmp_path: Path, lines: tuple[str, ...], who: str) -> None:
-    expected = f"a consequence: {who} died first, and its log is not here; look for its earliest error"
+    expected = f"a consequence: {who} died first, and its log is not here; look for the earliest error of that process"
     assert told(tmp_path, *lines) == ("no-oom", [expected])
 
 
 def test_not_where_another_rank_says_itself_why_it_ended(tmp_path: Path) -> None:
     verdict, why = told(tmp_path, GLOO.format(rank=0, host="10.4.0.9"), "[rank1]: ValueError: the shapes differ")
     assert verdict == "no-oom"
-    assert why == ["a consequence: another rank, on 10.4.0.9, failed first, with an error that is no lack of memory"]
+    assert why == ["a consequence: another rank, on 10.4.0.9, failed first, with an error other than a lack of memory"]
 
 
 def test_not_beside_a_memory_failure(tmp_path: Path) -> None:

@@ -286,8 +286,8 @@ def test_one_death_at_two_times_tells_of_two_clocks() -> None:
     ]
     (note,) = clocks_apart(told)
     assert note == (
-        "n2/raylet.out and driver.log have different clocks: they print 2026-03-01 03:11:52,010 and "
-        "2026-03-01 10:00:04,100 for one death; the order of what happened allows for it"
+        "the clocks of n2/raylet.out and driver.log differ: they print 2026-03-01 03:11:52,010 and "
+        "2026-03-01 10:00:04,100 for one death; the order of events allows for it"
     )
 
 
