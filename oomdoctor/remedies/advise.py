@@ -10,7 +10,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, framework, some, trainers
 from oomdoctor.job.model import Setting, Value
-from oomdoctor.language import mark, say, translated
+from oomdoctor.language import mark, say, semicolons, translated
 from oomdoctor.remedies import (
     A_SWITCH,
     A_WORD,
@@ -241,7 +241,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     action = answer.action or translated(knob.action)
     return Remedy(
         knob=knob.id,
-        action=action if held_by is None else say("{action}: {what}", action=action, what=held_by),
+        action=action if held_by is None else semicolons((action, held_by)),
         subject=answer.subject or held_by,
         setting=setting,
         current=answer.current if answer.current is not None else stated,

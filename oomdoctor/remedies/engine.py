@@ -348,7 +348,7 @@ def _by_so_much(total: int, tried: int, free: int) -> Answer:
     step = shares.ceil(max(tried - free + vllm.CAPTURE_SLACK_BYTES, 0) / total)
     return Proposal(
         action=say(
-            "Lower the engine's share of GPU memory by at least {step} (not in the log)",
+            "Lower the engine's GPU memory share (not in the log) by at least {step}",
             step=f"{step:.2f}",
         ),
         derivation=say(
@@ -379,7 +379,7 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
     first = round(now - shares.STEP, 3)
     return Proposal(
         action=say(
-            "Lower the engine's share of GPU memory from {now} in steps of {step} until the rest fits",
+            "Lower the engine's GPU memory share from {now} in steps of {step} until the rest fits",
             now=f"{now:.2f}", step=shares.STEP,
         ),
         current=None if assumed else now,
@@ -391,8 +391,8 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
 
 def _lowered(now: float | None, then: float) -> str:
     if now is None:
-        return say("Lower the engine's share of GPU memory to {then}", then=f"{then:.2f}")
-    return say("Lower the engine's share of GPU memory from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}")
+        return say("Lower the engine's GPU memory share to {then}", then=f"{then:.2f}")
+    return say("Lower the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}")
 
 
 # raise
@@ -440,7 +440,7 @@ def raise_share(case: Case) -> Answer:
         return at_the_limit
     return Proposal(
         action=say(
-            "Raise the engine's share of GPU memory from {now} to {then}", now=f"{now:.2f}", then=f"{wanted:.2f}"
+            "Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{wanted:.2f}"
         ),
         current=None if assumed else now,
         suggested=wanted,
@@ -455,7 +455,7 @@ def raise_share(case: Case) -> Answer:
 def _step_up(now: float, assumed: tuple[str, ...]) -> Answer:
     then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
     return Proposal(
-        action=say("Raise the engine's share of GPU memory from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        action=say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
         current=None if assumed else now,
         suggested=then,
         derivation=fractions.first_step(f"{now:g} + {round(then - now, 3):g} = {then:g}"),
@@ -475,7 +475,7 @@ def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answ
     if then > shares.LARGEST:
         return Refusal(say("no share of the GPU fits another process's weights ({formula})", formula=formula))
     return Proposal(
-        action=say("Raise the engine's share of GPU memory from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        action=say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
         current=now,
         suggested=then,
         derivation=formula,
@@ -533,8 +533,8 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     inner = case.row is not None and some([case.row.framework], "runs inside trainers") and crash.job.may_share
     return Proposal(
         action=say(
-            "Raise the share of GPU memory from {now} to {then} and lower the context length from {length} "
-"to {tokens} tokens",
+            "Raise the GPU memory share ({now} -> {then}) and lower the context length ({length} -> "
+"{tokens} tokens)",
             now=f"{now:.2f}", then=f"{then:.2f}", length=length, tokens=tokens,
         ),
         current=None if assumed else now,
@@ -634,7 +634,7 @@ def _gains_nothing(crash: Crash) -> bool:
 def _context(error: ContextDoesNotFit, longest: int, derivation: str, assumes: tuple[str, ...]) -> Proposal:
     was = error.max_model_len
     return Proposal(
-        action=say("Lower the engine's context length from {was} to {tokens} tokens", was=was, tokens=longest)
+        action=say("Lower the engine's context length: {was} -> {tokens} tokens", was=was, tokens=longest)
         if was
         else say("Lower the engine's context length to {tokens} tokens", tokens=longest),
         current=error.max_model_len,

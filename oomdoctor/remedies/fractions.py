@@ -32,7 +32,7 @@ def cache_guessed() -> str:
 
 def first_step(formula: str) -> str:
     """A step up or down, where nothing tells how long a way it is."""
-    return say("{formula} (first step; the missing amount is not printed)", formula=formula)
+    return say("{formula} (first step; need unknown)", formula=formula)
 
 
 def engine_of(crash: Crash) -> str | None:
@@ -148,7 +148,7 @@ def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
     if now is None:
         step = shares.ceil(needed / base)
         return Proposal(
-            action=say("Lower the engine's share of GPU memory by at least {step} (not in the log)", step=f"{step:g}"),
+            action=say("Lower the engine's GPU memory share (not in the log) by at least {step}", step=f"{step:g}"),
             derivation=f"{formula} = {step:g}",
             assumes=tuple(assumes),
         )
@@ -192,9 +192,9 @@ def _now(crash: Crash) -> float | None:
 
 def _raised(now: float | None, then: float) -> str:
     if now is None:
-        return say("Raise the engine's share of GPU memory to {then}", then=f"{then:g}")
-    return say("Raise the engine's share of GPU memory from {now} to {then}", now=f"{now:g}", then=f"{then:g}")
+        return say("Raise the engine's GPU memory share to {then}", then=f"{then:g}")
+    return say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:g}", then=f"{then:g}")
 
 
 def _lowered(now: float, then: float) -> str:
-    return say("Lower the engine's share of GPU memory from {now} to {then}", now=f"{now:g}", then=f"{then:g}")
+    return say("Lower the engine's GPU memory share: {now} -> {then}", now=f"{now:g}", then=f"{then:g}")

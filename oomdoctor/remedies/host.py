@@ -21,7 +21,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, node_memory, ray_kill, store_bytes, total_bytes, used_bytes
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
-from oomdoctor.language import joined, listed, say, semicolons
+from oomdoctor.language import listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
@@ -119,13 +119,14 @@ def move_process(case: Case) -> Answer:
             parts.append(to_rest)
             assumes = (say("20 % free for growth of the other processes (a guess)"),)
     move = (
-        say("Move {process} to another node.", process=holder.who)
+        say("Move {process} to another node", process=holder.who)
         if target is None
-        else say("Move {process} to another node or cap it at {amount}.", process=holder.who, amount=show(target))
+        else say("Move {process} to another node or cap it at {amount}", process=holder.who, amount=show(target))
     )
-    outside = say("Ray does not manage this process and never kills it.") if holder.outside_ray else ""
+    if holder.outside_ray:
+        move = say("{action}; Ray does not manage this process and never kills it", action=move)
     return Proposal(
-        action=joined((move, outside)),
+        action=move,
         derivation=semicolons(parts),
         assumes=assumes,
         snippet=_reward_url(case, holder),
@@ -172,7 +173,7 @@ def fewer_workers(case: Case) -> Answer:
     fit = math.floor((ROOM * limit - others) / one) if one else 0
     if fit < 1:
         return Proposal(
-            action=say("Run fewer {name} processes at once, and check the other processes", name=group.name),
+            action=say("Run fewer {name} at once, and check the other processes", name=group.name),
             derivation=say(
                 "{amount} in {count} listed processes + {others} in others; threshold {threshold}",
                 count=len(group.sizes),
@@ -182,7 +183,7 @@ def fewer_workers(case: Case) -> Answer:
             ),
         )
     return Proposal(
-        action=say("Run at most {count} {name} processes at once on this node", count=fit, name=group.name),
+        action=say("Run at most {count} {name} at once on this node", count=fit, name=group.name),
         suggested=fit,
         derivation=say(
             "floor(({share} of the {threshold} threshold - {others} of others) / {each} each) = {count}",
@@ -693,9 +694,7 @@ def _more_memory(crash: Crash) -> Proposal | None:
     if total is None:
         return _more_than_the_victim(crash)
     if not used:
-        return Proposal(
-            action=say("Use a node with more than {total} of memory (this one has {total})", total=show(total))
-        )
+        return Proposal(action=say("Use a node with more than {total} of memory", total=show(total)))
     return Proposal(
         action=say("Use a node with more than {total} of memory", total=show(total)),
         derivation=say("{used} of {total} in use", used=show(used), total=show(total)),

@@ -53,5 +53,5 @@ def begin(case: Case) -> Answer:
     return Proposal(
         action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=least),
         suggested=least,
-        derivation=say("{least} is the minimum; the current value is not in the log", least=least),
+        derivation=say("current value not in the log"),
     )

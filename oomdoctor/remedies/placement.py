@@ -100,17 +100,13 @@ def _none_but_own(crash: Crash) -> Answer:
 
 
 def _named(pids: Mapping[int, int | None]) -> str:
-    """All of them in a few words: "PIDs 101553, 101552 and 13 others (19.04 GiB together)"."""
+    """All of them in a few words: "PIDs 101553, 101552 and 13 others"."""
     shown, more = listed(str(pid) for pid in list(pids)[:_SHOWN]), len(pids) - _SHOWN
     told = counted(len(pids), mark("PID {pids}"), mark("PIDs {pids}"), pids=shown)
     if more > 0:
         told = counted(more, mark("{names} and {count} other"), mark("{names} and {count} others"), names=told)
-    sizes = [size for size in pids.values() if size]
-    if len(sizes) < len(pids):
-        return told
-    return counted(
-        len(pids), mark("{names} ({amount})"), mark("{names} ({amount} together)"), names=told, amount=show(sum(sizes))
-    )
+    held = next(iter(pids.values()))
+    return say("{names} ({amount})", names=told, amount=show(held)) if len(pids) == 1 and held else told
 
 
 def fix_placement(case: Case) -> Answer:
