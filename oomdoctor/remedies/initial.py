@@ -53,5 +53,5 @@ def begin(case: Case) -> Answer:
     return Proposal(
         action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=least),
         suggested=least,
-        derivation=say("current value not in the log"),
+        derivation=say("{least} is the minimum; current value not in the log", least=least),
     )

@@ -21,7 +21,7 @@ def fewer_layers(case: Case) -> Answer:
         return Proposal(
             action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=LEAST),
             suggested=LEAST,
-            derivation=say("current value not in the log"),
+            derivation=say("{least} is the minimum; current value not in the log", least=LEAST),
         )
     then = now // 2
     return Proposal(
