@@ -248,7 +248,7 @@ def _upgrade(crash: Crash, match: Match) -> str:
     if carrier is None:
         return known.cures[0].upper() + known.cures[1:]
     return say(
-        "Upgrade {carrier} to {sound} or later (pins {package} {pinned}), or install {install} beside the current one",
+        "Upgrade {carrier} to {sound} or later (pins {package} {pinned}), or install {install} with the current one",
         carrier=carrier.releases.package,
         sound=carrier.sound,
         package=known.affected.package,

@@ -708,11 +708,11 @@ def quantize_cache(case: Case) -> Answer:
         return Proposal(
             suggested=row.value,
             action=say(
-                "Keep the KV cache in {type}: {halved} instead of {needed}; about {tokens} tokens would fit",
+                "Store the KV cache in {type}: {halved} instead of {needed}; about {tokens} tokens would fit",
                 tokens=longest, **figures,
             )
             if longest
-            else say("Keep the KV cache in {type}: {halved} instead of {needed}", **figures),
+            else say("Store the KV cache in {type}: {halved} instead of {needed}", **figures),
             derivation=say(
                 "{needed} / 2 = {halved}; {room} available",
                 needed=show(error.needed_bytes), halved=show(halved), room=show(error.kv_bytes),

@@ -234,7 +234,11 @@ def test_a_line_that_fills_host_memory(code: str, knob: str, does: str, snippet:
         ("output = model(data)", "passes the whole batch", "for part in data.chunk(2):\n    output = model(part)"),
         ("loss.backward()", "runs the backward pass over the whole batch", "(loss / 2).backward()"),
         ("loss.mean().backward()", "runs the backward pass over the whole batch", "(loss.mean() / 2).backward()"),
-        ("scaler.scale(loss).backward()", "runs the backward pass over the whole batch", "scaler.scale(loss / 2).backward()"),
+        (
+            "scaler.scale(loss).backward()",
+            "runs the backward pass over the whole batch",
+            "scaler.scale(loss / 2).backward()",
+        ),
     ],
 )
 def test_a_pass_over_a_batch_whose_size_is_an_argument(code: str, does: str, snippet: str) -> None:
