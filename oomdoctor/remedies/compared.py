@@ -161,9 +161,9 @@ def _effect(crash: Crash, name: str, good: Setting | None, bad: Setting | None) 
     less = -sum(shift.high for shift in shifts)
     if less > 0:
         if found.answer == "fits":
-            why = say("{value} would save {size} and fit", value=good.value, size=show(less))
+            why = say("{value} would need {size} less and fit", value=good.value, size=show(less))
             return WOULD_FIT, less, why, _formula(shifts)
-        why = say("{value} would save {size}", value=good.value, size=show(less))
+        why = say("{value} would need {size} less", value=good.value, size=show(less))
         return LESS, less, why, _formula(shifts)
     if shifts:
         return NOTHING, 0, "", None  # known, and not for the better

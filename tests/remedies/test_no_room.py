@@ -81,7 +81,7 @@ def test_no_share_works_where_the_rest_fills_the_card() -> None:
     rejected = advise(text, *KNOBS, cause="kv-cache-no-room")[1]
     why = rejected["raise-engine-reservation"].why
     assert why.startswith("no share works with any context")
-    assert "takes 0.99 of the 40.00 GiB, and at most 0.98 can be given" in why
+    assert "0.99 of the 40.00 GiB are needed before the first KV-cache block, at most 0.98 can be given" in why
     assert "weights" in why
     assert rejected_advice(crashes_of(text)[0])
 

@@ -239,7 +239,7 @@ def test_a_limit_below_the_offloaded_states_is_raised_above_them(log: str, limit
             "12 bytes x 7.62 B parameters = 85.11 GiB offloaded states; 85.11 GiB x 1.25 = 106.39 GiB, rounded up = "
             "107 GiB"
         )
-        assert "a quarter more, for everything else of the job, is a guess" in remedy.assumes
+        assert "25 % more for the rest of the job (a guess)" in remedy.assumes
 
 
 def test_a_pods_limit_below_the_offloaded_states() -> None:

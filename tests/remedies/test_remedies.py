@@ -436,7 +436,10 @@ def test_shared_memory_for_what_was_refused_as_well() -> None:
 )
 def test_no_restart_where_not_one_step_fits(line: str, word: str) -> None:
     """80 % of 238.98 - 100 are 111 GiB."""
-    for growth, why in ((130, f"it grows by 130.00 GiB a {word}: not even one fits between two restarts"), (110, None)):
+    for growth, why in (
+        (130, f"it grows by 130.00 GiB per {word}: not even one {word} fits between two restarts"),
+        (110, None),
+    ):
         grown = "".join(line.format(n=n, size=100 + growth * n) for n in range(3))
         chosen, rejected = advise(grown + HOG, "restart-periodically")
         assert "restart-periodically" in (chosen if why is None else rejected)
