@@ -337,7 +337,7 @@ def fix_request(case: Case) -> Answer:
         return None
     short = [
         say(
-            "{kind}: {asked} requested, {have} in the cluster",
+            "{asked} {kind} of {have}",
             kind=name,
             asked=f"{amount:g}",
             have=f"{have.get(name, 0):g}",
@@ -350,7 +350,7 @@ def fix_request(case: Case) -> Answer:
             "Request what the cluster has, or stop the jobs that hold the rest; CUDA_VISIBLE_DEVICES and "
             "--num-gpus must agree"
         ),
-        derivation=say("one request: {wanted}", wanted=listed(short)) if short else None,
+        derivation=say("one request: {wanted} in the cluster", wanted=listed(short)) if short else None,
         snippet="ray status -v",
     )
 

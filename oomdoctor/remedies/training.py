@@ -135,7 +135,7 @@ def shorter_sequences(case: Case) -> Answer:
     if case.crash.job.task == "rl" or isinstance(answer, Refusal):
         return answer
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Shorten the sequences"))
-    return replace(proposal, cost=say("long examples are truncated"))
+    return replace(proposal, cost=say("longer sequences are truncated"))
 
 
 def shard_states(case: Case) -> Answer:
