@@ -58,9 +58,9 @@ def test_the_reward_server_holds_the_memory_and_ray_killed_somebody_else() -> No
     assert "PID 14" in said
     assert "8805" in said
     assert "which did not fill the node" in said
-    assert "offload-optimizer: it spends host RAM, which is what ran out" in said
-    assert "engine-sleep: it spends host RAM, which is what ran out" in said
-    assert "shard-states: it relieves GPU memory, and host RAM ran out" in said
+    assert "offload-optimizer: it uses more host RAM, which ran out" in said
+    assert "engine-sleep: it uses more host RAM, which ran out" in said
+    assert "shard-states: it frees GPU memory, but host RAM ran out" in said
     assert "RAY_memory_usage_threshold only delays" in said
 
 
@@ -81,7 +81,7 @@ def test_the_engine_starts_on_a_fragmented_card() -> None:
     assert knobs[:3] == ["free-the-gpu", "smaller-prefill", "fewer-sequences"]
     rejected = {one.knob: one.why for one in report.incidents[0].remedies_rejected}
     assert "the engine's sleep mode" in rejected["allocator-config"]  # a frame shows it
-    assert "takes its share only afterwards" in rejected["lower-engine-reservation"]
+    assert "takes its share later" in rejected["lower-engine-reservation"]
     assert "PID 20418" in said  # left over, perhaps somebody else's: named, and no command that kills it
     assert "kill -9" not in said
     behind = set(causes(report)[1:]) | {ruled.cause for ruled in report.incidents[0].ruled_out}
@@ -95,7 +95,7 @@ def test_the_third_rollout_of_simplerl() -> None:
     first, second = report.incidents[0].diagnoses[0].remedies[:2]
     assert (first.current, first.suggested) == (40, 0)
     assert "448.00 GiB" in (first.derivation or "")
-    assert "enough alone for what was missing" in (first.derivation or "")  # of one more step
+    assert "enough alone: " in (first.derivation or "")  # of one more step
     assert second.snippet == "actor_rollout_ref.rollout.free_cache_engine=False"
     assert "less room for the update" in said  # what free_cache_engine=False costs
     assert report.incidents[0].trajectory is not None

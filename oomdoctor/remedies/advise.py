@@ -10,7 +10,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, framework, some, trainers
 from oomdoctor.job.model import Setting, Value
-from oomdoctor.language import mark, say, translated
+from oomdoctor.language import mark, say, semicolons, translated
 from oomdoctor.remedies import (
     A_SWITCH,
     A_WORD,
@@ -61,7 +61,7 @@ AMONG_THE_FIRST: Final = 2
 _WINDOWS: Final = r"WinError|paging file|[A-Z]:\\|\.\.\\(?:aten|c10)\\"
 _DRIVEN: Final = ("program", "engine", "local")  # layers of frameworks
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
-ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill, or leaves it to the kernel")
+ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill or leaves it to the kernel")
 
 # What people reach for when host memory runs out, although it is meant for the card.
 _MEANT_FOR_THE_CARD: Final = ("offload-optimizer", "engine-sleep", "shard-states")
@@ -107,7 +107,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     hindrance = excluded_by(row, crash.context) if row is not None else None
     if row is not None and hindrance is not None:
         why = say(
-            "{setting} and {other} ({place}) do not go together",
+            "{setting} does not work with {other} ({place})",
             setting=row.setting,
             other=hindrance.name,
             place=hindrance.place,
@@ -174,11 +174,11 @@ def _wrong_sign(knob: Knob, crash: Crash, row: Spelling | None = None) -> str | 
     spent = _RAM if pool in _RAM else {pool}
     spends = _spends(knob, row)
     if pool == "scheduling" and pool in spends:
-        return say("it asks the cluster for more, which it does not have")
+        return say("it requests more than the cluster has")
     if spent & set(spends):
-        return say("it spends {pool}, which is what ran out", pool=_words(pool))
+        return say("it uses more {pool}, which ran out", pool=_words(pool))
     if pool in _HOST and not _relieves(knob, pool):
-        return say("it relieves {relieved}, and {pool} ran out", relieved=_words(knob.relieves[0]), pool=_words(pool))
+        return say("it frees {relieved}, but {pool} ran out", relieved=_words(knob.relieves[0]), pool=_words(pool))
     return None
 
 
@@ -189,11 +189,11 @@ def _relieves(knob: Knob, pool: str) -> bool:
 
 _POOLS: Final[Mapping[str, str]] = {
     "host_ram": mark("host RAM"),
-    "cgroup": mark("the memory of the container"),
+    "cgroup": mark("container memory"),
     "gpu": mark("GPU memory"),
-    "kv_cache": mark("the KV cache"),
-    "pinned": mark("page-locked host memory"),
-    "object_store": mark("the object store"),
+    "kv_cache": mark("KV cache"),
+    "pinned": mark("pinned host memory"),
+    "object_store": mark("object store"),
     "shm": mark("shared memory"),
     "scheduling": mark("cluster resources"),
 }
@@ -217,9 +217,9 @@ def _plain(case: Case) -> Proposal | Refusal:
     value: Value = True if row.is_switch else row.value
     default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
     if now is None and same(default, value):
-        return Refusal(say("{name} is {value} already where nobody sets it", name=row.setting, value=default))
+        return Refusal(say("{name} is already {value} by default", name=row.setting, value=default))
     if isinstance(value, int | float) and not isinstance(value, bool):
-        told = say("{value} is a usual value to begin with, not computed", value=value)
+        told = say("{value} is a usual start value", value=value)
         return Proposal(suggested=value, derivation=told)
     return Proposal(suggested=value)
 
@@ -241,7 +241,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     action = answer.action or translated(knob.action)
     return Remedy(
         knob=knob.id,
-        action=action if held_by is None else f"{held_by}: {action}",
+        action=action if held_by is None else semicolons((action, held_by)),
         subject=answer.subject or held_by,
         setting=setting,
         current=answer.current if answer.current is not None else stated,
@@ -274,11 +274,9 @@ def _assumed(row: Spelling | None, inner: bool, crash: Crash) -> tuple[str, ...]
     if row is None:
         return ()
     if inner:
-        told = say(
-            "{name} is passed on as an argument of the engine, where the framework has no option for it", name=row.key
-        )
+        told = say("the framework passes {name} on to the engine", name=row.key)
         return (told,)
-    needed = (say("it needs {need}, which the log does not show", need=need) for need in missing(row, crash.context))
+    needed = (say("needs {need} (not in the log)", need=need) for need in missing(row, crash.context))
     return (*assumptions(row, crash.context), *needed)
 
 

@@ -123,7 +123,7 @@ def quoted(remedy: Remedy, advice: Sequence[Advised]) -> Remedy:
     words = next((one.quote for one in advice if one.knob == remedy.knob and _same_option(one.what, remedy)), None)
     if words is None:
         return remedy
-    return replace(remedy, action=say("{action} (the message itself says: {quote})", action=remedy.action, quote=words))
+    return replace(remedy, action=say("{action} (log: {quote})", action=remedy.action, quote=words))
 
 
 def _same_option(what: str, remedy: Remedy) -> bool:

@@ -45,7 +45,7 @@ DRIVER_CPUS: Final = 1
 def allocator_config(case: Case) -> Answer:
     crash = case.crash
     if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
-        return Refusal(say("expandable_segments is set already ({place})", place=case.now.place))
+        return Refusal(say("expandable_segments is already set ({place})", place=case.now.place))
     if crash.job.world == "jax":
         return _platform_allocator(case)
     hindrance = _by_itself(case)
@@ -64,7 +64,7 @@ def allocator_config(case: Case) -> Answer:
         assumes.append(say("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one"))
     return Proposal(
         suggested=True if case.row is not None and case.row.type == "bool" else EXPANDABLE,
-        derivation=say("{unused} reserved and unused against {tried} asked for", unused=show(unused), tried=show(tried))
+        derivation=say("{unused} reserved but unused; {tried} requested", unused=show(unused), tried=show(tried))
         if unused and tried
         else None,
         assumes=tuple(assumes),
@@ -79,14 +79,14 @@ def _by_itself(case: Case) -> str | None:
     for framework, release in crash.context.frameworks.items():
         default = next((row.default(version_of(release)) for row in of_knob(case.knob, framework)), None)
         if default in (True, EXPANDABLE):
-            return say("{framework} sets it by itself", framework=title(framework))
+            return say("{framework} sets it by default", framework=title(framework))
     return None
 
 
 def _platform_allocator(case: Case) -> Answer:
     if case.row is None or (case.now is not None and same(case.now.value, case.row.value)):
         return None
-    action = say("Let XLA give memory back to the card as soon as it is free (its platform allocator, which is slow)")
+    action = say("Use XLA's platform allocator, which frees GPU memory at once")
     return Proposal(action=action, suggested=case.row.value)
 
 
@@ -104,10 +104,10 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
         return None
     if not total:
         return say(
-            "only {unused} is reserved but unused, and {tried} were asked for", unused=show(unused), tried=show(tried)
+            "only {unused} is reserved but unused; {tried} was requested", unused=show(unused), tried=show(tried)
         )
     return say(
-        "only {unused} is reserved but unused, {share} of the card, and {tried} were asked for",
+        "only {unused} ({share} of the GPU) is reserved but unused; {tried} was requested",
         unused=show(unused),
         share=f"{unused / total:.1%}",
         tried=show(tried),
@@ -126,7 +126,7 @@ def raise_cap(case: Case) -> Answer:
         if case.now is not None and case.number() == 0:
             return already(case.now, 0.0)
         return Proposal(
-            action=say("Lift the limit on the Mac's unified memory; what then runs out is the system"),
+            action=say("Lift the limit on the Mac's unified memory"),
             setting="PYTORCH_MPS_HIGH_WATERMARK_RATIO",
             snippet="export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
             suggested=0.0,
@@ -139,7 +139,7 @@ def raise_cap(case: Case) -> Answer:
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:
         return Proposal(
-            action=say("Raise the process's memory fraction: it may use {allowed}", allowed=show(allowed)),
+            action=say("Raise the process's memory fraction (now {allowed})", allowed=show(allowed)),
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
@@ -150,11 +150,14 @@ def _twice(case: Case, now: int, unit: str) -> Proposal:
     then = f"{2 * now}{unit}"
     return Proposal(
         action=say(
-            "Raise {name} from {now} to {then}, if the machine has that", name=case.name, now=f"{now}{unit}", then=then
+            "Raise {name} from {now} to {then}, if the machine has the memory",
+            name=case.name,
+            now=f"{now}{unit}",
+            then=then,
         ),
         suggested=then if unit else 2 * now,
         derivation=f"2 x {now}{unit} = {then}",
-        assumes=(say("twice is a guess: the refusal cut off what would have been needed"),),
+        assumes=(say("double is a guess: the need is unknown"),),
     )  # fmt: skip
 
 
@@ -167,12 +170,14 @@ def _larger_budget(case: Case) -> Answer:
     then = f"{math.ceil(2 * limit / MIB)}MiB"
     return Proposal(
         action=say(
-            "Raise the program's own limit from {now} to {then}, if the machine has that", now=show(limit), then=then
+            "Raise the program's own limit from {now} to {then}, if the machine has the memory",
+            now=show(limit),
+            then=then,
         ),
         current=limit,
         suggested=then,
         derivation=f"2 x {show(limit)} = {then}",
-        assumes=(say("twice is a guess: the refusal cut off what would have been needed"),),
+        assumes=(say("double is a guess: the need is unknown"),),
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
     )
 
@@ -188,13 +193,13 @@ def more_gpus(case: Case) -> Answer:
     if cards is not None and needed <= cards:
         return None  # the states fit; what else is missing cannot be computed
     return Proposal(
-        action=say("Train on at least {count} cards", count=needed),
+        action=say("Train on at least {count} GPUs", count=needed),
         current=cards,
         suggested=needed,
         derivation=say(
             "ceil(18 bytes x {size} / 80 % of {total}) = {count}", size=size.billions, total=show(total), count=needed
         ),
-        assumes=(size.source, say("all states are sharded"), say("a fifth of the card is for activations")),
+        assumes=(size.source, say("all states are sharded"), say("20 % of the GPU for activations")),
     )
 
 
@@ -229,7 +234,7 @@ def _no_known_regression(crash: Crash) -> Answer:
         return None
     return Proposal(
         action=say(
-            "Try a later release of what runs here ({releases}): no regression that we know fits",
+            "Try a later release ({releases}); no known regression matches",
             releases=listed(used[:4] or [package or ""]),
         ),
         snippet=f"pip install --upgrade {package}" if package is not None else None,
@@ -243,8 +248,7 @@ def _upgrade(crash: Crash, match: Match) -> str:
     if carrier is None:
         return known.cures[0].upper() + known.cures[1:]
     return say(
-        "Upgrade {carrier} to {sound} or later, which pins {package} {pinned}, or install {install} with the one that "
-        "is there",
+        "Upgrade {carrier} to {sound} or later (pins {package} {pinned}), or install {install} with the current one",
         carrier=carrier.releases.package,
         sound=carrier.sound,
         package=known.affected.package,
@@ -277,7 +281,7 @@ def _affected(crash: Crash, match: Match) -> str:
     """The range, what is printed, and where it was read."""
     known = match.known
     parts = [
-        say("affected: {releases}, {sound} is not", releases=known.affected, sound=_bound(known))
+        say("affected: {releases}; fixed in {sound}", releases=known.affected, sound=_bound(known))
         if known.install
         else say("affected: {releases}", releases=known.affected)
     ]
@@ -285,20 +289,18 @@ def _affected(crash: Crash, match: Match) -> str:
         package = known.affected.package
         release = f"{package} {match.version}"
         given = package in crash.context.outside
-        parts.append(
-            say("{release} is given", release=release) if given else say("{release} is printed", release=release)
-        )
+        parts.append(say("{release}", release=release) if given else say("{release} (from the log)", release=release))
     if match.told == "pinned":
         parts.append(say("{release} pins one", release=match.version))
     if known.dated:
         day, _, change = known.dated.partition(" ")
-        parts.append(say("repaired on {day} by {change}, whose release is not known", day=day, change=change))
+        parts.append(say("fixed on {day} by {change} (release unknown)", day=day, change=change))
     return f"{semicolons(parts)} ({', '.join(known.seen[:2])})"
 
 
 def _assumed(known: Regression) -> str:
     package = known.affected.package
-    return say("{package} is an affected release: it is not printed, `pip show {package}` says it", package=package)
+    return say("{package} is an affected release (not in the log; check `pip show {package}`)", package=package)
 
 
 def _address(reference: str) -> str | None:
@@ -315,14 +317,16 @@ def fix_request(case: Case) -> Answer:
     if visible is not None and visible.asked is not None and visible.visible is not None:
         return Proposal(
             action=say(
-                "Tell Ray of the {visible} GPUs that CUDA_VISIBLE_DEVICES shows, not {asked}",
+                "Start Ray with the {visible} GPUs of CUDA_VISIBLE_DEVICES, not {asked}",
                 visible=visible.visible,
                 asked=visible.asked,
             ),
             setting="--num-gpus",
             current=visible.asked,
             suggested=visible.visible,
-            derivation=say("{visible} in the mask {mask}", visible=visible.visible, mask=visible.mask or "").strip(),
+            derivation=say(
+                "{visible} GPUs in CUDA_VISIBLE_DEVICES={mask}", visible=visible.visible, mask=visible.mask or ""
+            ).strip(),
             snippet=f"ray start --head --num-gpus={visible.visible}",
         )
     have, asked = _cluster(crash), asked_gpus(crash)
@@ -332,15 +336,21 @@ def fix_request(case: Case) -> Answer:
     if request is None or not request.requested or not have:
         return None
     short = [
-        say("{kind} {asked} against {have}", kind=name, asked=f"{amount:g}", have=f"{have.get(name, 0):g}")
+        say(
+            "{asked} {kind} of {have}",
+            kind=name,
+            asked=f"{amount:g}",
+            have=f"{have.get(name, 0):g}",
+        )
         for name, amount in request.requested.items()
         if name in ("CPU", "GPU")
     ]
     return Proposal(
         action=say(
-            "Ask for what the cluster has, or free what other jobs hold; CUDA_VISIBLE_DEVICES and --num-gpus must agree"
+            "Request what the cluster has, or stop the jobs that hold the rest; CUDA_VISIBLE_DEVICES and "
+            "--num-gpus must agree"
         ),
-        derivation=say("one request wants {wanted} in the cluster", wanted=listed(short)) if short else None,
+        derivation=say("one request: {wanted} in the cluster", wanted=listed(short)) if short else None,
         snippet="ray status -v",
     )
 
@@ -359,7 +369,7 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
     """Every bundle of a GPU takes a CPU too, and the driver one more."""
     cpus = gpus + DRIVER_CPUS
     said = say(
-        "{terms} GPUs and as many CPUs for their bundles + {driver} for the driver = {cpus} CPUs",
+        "{terms} GPUs, one CPU each + {driver} for the driver = {cpus} CPUs",
         terms=terms,
         driver=DRIVER_CPUS,
         cpus=cpus,
@@ -372,16 +382,15 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
         has = say("{asked}; the cluster has {there} GPUs", asked=said, there=f"{cluster_gpus:g}")
         return Proposal(
             action=say(
-                "Make the launch ask for at most the {there} GPUs there are (fewer GPUs per role, fewer engines, or "
-                "colocated roles): it asks for {asked}; and give Ray at least {cpus} CPUs, it was told of {told}",
+                "Request at most {there} GPUs instead of {asked} (fewer per role, fewer engines or colocated "
+                "roles) and give Ray {cpus} CPUs instead of {told}",
                 cpus=f"{enough:g}",
                 told=f"{cluster_cpus:g}",
                 **figures,
             )
             if short
             else say(
-                "Make the launch ask for at most the {there} GPUs there are (fewer GPUs per role, fewer engines, or "
-                "colocated roles): it asks for {asked}",
+                "Request at most {there} GPUs instead of {asked} (fewer per role, fewer engines or colocated roles)",
                 **figures,
             ),
             snippet=f"ray start --head --num-cpus={enough:g} --num-gpus={cluster_gpus:g}" if short else None,
@@ -401,8 +410,8 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
     if cluster_cpus is not None and cluster_cpus < cpus:
         return Proposal(
             action=say(
-                "Give Ray at least {cpus} CPUs: it was told of {told}, which the bundles alone use up; "
-                "CUDA_VISIBLE_DEVICES and --num-gpus must agree as well",
+                "Give Ray at least {cpus} CPUs: the bundles alone use all {told}. Match CUDA_VISIBLE_DEVICES "
+                "and --num-gpus",
                 cpus=cpus,
                 told=f"{cluster_cpus:g}",
             ),
@@ -414,8 +423,8 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
         )
     return Proposal(
         action=say(
-            "See what holds the cluster: the launch asks for {gpus} GPUs and {cpus} CPUs; jobs or actors of an "
-            "earlier run may still have theirs, and CUDA_VISIBLE_DEVICES and --num-gpus must agree",
+            "Stop jobs or actors of earlier runs that still hold the cluster: the launch requests {gpus} "
+            "GPUs and {cpus} CPUs",
             gpus=gpus,
             cpus=cpus,
         ),
@@ -431,9 +440,7 @@ def add_nodes(case: Case) -> Answer:
     if asked is None or not have or asked.gpus <= have:
         return None
     return Proposal(
-        action=say(
-            "Add GPUs to the cluster: {asked} are asked for and {have} are there", asked=asked.gpus, have=f"{have:g}"
-        ),
+        action=say("Add GPUs to the cluster: {asked} requested, {have} available", asked=asked.gpus, have=f"{have:g}"),
         derivation=say(
             "{terms} GPUs - {have} = {missing} missing",
             terms=asked.sum,
@@ -450,19 +457,19 @@ def collect(case: Case) -> Answer:
     crash = case.crash
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
-            action=say("Record what holds the card just before it fails"),
+            action=say("Record what holds GPU memory just before the failure"),
             snippet=_in_its_world(case) or WHO,
         )
     node = next((e.process.node for e in crash.every(NodeOutOfMemory) if e.process.node), None)
     if "ray" in crash.context.frameworks:
         address = f" -ip {node}" if node and _ADDRESS.fullmatch(node) else ""
         return Proposal(
-            action=say("Look at what the node's raylet and kernel logged"),
+            action=say("Read the node's raylet log and kernel log"),
             snippet=f"ray logs raylet.out{address} --tail -1 | grep -i -A 15 -E 'memory|killed'; "
             "dmesg -T | grep -i -E 'killed process|oom'",
         )
     return Proposal(
-        action=say("Ask the node's kernel whether it killed for memory"),
+        action=say("Check the node's kernel log for an OOM kill"),
         snippet="dmesg -T | grep -i -E 'killed process|oom'",
     )
 
@@ -472,12 +479,12 @@ def fix_environment(case: Case) -> Answer:
     if case.crash.pool == "scheduling":
         return Proposal(
             action=say(
-                "Let CUDA_VISIBLE_DEVICES (it is {value} at {place}), Ray's --num-gpus and the cards of the node agree",
+                "Match CUDA_VISIBLE_DEVICES ({value} at {place}), Ray's --num-gpus and the node's GPUs",
                 value=masks.value,
                 place=masks.place,
             )
             if masks is not None
-            else say("Let CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the cards of the node agree"),
+            else say("Match CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the node's GPUs"),
             snippet='echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status',
         )
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
@@ -491,9 +498,9 @@ def fewer_jobs(case: Case) -> Answer:
     if case.now is not None and case.number() == 1:
         return already(case.now, 1)
     return Proposal(
-        action=say("Compile with one job, then go up as far as the memory allows"),
+        action=say("Compile with one job, then raise the number while it fits"),
         suggested=1,
-        derivation=say("1 is the least"),
+        derivation=say("1 is the minimum"),
         snippet=row.snippet(1),
         setting=row.setting,
     )
@@ -503,7 +510,7 @@ def fix_shape(case: Case) -> Answer:
     shape = getattr(case.crash.root, "shape", None)
     if not shape:
         return None
-    return Proposal(action=say("Look at the shape that was asked for, {shape}: a dimension is wrong", shape=shape))
+    return Proposal(action=say("Check the requested shape {shape}: one dimension is wrong", shape=shape))
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {

@@ -85,14 +85,14 @@ def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
 def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
     for trainer in (each for each in among(crash.context.frameworks) if each.engine != "never"):
         default, source = trainer.share, translated(trainer.share_by)
-        told = say("{share} is {source}: the log does not say", share=default, source=source)
+        told = say("share {share} ({source}, not in the log)", share=default, source=source)
         return (default, (told,)) if default else None
     version = engine_version(crash)
     default = vllm.default_share(version)
     if default is None:
         return None
     number = crash.context.frameworks[vllm.NAME]
-    told = say("{share} is the default of vLLM {version}: the log does not say", share=default, version=number)
+    told = say("share {share} (default of vLLM {version}, not in the log)", share=default, version=number)
     return default, (told,)
 
 
@@ -151,12 +151,12 @@ def not_its_share(crash: Crash) -> str | None:
     step = phase(crash)
     if crash.job.in_reserving_engine and step in BEFORE_THE_CACHE:
         return (
-            say("the engine was loading: it takes its share only afterwards")
+            say("the engine was still loading: it takes its share later")
             if step == "loading"
-            else say("the engine was profiling: it takes its share only afterwards")
+            else say("the engine was still profiling: it takes its share later")
         )
     if not crash.job.in_reserving_engine and sleeps(crash) and crash.stage in TRAINING:
-        return say("the engine slept: its share was given back while the trainer worked")
+        return say("the engine slept: its GPU memory was free for the trainer")
     return None
 
 
@@ -194,9 +194,7 @@ def _fixed_cache(crash: Crash) -> Refusal | None:
     stated = crash.setting("kv_cache_memory_bytes", "kv_cache_memory")
     if stated is None or not stated.value:
         return None
-    return Refusal(
-        say("{name} is set ({place}): the share means nothing beside it", name=stated.name, place=stated.place)
-    )
+    return Refusal(say("{name} is set ({place}) and overrides the share", name=stated.name, place=stated.place))
 
 
 def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> Answer:
@@ -208,7 +206,7 @@ def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> A
     if fits < shares.LEAST:
         return Refusal(
             say(
-                "only {free} of {total} is free: no share fits, the card has to be freed first",
+                "no share fits: only {free} of {total} are free. Free the GPU first",
                 free=show(free), total=show(total),
             )
         )  # fmt: skip
@@ -216,8 +214,7 @@ def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> A
         taken = show(weights[0])
         return Refusal(
             say(
-                "the weights take {weights}, and {share} of the card (what is free) is {free}: the card has to be "
-                "freed first",
+                "the weights take {weights}, but only {free} ({share} of the GPU) are free. Free the GPU first",
                 weights=taken if weights[1] == PRINTED else say("{name} ({why})", name=taken, why=weights[1]),
                 share=f"{fits:.2f}", free=show(fits * total),
             )
@@ -226,14 +223,14 @@ def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> A
     assumes: tuple[str, ...] = ()
     if reckoning is None or not reckoning.graphs_inside:
         assumes = (
-            say("before vLLM 0.20 CUDA graphs (0.1 to 3 GiB) come on top of the share: go lower if capturing fails"),
+            say("before vLLM 0.20, CUDA graphs need 0.1 to 3 GiB beside the share: go lower if capturing fails"),
         )
     return Proposal(
         action=_lowered(now, fits),
         current=now,
         suggested=fits,
         derivation=say(
-            "floor({free} free at start / {total} total, 2 digits) = {share}",
+            "{free} free at start / {total} = {share}",
             free=show(free),
             total=show(total),
             share=f"{fits:.2f}",
@@ -246,12 +243,12 @@ def _beside_weights_of_another(now: float, budget: int, free: int, total: int) -
     """vLLM 0.33: the weights that another process holds for the engine come off its share, so less has to be free."""
     fits = shares.lowered(now, budget - free, total)
     derivation = say(
-        "floor({now} - ({budget} wanted beside the weights of another process - {free} free at start) / {total} total, "
-        "2 digits) = {share}",
+        "{now} - ({budget} needed beside another process's weights - {free} free at start) / {total} = "
+"{share}",
         now=f"{now:g}", budget=show(budget), free=show(free), total=show(total), share=f"{fits:.2f}",
     )  # fmt: skip
     if fits < shares.LEAST:
-        return Refusal(say("no lower fraction makes that room ({formula})", formula=derivation))
+        return Refusal(say("no lower share makes enough room ({formula})", formula=derivation))
     return Proposal(action=_lowered(now, fits), current=now, suggested=fits, derivation=derivation)
 
 
@@ -267,11 +264,11 @@ def _from_refusal(
     }  # fmt: skip
     derivation = (
         say(
-            "{now} - ({tried} asked for - {free} free + {spare} to spare) / {total} = {share} at most",
+            "{now} - ({tried} requested - {free} free + {spare} spare) / {total} = {share} at most",
             spare=show(slack), **figures,
         )
         if slack
-        else say("{now} - ({tried} asked for - {free} free) / {total} = {share} at most", **figures)
+        else say("{now} - ({tried} requested - {free} free) / {total} = {share} at most", **figures)
     )  # fmt: skip
     assumes = [*assumed, *([fractions.spare_assumed()] if slack else [])]
     states = _trainer_states(crash)
@@ -280,16 +277,16 @@ def _from_refusal(
         with_trainer = shares.lowered(fits, amount, total)
         if with_trainer >= shares.LEAST:
             to_come = say(
-                "- {states} of model states still to come / {total} = {share}",
+                "- {states} of model states to come / {total} = {share}",
                 states=show(amount), total=show(total), share=f"{with_trainer:.2f}",
             )  # fmt: skip
             derivation = semicolons((derivation, to_come))
-            assumes += [source, say("none of the trainer's states were on the card yet")]
+            assumes += [source, say("no trainer states on the GPU yet")]
             fits = with_trainer
     if not shares.LEAST <= fits < now:
         return Refusal(
             say(
-                "{tried} were asked for: no lower share makes that room ({formula})",
+                "no lower share makes enough room: {tried} requested ({formula})",
                 tried=show(tried), formula=derivation,
             )
         )  # fmt: skip
@@ -315,9 +312,9 @@ def _trainer_states(crash: Crash) -> tuple[int, str] | None:
     rate = arithmetic.WEIGHT_BYTES if offloaded else arithmetic.STATES_BYTES
     figures = {"count": count, "size": size.billions, "bytes": rate, "cards": cards, "level": level}
     told = (
-        say("{count} trained models of {size} at {bytes} bytes over {cards} cards (ZeRO-{level})", **figures)
+        say("{count} trained models of {size} x {bytes} bytes on {cards} GPUs (ZeRO-{level})", **figures)
         if count > 1
-        else say("{count} trained model of {size} at {bytes} bytes over {cards} cards (ZeRO-{level})", **figures)
+        else say("{count} trained model of {size} x {bytes} bytes on {cards} GPUs (ZeRO-{level})", **figures)
     )
     return amount, semicolons((told, size.source, *assumed))
 
@@ -351,11 +348,11 @@ def _by_so_much(total: int, tried: int, free: int) -> Answer:
     step = shares.ceil(max(tried - free + vllm.CAPTURE_SLACK_BYTES, 0) / total)
     return Proposal(
         action=say(
-            "Lower the engine's share of the card by at least {step} (the log does not say what it is)",
+            "Lower the engine's GPU memory share (not in the log) by at least {step}",
             step=f"{step:.2f}",
         ),
         derivation=say(
-            "({tried} asked for - {free} free + {spare} to spare) / {total} = {step}",
+            "({tried} requested - {free} free + {spare} spare) / {total} = {step}",
             tried=show(tried), free=show(free), spare=show(vllm.CAPTURE_SLACK_BYTES), total=show(total),
             step=f"{step:.2f}",
         ),
@@ -368,12 +365,10 @@ def sleep(case: Case) -> Answer:
     crash = case.crash
     own = next((each for each in among(crash.context.frameworks) if "sleeps by itself" in each.traits), None)
     if own is not None:
-        told = say(
-            "{framework}'s engines give their memory back by themselves where all is colocated", framework=own.title
-        )
+        told = say("colocated engines of {framework} free their memory by themselves", framework=own.title)
         return Refusal(told)
     if sleeps(crash):
-        return Refusal(say("the engine sleeps already"))
+        return Refusal(say("the engine already uses sleep mode"))
     return None
 
 
@@ -384,7 +379,7 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
     first = round(now - shares.STEP, 3)
     return Proposal(
         action=say(
-            "Lower the engine's share of the card from {now} in steps of {step} until the rest fits beside it",
+            "Lower the engine's GPU memory share from {now} in steps of {step} until the rest fits",
             now=f"{now:.2f}", step=shares.STEP,
         ),
         current=None if assumed else now,
@@ -396,8 +391,8 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
 
 def _lowered(now: float | None, then: float) -> str:
     if now is None:
-        return say("Lower the engine's share of the card to {then}", then=f"{then:.2f}")
-    return say("Lower the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}")
+        return say("Lower the engine's GPU memory share to {then}", then=f"{then:.2f}")
+    return say("Lower the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}")
 
 
 # raise
@@ -422,7 +417,7 @@ def raise_share(case: Case) -> Answer:
     at_the_limit = (
         Refusal(
             say(
-                "it is {now} already: above that the driver, graphs and the sampler lack room beside the share",
+                "already {now}: a larger share leaves no room for the driver, CUDA graphs and the sampler",
                 now=f"{now:g}",
             )
         )
@@ -437,8 +432,7 @@ def raise_share(case: Case) -> Answer:
     if wanted > most:
         return _without_a_block(case, known, total) or Refusal(
             say(
-                "{amount} more would take {wanted} of the card, and at most {most} can be given: the rest has to come "
-                "from elsewhere",
+                "{amount} more would need {wanted} of the GPU; at most {most} can be given",
                 amount=show(amount), wanted=f"{wanted:.2f}", most=f"{most:.2f}",
             )
         )  # fmt: skip
@@ -446,22 +440,22 @@ def raise_share(case: Case) -> Answer:
         return at_the_limit
     return Proposal(
         action=say(
-            "Raise the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{wanted:.2f}"
+            "Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{wanted:.2f}"
         ),
         current=None if assumed else now,
         suggested=wanted,
         derivation=say(
-            "ceil({now} + {missing} / {total} total, 2 digits) = {share}",
+            "{now} + {missing} / {total} = {share}",
             now=f"{now:.2f}", missing=why, total=show(total), share=f"{wanted:.2f}",
         ),
-        assumes=(*assumed, say("nothing else on the card needs that room")),
+        assumes=(*assumed, say("nothing else on the GPU needs this memory")),
     )  # fmt: skip
 
 
 def _step_up(now: float, assumed: tuple[str, ...]) -> Answer:
     then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
     return Proposal(
-        action=say("Raise the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        action=say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
         current=None if assumed else now,
         suggested=then,
         derivation=fractions.first_step(f"{now:g} + {round(then - now, 3):g} = {then:g}"),
@@ -475,17 +469,17 @@ def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answ
         return None
     then = shares.ceil(now * held / budget + fractions.FOR_THE_CACHE)
     formula = say(
-        "ceil({now} x {held} held / {budget} of the share + {cache} for the cache, 2 digits) = {share}",
+        "{now} x {held} held / {budget} + {cache} for the KV cache = {share}",
         now=f"{now:g}", held=show(held), budget=show(budget), cache=fractions.FOR_THE_CACHE, share=f"{then:.2f}",
     )  # fmt: skip
     if then > shares.LARGEST:
-        return Refusal(say("no share of the card holds the weights of another process ({formula})", formula=formula))
+        return Refusal(say("no share of the GPU fits another process's weights ({formula})", formula=formula))
     return Proposal(
-        action=say("Raise the engine's share of the card from {now} to {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        action=say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
         current=now,
         suggested=then,
         derivation=formula,
-        assumes=(fractions.cache_guessed(), say("nothing else on the card needs that room")),
+        assumes=(fractions.cache_guessed(), say("nothing else on the GPU needs this memory")),
     )
 
 
@@ -506,16 +500,16 @@ def _without_a_block(case: Case, known: tuple[float, tuple[str, ...]], total: in
     figures = {"least": f"{least:.2f}", "total": show(total), "most": f"{most:.2f}"}
     return Refusal(
         say(
-            "no share works, whatever the context: what comes before the first block of cache takes {least} of the "
-            "{total}, and at most {most} can be given: the weights (8 or 4 bits, more cards) or the tokens of one "
-            "step have to become fewer, or the card has to be freed",
+            "no share works with any context: {least} of the {total} are needed before the first KV-cache "
+            "block, at most {most} can be given. Shrink the weights (8 or 4 bits, more GPUs) or the tokens "
+            "per step, or free the GPU",
             **figures,
         )
         if most < shares.LARGEST
         else say(
-            "no share works, whatever the context: what comes before the first block of cache takes {least} of the "
-            "{total}, and at most {most} can be given: the weights (8 or 4 bits, more cards) or the tokens of one "
-            "step have to become fewer",
+            "no share works with any context: {least} of the {total} are needed before the first KV-cache "
+            "block, at most {most} can be given. Shrink the weights (8 or 4 bits, more GPUs) or the tokens "
+            "per step",
             **figures,
         )
     )
@@ -539,8 +533,8 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     inner = case.row is not None and some([case.row.framework], "runs inside trainers") and crash.job.may_share
     return Proposal(
         action=say(
-            "Raise the share of the card from {now} to {then}, and lower the longest context from {length} to {tokens} "
-            "tokens: neither is enough alone",
+            "Raise the GPU memory share ({now} -> {then}) and lower the context length ({length} -> "
+"{tokens} tokens)",
             now=f"{now:.2f}", then=f"{then:.2f}", length=length, tokens=tokens,
         ),
         current=None if assumed else now,
@@ -548,17 +542,18 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
         beside=(Beside(name, tokens),),
         snippet="\n".join(copied) if len(copied) == 2 and not inner else None,
         derivation=say(
-            "({then} - {now}) x {total} = {gained} more; - {lacking} that are missing before the first block = {room}; "
-            "/ {each} bytes a token, down to 16 = {tokens} tokens",
+            "({then} - {now}) x {total} = {gained}; - {lacking} missing before the first block = {room}; / "
+"{each} bytes per token = {tokens} tokens (a multiple of 16)",
             then=f"{then:.2f}", now=f"{now:.2f}", total=show(total), gained=show(gained), lacking=show(-room),
             room=show(room + gained), each=f"{per_token[0]:.0f}", tokens=tokens,
         ),
         assumes=(
             *assumed,
-            say("bytes a token: {source}", source=per_token[1]),
-            say("nothing else on the card needs that room"),
+            say("bytes per token: {source}", source=per_token[1]),
+            say("nothing else on the GPU needs this memory"),
         ),
-        cost=say("longer requests are refused or cut; less room on the card for graphs, NCCL and colocated training"),
+        cost=say("longer requests are rejected or truncated; less GPU memory for CUDA graphs, NCCL and colocated "
+"training"),
     )  # fmt: skip
 
 
@@ -582,9 +577,7 @@ def _missing_cache(crash: Crash) -> tuple[int, str] | None:
         if isinstance(event, KvCacheSize | MemoryProfile) and event.kv_bytes is not None and event.kv_bytes < 0:
             need = one_request(crash)
             if need is None:
-                return -event.kv_bytes, say(
-                    "{amount} that are missing before the first block", amount=show(-event.kv_bytes)
-                )
+                return -event.kv_bytes, say("{amount} missing before the first block", amount=show(-event.kv_bytes))
             short = show(-event.kv_bytes)
             return need[0] - event.kv_bytes, say("({amount} short + {request})", amount=short, request=need[1])
     return None
@@ -607,23 +600,25 @@ def one_request(crash: Crash) -> tuple[int, str] | None:
 def shorter_context(case: Case) -> Answer:
     for error in case.crash.every(ContextDoesNotFit):
         if error.kv_tokens:
-            return _context(error, error.kv_tokens, say("the cache holds {tokens} tokens", tokens=error.kv_tokens), ())
+            return _context(
+                error, error.kv_tokens, say("the KV cache holds {tokens} tokens", tokens=error.kv_tokens), ()
+            )
         if error.max_model_len and error.needed_bytes and error.kv_bytes is not None:
             longest = vllm.longest_context(
                 error.max_model_len, error.needed_bytes, error.kv_bytes, error.estimated_tokens
             )
             if longest is None:
-                return Refusal(say("no context fits: there is no room for a single block of KV cache"))
+                return Refusal(say("no context fits: no room for a single KV-cache block"))
             if error.estimated_tokens:
                 own = say("the engine's own estimate: {tokens}", tokens=longest)
                 return _context(error, longest, own, _pipeline(case.crash))
             derivation = say(
-                "floor({length} tokens x {room} / {needed}, to 16) = {tokens}",
+                "{length} tokens x {room} / {needed} = {tokens} (a multiple of 16)",
                 length=error.max_model_len, room=show(error.kv_bytes), needed=show(error.needed_bytes), tokens=longest,
             )  # fmt: skip
             return _context(error, longest, derivation, (say("every layer attends to the whole context"),))
     if _gains_nothing(case.crash):
-        return Refusal(say("not one block of KV cache fits, so a shorter context alone gains nothing"))
+        return Refusal(say("not one KV-cache block fits: a shorter context alone does not help"))
     return half(case)
 
 
@@ -639,9 +634,9 @@ def _gains_nothing(crash: Crash) -> bool:
 def _context(error: ContextDoesNotFit, longest: int, derivation: str, assumes: tuple[str, ...]) -> Proposal:
     was = error.max_model_len
     return Proposal(
-        action=say("Set the engine's longest context down from {was} to {tokens} tokens", was=was, tokens=longest)
+        action=say("Lower the engine's context length: {was} -> {tokens} tokens", was=was, tokens=longest)
         if was
-        else say("Set the engine's longest context down to {tokens} tokens", tokens=longest),
+        else say("Lower the engine's context length to {tokens} tokens", tokens=longest),
         current=error.max_model_len,
         suggested=longest,
         derivation=derivation,
@@ -656,7 +651,7 @@ def _pipeline(crash: Crash) -> tuple[str, ...]:
         return ()
     if version is not None and not (0, 14) <= version < (0, 17):
         return ()
-    return (say("vLLM 0.14 to 0.16 counts all layers against one pipeline stage's cache: more may fit than it says"),)
+    return (say("vLLM 0.14 to 0.16 compares all layers with one pipeline stage's cache: more may fit"),)
 
 
 def half(case: Case) -> Answer:
@@ -669,7 +664,7 @@ def half(case: Case) -> Answer:
     then = int(now) // 2
     own = case.own_name()
     return Proposal(
-        action=say("Halve {name} from {now} to {then}", name=case.now.name, now=f"{now:g}", then=then),
+        action=say("Halve {name}: {now} -> {then}", name=case.now.name, now=f"{now:g}", then=then),
         current=case.now.value,
         suggested=then,
         derivation=f"{now:g} / 2 = {then}",
@@ -682,26 +677,26 @@ def fewer_sequences(case: Case) -> Answer:
     state = case.crash.first(SequencesExceedState)
     if state is not None and state.state_blocks:
         return Proposal(
-            action=say("Serve at most {count} sequences at once", count=state.state_blocks),
+            action=say("Serve at most {count} sequences concurrently", count=state.state_blocks),
             current=state.max_num_seqs,
             suggested=state.state_blocks,
-            derivation=say("there are {count} blocks for the state of sequences", count=state.state_blocks),
+            derivation=say("{count} blocks for sequence states", count=state.state_blocks),
         )
     warmup = case.crash.first(WarmupOutOfMemory)
     if warmup is not None and warmup.requests and case.number() is None:
         then = warmup.requests // 2
         return Proposal(
-            action=say("Serve half as many sequences at once: {count}", count=then),
+            action=say("Halve the concurrent sequences to {count}", count=then),
             current=warmup.requests,
             suggested=then,
-            derivation=say("half of the {count} dummy requests of the warm-up", count=warmup.requests),
+            derivation=say("{count} dummy requests of the warm-up / 2", count=warmup.requests),
         )
     return half(case)
 
 
 def quantize_cache(case: Case) -> Answer:
     if case.now is not None and str(case.now.value).startswith(("fp8", "int8", "q8", "q4")):
-        return Refusal(say("the KV cache is {value} already ({place})", value=case.now.value, place=case.now.place))
+        return Refusal(say("the KV cache is already {value} ({place})", value=case.now.value, place=case.now.place))
     error = case.crash.first(ContextDoesNotFit)
     row = case.row
     if error is None or row is None or not error.needed_bytes:
@@ -713,13 +708,13 @@ def quantize_cache(case: Case) -> Answer:
         return Proposal(
             suggested=row.value,
             action=say(
-                "Keep the KV cache in {type}: {halved} instead of {needed}; about {tokens} tokens would fit",
+                "Store the KV cache in {type}: {halved} instead of {needed}; about {tokens} tokens would fit",
                 tokens=longest, **figures,
             )
             if longest
-            else say("Keep the KV cache in {type}: {halved} instead of {needed}", **figures),
+            else say("Store the KV cache in {type}: {halved} instead of {needed}", **figures),
             derivation=say(
-                "{needed} / 2 = {halved}, and {room} are there",
+                "{needed} / 2 = {halved}; {room} available",
                 needed=show(error.needed_bytes), halved=show(halved), room=show(error.kv_bytes),
             ),
         )  # fmt: skip
@@ -748,21 +743,21 @@ def fewer_graphs(case: Case) -> Answer:
     switch = next((one.setting for one in rows if one.is_switch), None)
     return Proposal(
         action=say(
-            "Capture CUDA graphs for batches of up to {half} instead of {now}, or run without them ({switch})",
+            "Capture CUDA graphs for batch sizes up to {half} instead of {now}, or none ({switch})",
             half=now // 2, now=now, switch=switch,
         )
         if switch is not None
         else say(
-            "Capture CUDA graphs for batches of up to {half} instead of {now}, or run without them",
+            "Capture CUDA graphs for batch sizes up to {half} instead of {now}, or none",
             half=now // 2, now=now,
         ),
         current=now,
         suggested=now // 2,
         derivation=f"{now} / 2 = {now // 2}",
-        assumes=(say("half is a first step: what the graphs of each size take is not printed"),),
+        assumes=(say("half is a first step: the graphs' sizes are not printed"),),
         setting=size.setting,
         snippet=size.snippet(now // 2),
-        cost=say("slower decoding of the batches that are left out"),
+        cost=say("slower decoding for the other batch sizes"),
     )  # fmt: skip
 
 
@@ -778,26 +773,26 @@ def split(case: Case) -> Answer:
     now = tensor_parallel(crash)
     count = crash.context.hardware.get("gpu_count")
     if isinstance(count, int) and now >= count:
-        return Refusal(say("it is split over {now} of {count} cards already", now=now, count=count))
+        return Refusal(say("already split over {now} of {count} GPUs", now=now, count=count))
     then, derivation = 2 * now, f"2 x {now} = {2 * now}"
     total = card_total(crash)
     weights = weights_bytes(crash)
     if weights is not None:
         derivation = say(
-            "{formula}: {now} of weights on a card become {then}",
+            "{formula}; weights per GPU {now} -> {then}",
             formula=derivation, now=show(weights[0]), then=show(weights[0] * now / then),
         )  # fmt: skip
         if total is not None and total > 0 and weights[0] * now > shares.LARGEST * total * then:
             needed = weights[0] * now / (shares.LARGEST * total)
             then = 1 << math.ceil(math.log2(needed))
             derivation = say(
-                "{weights} of weights / {total} a card, up to a power of two = {then}",
+                "{weights} of weights / {total} per GPU -> {then} (a power of two)",
                 weights=show(weights[0] * now), total=show(total), then=then,
             )  # fmt: skip
-    stated = () if case.now is not None else (say("it runs on one card now (no tensor parallel size is printed)"),)
+    stated = () if case.now is not None else (say("one GPU now (no tensor parallel size in the log)"),)
     by_name = () if weights is None or weights[1] == PRINTED else (weights[1],)
     return Proposal(
-        action=say("Split the model over {then} cards instead of {now}", then=then, now=now),
+        action=say("Split the model over {then} GPUs instead of {now}", then=then, now=now),
         suggested=then,
         derivation=derivation,
         assumes=(*stated, *by_name),
@@ -809,18 +804,14 @@ def keep_cache(case: Case) -> Answer:
     version = engine_version(case.crash) or version_of(pin_of(vllm.NAME, case.crash.context))
     if version is None or version >= (0, 7):
         return Refusal(
-            say("free_cache_engine is sleep mode in this verl: off, the engine keeps its memory on the card for good")
+            say("free_cache_engine is sleep mode in this verl: without it the engine never frees its GPU memory")
         )
     if case.now is not None and case.now.value is False:
         return already(case.now, False)
     return Proposal(
-        action=say(
-            "Keep the engine's caches between rollouts (free_cache_engine=False), as this fork's maintainers advise"
-        ),
+        action=say("Keep the engine's caches between rollouts: free_cache_engine=False"),
         suggested=False,
-        assumes=(
-            say("this generation of the fork (vLLM 0.6.3) builds its caches, swap space included, anew each rollout"),
-        ),
+        assumes=(say("this fork (vLLM 0.6.3) rebuilds its caches and swap space in each rollout"),),
     )
 
 
@@ -838,7 +829,7 @@ def smaller_weights(case: Case) -> Answer:
     """What the weights take now, in fewer bits or of another model."""
     shown = quantized(case.crash) if case.knob == "quantize-weights" else None
     if shown is not None:
-        return Refusal(say("the weights are quantized already ({shown})", shown=shown))
+        return Refusal(say("weights already quantized ({shown})", shown=shown))
     row, models_named = case.row, case.crash.context.models
     if case.knob == "quantize-weights" and case.now is not None and str(case.now.value).lower() not in _NOT_QUANTIZED:
         return already(case.now, case.now.value)
@@ -854,19 +845,19 @@ def smaller_weights(case: Case) -> Answer:
 
 def _weights_in_words(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
     size, total, held = size_of_model(crash), card_total(crash), weights_bytes(crash)
-    less = say("half of it in 8 bits, a quarter in 4")
+    less = say("half in 8 bits, a quarter in 4")
     if held is not None and held[1] == PRINTED:
         taken = (
-            say("{weights} of weights on a card of {total}", weights=show(held[0]), total=show(total))
+            say("{weights} of weights of the GPU's {total}", weights=show(held[0]), total=show(total))
             if total
-            else say("{weights} of weights on a card", weights=show(held[0]))
+            else say("{weights} of weights per GPU", weights=show(held[0]))
         )
-        return semicolons((taken, less)), (say("they take 16 bits each now"),)
+        return semicolons((taken, less)), (say("16-bit KV cache now"),)
     if size is None:
         return None, ()
     taken = say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(arithmetic.weights(size.parameters)))
     if total:
-        taken = say("{formula}, on a card of {total}", formula=taken, total=show(total))
+        taken = say("{formula} of the GPU's {total}", formula=taken, total=show(total))
     return semicolons((taken, less)), (size.source,)
 
 
@@ -880,12 +871,12 @@ def limit_multimodal(case: Case) -> Answer:
     if profiled is not None and profiled.items and profiled.items > 1 and profiled.modality:
         return Proposal(
             action=say(
-                "Allow one {modality} per prompt: the engine profiles {count} of the largest",
+                "Allow one {modality} per prompt: the engine profiles {count} of the largest size",
                 modality=profiled.modality, count=profiled.items,
             ),
             current=profiled.items,
             suggested=1,
-            derivation=say("1 is the least that still serves a {modality}", modality=profiled.modality),
+            derivation=say("1 is the minimum that still serves a {modality}", modality=profiled.modality),
             snippet=f"--limit-mm-per-prompt '{{\"{profiled.modality}\": 1}}'" if profiled.modality.isalpha() else None,
         )  # fmt: skip
     return Proposal()

@@ -23,16 +23,16 @@ FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that
 
 
 def spare_assumed() -> str:
-    return say("{spare} to spare is a guess, for what is allocated next", spare=show(vllm.CAPTURE_SLACK_BYTES))
+    return say("{spare} spare for the next allocations (a guess)", spare=show(vllm.CAPTURE_SLACK_BYTES))
 
 
 def cache_guessed() -> str:
-    return say("{cache} for the cache is a guess: the longest request may need more", cache=FOR_THE_CACHE)
+    return say("{cache} for the KV cache is a guess: the longest request may need more", cache=FOR_THE_CACHE)
 
 
 def first_step(formula: str) -> str:
     """A step up or down, where nothing tells how long a way it is."""
-    return say("{formula} as a first step: how much is missing is not printed", formula=formula)
+    return say("{formula} (first step; need unknown)", formula=formula)
 
 
 def engine_of(crash: Crash) -> str | None:
@@ -64,7 +64,7 @@ def raised(case: Case) -> Answer:
     then = round(now + shares.STEP, 3)
     if then > shares.AT_THE_LIMIT:
         return Refusal(
-            say("it is {now} already: a larger one leaves nothing for activations and graphs", now=f"{now:g}")
+            say("already {now}: a larger share leaves nothing for activations and CUDA graphs", now=f"{now:g}")
         )
     return Proposal(
         action=_raised(now, then),
@@ -79,13 +79,14 @@ def _from_loading(now: float | None, loaded: Loading) -> Answer:
     least = sglang.smallest_fraction(after, before)
     then = shares.ceil(least + FOR_THE_CACHE)
     formula = say(
-        "ceil(1 - {after} after / {before} before loading + {cache} for the cache, 2 digits) = {then}",
+        "1 - {after} after / {before} before loading + {cache} for the KV cache = {then}",
         after=show(after), before=show(before), cache=FOR_THE_CACHE, then=f"{then:g}",
     )  # fmt: skip
     if then > shares.AT_THE_LIMIT:
         return Refusal(
             say(
-                "{weights} of weights would need {then} of what was free ({formula}): too little is left beside it",
+                "{weights} of weights would need a share of {then} ({formula}), which leaves too little for the "
+"rest",
                 weights=show(before - after), then=f"{then:g}", formula=formula,
             )
         )  # fmt: skip
@@ -95,14 +96,14 @@ def _from_loading(now: float | None, loaded: Loading) -> Answer:
 def _from_its_own(now: float | None, least: float) -> Answer:
     then = shares.ceil(least + FOR_THE_CACHE)
     formula = say(
-        "ceil({least} by the engine's own account + {cache} for the cache, 2 digits) = {then}",
+        "{least} by the engine's own count + {cache} for the KV cache = {then}",
         least=f"{least:g}", cache=FOR_THE_CACHE, then=f"{then:g}",
     )  # fmt: skip
     if then > shares.AT_THE_LIMIT:
         return Refusal(
             say(
-                "weights that take {least} of it would need {then} of what was free ({formula}): too little is left "
-                "beside it",
+                "weights that take {least} would need a share of {then} ({formula}), which leaves too little "
+"for the rest",
                 least=f"{least:g}", then=f"{then:g}", formula=formula,
             )
         )  # fmt: skip
@@ -137,32 +138,28 @@ def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
     needed = refused.tried_bytes - free + slack
     figures = {"tried": show(refused.tried_bytes), "free": show(free), "spare": show(slack), "base": show(base)}
     formula = (
-        say("({tried} asked for - {free} free + {spare} to spare) / {base} free before loading", **figures)
+        say("({tried} requested - {free} free + {spare} spare) / {base} free before loading", **figures)
         if loaded is not None
-        else say("({tried} asked for - {free} free + {spare} to spare) / {base} of the card", **figures)
+        else say("({tried} requested - {free} free + {spare} spare) / {base} of the GPU", **figures)
     )
     assumes = [*assumed, spare_assumed()]
     if loaded is None:
-        assumes.append(say("the card was empty when the engine started"))
+        assumes.append(say("the GPU was empty when the engine started"))
     if now is None:
         step = shares.ceil(needed / base)
         return Proposal(
-            action=say(
-                "Lower the engine's fraction by at least {step} (the log does not say what it is)", step=f"{step:g}"
-            ),
+            action=say("Lower the engine's GPU memory share (not in the log) by at least {step}", step=f"{step:g}"),
             derivation=f"{formula} = {step:g}",
             assumes=tuple(assumes),
         )
     then = sglang.fraction_that_leaves(now, 0, needed, base)
     if then < shares.LEAST:
-        return Refusal(say("no lower fraction makes that room ({formula})", formula=f"{now:g} - {formula} = {then:g}"))
+        return Refusal(say("no lower share makes enough room ({formula})", formula=f"{now:g} - {formula} = {then:g}"))
     return Proposal(
         action=_lowered(now, then),
         current=None if assumed else now,
         suggested=then,
-        derivation=say(
-            "floor({now} - {formula}, 3 digits) = {then}", now=f"{now:g}", formula=formula, then=f"{then:g}"
-        ),
+        derivation=say("{now} - {formula} = {then}", now=f"{now:g}", formula=formula, then=f"{then:g}"),
         assumes=tuple(assumes),
     )
 
@@ -195,9 +192,9 @@ def _now(crash: Crash) -> float | None:
 
 def _raised(now: float | None, then: float) -> str:
     if now is None:
-        return say("Raise the engine's fraction to {then}", then=f"{then:g}")
-    return say("Raise the engine's fraction from {now} to {then}", now=f"{now:g}", then=f"{then:g}")
+        return say("Raise the engine's GPU memory share to {then}", then=f"{then:g}")
+    return say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:g}", then=f"{then:g}")
 
 
 def _lowered(now: float, then: float) -> str:
-    return say("Lower the engine's fraction from {now} to {then}", now=f"{now:g}", then=f"{then:g}")
+    return say("Lower the engine's GPU memory share: {now} -> {then}", now=f"{now:g}", then=f"{then:g}")

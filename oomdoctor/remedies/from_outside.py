@@ -32,7 +32,7 @@ def marked(remedy: Remedy, case: Case, heard: list[Setting]) -> Remedy:
 
 def told(what: str, source: str) -> str:
     """What is reckoned with, and who says so."""
-    return say("{what} is from {source}, not from the log", what=what, source=source)
+    return say("{what} from {source}, not from the log", what=what, source=source)
 
 
 def _sources(remedy: Remedy, case: Case, context: Context) -> Iterator[tuple[str, str]]:

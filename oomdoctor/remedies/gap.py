@@ -71,7 +71,7 @@ def shown(remedies: Sequence[Remedy], lacking: Gap) -> tuple[Remedy, ...]:
 
 
 def _with_reason(remedy: Remedy, lacking: Gap) -> Remedy:
-    why = say("enough alone for what was missing ({formula})", formula=lacking.derivation)
+    why = say("enough alone: {formula}", formula=lacking.derivation)
     formula = remedy.derivation if remedy.derivation not in (translated(A_SWITCH), translated(A_WORD)) else None
     return replace(remedy, derivation=semicolons(filter(None, (formula, why))))
 
@@ -83,8 +83,8 @@ def _growth(crash: Crash, need: Need) -> tuple[int, str]:
         return 0, need.derivation
     figures = {"formula": need.derivation, "growth": show(grows.growth_bytes), "what": figure(grows.what)}
     if grows.per == "step":
-        return grows.growth_bytes, say("{formula}; + {growth} by which {what} grows per step", **figures)
-    return grows.growth_bytes, say("{formula}; + {growth} by which {what} grows per print", **figures)
+        return grows.growth_bytes, say("{formula}; + {growth} growth of {what} per step", **figures)
+    return grows.growth_bytes, say("{formula}; + {growth} growth of {what} per print", **figures)
 
 
 def _can_be_reckoned(remedy: Remedy) -> bool:

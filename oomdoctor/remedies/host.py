@@ -21,7 +21,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, node_memory, ray_kill, store_bytes, total_bytes, used_bytes
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
-from oomdoctor.language import joined, listed, say, semicolons
+from oomdoctor.language import listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
@@ -100,8 +100,7 @@ def move_process(case: Case) -> Answer:
     if threshold is not None and used is not None:
         if used > threshold[0]:
             to_give_back = say(
-                "{used} in use - {threshold} at the threshold = {amount} to give back at least (then the next "
-                "allocation is one too many again)",
+                "{used} in use - {threshold} threshold = {amount} to free at least",
                 used=show(used),
                 threshold=threshold[1],
                 amount=show(used - threshold[0]),
@@ -112,29 +111,22 @@ def move_process(case: Case) -> Answer:
         if rest < used and holder.largest - (used - rest) > 0:
             target = holder.largest - (used - rest)
             to_rest = say(
-                "to rest at {rest} ({share}) it gives back {amount}",
+                "it must shrink by {amount} to bring the node to {share} ({rest})",
                 rest=show(rest),
                 share=f"{ROOM:.0%}",
                 amount=show(used - rest),
             )
             parts.append(to_rest)
-            assumes = (say("a fifth left free is a guess at what the others still grow by"),)
+            assumes = (say("20 % free for growth of the other processes (a guess)"),)
     move = (
-        say(
-            "Move {process} to another node; see why it grows (cache without bound, results kept, gradients recorded).",
-            process=holder.who,
-        )
+        say("Move {process} to another node", process=holder.who)
         if target is None
-        else say(
-            "Move {process} to another node, or cap it (ulimit, cgroup, smaller batches) at {amount}; see why it grows "
-            "(cache without bound, results kept, gradients recorded).",
-            process=holder.who,
-            amount=show(target),
-        )
+        else say("Move {process} to another node or cap it at {amount}", process=holder.who, amount=show(target))
     )
-    outside = say("Ray does not own it and will never kill it.") if holder.outside_ray else ""
+    if holder.outside_ray:
+        move = say("{action}; Ray does not manage this process and never kills it", action=move)
     return Proposal(
-        action=joined((move, outside)),
+        action=move,
         derivation=semicolons(parts),
         assumes=assumes,
         snippet=_reward_url(case, holder),
@@ -181,9 +173,9 @@ def fewer_workers(case: Case) -> Answer:
     fit = math.floor((ROOM * limit - others) / one) if one else 0
     if fit < 1:
         return Proposal(
-            action=say("Run fewer of {name} at once, and look at the others too", name=group.name),
+            action=say("Run fewer {name} at once, and check the other processes", name=group.name),
             derivation=say(
-                "{count} in the table hold {amount}, the others {others}, and {threshold} is the threshold",
+                "{amount} in {count} listed processes + {others} in others; threshold {threshold}",
                 count=len(group.sizes),
                 amount=show(group.bytes),
                 others=show(others),
@@ -191,17 +183,17 @@ def fewer_workers(case: Case) -> Answer:
             ),
         )
     return Proposal(
-        action=say("Run at most {count} of {name} on this node at once", count=fit, name=group.name),
+        action=say("Run at most {count} {name} at once on this node", count=fit, name=group.name),
         suggested=fit,
         derivation=say(
-            "floor(({share} of {threshold} at the threshold - {others} of others) / {each} each) = {count}",
+            "floor(({share} of the {threshold} threshold - {others} of others) / {each} each) = {count}",
             share=f"{ROOM:.0%}",
             threshold=at,
             others=show(others),
             each=show(one),
             count=fit,
         ),
-        assumes=(say("what stands in no row of the table (it has ten) is more of the same"),),
+        assumes=(say("processes not listed by Ray (it lists ten) are of the same kind"),),
         snippet=None if case.row is None or case.row.framework == "ray" else case.row.snippet(fit),
     )
 
@@ -219,13 +211,13 @@ def less_offload(case: Case) -> Answer:
     if not switched_on:
         if not stated:
             return None
-        return Refusal(say("{name} is off already ({place})", name=stated[0].name, place=stated[0].place))
+        return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
     row = case.row if case.row is not None and case.row.key == one.name else None
     derivation, assumes = _taken(crash, one.name)
     return Proposal(
-        action=say("Take back what puts GPU memory into host RAM: {names}", names=names),
+        action=say("Turn off what moves GPU memory to host RAM: {names}", names=names),
         current=one.value,
         suggested=False if one.value is True else None,
         setting=one.name if row is None else None,
@@ -240,35 +232,35 @@ def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
     known = known_versions("sglang", crash.context)
     row = next((r for r in of_knob("less-offload", "sglang") if r.key == "hicache_size"), None)
     if row is None or not row.versions.overlaps(known):
-        return Proposal(action=say("Make the host half of the KV cache smaller"), setting="--hicache-ratio")
+        return Proposal(action=say("Shrink the KV cache's host part"), setting="--hicache-ratio")
     version = version_of(crash.context.frameworks.get("sglang"))
     left_alone = 0 if version is not None and version >= _FREE_WITHOUT_RESERVE else 10 * GIB
     fits = (free - left_alone) // 10**9
     room = show(free - left_alone)
     derivation = (
         say(
-            "{free} free - {reserve} that SGLang leaves alone = {room}",
+            "{free} free - {reserve} reserve of SGLang = {room}",
             free=show(free),
             reserve=show(left_alone),
             room=room,
         )
         if left_alone
-        else say("{room} free beside what SGLang leaves alone", room=room)
+        else say("{room} free beyond SGLang's reserve", room=room)
     )
     if fits < 1:
-        return Refusal(say("no room is left for a host half of the KV cache ({formula})", formula=derivation))
+        return Refusal(say("no room for the KV cache's host part ({formula})", formula=derivation))
     return Proposal(
         action=say(
-            "Make the host half of the KV cache smaller: {fits} GB, not {tried} GB",
+            "Shrink the KV cache's host part from {tried} to {fits} GB",
             fits=fits,
             tried=f"{tried / 10**9:g}",
         ),
         setting=row.setting,
         suggested=fits,
         snippet=row.snippet(fits),
-        derivation=semicolons((derivation, say("{fits} whole GB", fits=fits))),
-        assumes=(say("each rank on the node asks for as much, and this one was the last to ask"),),
-        cost=say("fewer prefixes are kept"),
+        derivation=semicolons((derivation, say("{fits} GB", fits=fits))),
+        assumes=(say("each rank on the node requests as much; this one was the last"),),
+        cost=say("fewer cached prefixes"),
     )
 
 
@@ -291,7 +283,7 @@ def _copies(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
         size=model.billions,
         amount=show(amount),
     )
-    return formula, (model.source, say("sleep level 1, all engines on one node, before page-locked rounding"))
+    return formula, (model.source, say("sleep level 1, all engines on one node, before pinned rounding"))
 
 
 def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
@@ -301,8 +293,8 @@ def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
     _, formula, source = found
     total = total_bytes(crash)
     if not total:
-        return say("{formula} for each trained model", formula=formula), (source,)
-    told = say("{formula} of the node's {total} for each trained model", formula=formula, total=show(total))
+        return say("{formula} per trained model", formula=formula), (source,)
+    told = say("{formula} of the node's {total} per trained model", formula=formula, total=show(total))
     return told, (source,)
 
 
@@ -334,12 +326,12 @@ def less_swap_space(case: Case) -> Answer:
     refused = crash.first(SwapSpaceTooLarge)
     now = case.number()
     if now == 0:
-        return Refusal(say("{name} is {value} already", name=case.name, value=0))
+        return Refusal(say("{name} is already {value}", name=case.name, value=0))
     if refused is not None and refused.swap_bytes and refused.host_total_bytes:
         return Proposal(
             suggested=0,
             derivation=say(
-                "{asked} asked for / {total} of RAM = {share}; 70 % is refused, 40 % warned of",
+                "{asked} requested / {total} RAM = {share}; rejected from 70 %",
                 asked=show(refused.swap_bytes),
                 total=show(refused.host_total_bytes),
                 share=f"{refused.swap_bytes / refused.host_total_bytes:.0%}",
@@ -364,8 +356,7 @@ def less_swap_space(case: Case) -> Answer:
     layer = now * GIB / model.layers
     taken = ram.swap_space(now, model.layers, gpus or 1)
     formula = say(
-        "{swap} GiB / {layers} layers = {layer} each, page-locked in {buffer}: x {layers} layers x {gpus} GPUs = "
-        "{amount}",
+        "{swap} GiB / {layers} layers = {layer}, pinned in {buffer}; x {layers} layers x {gpus} GPUs = {amount}",
         swap=f"{now:g}",
         layers=model.layers,
         layer=show(layer),
@@ -378,17 +369,17 @@ def less_swap_space(case: Case) -> Answer:
         if total
         else say("{formula}; 0 with 0", formula=formula)
     )
-    served = say("the engine serves a {model} ({layers} layers)", model=model.name, layers=model.layers)
+    served = say("model {model}, {layers} layers", model=model.name, layers=model.layers)
     return Proposal(
         action=_from_swap(now, case),
         suggested=0,
         derivation=derivation,
-        assumes=(served, say("page-locked buffers are powers of two"), *assumes),
+        assumes=(served, say("pinned buffers are powers of two"), *assumes),
     )
 
 
 def _one_gpu() -> str:
-    return say("one GPU: how many a node has is not printed")
+    return say("one GPU per node (not printed)")
 
 
 def _from_swap(now: float, case: Case) -> str:
@@ -401,7 +392,7 @@ def _default_swap(case: Case) -> Answer:
     if version is None or version >= (0, 18):
         return Skip()
     known = gpus_per_node(case.crash)
-    gpus, by_default = known or 1, say("4 GiB per GPU is vLLM's default: the log does not say")
+    gpus, by_default = known or 1, say("4 GiB per GPU (vLLM's default, not in the log)")
     return Proposal(
         suggested=0,
         derivation=say(
@@ -419,7 +410,7 @@ def smaller_store(case: Case) -> Answer:
     if held is not None and held < HARDLY * total:
         return Refusal(
             say(
-                "Ray's object store holds {held} of the node's {total}: there is little to gain",
+                "Ray's object store holds only {held} of the node's {total}",
                 held=show(held),
                 total=show(total),
             )
@@ -428,16 +419,16 @@ def smaller_store(case: Case) -> Answer:
     share = 0.1
     then = int(share * total)
     if now is not None and now <= then:
-        return Refusal(say("{name} is {value} already", name=case.name, value=show(now)))
-    by_default = say("it has 30 % of the node now, Ray's default: the log does not say")
+        return Refusal(say("{name} is already {value}", name=case.name, value=show(now)))
+    by_default = say("object store now 30 % of the node (Ray's default, not in the log)")
     return Proposal(
-        action=say("Cap Ray's object store at {amount}", amount=show(then)),
+        action=say("Set Ray's object store to {amount}", amount=show(then)),
         suggested=then,
         derivation=say(
             "{share} of the node's {total} = {amount} bytes", share=f"{share:.0%}", total=show(total), amount=then
         ),
         assumes=(
-            say("a tenth is a guess: `ray memory` shows what is in use"),
+            say("10 % is a guess; `ray memory` shows the usage"),
             *(() if now is not None else (by_default,)),
         ),
     )
@@ -453,9 +444,9 @@ def bigger_store(case: Case) -> Answer:
         total = total_bytes(crash)
         if total and then > total:
             size_ = show(full.object_bytes)
-            return Refusal(say("an object of {size} needs more than the node has: pass it in parts", size=size_))
+            return Refusal(say("an object of {size} exceeds the node's memory: pass it in parts", size=size_))
         return Proposal(
-            action=say("Give Ray's object store {amount}", amount=show(then)),
+            action=say("Set Ray's object store to {amount}", amount=show(then)),
             current=capacity,
             suggested=then,
             derivation=say(
@@ -468,7 +459,7 @@ def bigger_store(case: Case) -> Answer:
     if capacity:
         return Proposal(
             action=say(
-                "Give Ray's object store twice its {amount}, if /dev/shm and the node have that", amount=show(capacity)
+                "Double Ray's object store from {amount}, if /dev/shm and the node have room", amount=show(capacity)
             ),
             current=capacity,
             suggested=2 * capacity,
@@ -484,7 +475,7 @@ def bigger_shm(case: Case) -> Answer:
     crash = case.crash
     wanted = crash.first(StoreTooLarge)
     if wanted is not None and wanted.requested_bytes:
-        asked_for = say("{amount} asked for", amount=show(wanted.requested_bytes))
+        asked_for = say("{amount} requested", amount=show(wanted.requested_bytes))
         return _shm(wanted.shm_bytes, wanted.requested_bytes, asked_for)
     seen = [e.total_bytes for e in crash.every(ShmUsage) if e.total_bytes]
     known = crash.context.hardware.get("shm_bytes")
@@ -495,12 +486,12 @@ def bigger_shm(case: Case) -> Answer:
         return Proposal(
             snippet="docker run --shm-size=SIZE   # or --ipc=host, which uses the node's",
             setting="--shm-size",
-            assumes=(say("in Docker /dev/shm has 64 MiB unless --shm-size or --ipc=host says otherwise"),),
+            assumes=(say("64 MiB of /dev/shm (Docker's default)"),),
         )
     twice = f"2 x {show(now)}"
     if not tried:
         return _shm(now, 2 * now, twice)
-    return _shm(now, 2 * now + tried, say("{formula} + {amount} refused", formula=twice, amount=show(tried)))
+    return _shm(now, 2 * now + tried, say("{formula} + {amount} that failed", formula=twice, amount=show(tried)))
 
 
 def _shm(now: int | None, needed: int, why: str) -> Proposal:
@@ -509,7 +500,7 @@ def _shm(now: int | None, needed: int, why: str) -> Proposal:
         action=say("Give the container {amount} GiB of /dev/shm (or --ipc=host)", amount=then),
         current=now,
         suggested=f"{then}g",
-        derivation=say("{formula}, up to whole GiB = {amount} GiB", formula=why, amount=then),
+        derivation=say("{formula} -> {amount} GiB", formula=why, amount=then),
         snippet=f"docker run --shm-size={then}g",
         setting="--shm-size",
     )
@@ -534,7 +525,7 @@ def raise_limit(case: Case) -> Answer:
         current=limit,
         suggested=written,
         derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
-        assumes=(say("a quarter more is a guess: the kill cut off what would have been needed"),),
+        assumes=(say("25 % more is a guess: the peak is unknown"),),
         snippet="\n".join(line for line in snippets if line) or None,
         setting=row.setting if row is not None else None,
     )
@@ -544,19 +535,19 @@ def _raised(manager: str | None, now: str, then: str) -> str:
     """What to do, and where the limit is set."""
     if manager == "docker":
         return say(
-            "Raise the limit from {now} to {then}, for the next run, or of the container while it runs",
+            "Raise the memory limit from {now} to {then}, for the next run or of the running container",
             now=now,
             then=then,
         )
     if manager == "slurm":
-        return say("Raise the limit from {now} to {then}, in the batch script", now=now, then=then)
+        return say("Raise the memory limit from {now} to {then} in the batch script", now=now, then=then)
     if manager == "kubernetes":
         return say(
-            "Raise the limit from {now} to {then}, in the container's part of the pod's specification",
+            "Raise the container's memory limit from {now} to {then} in the pod spec",
             now=now,
             then=then,
         )
-    return say("Raise the limit from {now} to {then}", now=now, then=then)
+    return say("Raise the memory limit from {now} to {then}", now=now, then=then)
 
 
 def _offloaded(crash: Crash) -> tuple[int, str, tuple[str, ...]] | None:
@@ -566,7 +557,7 @@ def _offloaded(crash: Crash) -> tuple[int, str, tuple[str, ...]] | None:
     if found is None or not any(one is not None and one.value not in OFF for one in stated):
         return None
     amount, formula, source = found
-    return amount, say("{formula} of offloaded states", formula=formula), (source,)
+    return amount, say("{formula} offloaded states", formula=formula), (source,)
 
 
 def _room_for_states(
@@ -579,7 +570,7 @@ def _room_for_states(
     lines = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
     return Proposal(
         action=say(
-            "{action}, or take the offload back: the offloaded states alone are larger than the limit",
+            "{action}, or turn off the offload: its states alone exceed the limit",
             action=_raised(manager, show(limit), written),
         ),
         current=limit,
@@ -590,7 +581,7 @@ def _room_for_states(
             formula=f"{show(needed)} x {MORE} = {show(MORE * needed)}",
             amount=then,
         ),
-        assumes=(*assumes, say("a quarter more, for everything else of the job, is a guess")),
+        assumes=(*assumes, say("25 % more for the rest of the job (a guess)")),
         snippet="\n".join(line for line in lines if line) or None,
         setting=row.setting if row is not None else None,
     )
@@ -616,10 +607,7 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
     row = spelling("raise-container-limit", crash.context, manager) if manager else None
     if manager is None or row is None:
         return Proposal(
-            action=say(
-                "Ask for more memory where the container or the job is started: the log does not say what the limit "
-                "was, the command does"
-            ),
+            action=say("Raise the memory limit of the container or job; the command shows the current one"),
             snippet=_LIMIT_AND_PEAK,
         )
     return Proposal(
@@ -632,23 +620,21 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
 def _asked_for(manager: str, option: str) -> str:
     if manager == "docker":
         return say(
-            "Ask for more memory ({option}, for the next run, or of the container while it runs): the log does not say "
-            "what the limit was, the command does",
+            "Raise the memory limit ({option}), for the next run or of the running container; the command "
+            "shows the current one",
             option=option,
         )
     if manager == "slurm":
         return say(
-            "Ask for more memory ({option}, in the batch script): the log does not say what the limit was, the command "
-            "does",
+            "Raise the memory limit ({option}) in the batch script; the command shows the current one",
             option=option,
         )
     if manager == "kubernetes":
         return say(
-            "Ask for more memory ({option}, in the container's part of the pod's specification): the log does not say "
-            "what the limit was, the command does",
+            "Raise the container's memory limit ({option}) in the pod spec; the command shows the current one",
             option=option,
         )
-    return say("Ask for more memory ({option}): the log does not say what the limit was", option=option)
+    return say("Raise the memory limit ({option}); the log does not show it", option=option)
 
 
 def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[str]:
@@ -688,9 +674,7 @@ def more_host_memory(case: Case) -> Answer:
     snippet = _swap(crash)
     if snippet is None:
         return answer
-    slow = say(
-        "swap on a fast disk is slow memory: it saves a job that needs a little more, and no limit of a container"
-    )
+    slow = say("swap helps a job that lacks little; it does not raise a container's limit")
     return replace(answer or Proposal(), snippet=snippet, assumes=(slow,))
 
 
@@ -710,12 +694,10 @@ def _more_memory(crash: Crash) -> Proposal | None:
     if total is None:
         return _more_than_the_victim(crash)
     if not used:
-        return Proposal(
-            action=say("Use a node with more than {total} of memory (this one has {total})", total=show(total))
-        )
+        return Proposal(action=say("Use a node with more than {total} of memory", total=show(total)))
     return Proposal(
         action=say("Use a node with more than {total} of memory", total=show(total)),
-        derivation=say("{used} of {total} were in use", used=show(used), total=show(total)),
+        derivation=say("{used} of {total} in use", used=show(used), total=show(total)),
     )
 
 
@@ -748,9 +730,9 @@ def restart(case: Case) -> Answer:
     if steps < 1:
         growth = show(grows.growth_bytes)
         return Refusal(
-            say("it grows by {amount} a step: not even one fits between two restarts", amount=growth)
+            say("it grows by {amount} per step: not even one step fits between two restarts", amount=growth)
             if by_step
-            else say("it grows by {amount} a print: not even one fits between two restarts", amount=growth)
+            else say("it grows by {amount} per print: not even one print fits between two restarts", amount=growth)
         )
     figures = {
         "share": f"{ROOM:.0%}",
@@ -761,13 +743,13 @@ def restart(case: Case) -> Answer:
     }
     if not by_step:
         return Proposal(
-            action=say("Save and restart every {count} prints of this figure, until the leak is found", count=steps),
-            derivation=say("floor({share} of ({limit} - {first} at first) / {growth} a print) = {count}", **figures),
+            action=say("Save and restart every {count} prints of this figure until the leak is fixed", count=steps),
+            derivation=say("floor({share} of ({limit} - {first} at first) / {growth} per print) = {count}", **figures),
         )
     return Proposal(
-        action=say("Save and restart every {count} steps, until the leak is found", count=steps),
+        action=say("Save and restart every {count} steps until the leak is fixed", count=steps),
         suggested=steps,
-        derivation=say("floor({share} of ({limit} - {first} at first) / {growth} a step) = {count}", **figures),
+        derivation=say("floor({share} of ({limit} - {first} at first) / {growth} per step) = {count}", **figures),
     )
 
 
@@ -783,8 +765,7 @@ def tune_monitor(case: Case) -> Answer:
         return None
     return Proposal(
         action=say(
-            "Raising RAY_memory_usage_threshold (it is {now} now) only delays the kill, or leaves it to the kernel, "
-            "which does not spare the raylet; set it before `ray start` on every node if you need the delay to look",
+            "Raise RAY_memory_usage_threshold from {now} only to gain time; set it before `ray start` on every node",
             now=f"{kill.fraction:g}",
         ),
         current=kill.fraction,
@@ -797,8 +778,8 @@ def free_disk(case: Case) -> Answer:
         return None
     return Proposal(
         action=say(
-            "Free the disk under Ray's session folder ({left}), or start Ray with --temp-dir (or "
-            "object_spilling_directory) on a larger one",
+            "Free the disk of Ray's session folder ({left}), or move --temp-dir or "
+            "object_spilling_directory to a larger one",
             left=_left(full),
         ),
         snippet="ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK",
@@ -807,11 +788,11 @@ def free_disk(case: Case) -> Answer:
 
 def _left(full: DiskFull) -> str:
     if full.available_bytes is None:
-        return say("it is full")
+        return say("disk full")
     left = show(full.available_bytes)
     if not full.total_bytes:
-        return say("{amount} are left", amount=left)
-    return say("{amount} are left of {total}", amount=left, total=show(full.total_bytes))
+        return say("{amount} left", amount=left)
+    return say("{amount} of {total} left", amount=left, total=show(full.total_bytes))
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {

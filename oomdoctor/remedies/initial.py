@@ -28,8 +28,8 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
         return None
     figures = {"name": row.setting, "value": f"{value:g}"}
     if len(row.defaults) > 1:
-        return value, (say("{name} is {value}, its smallest default: the log does not say", **figures),)
-    return value, (say("{name} is {value}, its default: the log does not say", **figures),)
+        return value, (say("{name} is {value} (its smallest default, not in the log)", **figures),)
+    return value, (say("{name} is {value} (its default, not in the log)", **figures),)
 
 
 def begin(case: Case) -> Answer:
@@ -42,7 +42,7 @@ def begin(case: Case) -> Answer:
         now, assumed = known
         then = int(now) // 2
         return Proposal(
-            action=say("Set {name} to {then}, half of its default", name=row.setting, then=then),
+            action=say("Set {name} to {then}, half its default", name=row.setting, then=then),
             suggested=then,
             derivation=f"{now:g} / 2 = {then}",
             assumes=assumed,
@@ -51,7 +51,7 @@ def begin(case: Case) -> Answer:
     if least is None or row.value is not None:
         return None
     return Proposal(
-        action=say("Begin with {name} {least} and double it while it fits", name=row.setting, least=least),
+        action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=least),
         suggested=least,
-        derivation=say("{least} is the least; the log does not say what it is now", least=least),
+        derivation=say("{least} is the minimum; current value not in the log", least=least),
     )

@@ -19,13 +19,13 @@ def fewer_layers(case: Case) -> Answer:
     now = _on_the_card(case)
     if now is None or now <= LEAST:
         return Proposal(
-            action=say("Begin with {name} {least} and double it while it fits", name=row.setting, least=LEAST),
+            action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=LEAST),
             suggested=LEAST,
-            derivation=say("{least} is the least; the log does not say what it is now", least=LEAST),
+            derivation=say("{least} is the minimum; current value not in the log", least=LEAST),
         )
     then = now // 2
     return Proposal(
-        action=say("Put {then} layers on the card instead of {now}: {name}", name=row.setting, then=then, now=now),
+        action=say("Put {then} layers on the GPU instead of {now}: {name}", name=row.setting, then=then, now=now),
         current=now,
         suggested=then,
         derivation=f"{now} / 2 = {then}",

@@ -331,8 +331,8 @@ def _changed(remedy: Remedy, reading: Reading, crash: Crash) -> Remedy:
 def _sentence(reading: Reading, action: str) -> str:
     line, does = reading.line, translated(reading.row.does)
     if not line.file:
-        return say("The innermost line that the log shows {does}: {action}", does=does, action=action)
-    return say("Line {line} of {file} {does}: {action}", line=line.line, file=line.file, does=does, action=action)
+        return say("{action} (the innermost line in the log {does})", does=does, action=action)
+    return say("{action} (line {line} of {file} {does})", line=line.line, file=line.file, does=does, action=action)
 
 
 def _of_a_library(row: Spelling) -> bool:
@@ -344,9 +344,9 @@ def _of_a_library(row: Spelling) -> bool:
 def _assumed(row: Row, crash: Crash) -> Iterator[str]:
     """The release that the line needs, where none is printed, and its values."""
     if row.since is not None and not crash.context.frameworks.get(row.since[0]):
-        yield say("{package} {releases} (not printed)", package=row.since[0], releases=row.since[1])
+        yield say("{package} {releases} (not in the log)", package=row.since[0], releases=row.since[1])
     for value in _values(row.write):
-        yield say("{value} is a usual value to begin with, not computed", value=value)
+        yield say("{value} is a usual start value", value=value)
 
 
 @cache

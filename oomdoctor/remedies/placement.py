@@ -12,7 +12,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import listed, say
+from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
@@ -20,7 +20,7 @@ from oomdoctor.signs.placement import own_processes, ranks
 from oomdoctor.units import show
 
 WHO: Final = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
-_SHOWN: Final = 4
+_SHOWN: Final = 2
 _ENDED: Final = 8  # processes in one command
 
 
@@ -69,14 +69,10 @@ def free_the_gpu(case: Case) -> Answer:
     pids = strangers(case.crash)
     if not pids:
         return _none_but_own(case.crash)
-    numbers = list(pids)[:_ENDED]
     return Proposal(
-        action=say(
-            "See who the others on the card are ({processes}) and end what is yours and left over; in a container "
-            "these numbers may be the host's",
-            processes=listed(_holding(pid, size) for pid, size in list(pids.items())[:_SHOWN]),
-        ),
-        snippet=_look_and_end(numbers),
+        action=say("Find leftover processes of yours on the GPU and stop them: {processes}", processes=_named(pids)),
+        snippet=_look_and_end(list(pids)[:_ENDED]),
+        assumes=(say("these PIDs are valid here (in a container they may be the host's)"),),
     )
 
 
@@ -95,33 +91,38 @@ def _none_but_own(crash: Crash) -> Answer:
         return Skip()
     return Proposal(
         action=say(
-            "Start fewer processes on this card: {processes} look like workers of this very job",
-            processes=listed(_holding(one.pid, one.bytes) for one in mine[:_SHOWN]),
+            "Start fewer processes on this GPU; it holds {processes}, likely of this job",
+            processes=_named({one.pid: one.bytes for one in mine}),
         ),
         snippet=f"ps -o pid,ppid,etime,args -p {','.join(str(one.pid) for one in mine[:_ENDED])}",
-        cost=say("less is done at once"),
+        cost=say("less parallelism"),
     )
 
 
-def _holding(pid: int, size: int | None) -> str:
-    return say("PID {pid} holds {amount}", pid=pid, amount=show(size)) if size else f"PID {pid}"
+def _named(pids: Mapping[int, int | None]) -> str:
+    """All of them in a few words: "PIDs 101553, 101552 and 13 others"."""
+    shown, more = listed(str(pid) for pid in list(pids)[:_SHOWN]), len(pids) - _SHOWN
+    told = counted(len(pids), mark("PID {pids}"), mark("PIDs {pids}"), pids=shown)
+    if more > 0:
+        told = counted(more, mark("{names} and {count} other"), mark("{names} and {count} others"), names=told)
+    held = next(iter(pids.values()))
+    return say("{names} ({amount})", names=told, amount=show(held)) if len(pids) == 1 and held else told
 
 
 def fix_placement(case: Case) -> Answer:
     crash = case.crash
     masks = crash.setting("CUDA_VISIBLE_DEVICES")
     row = own(crash)
-    action = say("Give every rank its own card: set the device from LOCAL_RANK before the first CUDA call")
+    action = say("Give every rank its own GPU: set the device from LOCAL_RANK before the first CUDA call")
     if row:
         action = say(
-            "Give every rank its own card before its first CUDA call: {processes} are on this one and look like ranks "
-            "or workers of this job, not like strangers",
-            processes=listed(_holding(one.pid, one.bytes) for one in row[:_SHOWN]),
+            "Give every rank its own GPU before its first CUDA call; this one holds {processes}, likely of this job",
+            processes=_named({one.pid: one.bytes for one in row}),
         )
     elif masks is not None:
         action = say(
-            "Give every rank its own card (CUDA_VISIBLE_DEVICES is {value} at {place}): set the device from LOCAL_RANK "
-            "before the first CUDA call",
+            "Set each rank's GPU from LOCAL_RANK before the first CUDA call (CUDA_VISIBLE_DEVICES is "
+            "{value} at {place})",
             value=masks.value,
             place=masks.place,
         )

@@ -42,7 +42,7 @@ def _of_the_allocator(crash: Crash) -> Iterator[tuple[Event, str]]:
 def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfMemory | None) -> str | None:
     stated = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     if stated is not None and advice.advises.split(":")[0] in str(stated.value):
-        return say("it is set already: {name} at {place}", name=stated.name, place=stated.place)
+        return say("already set: {name} at {place}", name=stated.name, place=stated.place)
     if "expandable" in advice.advises and (why := together.refused("allocator-config", crash)) is not None:
         return why
     return no_fragmentation(refusal) if refusal is not None else None
@@ -59,8 +59,8 @@ def _of_the_message(crash: Crash) -> Iterator[tuple[Event, str]]:
 def _against(one: Advised, why: str) -> str:
     what = one.what.lstrip("-")
     if one.turn == "raise":
-        return say("raising {what}: {why}", what=what, why=why)
-    return say("lowering {what}: {why}", what=what, why=why) if one.turn == "lower" else f"{what}: {why}"
+        return say("do not raise {what}: {why}", what=what, why=why)
+    return say("do not lower {what}: {why}", what=what, why=why) if one.turn == "lower" else f"{what}: {why}"
 
 
 def _of_ray(crash: Crash) -> Iterator[tuple[Event, str]]:

@@ -96,7 +96,7 @@ class Refusal(Struct, frozen=True):
 
 def already(now: Setting, value: Value) -> Refusal:
     """It is set to this, and the log says where."""
-    return Refusal(say("{name} is {value} already ({place})", name=now.name, value=value, place=now.place))
+    return Refusal(say("{name} is already {value} ({place})", name=now.name, value=value, place=now.place))
 
 
 class Skip(Struct, frozen=True):

@@ -278,7 +278,7 @@ def assumptions(row: Spelling, context: Context) -> tuple[str, ...]:
     if row.versions.covers(known_versions(row.framework, context)):
         return ()
     releases = f"{title(row.framework)} {row.versions}"
-    return (say("{releases} (the log does not say which version it is)", releases=releases),)
+    return (say("{releases} (version not in the log)", releases=releases),)
 
 
 def excluded_by(row: Spelling, context: Context) -> Setting | None:

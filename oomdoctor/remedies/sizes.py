@@ -39,7 +39,7 @@ def size_of_model(crash: Crash) -> Size | None:
     model = models.known(crash.context.models)
     if model is not None:
         billions = f"{model.parameters / 1e9:.2f}"
-        told = say("the model is a {model}: {billions} B parameters", model=model.name, billions=billions)
+        told = say("{model}: {billions} B parameters", model=model.name, billions=billions)
         return Size(model.parameters, told)
     loaded = _loaded(crash)
     if loaded:
@@ -48,12 +48,12 @@ def size_of_model(crash: Crash) -> Size | None:
         weights, billions = show(loaded), f"{parameters / 1e9:.2f}"
         told = (
             say(
-                "{weights} of weights on each of {cards} cards at 2 bytes each are {billions} B parameters",
+                "{weights} of weights x {cards} GPUs / 2 bytes = {billions} B parameters",
                 weights=weights, cards=ranks, billions=billions,
             )
             if ranks > 1
             else say(
-                "{weights} of weights at 2 bytes each are {billions} B parameters", weights=weights, billions=billions
+                "{weights} of weights / 2 bytes = {billions} B parameters", weights=weights, billions=billions
             )
         )  # fmt: skip
         return Size(parameters, told)
@@ -77,7 +77,7 @@ def zero_stage(crash: Crash) -> tuple[int, tuple[str, ...]] | None:
     if stated is not None and isinstance(stated.value, int) and not isinstance(stated.value, bool):
         return stated.value, ()
     usual = next((each.zero_stage for each in among(crash.context.frameworks) if each.zero_stage is not None), None)
-    return None if usual is None else (usual, (say("it trains under ZeRO-{level}: the log does not say", level=usual),))
+    return None if usual is None else (usual, (say("ZeRO-{level} (not in the log)", level=usual),))
 
 
 def _loaded(crash: Crash) -> int | None:
@@ -93,7 +93,7 @@ def _named(crash: Crash) -> Size | None:
         match = _SIZE.search(name.rsplit("/", 1)[-1])
         if match is not None:
             billions = float(match[1].replace("_", "."))
-            told = say("the model's name says {billions} B parameters", billions=f"{billions:g}")
+            told = say("{billions} B parameters (from the model's name)", billions=f"{billions:g}")
             return Size(round(billions * 1e9), told)
     return None
 

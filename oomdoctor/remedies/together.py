@@ -18,7 +18,7 @@ from oomdoctor.versions import ALL, Versions, version_of, versions
 # The other halves that have no name of their own, as the table calls them
 _CALLED: Final = {
     "sleep": mark("the engine's sleep mode"),
-    "memory saver": mark("torch_memory_saver, by which the engine gives its memory back"),
+    "memory saver": mark("the engine's torch_memory_saver"),
     "PyTorch engine": mark("its PyTorch engine"),
 }
 ITSELF: Final = "itself"
@@ -61,9 +61,9 @@ def refused(knob: str, crash: Crash) -> str | None:
 def _why(pair: Pair) -> str:
     package = title(pair.package) if pair.releases == ALL else f"{title(pair.package)} {pair.releases}"
     if pair.other == ITSELF:
-        return say("{package} sets it by itself ({source})", package=package, source=pair.source)
+        return say("{package} sets it by default ({source})", package=package, source=pair.source)
     return say(
-        "{package} does not take it together with {other} ({source})",
+        "{package} does not support it with {other} ({source})",
         package=package,
         other=translated(_CALLED.get(pair.other, pair.other)),
         source=pair.source,

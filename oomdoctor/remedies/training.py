@@ -25,9 +25,7 @@ from oomdoctor.units import GIB, MIB, show
 
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
 
-SMALLER_BATCHES: Final = mark(
-    "the engine is starting, its reservation is a share of the card: smaller batches of training do not shrink it"
-)
+SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
 ACCUMULATION: Final = "gradient_accumulation_steps"
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
 WITHOUT_TRAINING: Final = ("serving", "inference", "data")  # tasks
@@ -52,20 +50,18 @@ def smaller_microbatch(case: Case) -> Answer:
     answer = halved(case)
     if some(case.crash.context.frameworks, "keeps its global batch") or isinstance(answer, Refusal):
         return answer
-    proposal = (
-        answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch that is computed at once"))
-    )
+    proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch size"))
     accumulation = _accumulation(case)
     if _updates_nothing(case.crash):
-        return replace(proposal, cost=say("less throughput"))
+        return replace(proposal, cost=say("lower throughput"))
     if accumulation is None or proposal.suggested is None:
-        return replace(proposal, cost=say("a smaller global batch, unless as many more steps are accumulated"))
+        return replace(proposal, cost=say("smaller global batch without more accumulation"))
     now, assumed = accumulation
     line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case.crash, 2 * now)
     return replace(
         proposal,
         action=say(
-            "{action}, and {option} from {now} to {then}",
+            "{action}, and {option} {now} -> {then}",
             action=proposal.action,
             option=ACCUMULATION,
             now=now,
@@ -99,7 +95,7 @@ def clear_references(case: Case) -> Answer:
     job = case.crash.job
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
-    return Proposal(action=say("Drop references to arrays and results that are no longer needed, before the next ones"))
+    return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
 
 
 def _of_the_stage(case: Case) -> Case:
@@ -116,7 +112,7 @@ def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
         return (now, ()) if isinstance(now, int) and now > 0 and not isinstance(now, bool) else None
     if case.row is None or not some([case.row.framework], "accumulates by option"):
         return None
-    return 1, (say("{option} is 1, its default: the log does not say", option=ACCUMULATION),)
+    return 1, (say("{option} is 1 (its default, not in the log)", option=ACCUMULATION),)
 
 
 def _accumulated(line: str | None, crash: Crash, steps: int) -> str | None:
@@ -139,7 +135,7 @@ def shorter_sequences(case: Case) -> Answer:
     if case.crash.job.task == "rl" or isinstance(answer, Refusal):
         return answer
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Shorten the sequences"))
-    return replace(proposal, cost=say("what is cut off is lost"))
+    return replace(proposal, cost=say("longer sequences are truncated"))
 
 
 def shard_states(case: Case) -> Answer:
@@ -147,7 +143,7 @@ def shard_states(case: Case) -> Answer:
     now = case.number()
     if case.now is not None and now is not None and now >= 3 and case.now.name.endswith("stage"):
         return Refusal(
-            say("{name} is {value} already ({place})", name=case.name, value=f"{now:g}", place=case.now.place)
+            say("{name} is already {value} ({place})", name=case.name, value=f"{now:g}", place=case.now.place)
         )
     zero, model, cards = zero_stage(crash), size_of_trained(crash), engine.cards_of_trainer(crash)
     if zero is None or model is None or cards is None or done(case.knob, crash.context) is not None:
@@ -162,7 +158,7 @@ def shard_states(case: Case) -> Answer:
     return Proposal(
         suggested=case.row.value if case.row is not None else None,
         derivation=say(
-            "{bytes} bytes x {size} / {cards} cards = {then} a card instead of {now} (ZeRO-{stage})",
+            "{bytes} bytes x {size} / {cards} GPUs = {then} per GPU instead of {now} (ZeRO-{stage})",
             bytes=arithmetic.WEIGHT_BYTES if offloaded else arithmetic.STATES_BYTES,
             size=model.billions,
             cards=cards,
@@ -183,9 +179,7 @@ def offload_optimizer(case: Case) -> Answer:
     freed = ram.ADAM_OFFLOAD_BYTES * model.parameters
     return Proposal(
         suggested=(True if case.row.is_switch else case.row.value) if case.row is not None else None,
-        derivation=say(
-            "12 bytes x {size} = {amount} leave the cards for host RAM", size=model.billions, amount=show(freed)
-        ),
+        derivation=say("12 bytes x {size} = {amount} moved to host RAM", size=model.billions, amount=show(freed)),
         assumes=(model.source,),
     )
 
@@ -210,13 +204,13 @@ def chunk_logits(case: Case) -> Answer:
     return Proposal(
         suggested=case.row.value if case.row is not None and isinstance(case.row.value, bool | str) else None,
         derivation=say(
-            "{tried} asked for = {tokens}, assuming the {vocabulary} words of {model}",
+            "{tried} requested = {tokens} ({vocabulary} vocabulary entries of {model})",
             tried=show(tried),
             tokens=words,
             vocabulary=model.vocabulary,
             model=model.name,
         ),
-        assumes=(say("the vocabulary is that of {model}", model=model.name), *assumed),
+        assumes=(say("vocabulary of {model}", model=model.name), *assumed),
     )
 
 
@@ -239,7 +233,7 @@ def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> tuple[str, tu
         return None
     about, each = f"{float(f'{tokens:.3g}'):.0f}", arithmetic.FULL_PRECISION_BYTES
     told = say("about {tokens} tokens x {vocabulary} x {each} bytes", tokens=about, vocabulary=vocabulary, each=each)
-    return told, (say("they are logits, in 32 bit"),)
+    return told, (say("32-bit logits"),)
 
 
 def _stated(crash: Crash, names: tuple[str, ...]) -> list[int]:
@@ -251,10 +245,10 @@ def split_sequences(case: Case) -> Answer:
     now = case.number()
     then = 2 * int(now) if now else 2
     return Proposal(
-        action=say("Split each sequence over {count} cards", count=then),
+        action=say("Split each sequence over {count} GPUs", count=then),
         suggested=then,
-        derivation=f"2 x {now:g} = {then}" if now else say("2 is the least that splits"),
-        assumes=() if now else (say("it is not split now (no size is printed)"),),
+        derivation=f"2 x {now:g} = {then}" if now else say("2 is the minimum"),
+        assumes=() if now else (say("not split now (no size in the log)"),),
     )
 
 

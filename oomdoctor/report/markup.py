@@ -22,6 +22,7 @@ _UNITS: Final = re.compile(
     rf"""|([^\s{_CHINESE}]+)|([{_CHINESE}]+)"""
 )
 _LEAD: Final = "(\"'"
+_ARROW: Final = "->"  # between two values, never at the head of a line
 _TRAIL: Final = ".,;:!?)\"'"
 _PLAIN: Final = frozenset(".,;%()/+=?!-'\"–—×…’“”°±·")
 
@@ -59,7 +60,7 @@ def _word(word: str, *, first: bool) -> str:
     while end and core[end - 1] in _TRAIL and not (core[end - 1] == ")" and _closes(core[:end])):
         end -= 1
     core, trail = core[:end], core[end:]
-    return word if _is_plain(core) else f"{lead}{code(core)}{trail}"
+    return word if core == _ARROW or _is_plain(core) else f"{lead}{code(core)}{trail}"
 
 
 def _closes(text: str) -> bool:

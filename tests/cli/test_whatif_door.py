@@ -109,7 +109,7 @@ def test_what_is_from_outside_the_log_is_marked(tmp_path: Path) -> None:
     done = told(log, "--set", "swap_space=0", "--launch", run)
     assert done.exit_code == 0, done.output
     assert "swap_space: 40 -> 0  (run.sh line 1, not the log)" in done.output
-    assert "swap_space=40 is from run.sh line 1, not from the log" in " ".join(done.output.split())
+    assert "swap_space=40 from run.sh line 1, not from the log" in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(

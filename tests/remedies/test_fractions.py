@@ -52,16 +52,14 @@ def test_the_smallest_fraction_from_what_was_free_before_and_after_loading(tmp_p
     assert found["current"] == 0.8
     assert found["suggested"] == 0.89  # 1 - 10.20 / 77.90 = 0.8691, up to 0.870, and 0.02 more
     assert found["snippet"] == "--mem-fraction-static 0.89"
-    assert found["derivation"] == (
-        "ceil(1 - 10.20 GiB after / 77.90 GiB before loading + 0.02 for the cache, 2 digits) = 0.89"
-    )
+    assert found["derivation"] == ("1 - 10.20 GiB after / 77.90 GiB before loading + 0.02 for the KV cache = 0.89")
 
 
 def test_weights_that_leave_nothing_beside_them(tmp_path: Path) -> None:
     full = START.replace("avail mem=10.20", "avail mem=4.10").replace("mem usage=67.70", "mem usage=73.80")
     text = ARGUMENTS.format(0.9) + full + NO_POOL + "\n"
     assert share(text, tmp_path, "raise-engine-reservation") is None
-    assert "73.80 GiB of weights would need 0.97" in refusal(text, tmp_path, "raise-engine-reservation")
+    assert "73.80 GiB of weights would need a share of 0.97" in refusal(text, tmp_path, "raise-engine-reservation")
 
 
 def test_where_only_the_fraction_stands_it_goes_up_in_steps(tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_without_the_figures_of_loading_the_card_is_taken_and_that_is_said(tmp_p
     found = share(ARGUMENTS.format(0.9) + REFUSED, tmp_path, "lower-engine-reservation")
     assert found is not None
     assert found["suggested"] == 0.868
-    assert "the card was empty when the engine started" in found["assumes"]
+    assert "the GPU was empty when the engine started" in found["assumes"]
 
 
 def test_a_fraction_that_is_large_enough_is_not_raised(tmp_path: Path) -> None:
@@ -97,7 +95,7 @@ def test_a_fraction_that_is_large_enough_is_not_raised(tmp_path: Path) -> None:
 
 def test_a_fraction_that_nobody_says_is_raised_to_what_the_loading_shows() -> None:
     remedy = advise(START + NO_POOL + "\n", "raise-engine-reservation")[0]["raise-engine-reservation"]
-    assert (remedy.action, remedy.current) == ("Raise the engine's fraction to 0.89", None)
+    assert (remedy.action, remedy.current) == ("Raise the engine's GPU memory share to 0.89", None)
 
 
 @pytest.mark.parametrize(("now", "then"), [(0.26, 0.112), (0.24, None)])
@@ -106,7 +104,7 @@ def test_no_fraction_is_low_enough(now: float, then: float | None) -> None:
     log = ARGUMENTS.format(now) + START + REFUSED.replace("3.00 GiB", "12.00 GiB")
     chosen, rejected = advise(log, "lower-engine-reservation")
     assert [one.suggested for one in chosen.values()] == ([then] if then else [])
-    assert [one.why[:40] for one in rejected.values()] == ([] if then else ["no lower fraction makes that room (0.24 "])
+    assert [one.why[:39] for one in rejected.values()] == ([] if then else ["no lower share makes enough room (0.24 "])
 
 
 @pytest.mark.parametrize(("now", "then"), [(0.8, 0.75), (0.15, 0.1), (0.14, None), (None, 0.45)])
@@ -147,7 +145,7 @@ def test_the_weights_are_what_loading_took(tmp_path: Path) -> None:
     text = ARGUMENTS.replace("acme/chat", "acme/chat-30B").format(0.8) + START + REFUSED
     found = share(text, tmp_path, "tensor-parallel")
     assert found is not None
-    assert found["derivation"] == "2 x 1 = 2: 67.70 GiB of weights on a card become 33.85 GiB"
+    assert found["derivation"] == "2 x 1 = 2; weights per GPU 67.70 GiB -> 33.85 GiB"
     assert found["assumes"] == []
 
 
@@ -155,8 +153,8 @@ def test_weights_from_a_name_are_an_assumption(tmp_path: Path) -> None:
     text = ARGUMENTS.replace("acme/chat", "acme/chat-30B").format(0.8) + REFUSED
     found = share(text, tmp_path, "tensor-parallel")
     assert found is not None
-    assert "55.88 GiB of weights" in found["derivation"]
-    assert found["assumes"] == ["the model's name says 30 B parameters"]
+    assert "weights per GPU 55.88 GiB -> " in found["derivation"]
+    assert found["assumes"] == ["30 B parameters (from the model's name)"]
 
 
 def test_fewer_bits_of_the_weights_that_were_loaded() -> None:
@@ -165,5 +163,5 @@ def test_fewer_bits_of_the_weights_that_were_loaded() -> None:
         ARGUMENTS.replace("acme/chat", "acme/chat-70B").replace("tp_size=1", "tp_size=2").format(0.8) + START + NO_POOL
     )
     remedy = advise(log, "quantize-weights", cause="kv-cache-no-room")[0]["quantize-weights"]
-    assert remedy.derivation == "67.70 GiB of weights on a card; half of it in 8 bits, a quarter in 4"
-    assert remedy.assumes == ("they take 16 bits each now",)
+    assert remedy.derivation == "67.70 GiB of weights per GPU; half in 8 bits, a quarter in 4"
+    assert remedy.assumes == ("16-bit KV cache now",)

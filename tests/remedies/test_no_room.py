@@ -42,10 +42,10 @@ def test_a_larger_share_and_a_shorter_context_together() -> None:
     assert remedy.beside == (Beside("--max-model-len", 45056),)
     assert remedy.snippet == "--gpu-memory-utilization 0.95\n--max-model-len 45056"
     assert remedy.derivation == (
-        "(0.95 - 0.80) x 40.00 GiB = 6.00 GiB more; - 512 MiB that are missing before the first block = 5.50 GiB; "
-        "/ 131072 bytes a token, down to 16 = 45056 tokens"
+        "(0.95 - 0.80) x 40.00 GiB = 6.00 GiB; - 512 MiB missing before the first block = 5.50 GiB; "
+        "/ 131072 bytes per token = 45056 tokens (a multiple of 16)"
     )
-    assert "bytes a token: 4 GiB of swap space / CPU blocks" in remedy.assumes
+    assert "bytes per token: 4 GiB of swap space / CPU blocks" in remedy.assumes
 
 
 def test_both_together_close_the_gap() -> None:
@@ -80,8 +80,8 @@ def test_no_share_works_where_the_rest_fills_the_card() -> None:
     text = log(weights=36.6)
     rejected = advise(text, *KNOBS, cause="kv-cache-no-room")[1]
     why = rejected["raise-engine-reservation"].why
-    assert why.startswith("no share works, whatever the context")
-    assert "takes 0.99 of the 40.00 GiB, and at most 0.98 can be given" in why
+    assert why.startswith("no share works with any context")
+    assert "0.99 of the 40.00 GiB are needed before the first KV-cache block, at most 0.98 can be given" in why
     assert "weights" in why
     assert rejected_advice(crashes_of(text)[0])
 
@@ -96,7 +96,7 @@ def test_that_no_share_works_is_said_even_where_none_is_proposed(tmp_path: Path)
 def test_a_shorter_context_alone_gains_nothing() -> None:
     chosen, rejected = advise(log(), "shorter-context", cause="kv-cache-no-room")
     assert not chosen
-    assert "alone gains nothing" in rejected["shorter-context"].why
+    assert "alone does not help" in rejected["shorter-context"].why
 
 
 def test_it_does_where_the_engine_took_whole_prompts_in_one_step() -> None:
@@ -138,6 +138,6 @@ def test_nothing_moves_where_the_first_is_enough_or_none_is() -> None:
 def test_what_is_put_first_says_why() -> None:
     lacking = Gap(pool="gpu", missing_low_bytes=1, missing_high_bytes=1, derivation="2 - 1 = 1", alone=("split",))
     moved, *others = shown(remedies("smaller-prefill", "split"), lacking)
-    assert moved.derivation == "enough alone for what was missing (2 - 1 = 1)"
+    assert moved.derivation == "enough alone: 2 - 1 = 1"
     assert [one.derivation for one in others] == [None]
     assert shown(remedies("split", "smaller-prefill"), lacking)[0].derivation is None

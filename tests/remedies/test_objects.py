@@ -25,7 +25,7 @@ def test_the_process_that_held_most_is_named_where_no_option_is() -> None:
         if one.knob == "smaller-buffers"
     )
     assert remedy.subject is not None
-    assert remedy.action.startswith("Keep (PID 4711) held 21.00 GiB: ")
+    assert remedy.action.endswith("; Keep (PID 4711) held 21.00 GiB")
     assert "PID 7)" not in remedy.action, "the victim"
 
 

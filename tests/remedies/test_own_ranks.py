@@ -80,8 +80,8 @@ def test_contexts_are_no_ranks() -> None:
 
 def test_own_ranks_get_a_card_each() -> None:
     chosen, _ = advise(log(*ALIKE), "fix-placement", "free-the-gpu", cause="device-misplacement")
-    assert "PID 4101 holds 6.00 GiB" in chosen["fix-placement"].action
-    assert "not like strangers" in chosen["fix-placement"].action
+    assert "PIDs 4101, 4102 and 1 other, likely of this job" in chosen["fix-placement"].action
+    assert "likely of this job" in chosen["fix-placement"].action
     assert chosen["free-the-gpu"].snippet == ("ps -o pid,user,etime,args -p 4101,4102,4103\n# kill 4101 4102 4103")
 
 
@@ -94,7 +94,7 @@ def test_nobody_of_its_own_is_ended() -> None:
 
 def test_workers_on_the_only_card_are_too_many() -> None:
     chosen, _ = advise(log((4101, 9.00), (4104, 3.40), pid=4107), "free-the-gpu", "clear-references")
-    assert chosen["free-the-gpu"].action.startswith("Start fewer processes on this card: PID 4101 holds 9.00 GiB")
+    assert chosen["free-the-gpu"].action.startswith("Start fewer processes on this GPU; it holds PIDs 4101, 4104")
     assert "kill" not in (chosen["free-the-gpu"].snippet or "")
 
 

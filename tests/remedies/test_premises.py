@@ -65,8 +65,8 @@ def test_one_engine_has_no_sequence() -> None:
 def test_room_to_spare_is_an_assumption() -> None:
     log = "$ vllm serve org/M-7B --gpu-memory-utilization 0.9\n" + cuda()
     remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
-    assert "512 MiB to spare" in (remedy.derivation or "")
-    assert any("512 MiB to spare is a guess" in assumed for assumed in remedy.assumes)
+    assert "512 MiB spare" in (remedy.derivation or "")
+    assert any("512 MiB spare for the next allocations (a guess)" in assumed for assumed in remedy.assumes)
 
 
 # several cards
@@ -126,7 +126,7 @@ def test_a_target_has_room_below_it() -> None:
     remedy = advise(OPENRLHF.format("") + HOG, "move-process")[0]["move-process"]
     # 176.97 - (239.02 - 80 % of 251.56)
     assert "at 139.20 GiB" in remedy.action
-    assert "to give back at least" in (remedy.derivation or "")
+    assert "to free at least" in (remedy.derivation or "")
     assert remedy.assumes
     low = kill(160.00, 251.56, "14\t100.00\tpython serve.py\n", threshold="0.6")
     # a fifth below the threshold of 150.94: 100 - (160 - 120.75)
@@ -157,7 +157,7 @@ def test_offload_that_is_off_is_not_taken_back() -> None:
     log = "deepspeed --num_gpus 8 fit.py\noffload_optimizer device=none\n" + KERNEL
     chosen, rejected = advise(log, "less-offload")
     assert not chosen
-    assert "off already" in rejected["less-offload"].why
+    assert "already off" in rejected["less-offload"].why
 
 
 ARRAY = (
@@ -233,13 +233,13 @@ def test_a_limit_below_the_offloaded_states_is_raised_above_them(log: str, limit
     remedy = advise(log, "raise-container-limit")[0]["raise-container-limit"]
     assert (remedy.current, remedy.suggested) == (12 * 1024**3, limit)
     assert (remedy.snippet or "").startswith(f"docker run --memory={limit}\n")
-    assert ("or take the offload back" in remedy.action) is (limit != "15g")
+    assert ("or turn off the offload" in remedy.action) is (limit != "15g")
     if limit != "15g":
         assert remedy.derivation == (
-            "12 bytes x 7.62 B parameters = 85.11 GiB of offloaded states; 85.11 GiB x 1.25 = 106.39 GiB, rounded up = "
+            "12 bytes x 7.62 B parameters = 85.11 GiB offloaded states; 85.11 GiB x 1.25 = 106.39 GiB, rounded up = "
             "107 GiB"
         )
-        assert "a quarter more, for everything else of the job, is a guess" in remedy.assumes
+        assert "25 % more for the rest of the job (a guess)" in remedy.assumes
 
 
 def test_a_pods_limit_below_the_offloaded_states() -> None:
@@ -259,7 +259,7 @@ def test_logits_are_the_batch_of_the_settings() -> None:
     log = LLAMA.format("--per_device_train_batch_size 4 --max_seq_length 8192") + cuda(tried="15.66 GiB")
     derivation = advise(log, "chunked-logits")[0]["chunked-logits"].derivation or ""
     assert "4 x 8192 = 32768 tokens" in derivation
-    assert "assuming the 128256 words of Llama-3-8B" in derivation
+    assert "(128256 vocabulary entries of Llama-3-8B)" in derivation
     other = LLAMA.format("--per_device_train_batch_size 2 --max_seq_length 8192") + cuda(tried="15.66 GiB")
     assert "about 32800 tokens" in (advise(other, "chunked-logits")[0]["chunked-logits"].derivation or "")
 
@@ -268,10 +268,10 @@ def test_half_the_batch_and_twice_the_steps() -> None:
     options = "--per_device_train_batch_size 8 --gradient_accumulation_steps 3"
     remedy = advise(LLAMA.format(options) + cuda(), "smaller-microbatch")[0]["smaller-microbatch"]
     assert remedy.snippet == "--per_device_train_batch_size 4 --gradient_accumulation_steps 6"
-    assert "from 3 to 6" in remedy.action
+    assert "3 -> 6" in remedy.action
     unsaid = advise(LLAMA.format("--per_device_train_batch_size 8") + cuda(), "smaller-microbatch")[0]
     assert unsaid["smaller-microbatch"].snippet == "--per_device_train_batch_size 4 --gradient_accumulation_steps 2"
-    assert any("is 1, its default" in assumed for assumed in unsaid["smaller-microbatch"].assumes)
+    assert any("is 1 (its default" in assumed for assumed in unsaid["smaller-microbatch"].assumes)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_steps_that_are_no_number_are_not_doubled(steps: str) -> None:
     log = LLAMA.format(f"--per_device_train_batch_size 8 --gradient_accumulation_steps {steps}") + cuda()
     remedy = advise(log, "smaller-microbatch")[0]["smaller-microbatch"]
     assert remedy.snippet == "--per_device_train_batch_size 4"
-    assert remedy.cost == "a smaller global batch, unless as many more steps are accumulated"
+    assert remedy.cost == "smaller global batch without more accumulation"
 
 
 @pytest.mark.parametrize(
@@ -307,13 +307,13 @@ def test_steps_that_are_no_number_are_not_doubled(steps: str) -> None:
 def test_how_many_tokens_have_so_large_logits(tried: str, derivation: str) -> None:
     remedy = advise(LLAMA.format("") + cuda(tried=tried), "chunked-logits")[0]["chunked-logits"]
     assert derivation in (remedy.derivation or "")
-    assert ("they are logits, in 32 bit" in remedy.assumes) is ("about" in derivation)
+    assert ("32-bit logits" in remedy.assumes) is ("about" in derivation)
 
 
 def test_logits_in_chunks_already() -> None:
     chosen, rejected = advise(LLAMA.format("--use_liger_kernel True") + cuda(tried="15.66 GiB"), "chunked-logits")
     assert not chosen
-    assert "use_liger_kernel is True already" in rejected["chunked-logits"].why
+    assert "use_liger_kernel is already True" in rejected["chunked-logits"].why
 
 
 def test_a_forward_pass_has_a_batch_of_its_own() -> None:

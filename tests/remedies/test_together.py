@@ -50,7 +50,7 @@ def is_proposed(before: str, log: str = IN_PIECES) -> bool:
 )
 def test_expandable_segments_beside_a_memory_pool(before: str) -> None:
     assert not is_proposed(before)
-    assert any("together" in why for _, why in rejected_advice(crashes_of(before + IN_PIECES)[0]))
+    assert any("does not support it with" in why for _, why in rejected_advice(crashes_of(before + IN_PIECES)[0]))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_share_is_no_answer_while_the_engine_measures_its_need() -> None:
     )
     chosen, rejected = advise(log, "lower-engine-reservation")
     assert not chosen
-    assert "takes its share only afterwards" in rejected["lower-engine-reservation"].why
+    assert "takes its share later" in rejected["lower-engine-reservation"].why
 
 
 @pytest.mark.parametrize(

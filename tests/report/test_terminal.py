@@ -80,8 +80,8 @@ Also possible: The reward server (PID 230) leaks about 30 MiB of RAM per step
 
 Ruled out: object-store-full: nothing spilled and no store message stands in the log
 Ruled out: container-limit: 128.00 GiB is the node's own memory
-Not advised: Let the engine give its memory back while the trainer works [engine-sleep]: it keeps a
-copy of the weights in the memory that ran out
+Not advised: Let the engine free its GPU memory while the trainer works [engine-sleep]: it keeps a copy
+of the weights in the memory that ran out
 In the order of the log
   2025-04-02 11:20:31  driver.log:412  root: memory-kill, PolicyActor, PID 4471, node 10.3.0.8
                        driver.log:431  cascade: actor-death, PolicyActor, PID 4471, node 10.3.0.8
