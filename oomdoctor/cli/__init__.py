@@ -67,7 +67,7 @@ def _failed(error: Exception) -> int:
     if isinstance(error, ModelError):
         out.tell(
             say(
-                "OOMDOCTOR_MODEL: {error}; unset it, or let it name a file that `oomdoctor train -o FILE` wrote",
+                "OOMDOCTOR_MODEL: {error}; unset it, or set it to a file that `oomdoctor dev train -o FILE` wrote",
                 error=error,
             )
         )

@@ -75,7 +75,7 @@ def cluster(
     assume: Assume = None,
     _lang: Lang = None,
 ) -> None:
-    """Diagnose a running Ray cluster: every node reads its own session's logs.
+    """Diagnose a running Ray cluster: every node reads its own logs.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ def compare(
     absolute_paths: Absolute = False,
     _lang: Lang = None,
 ) -> None:
-    """Lay a run that went well beside the one that crashed: what changed that can explain it.
+    """Compare a run that worked with the one that crashed.
 
     \b
     Examples:

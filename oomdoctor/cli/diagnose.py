@@ -101,7 +101,7 @@ def diagnose(
     assume: Assume = None,
     _lang: Lang = None,
 ) -> None:
-    """Say what ran out, who held it, why, and what to change.
+    """Say what ran out, who held the memory, why, and what to change.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`oomdoctor issue`, `oomdoctor issue-form` and `oomdoctor draft`."""
+"""`oomdoctor issue`, `oomdoctor issue form` and `oomdoctor issue draft`."""
 
 from __future__ import annotations
 
@@ -58,20 +58,26 @@ def issue(
     assume: Assume = None,
     _lang: Lang = None,
 ) -> None:
-    """Draft an issue: the repository's own form, filled with what the log tells.
+    """Draft an issue from a log; redact or shorten a log to share it.
 
     \b
     Examples:
       oomdoctor issue train.log -o issue.md
       oomdoctor issue train.log --form ~/src/vllm
-      oomdoctor issue train.log --form bug-report.yml --repo vllm-project/vllm --url
+      oomdoctor issue train.log --form bug.yml --repo vllm-project/vllm --url
 
-    What the log does not tell is marked "to fill in"; no box is ticked for you.
-    Secrets, names and addresses are taken out, but read it before you send it.
+    \b
+    More commands:
+      oomdoctor issue redact    a log without secrets and names
+      oomdoctor issue reduce    the shortest excerpt that still gets the diagnosis
+      oomdoctor issue draft     the diagnosis, added to a draft of your own
+      oomdoctor issue form      an issue form for your repository
 
-    Exits with 0 (a draft: of a memory failure, of a request that Ray cannot
-    place, or of an end that the log does not explain), 2 (wrong usage, or none of
-    these in the log) or 70 (an error of oomdoctor itself).
+    The draft fills in the repository's own issue form. What the log does not show is marked "to fill in"; no box is
+    ticked for you. Secrets, names and addresses are taken out; read the draft before you send it.
+
+    Exits with 0 (a draft was written), 2 (wrong usage, or no memory failure in the log) or 70 (an error of oomdoctor
+    itself).
     """
     for_others()
     if url and repo is None:
@@ -206,8 +212,8 @@ def issue_form(
 
     \b
     Examples:
-      oomdoctor issue-form > .github/ISSUE_TEMPLATE/oom.yml
-      oomdoctor issue-form --keep .github/ISSUE_TEMPLATE/oom.yml
+      oomdoctor issue form > .github/ISSUE_TEMPLATE/oom.yml
+      oomdoctor issue form --keep .github/ISSUE_TEMPLATE/oom.yml
     """
     from oomdoctor.helpers import our_form  # noqa: PLC0415
 
@@ -239,13 +245,17 @@ def draft(
     no_redact: NoRedact = False,
     _lang: Lang = None,
 ) -> None:
-    """Put the diagnosis into issue drafts, behind the log that they quote.
+    """Add the diagnosis to issue drafts, below the log that they quote.
 
-    A draft is a Markdown file with a log in a fenced block. The diagnosis stands
-    between two comments and is renewed there; the rest is left as it is.
+    \b
+    Examples:
+      oomdoctor issue draft crash.md
 
-    Exits with 0 (all is up to date), 1 (a file was changed) or 2 (a file cannot
-    be read, written or understood), as a pre-commit hook should.
+    A draft is a Markdown file with a log in a fenced block. The diagnosis stands between two comments; running the
+    command again renews it and changes nothing else.
+
+    Exits as a pre-commit hook does: 0 (all files were up to date), 1 (a file was changed) or 2 (a file could not be
+    read, written or understood).
     """
     for_others()
     raise typer.Exit(max(_refreshed(file, redact=not no_redact) for file in files))

@@ -1,4 +1,4 @@
-"""`oomdoctor knobs`."""
+"""`oomdoctor explain knobs`."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 def knobs(
-    knob: Annotated[str | None, typer.Argument(show_default=False, help="One knob: all frameworks' spellings.")] = None,
+    knob: Annotated[str | None, typer.Argument(show_default=False, help="One knob, in all frameworks.")] = None,
     framework: Annotated[
         str | None,
-        typer.Option("--framework", metavar="NAME", show_default=False, help="One framework: all its knobs."),
+        typer.Option("--framework", metavar="NAME", show_default=False, help="One framework's knobs."),
     ] = None,
     _lang: Lang = None,
 ) -> None:
-    """List what can be changed, and how each framework spells it.
+    """List the knobs: what can be changed, and how each framework spells it.
 
     \b
     Examples:
-      oomdoctor knobs                     all knobs
-      oomdoctor knobs engine-sleep        one, in every framework that has it
-      oomdoctor knobs --framework verl    those of one framework
+      oomdoctor explain knobs                     all knobs
+      oomdoctor explain knobs engine-sleep        one knob, in all frameworks
+      oomdoctor explain knobs --framework verl    one framework's knobs
     """
     from oomdoctor.remedies import settings  # noqa: PLC0415
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
@@ -67,12 +67,18 @@ def knobs(
 
 def _not_a_knob(word: str, knobs: Mapping[str, Knob]) -> str:
     """What was meant: the knob that an option of that name turns, or one that is spelled nearly so."""
+    if turned := set_by(word):
+        return say("there is no knob {word}; it is a setting of {knobs}", word=repr(word), knobs=all_of(turned))
+    lists = say("`{command}` lists all knobs", command="oomdoctor explain knobs")
+    return say("there is no knob {word}; {hint}", word=repr(word), hint=hint(word, knobs, lists))
+
+
+def set_by(word: str) -> list[str]:
+    """The knobs that an option of this name turns."""
+    from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
+
     option = word.strip("-").replace("-", "_")
-    turned = [knob.id for knob in knobs.values() if option in knob.settings]
-    if turned:
-        return say("there is no knob {word}; that is an option of {knobs}", word=repr(word), knobs=all_of(turned))
-    listed_by = say("`{command}` lists them", command="oomdoctor knobs")
-    return say("there is no knob {word}; {hint}", word=repr(word), hint=hint(word, knobs, listed_by))
+    return [knob.id for knob in KNOBS.values() if option in knob.settings]
 
 
 def checked(framework: str | None) -> str | None:

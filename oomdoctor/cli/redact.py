@@ -1,4 +1,4 @@
-"""`oomdoctor redact`."""
+"""`oomdoctor issue redact`."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def redact(
 
     \b
     Examples:
-      oomdoctor redact train.log -o public.log
-      kubectl logs trainer-0 | oomdoctor redact
-      oomdoctor redact --check draft.md run.sh
+      oomdoctor issue redact train.log -o public.log
+      kubectl logs trainer-0 | oomdoctor issue redact
+      oomdoctor issue redact --check draft.md run.sh
 
     The same host is <HOST-1> in all of the output. Addresses of private networks stay: they tell nodes apart.
 
@@ -57,7 +57,7 @@ def redact(
     out.check_folder(output)
     if not files and out.stdin_is_terminal():
         raise typer.BadParameter(
-            say("name a file, or pipe one in: {command}", command="oomdoctor redact train.log"), param_hint="FILE"
+            say("name a file, or pipe one in: {command}", command="oomdoctor issue redact train.log"), param_hint="FILE"
         )
     sources, troubles = street.gather(files or [STDIN])
     out.check_spares(output, (source.path for source in sources))

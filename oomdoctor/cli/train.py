@@ -1,4 +1,4 @@
-"""`oomdoctor train`."""
+"""`oomdoctor dev train`."""
 
 from __future__ import annotations
 
@@ -29,16 +29,15 @@ def train(
     logs: Annotated[str, typer.Option("--logs", metavar="NUMBER", help="How many to generate.")] = str(LOGS),
     _lang: Lang = None,
 ) -> None:
-    """Train the classifier anew, with your own labelled logs added to ours.
+    """Train the classifier again, with your own labelled logs added.
 
     \b
     Examples:
-      oomdoctor train my-cases -o model.json
+      oomdoctor dev train my-cases -o model.json
       OOMDOCTOR_MODEL=model.json oomdoctor diagnose train.log
 
-    It needs scikit-learn: pip install 'oomdoctor[train]'. The same logs and the
-    same seed give the same file, which is readable JSON and holds words of your
-    logs: read it before you hand it on. In a checkout the fixtures are added.
+    Needs scikit-learn: pip install 'oomdoctor[train]'. The same logs and the same seed give the same file. The file is
+    JSON and holds words of your logs: read it before you share it. In a checkout, the fixtures are added.
     """
     if find_spec("sklearn") is None:
         out.tell(say("training needs scikit-learn, which is not installed: {command}", command=INSTALL))

@@ -65,7 +65,7 @@ def watch(
     color: Color = COLORS[0],
     _lang: Lang = None,
 ) -> None:
-    """Watch a log while it is written: warn while memory climbs, diagnose a failure at once.
+    """Follow a log: warn while memory grows, diagnose a failure at once.
 
     \b
     Examples:

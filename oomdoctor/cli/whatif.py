@@ -38,7 +38,7 @@ def whatif(
     assume: Assume = None,
     _lang: Lang = None,
 ) -> None:
-    """Say whether the crash would have fitted with other settings.
+    """Compute whether the job would have fitted with other settings.
 
     \b
     Examples:
