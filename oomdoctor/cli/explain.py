@@ -117,13 +117,13 @@ def _options(turned: Iterable[str], framework: str | None) -> Iterator[str]:
     if framework is None:
         yield say("## In your framework")
         names = listed(spellings.frameworks())
-        yield say("`--framework NAME` spells what to change, for {names}.", names=names)
+        yield say("`--framework NAME` adds the names of the settings in {names}.", names=names)
         return
     yield say("## In {framework}", framework=spellings.title(framework))
     rows = [row for knob in turned for row in settings.of_knob(knob, framework)]
     yield from (f"- {row.knob}: `{row.shown}`{_known(row)}" for row in rows)
     if not rows:
-        yield say("It has no option of its own for any of these.")
+        yield say("It has no setting for any of these.")
 
 
 def _known(row: Spelling) -> str:

@@ -53,7 +53,7 @@ def knobs(
     if knob is not None:
         about = KNOBS[knob]
         told = say(
-            "{knob}: {action}.\nRelieves: {relieves}. Spends: {spends}. Costs: {cost}.",
+            "{knob}: {action}.\nRelieves: {relieves}. Spends: {spends}. Cost: {cost}.",
             knob=about.id,
             action=translated(about.action),
             relieves=_pools(about.relieves),
@@ -61,7 +61,7 @@ def knobs(
             cost=translated(about.cost),
         )
         out.write("".join(f"{line}\n" for line in _paragraphs(told)) + "\n")
-    nothing = say("no framework's file has it") + "\n"
+    nothing = say("no framework has a setting for it") + "\n"
     out.write(_page(list(_spelled(chosen, named=framework is None))) if chosen else nothing)
 
 
@@ -86,7 +86,7 @@ def checked(framework: str | None) -> str | None:
     known = spellings.frameworks()
     framework = as_listed(framework, known) if framework is not None else None
     if framework is not None and framework not in known:
-        otherwise = say("there are {names}", names=listed(known))
+        otherwise = say("known: {names}", names=listed(known))
         raise typer.BadParameter(
             say("there is no framework {word}; {hint}", word=repr(framework), hint=hint(framework, known, otherwise)),
             param_hint="--framework",
@@ -97,7 +97,7 @@ def checked(framework: str | None) -> str | None:
 def _spelled(rows: Iterable[Spelling], *, named: bool) -> Iterator[tuple[str, ...]]:
     """Each row as a person reads it: where, what to write, what holds by default, since when, and what it asks for."""
     first = say("framework") if named else say("knob")
-    yield (first, say("write"), say("default"), say("versions"), say("mind"))
+    yield (first, say("write"), say("default"), say("versions"), say("note"))
     for row in rows:
         default = "; ".join(f"{value} {where}".strip() for value, where in row.defaults)
         needs = [say("needs {setting}", setting=need) for need in row.needs]

@@ -127,7 +127,7 @@ class Group(_Spoken, TyperGroup):
 
             tell(
                 say(
-                    "OOMDOCTOR_LANG is {word}, which is none of {allowed}: English it is",
+                    "OOMDOCTOR_LANG is {word}, not one of {allowed}: using English",
                     word=repr(unknown),
                     allowed=listed(LANGUAGES),
                 )
@@ -186,7 +186,7 @@ def one_of(*allowed: str) -> Any:
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in allowed:
-            raise typer.BadParameter(say("{value} is none of {allowed}", value=repr(value), allowed=listed(allowed)))
+            raise typer.BadParameter(say("{value} is not one of {allowed}", value=repr(value), allowed=listed(allowed)))
         return value
 
     return check
@@ -199,6 +199,6 @@ Lang = Annotated[
         metavar="|".join(LANGUAGES),
         callback=one_of(*LANGUAGES),
         show_default=False,
-        help="English or Chinese; without it, as OOMDOCTOR_LANG or the locale says.",
+        help="The language; default: OOMDOCTOR_LANG, else the locale.",
     ),
 ]

@@ -20,7 +20,7 @@ def reduce(
     paths: Paths = None,
     output: Output = None,
     redact: Annotated[
-        bool, typer.Option("--redact/--no-redact", help="Take secrets and names out of the excerpt.")
+        bool, typer.Option("--redact/--no-redact", help="Take secrets and names out, or keep them.")
     ] = True,
     _lang: Lang = None,
 ) -> None:
@@ -47,7 +47,7 @@ def reduce(
         )
     if not paths or STDIN in paths:
         raise typer.BadParameter(
-            say("it reads its logs several times: name a file instead of a pipe"), param_hint="PATH"
+            say("reduce reads the log several times: name a file instead of a pipe"), param_hint="PATH"
         )
     sources, troubles = street.gather(paths)
     out.check_spares(output, (source.path for source in sources))
@@ -74,7 +74,7 @@ def reduce(
         )
     )
     if not excerpt.is_smallest:
-        out.tell(say("it may become smaller still: reduce the excerpt again"))
+        out.tell(say("the excerpt may get shorter: reduce it again"))
 
 
 def _lines(text: str) -> list[str]:

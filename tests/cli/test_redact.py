@@ -61,9 +61,10 @@ def test_a_check_names_file_line_and_kind_and_never_the_secret(tmp_path: Path) -
         1, f"{draft}, line 3: a Hugging Face token\n{draft}, line 6: a password, key or token\n"
     )  # fmt: skip
     assert run("redact", "--check", clean).returncode == 0
+    names = ("1: a host name", "1: a name of a person or team", "2: a host name")
     strict = run("redact", "--check", "--strict", clean)
     assert (strict.returncode, strict.stdout.decode()) == (
-        1, "".join(f"{clean}, line {line}\n" for line in ("1: a host name", "1: a name of a person or team", "2: a host name"))
+        1, "".join(f"{clean}, line {line}\n" for line in names)
     )  # fmt: skip
     chinese = run("redact", "--check", "--lang", "zh", draft).stdout.decode()
     assert f"{draft}，第 3 行：" in chinese

@@ -171,8 +171,9 @@ NO_SECRETS = (
     # ids, digests, versions, addresses
     "node_id=0a57c2d2ac4f68bd8d50ee9f32d30e35a0f4ab8ac06a0b2a9d64c5b1 worker 86f38b3df9",
     "commit 3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901 of the repository",
-    "https://wandb.ai/authorize https://wandb.ai/site/x https://docs.wandb.ai/guides/track wandb_entity=None wandb.entity=${x}",
-    "wandb.init(project=args.project, entity=args.entity) wandb_entity: null logged in as: root (uid 0) libx-2.18.3.1-cuda",
+    "https://wandb.ai/authorize https://wandb.ai/site/x https://docs.wandb.ai/guides/track wandb_entity=None",
+    "wandb.init(project=args.project, entity=args.entity) wandb.entity=${x}",
+    "logged in as: root (uid 0) libx-2.18.3.1-cuda",
     "wandb: git commit 3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901",
     "wandb: Syncing run lively-bee-17; wandb version 0.18.7; wandb: Run data is saved locally in ./wandb/run-20261120",
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 uuid 123e4567-e89b-12d3-a456-426614174000",
