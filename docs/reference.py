@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from benchmarks.catalogue import Message, Program, programs
 from oomdoctor.causes import Cause, causes
 from oomdoctor.cli.app import app
+from oomdoctor.cli.commands import OLD_NAMES
 from oomdoctor.cli.diagnose import FORMATS
 from oomdoctor.decision.outline import outline
 from oomdoctor.families import whole
@@ -91,20 +92,22 @@ def _codes(texts: Iterable[str]) -> str:
 
 
 def _command_names() -> tuple[str, ...]:
-    return tuple(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    every = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return tuple(name for name in every if name not in OLD_NAMES)
 
 
 def _commands() -> str:
     parts = ["# Commands\n", _fenced(said("--help"))]
     for name in _command_names():
-        parts += [f"## {name}\n", _fenced(said(name, "--help"))]
+        parts += [f"## {name}\n", _fenced(said(*name.split(), "--help"))]
     return "\n".join(parts)
 
 
 def _exit_codes() -> str:
     told = said("--help").split("Exit codes:")[1].split("Options:")[0]
     lines = [line.split(maxsplit=1) for line in told.splitlines() if line.strip()]
-    links = ", ".join(f"[{name}](commands.md#{name})" for name in _command_names() if _tells_exit_codes(name))
+    telling = [name for name in _command_names() if _tells_exit_codes(name)]
+    links = ", ".join(f"[{name}](commands.md#{name.replace(' ', '-')})" for name in telling)
     return (
         f"# Exit codes\n\n{_table(('code', ''), lines)}\n"
         "Which of several inputs decides is said [beside the options](../how-to/diagnose.md). These commands say more\n"
@@ -114,7 +117,7 @@ def _exit_codes() -> str:
 
 def _tells_exit_codes(command: str) -> bool:
     """By its help; that there are `--exit-zero` and `--help` tells nothing of its own."""
-    told = re.sub(r"--exit-zero +.*|Show this message and exit", "", said(command, "--help"))
+    told = re.sub(r"--exit-zero +.*|Show this message and exit", "", said(*command.split(), "--help"))
     return re.search(r"\bexits?\s+(with|as)\b", told, re.IGNORECASE) is not None
 
 

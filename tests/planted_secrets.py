@@ -140,6 +140,29 @@ PEM = (
 
 # What is personal: the line, what must go, what stands there instead
 PERSONAL = (
+    (
+        "View project at https://wandb.ai/acme-research/rl",
+        "acme-research",
+        "View project at https://wandb.ai/<USER-1>/rl",
+    ),
+    (
+        "wandb: View run at https://wandb.acme.example:8080/acme-research/rl/runs/x1",
+        "acme-research",
+        "wandb: View run at https://<HOST-1>:8080/<USER-1>/rl/runs/x1",
+    ),
+    (
+        "wandb: Currently logged in as: mireille (acme-research). Use `wandb login`",
+        "acme-research",
+        "wandb: Currently logged in as: <USER-1> (<USER-2>). Use `wandb login`",
+    ),
+    ("WANDB_ENTITY=acme-research", "acme-research", "WANDB_ENTITY=<USER-1>"),
+    ("trainer.wandb_entity: acme-research", "acme-research", "trainer.wandb_entity: <USER-1>"),
+    (
+        "wandb.init(project='rl', entity='acme-research')",
+        "acme-research",
+        "wandb.init(project='rl', entity='<USER-1>')",
+    ),
+    ("group ray-54.201.7.9-worker gone", "54.201", "group ray-<IP-1>-worker gone"),
     ("/home/mireille/run.py", "mireille", "/home/<USER-1>/run.py"),
     ("/Users/mireille/run.py", "mireille", "/Users/<USER-1>/run.py"),
     (r"C:\Users\mireille\run.py", "mireille", r"C:\Users\<USER-1>\run.py"),

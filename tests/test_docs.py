@@ -18,11 +18,12 @@ from test_readme import oomdoctor
 
 from benchmarks.catalogue import Message, programs
 from oomdoctor.causes import causes
+from oomdoctor.cli.commands import OLD_NAMES
 
 TOP = Path(__file__).parent.parent
 DOCS = TOP / "docs"
 SHOWN = re.compile(r"```console\n\$ oomdoctor ([^\n]*)\n(.*?)```", re.DOTALL)
-HELP = re.compile(r"^## ([\w-]+)\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)  # as commands.md has it
+HELP = re.compile(r"^## ([\w -]+)\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)  # as commands.md has it
 PAGES = sorted(path for path in DOCS.rglob("*.md") if SHOWN.search(path.read_text(encoding="utf-8")))
 
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="only in a checkout")
@@ -142,10 +143,12 @@ def test_a_message_is_shown_with_its_releases_and_what_is_said_of_it(builder: Mo
 
 def test_the_exit_codes_lead_to_the_commands_that_tell_theirs(site: dict[str, str]) -> None:
     linked = set(re.findall(r"\(commands\.md#([\w-]+)\)", site["reference/exit-codes.md"]))
-    assert {"diagnose", "redact", "issue-form", "reduce"} <= linked
-    assert not {"explain", "causes", "knobs", "schema"} & linked
-    deciding = {name for name, text in HELP.findall(site["reference/commands.md"]) if "--exit-zero" in text}
-    assert "events" in deciding
+    assert {"diagnose", "issue-redact", "issue-form", "issue-reduce"} <= linked
+    assert not {"explain", "explain-causes", "explain-knobs", "dev-schema"} & linked
+    deciding = {
+        name.replace(" ", "-") for name, text in HELP.findall(site["reference/commands.md"]) if "--exit-zero" in text
+    }
+    assert "dev-events" in deciding
     assert deciding <= linked
 
 
@@ -170,7 +173,9 @@ def test_every_command_that_a_page_names_is_understood(site: dict[str, str]) -> 
     assert len(lines) >= 6
     for command, rest in lines:
         flags = [word for word in rest.split() if word.startswith("-") and word != "-"]
-        assert [flag for flag in flags if flag not in helps[command]] == []
+        name = f"{command} {rest.split()[0] if rest.split() else ''}"
+        text = helps.get(name) or helps[OLD_NAMES.get(command, command)]
+        assert [flag for flag in flags if flag not in text] == []
 
 
 def test_what_is_said_elsewhere_is_taken_from_there(builder: ModuleType, site: dict[str, str]) -> None:

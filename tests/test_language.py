@@ -260,7 +260,7 @@ def test_our_form_asks_the_same_in_both() -> None:
     assert asked.places(english.fields) == asked.places(chinese.fields)
     assert "Written by" in run("issue-form", lang="zh_CN.UTF-8").stdout
     assert not HAN.search(run("issue-form", lang="zh_CN.UTF-8").stdout)
-    assert "issue-form --lang zh --keep" in run("issue-form", "--lang", "zh").stdout
+    assert "issue form --lang zh --keep" in run("issue-form", "--lang", "zh").stdout
 
 
 def test_an_excerpt_is_the_same_in_both() -> None:

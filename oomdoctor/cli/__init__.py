@@ -67,13 +67,15 @@ def _failed(error: Exception) -> int:
     if isinstance(error, ModelError):
         out.tell(
             say(
-                "OOMDOCTOR_MODEL: {error}; unset it, or let it name a file that `oomdoctor train -o FILE` wrote",
+                "OOMDOCTOR_MODEL: {error}; unset it, or set it to a file that `oomdoctor dev train -o FILE` wrote",
                 error=error,
             )
         )
         return UNUSABLE
     if isinstance(error, MemoryError):
-        out.tell(say("there is not enough memory for this: name fewer or smaller logs, or run it where there is more"))
+        out.tell(
+            say("not enough memory to read these logs: name fewer or smaller logs, or use a machine with more memory")
+        )
         return UNUSABLE
     if os.environ.get("OOMDOCTOR_DEBUG"):
         raise error
@@ -84,8 +86,8 @@ def _failed(error: Exception) -> int:
     where = f" at {trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else ""
     out.tell(
         say(
-            "an error of our own: {error}. Please report it (CONTRIBUTING.md says how) with what the same command "
-            "prints under OOMDOCTOR_DEBUG=1",
+            "a bug in oomdoctor: {error}. Please report it (see CONTRIBUTING.md) with the output of the same "
+            "command under OOMDOCTOR_DEBUG=1",
             error=type(error).__name__ + where,
         )
     )

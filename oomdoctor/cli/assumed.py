@@ -36,12 +36,12 @@ def unread(names: Iterable[str]) -> Iterator[str]:
         meant = near(_last(name), (*_read().values(), *hallmarks(), *packages()))
         if meant:
             yield say(
-                "--assume {name}: no version and no setting that is read here has this name; did you mean {names}?",
+                "--assume {name}: no known package or setting has this name; did you mean {names}?",
                 name=name,
                 names=one_of(meant),
             )
         else:
-            yield say("--assume {name}: no version and no setting that is read here has this name", name=name)
+            yield say("--assume {name}: no known package or setting has this name", name=name)
 
 
 def assumed(told: outside.Outside) -> list[str]:

@@ -1,4 +1,4 @@
-"""`oomdoctor bench`."""
+"""`oomdoctor dev bench`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ def bench(
     output: Output = None,
     _lang: Lang = None,
 ) -> None:
-    """Measure the answers on labelled logs.
+    """Measure how often the diagnoses of labelled logs are right.
 
     \b
     Examples:
-      oomdoctor bench my-cases
-      oomdoctor bench my-cases --format json -o figures.json
+      oomdoctor dev bench my-cases
+      oomdoctor dev bench my-cases --format json -o figures.json
 
-    A case is a folder with a case.json and the log (log.txt, or what "inputs"
-    lists). case.json says "root_cause" (a cause's id, or not-oom), and may say
-    "also_acceptable", "from_log_alone" and "software".
+    A case is a folder with a case.json and the log (log.txt, or the files that "inputs" lists). case.json holds
+    "root_cause" (a cause's id, or not-oom) and optionally "also_acceptable", "from_log_alone" and "software".
 
     Exits with 0 when every case was read, whatever the figures.
     """

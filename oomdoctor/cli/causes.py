@@ -1,4 +1,4 @@
-"""`oomdoctor causes`."""
+"""`oomdoctor explain causes`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oomdoctor.language import translated
 
 
 def causes(_lang: Lang = None) -> None:
-    """List the causes that can be told apart: id, pools, title."""
+    """List all causes: id, memory, title."""
     from oomdoctor.causes import causes as known_causes  # noqa: PLC0415
 
     rows = [(cause.id, ", ".join(cause.pools), translated(cause.title)) for cause in known_causes()]

@@ -44,12 +44,17 @@ _SESSION = late(r"session_[\w.-]{1,200}")
 def cluster(
     address: Annotated[
         str,
-        typer.Option("--address", metavar="ADDRESS", help="The cluster: HOST:PORT, ray://HOST:PORT, or the one here."),
+        typer.Option(
+            "--address", metavar="ADDRESS", help="HOST:PORT or ray://HOST:PORT; without it, the cluster of this node."
+        ),
     ] = "auto",
     session: Annotated[
         str | None,
         typer.Option(
-            "--session", metavar="NAME", show_default=False, help="A session's folder other than the running one's."
+            "--session",
+            metavar="NAME",
+            show_default=False,
+            help="The session folder to read, if not the running session's.",
         ),
     ] = None,
     archived: Annotated[
@@ -58,12 +63,10 @@ def cluster(
             "--archived",
             metavar="PATH",
             show_default=False,
-            help="Logs that are not on a living node: a driver's, a dead node's. Also s3:// and the like.",
+            help="Logs outside the living nodes: of the driver, of a dead node, in s3://. May be repeated.",
         ),
     ] = None,
-    timeout: Annotated[str, typer.Option("--timeout", metavar="SECONDS", help="How long a node may take.")] = str(
-        SECONDS
-    ),
+    timeout: Annotated[str, typer.Option("--timeout", metavar="SECONDS", help="Longest time per node.")] = str(SECONDS),
     form: Form = FORMATS[0],
     output: Output = None,
     exit_zero: ExitZero = False,
@@ -75,7 +78,7 @@ def cluster(
     assume: Assume = None,
     _lang: Lang = None,
 ) -> None:
-    """Diagnose a running Ray cluster: every node reads its own session's logs.
+    """Diagnose a running Ray cluster: every node reads its own logs.
 
     \b
     Examples:
@@ -84,17 +87,17 @@ def cluster(
       oomdoctor cluster --address 10.0.0.1:6379 --format html -o crash.html
       oomdoctor cluster --archived s3://logs/ray/10.0.0.7
 
-    One task per living node, which asks for no processor; what it read travels, not the logs. It needs Ray: pip
-    install 'oomdoctor[ray]' where the command runs. Nodes with another oomdoctor, or none, are sent this one. Dead
-    nodes are named; what is left of their logs is joined with --archived, which may be repeated (addresses like
-    s3:// need 'oomdoctor[remote]' and are copied for a moment).
+    Runs one Ray task per living node, without a CPU reservation; the nodes send what they found, not their logs.
+    Needs Ray where the command runs: pip install 'oomdoctor[ray]'. Nodes with another version of oomdoctor, or none,
+    are sent this one. Dead nodes are named; add their logs with --archived (s3:// and the like need
+    'oomdoctor[remote]').
 
-    Exits as `diagnose` does, and with 2 where there is no cluster.
+    Exits as `diagnose` does, and with 2 if there is no cluster.
     """
     if form in FOR_PROGRAMS:
         for_others()
     if find_spec("ray") is None:
-        out.tell(say("a cluster is read through Ray, which is not installed: {command}", command=INSTALL))
+        out.tell(say("`oomdoctor cluster` needs Ray, which is not installed: {command}", command=INSTALL))
         raise typer.Exit(UNREADABLE)
     out.check_folder(output)
     out.check_spares(output, map(Path, archived or []))
@@ -112,7 +115,7 @@ def _facts(address: str, session: str | None, seconds: float, archived: list[str
     """What all the logs say."""
     if session is not None and _SESSION.fullmatch(session) is None:
         raise typer.BadParameter(
-            say("{name} is not the name of a session's folder, which begins with session_", name=repr(session)),
+            say("{name} is no session folder; its name begins with session_", name=repr(session)),
             param_hint="--session",
         )
     from oomdoctor.cluster import facts  # noqa: PLC0415  (not for --help)
@@ -133,5 +136,7 @@ def _seconds(given: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise typer.BadParameter(say("{word} is no number of seconds", word=repr(given)), param_hint="--timeout")
+        raise typer.BadParameter(
+            say("{word} is not a number of seconds, like 600", word=repr(given)), param_hint="--timeout"
+        )
     return seconds

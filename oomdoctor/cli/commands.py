@@ -13,26 +13,32 @@ from oomdoctor.cli import out
 from oomdoctor.cli.quick import Command, Group, Lang
 from oomdoctor.language import mark
 
-# As the list of the commands shows them: what a newcomer needs first.
+# As the list of the commands shows them: what a newcomer needs first, and eight at most.
 COMMANDS: Final = (
     (mark("Diagnose a crash"), ("diagnose", "explain", "whatif", "compare")),
-    (mark("Run alongside"), ("watch", "cluster")),
-    (mark("Share it"), ("issue", "reduce", "redact", "draft", "issue-form")),
-    (mark("Look things up"), ("causes", "knobs")),
-    (mark("Build upon it"), ("events", "schema", "bench", "train")),
+    (mark("While the job runs"), ("watch", "cluster")),
+    (mark("Report it"), ("issue",)),
 )
-_MODULES: Final = {"draft": "issue", "issue-form": "issue"}  # of others, the command's name
+# Two words that are a command: those that belong to a first one, whose own help lists them.
+UNDER: Final = {
+    "explain": ("causes", "knobs"),
+    "issue": ("redact", "reduce", "draft", "form"),
+    "dev": ("events", "schema", "bench", "train"),
+}
+# What hooks, actions and people's scripts call them: it works and is not shown.
+OLD_NAMES: Final = {
+    ("issue-form" if second == "form" else second): f"{first} {second}" for first in UNDER for second in UNDER[first]
+}
+# The module and the function of a last word, where they are called otherwise.
+_PLACES: Final = {"draft": ("issue", "draft"), "form": ("issue", "issue_form")}
 _HELP: Final = """\
-Says what memory ran out, who held it, why, and what to change, from the log of the job that died.
+Finds out why a job ran out of memory: reads its log and says what ran out, who held the memory and what to change.
 
 \b
 Examples:
-  oomdoctor diagnose train.log              one log
-  oomdoctor diagnose driver.log raylet.out  several logs of the same crash
-  oomdoctor diagnose /tmp/ray/session_latest
+  oomdoctor diagnose train.log
   ray logs raylet.out -ip 10.0.0.7 --tail -1 | oomdoctor diagnose
   oomdoctor whatif train.log --set gpu_memory_utilization=0.5
-  oomdoctor explain allocator-fragmentation
 
 \b
 Exit codes:
@@ -56,21 +62,25 @@ def app_for(words: Sequence[str] = ()) -> typer.Typer:
         help=_HELP,
     )
     app.callback(invoke_without_command=True)(_root)
-    for name, heading in _headings(words[0] if words else "").items():
-        app.command(name, cls=Command, rich_help_panel=heading)(_function(name))
+    headings = {name: heading for heading, names in COMMANDS for name in names}
+    for name in _registered(words):
+        panel = headings.get(name)
+        app.command(name, cls=Command, rich_help_panel=panel, hidden=panel is None)(_function(name))
     return app
 
 
-def _headings(word: str) -> dict[str, str]:
-    """The heading of the command of this name, or those of all, by the commands' names."""
-    every = {name: heading for heading, names in COMMANDS for name in names}
-    return {word: every[word]} if word in every else every
+def _registered(words: Sequence[str]) -> Sequence[str]:
+    """The name of the command that the first words are, or those of all."""
+    shown = [name for _, names in COMMANDS for name in names]
+    every = (*shown, "dev", *OLD_NAMES.values(), *OLD_NAMES)
+    return [name for name in (" ".join(words[:2]), *words[:1]) if name in every][:1] or every
 
 
 def _function(name: str) -> Callable[..., Any]:
-    module = import_module(f"oomdoctor.cli.{_MODULES.get(name, name)}")
-    function: Callable[..., Any] = getattr(module, name.replace("-", "_"))
-    return function
+    last = OLD_NAMES.get(name, name).rpartition(" ")[2]
+    module, function = _PLACES.get(last, (last, last))
+    found: Callable[..., Any] = getattr(import_module(f"oomdoctor.cli.{module}"), function)
+    return found
 
 
 def _root(

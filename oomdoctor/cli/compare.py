@@ -16,8 +16,8 @@ NOTHING_EXPLAINS, EXPLAINED, NOT_SHOWN = 0, 1, 3
 
 
 def compare(
-    good: Annotated[str, typer.Argument(metavar="GOOD", show_default=False, help="The log of the run that went well.")],
-    bad: Annotated[str, typer.Argument(metavar="BAD", show_default=False, help="The log of the run that did not.")],
+    good: Annotated[str, typer.Argument(metavar="GOOD", show_default=False, help="The log of the run that worked.")],
+    bad: Annotated[str, typer.Argument(metavar="BAD", show_default=False, help="The log of the run that crashed.")],
     form: Annotated[
         str,
         typer.Option("-f", "--format", metavar="|".join(FORMATS), callback=one_of(*FORMATS), help="What to print."),
@@ -26,24 +26,25 @@ def compare(
     absolute_paths: Absolute = False,
     _lang: Lang = None,
 ) -> None:
-    """Lay a run that went well beside the one that crashed: what changed that can explain it.
+    """Compare a run that worked with the one that crashed.
 
     \b
     Examples:
       oomdoctor compare yesterday.log today.log
       oomdoctor compare good/ bad/ --format json -o difference.json
 
-    Settings, versions, models, hardware, the peaks of memory and the ledgers stand side by side. First comes what
-    would have taken less in the crash with the good run's value, as `whatif` reckons it. Each may be a folder.
+    Shows the settings, versions, models, hardware, memory peaks and ledgers that differ. First come the changes that
+    can explain the crash, computed as `whatif` does with the value of the good run. GOOD and BAD may be folders.
 
-    Exits with 0 (nothing printed explains the crash, or there is none), 1 (something that changed can), 3 (something
-    died in BAD, and its log does not show of what), 2 (wrong usage, or a log could not be read) or 70 (an error of
-    oomdoctor itself).
+    Exits with 0 (no change explains the crash, or there is none), 1 (a change can explain it), 3 (something died in
+    BAD and its log does not say why), 2 (wrong usage, or a log could not be read) or 70 (an error of oomdoctor itself).
     """
     if form == "json":
         for_others()
     if STDIN in (good, bad) and good == bad:
-        raise typer.BadParameter(say("only one of them can be a pipe"), param_hint="BAD")
+        raise typer.BadParameter(
+            say("only one of GOOD and BAD can be a pipe; name a file for the other"), param_hint="BAD"
+        )
     there = facts([good], output, absolute=absolute_paths, told=None)
     here = facts([bad], output, absolute=absolute_paths, told=None)
     if not (there.stats.bytes and here.stats.bytes):

@@ -31,21 +31,23 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         show_default=False,
-        help="Logs, folders, archives of one crash; - or none: a pipe.",
+        help="Logs, folders or archives of one crash; - or none: a pipe.",
     ),
 ]
 Output = Annotated[
     str | None,
-    typer.Option("-o", "--output", metavar="FILE", show_default=False, help="Write to this file, whole or not at all."),
+    typer.Option(
+        "-o", "--output", metavar="FILE", show_default=False, help="Write to this file instead of standard output."
+    ),
 ]
-ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 where it would be 1 or 3.")]
+ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 instead of 1 or 3.")]
 Launch = Annotated[
     list[str] | None,
     typer.Option(
         "--launch",
         metavar="FILE",
         show_default=False,
-        help="The script that started the job: read as text for what the log does not print.",
+        help="The script that started the job, read as text for settings that the log lacks.",
     ),
 ]
 Config = Annotated[
@@ -58,7 +60,7 @@ Assume = Annotated[
         "--assume",
         metavar="NAME=VALUE",
         show_default=False,
-        help="A version or a setting that you know: vllm=0.8.3, zero_stage=3.",
+        help="A version or setting that the log lacks: vllm=0.8.3, zero_stage=3.",
     ),
 ]
 Absolute = Annotated[bool, typer.Option("--absolute-paths", help="Name files by their absolute paths.")]
@@ -67,12 +69,12 @@ Redact = Annotated[
     typer.Option(
         "--redact/--no-redact",
         show_default=False,
-        help="Replace secrets, hosts and people's names, or do not. markdown, html and github do.",
+        help="Take out secrets, hosts and names, or keep them. Default: out in markdown, html and github.",
     ),
 ]
 Color = Annotated[
     str,
-    typer.Option(metavar="|".join(COLORS), callback=one_of(*COLORS), help="Colours in the text report."),
+    typer.Option(metavar="|".join(COLORS), callback=one_of(*COLORS), help="Colors in the text report."),
 ]
 Form = Annotated[
     str,
@@ -103,7 +105,7 @@ def diagnose(
     assume: Assume = None,
     _lang: Lang = None,
 ) -> None:
-    """Say what ran out, who held it, why, and what to change.
+    """Say what ran out, who held the memory, why, and what to change.
 
     \b
     Examples:
@@ -114,8 +116,7 @@ def diagnose(
       oomdoctor diagnose train.log --brief
       oomdoctor diagnose train.log --launch run.sh --assume vllm=0.8.3
 
-    --launch, --config and --assume add what the log does not print; what it prints
-    wins. Each may be repeated.
+    --launch, --config and --assume add settings and versions that the log lacks; the log wins. Each may be repeated.
 
     Exits with 0 (no memory failure), 1 (a memory failure, or a request that Ray cannot place), 3 (something died and
     the log does not show whether of memory), 2 (wrong usage, or nothing could be read) or 70 (an error of oomdoctor

@@ -1,4 +1,4 @@
-"""`oomdoctor events`."""
+"""`oomdoctor dev events`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def events(
     absolute_paths: Absolute = False,
     _lang: Lang = None,
 ) -> None:
-    """Print the structured events alone, one JSON object per line.
+    """Print every message that was read, one JSON object per line.
 
     \b
     Examples:
-      oomdoctor events raylet.out | jq -c 'select(.role == "root")'
+      oomdoctor dev events raylet.out | jq -c 'select(.role == "root")'
 
     Exits with 0 (no memory failure), 1 (a memory failure, or a request that Ray cannot place), 3 (something died and
     the log does not show whether of memory), 2 (wrong usage, or nothing could be read) or 70 (an error of oomdoctor

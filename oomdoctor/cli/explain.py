@@ -10,11 +10,11 @@ import typer
 
 from oomdoctor import spellings
 from oomdoctor.cli import out
-from oomdoctor.cli.knobs import checked
-from oomdoctor.cli.near import hint
+from oomdoctor.cli.knobs import checked, knobs, set_by
+from oomdoctor.cli.near import as_listed, hint
 from oomdoctor.cli.quick import Lang
 from oomdoctor.columns import wrapped
-from oomdoctor.language import ENGLISH, in_use, listed, say
+from oomdoctor.language import ENGLISH, all_of, in_use, listed, say
 from oomdoctor.pages import page
 
 if TYPE_CHECKING:
@@ -22,40 +22,82 @@ if TYPE_CHECKING:
 
 
 def explain(
-    cause: Annotated[str, typer.Argument(help="A cause's id, as in the report and in `causes`.")],
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CAUSE", show_default=False, help="A cause or a knob, as the report names it; none: all causes."
+        ),
+    ] = None,
     framework: Annotated[
         str | None,
-        typer.Option("--framework", metavar="NAME", show_default=False, help="Spell what to change for this one."),
+        typer.Option(
+            "--framework",
+            metavar="NAME",
+            show_default=False,
+            help="Add the settings to change, as it spells them.",
+        ),
     ] = None,
     signs: Annotated[
-        bool, typer.Option("--signs", help="Print what it is told by instead: its table of signs and their grades.")
+        bool, typer.Option("--signs", help="Print the signs that the cause is recognised by instead.")
     ] = False,
     _lang: Lang = None,
 ) -> None:
-    """Print a cause's page: what happens, how to recognise it, what to change.
+    """Explain a cause or a knob; list all causes and knobs.
 
     \b
     Examples:
       oomdoctor explain container-limit
       oomdoctor explain activations --framework verl
-      oomdoctor explain activations --signs
+      oomdoctor explain engine-sleep
+
+    \b
+    Lists:
+      oomdoctor explain causes                    all causes
+      oomdoctor explain knobs                     all knobs: what can be changed
+      oomdoctor explain knobs --framework verl    how verl spells them
     """
     from oomdoctor.causes import causes  # noqa: PLC0415
 
     by_id = {known.id: known for known in causes()}
-    if cause not in by_id:
-        listed_by = say("`{command}` lists them", command="oomdoctor causes")
-        raise typer.BadParameter(
-            say("there is no cause {word}; {hint}", word=repr(cause), hint=hint(cause, by_id, listed_by)),
-            param_hint="CAUSE",
-        )
-    if signs:
+    if word is None:
+        _list(framework, signs=signs)
+    elif word not in by_id:
+        _knob(word, by_id, framework, signs=signs)
+    elif signs:
         from oomdoctor.decision.outline import outline  # noqa: PLC0415
 
-        out.write(_page(outline(by_id[cause])))
+        out.write(_page(outline(by_id[word])))
+    else:
+        spelled = list(_options(by_id[word].knobs, checked(framework)))
+        out.write(_page("\n".join([_in_words(word).rstrip("\n"), *spelled, ""])))
+
+
+def _list(framework: str | None, *, signs: bool) -> None:
+    """The causes; of one framework, its knobs."""
+    if signs:
+        raise typer.BadParameter(say("name the cause whose signs to print"), param_hint="--signs")
+    if framework is not None:
+        knobs(framework=framework)
         return
-    spelled = list(_options(by_id[cause].knobs, checked(framework)))
-    out.write(_page("\n".join([_in_words(cause).rstrip("\n"), *spelled, ""])))
+    from oomdoctor.cli.causes import causes as list_causes  # noqa: PLC0415
+
+    list_causes()
+
+
+def _knob(word: str, causes: Iterable[str], framework: str | None, *, signs: bool) -> None:
+    """The page of a knob; where there is none of that name either, what was meant."""
+    from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
+
+    knob = as_listed(word, KNOBS)
+    if knob in KNOBS and not signs:
+        knobs(knob=knob, framework=framework)
+        return
+    if turned := set_by(word):
+        meant = say("it is a setting of {knobs}", knobs=all_of(turned))
+    else:
+        lists = say("`{command}` lists all causes", command="oomdoctor explain causes")
+        meant = hint(word, [*causes, *(() if signs else KNOBS)], lists)
+    raise typer.BadParameter(say("there is no cause {word}; {hint}", word=repr(word), hint=meant), param_hint="CAUSE")
 
 
 def _in_words(cause: str) -> str:
@@ -67,7 +109,7 @@ def _in_words(cause: str) -> str:
     return found
 
 
-def _options(knobs: Iterable[str], framework: str | None) -> Iterator[str]:
+def _options(turned: Iterable[str], framework: str | None) -> Iterator[str]:
     """A section of the page: the cause's knobs as the framework spells them, or which frameworks there are."""
     from oomdoctor.remedies import settings  # noqa: PLC0415
 
@@ -75,13 +117,13 @@ def _options(knobs: Iterable[str], framework: str | None) -> Iterator[str]:
     if framework is None:
         yield say("## In your framework")
         names = listed(spellings.frameworks())
-        yield say("`--framework NAME` spells what to change, for {names}.", names=names)
+        yield say("`--framework NAME` adds the names of the settings in {names}.", names=names)
         return
     yield say("## In {framework}", framework=spellings.title(framework))
-    rows = [row for knob in knobs for row in settings.of_knob(knob, framework)]
+    rows = [row for knob in turned for row in settings.of_knob(knob, framework)]
     yield from (f"- {row.knob}: `{row.shown}`{_known(row)}" for row in rows)
     if not rows:
-        yield say("It has no option of its own for any of these.")
+        yield say("It has no setting for any of these.")
 
 
 def _known(row: Spelling) -> str:

@@ -32,7 +32,7 @@ def write(
         try:
             add_to_summary(Path(summary), shown, redacted=redactor is not None)
         except OSError as error:
-            out.tell(say("the step's summary, {file}: {why}", file=summary, why=error.strerror))
+            out.tell(say("{file}: cannot write the step's summary: {why}", file=summary, why=error.strerror))
 
 
 def in_workspace(paths: Sequence[str], environ: Mapping[str, str], *, absolute: bool = False) -> dict[str, str]:
@@ -54,7 +54,7 @@ def add_to_summary(summary: Path, report: Report, *, redacted: bool) -> None:
     there = summary.stat().st_size if summary.exists() else 0
     room = SUMMARY_LIMIT - there - 2
     if room < SHORTEST:
-        out.tell(say("the step's summary, {file}: it is full, and the report is not added", file=summary))
+        out.tell(say("{file}: the step's summary is full; the report was not added", file=summary))
         return
     text = as_markdown.document(report, limit=min(room, as_markdown.LIMIT), redacted=redacted)
     try:

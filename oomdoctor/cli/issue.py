@@ -1,4 +1,4 @@
-"""`oomdoctor issue`, `oomdoctor issue-form` and `oomdoctor draft`."""
+"""`oomdoctor issue`, `oomdoctor issue form` and `oomdoctor issue draft`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ PLACE = ".github/ISSUE_TEMPLATE"  # GitHub's own folder for forms, which is made
 CHANGED = 1  # how a hook says that it wrote
 _REPOSITORY = late(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}\Z")
 
-NoRedact = Annotated[
-    bool, typer.Option("--no-redact", help="Leave secrets, names and addresses in: only for yourself.")
-]
+NoRedact = Annotated[bool, typer.Option("--no-redact", help="Keep secrets, names and addresses: only for yourself.")]
 
 
 def issue(
@@ -43,14 +41,14 @@ def issue(
             "--form",
             metavar="FILE",
             show_default=False,
-            help="The repository's issue form or template, or its checkout. Without it: our own form.",
+            help="The repository's issue form or template, or its checkout. Default: our own form.",
         ),
     ] = None,
     repo: Annotated[
         str | None,
-        typer.Option("--repo", metavar="OWNER/NAME", show_default=False, help="Where the issue goes, for --url."),
+        typer.Option("--repo", metavar="OWNER/NAME", show_default=False, help="The repository that --url opens."),
     ] = None,
-    url: Annotated[bool, typer.Option("--url", help="Print a link that opens the filled-in form.")] = False,
+    url: Annotated[bool, typer.Option("--url", help="Print a link to the filled-in form.")] = False,
     output: Output = None,
     no_redact: NoRedact = False,
     launch: Launch = None,
@@ -58,33 +56,37 @@ def issue(
     assume: Assume = None,
     _lang: Lang = None,
 ) -> None:
-    """Draft an issue: the repository's own form, filled with what the log tells.
+    """Draft an issue from a log; redact or shorten a log to share it.
 
     \b
     Examples:
       oomdoctor issue train.log -o issue.md
       oomdoctor issue train.log --form ~/src/vllm
-      oomdoctor issue train.log --form bug-report.yml --repo vllm-project/vllm --url
+      oomdoctor issue train.log --form bug.yml --repo vllm-project/vllm --url
 
-    What the log does not tell is marked "to fill in"; no box is ticked for you.
-    Secrets, names and addresses are taken out, but read it before you send it.
+    \b
+    More commands:
+      oomdoctor issue redact    a log without secrets and names
+      oomdoctor issue reduce    the shortest excerpt that still gets the diagnosis
+      oomdoctor issue draft     the diagnosis, added to a draft of your own
+      oomdoctor issue form      an issue form for your repository
 
-    Exits with 0 (a draft: of a memory failure, of a request that Ray cannot
-    place, or of an end that the log does not explain), 2 (wrong usage, or none of
-    these in the log) or 70 (an error of oomdoctor itself).
+    The draft fills in the repository's own issue form. What the log does not show is marked "to fill in"; no box is
+    ticked for you. Secrets, names and addresses are taken out; read the draft before you send it.
+
+    Exits with 0 (a draft was written), 2 (wrong usage, or no memory failure in the log) or 70 (an error of oomdoctor
+    itself).
     """
     for_others()
     if url and repo is None:
-        raise typer.BadParameter(
-            say("a link leads to a repository: say to which with --repo OWNER/NAME"), param_hint="--url"
-        )
+        raise typer.BadParameter(say("--url needs the repository: add --repo OWNER/NAME"), param_hint="--url")
     if repo is not None and not _REPOSITORY.match(repo):
         raise typer.BadParameter(
-            say("{word} is no OWNER/NAME, like vllm-project/vllm", word=repr(repo)), param_hint="--repo"
+            say("{word} is not OWNER/NAME, like vllm-project/vllm", word=repr(repo)), param_hint="--repo"
         )
     if repo is not None and not url:
         raise typer.BadParameter(
-            say("it says where the link of --url leads: add --url, or leave it out for a draft"), param_hint="--repo"
+            say("--repo only works with --url: add --url, or leave out --repo for a draft"), param_hint="--repo"
         )
     wanted = _form(form, output)
     if form is not None:
@@ -95,7 +97,7 @@ def issue(
     if repo is None:
         text = draft.document(wanted, ask)
         if not draft.fits(text):
-            out.tell(say("the draft is longer than GitHub takes, because the form is; shorten it"))
+            out.tell(say("the draft is too long for GitHub, because the form itself is; shorten the draft"))
     else:
         link = draft.link(wanted, repo, ask, is_theirs=form is not None)
         text = link.url + "\n"
@@ -112,7 +114,8 @@ def _form(given: str | None, output: str | None) -> Form:
         return our_form.form()
     if given.startswith(("https://", "http://")):
         raise typer.BadParameter(
-            say("that is a link, and nothing is fetched: download the form first"), param_hint="--form"
+            say("this is a link, and oomdoctor downloads nothing: download the form and name the file"),
+            param_hint="--form",
         )
     path = Path(os.path.expanduser(given))  # noqa: PTH111  (Path's fails where there is no such home)
     out.check_spares(output, [path])
@@ -125,7 +128,7 @@ def _form(given: str | None, output: str | None) -> Form:
     except OSError as error:
         raise typer.BadParameter(f"{given}: {why(error)}", param_hint="--form") from error
     for trouble in troubles:
-        out.tell(say("left out: {what}", what=trouble))
+        out.tell(say("skipped: {what}", what=trouble))
     out.tell(say("the form is {file} ({name})", file=form.file, name=form.name))
     return form
 
@@ -134,7 +137,7 @@ def _speak_as(form: Form) -> None:
     """A draft is in one language: that of the repository's form."""
     asked = in_use()
     if form.language != asked:
-        out.tell(say("{file} is in another language: the draft is in the form's", file=form.file))
+        out.tell(say("{file} is in another language; the draft uses that language", file=form.file))
         use(form.language)
 
 
@@ -150,7 +153,7 @@ def _asked(
     found = facts(paths, output, absolute=False, told=told)
     sources, _ = street.gather(paths or [STDIN])
     if not found.crashes:
-        out.tell(say("there is no memory failure in what was read: nothing to report"))
+        out.tell(say("no memory failure found: nothing to report"))
         raise typer.Exit(NOTHING_TO_REPORT)
     for note in found.notes:
         out.tell(note)
@@ -184,21 +187,22 @@ def _failed_in(crash: Crash) -> set[str]:
 def _say_what_is_missing(link: Link) -> None:
     if link.is_cut:
         out.tell(
-            say("a link holds 8,192 characters: the log and the settings in it are cut; without --url they are whole")
+            say(
+                "a link holds at most 8,192 characters: the log and the settings in it were cut; "
+                "a draft without --url has all of them"
+            )
         )
     if link.nameless:
         labels = "; ".join(link.nameless)
-        out.tell(say("the form gives these fields no id, so GitHub may leave them empty: {labels}", labels=labels))
+        out.tell(say("these fields have no id in the form, so GitHub may leave them empty: {labels}", labels=labels))
     if link.left_to_fill:
-        out.tell(say("left to fill in there: {labels}", labels="; ".join(link.left_to_fill)))
+        out.tell(say("fill these in yourself: {labels}", labels="; ".join(link.left_to_fill)))
 
 
 def issue_form(
     keep: Annotated[
         str | None,
-        typer.Option(
-            "--keep", metavar="FILE", show_default=False, help="Bring this file up to date; exit with 1 if it was not."
-        ),
+        typer.Option("--keep", metavar="FILE", show_default=False, help="Update this file; exit with 1 if it changed."),
     ] = None,
     _lang: Lang = None,
 ) -> None:
@@ -206,8 +210,8 @@ def issue_form(
 
     \b
     Examples:
-      oomdoctor issue-form > .github/ISSUE_TEMPLATE/oom.yml
-      oomdoctor issue-form --keep .github/ISSUE_TEMPLATE/oom.yml
+      oomdoctor issue form > .github/ISSUE_TEMPLATE/oom.yml
+      oomdoctor issue form --keep .github/ISSUE_TEMPLATE/oom.yml
     """
     from oomdoctor.helpers import our_form  # noqa: PLC0415
 
@@ -228,24 +232,28 @@ def issue_form(
     out.check_folder(keep)
     out.write(text, keep)
     if is_new:
-        out.tell(say("{file}: written; look at it and add it to the commit", file=keep))
+        out.tell(say("{file}: written; check the file and add it to the commit", file=keep))
     else:
-        out.tell(say("{file}: brought up to date; look at it and add it to the commit", file=keep))
+        out.tell(say("{file}: updated; check the file and add it to the commit", file=keep))
     raise typer.Exit(CHANGED)
 
 
 def draft(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Markdown files that may hold a log.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Markdown files that quote a log.")],
     no_redact: NoRedact = False,
     _lang: Lang = None,
 ) -> None:
-    """Put the diagnosis into issue drafts, behind the log that they quote.
+    """Add the diagnosis to issue drafts, below the log that they quote.
 
-    A draft is a Markdown file with a log in a fenced block. The diagnosis stands
-    between two comments and is renewed there; the rest is left as it is.
+    \b
+    Examples:
+      oomdoctor issue draft crash.md
 
-    Exits with 0 (all is up to date), 1 (a file was changed) or 2 (a file cannot
-    be read, written or understood), as a pre-commit hook should.
+    A draft is a Markdown file with a log in a fenced block. The diagnosis stands between two comments; running the
+    command again renews it and changes nothing else.
+
+    Exits as a pre-commit hook does: 0 (all files were up to date), 1 (a file was changed) or 2 (a file could not be
+    read, written or understood).
     """
     for_others()
     raise typer.Exit(max(_refreshed(file, redact=not no_redact) for file in files))
@@ -261,5 +269,5 @@ def _refreshed(file: str, *, redact: bool) -> int:
     except (OSError, block.BrokenMarkersError) as error:
         out.tell(f"{file}: {why(error) if isinstance(error, OSError) else error}")
         return NOTHING_TO_REPORT
-    out.tell(say("{file}: its diagnosis was brought up to date; look at it and add it to the commit", file=file))
+    out.tell(say("{file}: diagnosis updated; check the file and add it to the commit", file=file))
     return CHANGED

@@ -1,4 +1,4 @@
-"""`oomdoctor knobs`."""
+"""`oomdoctor explain knobs`."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 def knobs(
-    knob: Annotated[str | None, typer.Argument(show_default=False, help="One knob: all frameworks' spellings.")] = None,
+    knob: Annotated[str | None, typer.Argument(show_default=False, help="One knob, in all frameworks.")] = None,
     framework: Annotated[
         str | None,
-        typer.Option("--framework", metavar="NAME", show_default=False, help="One framework: all its knobs."),
+        typer.Option("--framework", metavar="NAME", show_default=False, help="One framework's knobs."),
     ] = None,
     _lang: Lang = None,
 ) -> None:
-    """List what can be changed, and how each framework spells it.
+    """List the knobs: what can be changed, and how each framework spells it.
 
     \b
     Examples:
-      oomdoctor knobs                     all knobs
-      oomdoctor knobs engine-sleep        one, in every framework that has it
-      oomdoctor knobs --framework verl    those of one framework
+      oomdoctor explain knobs                     all knobs
+      oomdoctor explain knobs engine-sleep        one knob, in all frameworks
+      oomdoctor explain knobs --framework verl    one framework's knobs
     """
     from oomdoctor.remedies import settings  # noqa: PLC0415
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
@@ -53,7 +53,7 @@ def knobs(
     if knob is not None:
         about = KNOBS[knob]
         told = say(
-            "{knob}: {action}.\nRelieves: {relieves}. Spends: {spends}. Costs: {cost}.",
+            "{knob}: {action}.\nRelieves: {relieves}. Spends: {spends}. Cost: {cost}.",
             knob=about.id,
             action=translated(about.action),
             relieves=_pools(about.relieves),
@@ -61,18 +61,24 @@ def knobs(
             cost=translated(about.cost),
         )
         out.write("".join(f"{line}\n" for line in _paragraphs(told)) + "\n")
-    nothing = say("no framework's file has it") + "\n"
+    nothing = say("no framework has a setting for it") + "\n"
     out.write(_page(list(_spelled(chosen, named=framework is None))) if chosen else nothing)
 
 
 def _not_a_knob(word: str, knobs: Mapping[str, Knob]) -> str:
     """What was meant: the knob that an option of that name turns, or one that is spelled nearly so."""
+    if turned := set_by(word):
+        return say("there is no knob {word}; it is a setting of {knobs}", word=repr(word), knobs=all_of(turned))
+    lists = say("`{command}` lists all knobs", command="oomdoctor explain knobs")
+    return say("there is no knob {word}; {hint}", word=repr(word), hint=hint(word, knobs, lists))
+
+
+def set_by(word: str) -> list[str]:
+    """The knobs that an option of this name turns."""
+    from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
+
     option = word.strip("-").replace("-", "_")
-    turned = [knob.id for knob in knobs.values() if option in knob.settings]
-    if turned:
-        return say("there is no knob {word}; that is an option of {knobs}", word=repr(word), knobs=all_of(turned))
-    listed_by = say("`{command}` lists them", command="oomdoctor knobs")
-    return say("there is no knob {word}; {hint}", word=repr(word), hint=hint(word, knobs, listed_by))
+    return [knob.id for knob in KNOBS.values() if option in knob.settings]
 
 
 def checked(framework: str | None) -> str | None:
@@ -80,7 +86,7 @@ def checked(framework: str | None) -> str | None:
     known = spellings.frameworks()
     framework = as_listed(framework, known) if framework is not None else None
     if framework is not None and framework not in known:
-        otherwise = say("there are {names}", names=listed(known))
+        otherwise = say("known: {names}", names=listed(known))
         raise typer.BadParameter(
             say("there is no framework {word}; {hint}", word=repr(framework), hint=hint(framework, known, otherwise)),
             param_hint="--framework",
@@ -91,7 +97,7 @@ def checked(framework: str | None) -> str | None:
 def _spelled(rows: Iterable[Spelling], *, named: bool) -> Iterator[tuple[str, ...]]:
     """Each row as a person reads it: where, what to write, what holds by default, since when, and what it asks for."""
     first = say("framework") if named else say("knob")
-    yield (first, say("write"), say("default"), say("versions"), say("mind"))
+    yield (first, say("write"), say("default"), say("versions"), say("note"))
     for row in rows:
         default = "; ".join(f"{value} {where}".strip() for value, where in row.defaults)
         needs = [say("needs {setting}", setting=need) for need in row.needs]

@@ -127,7 +127,7 @@ class Group(_Spoken, TyperGroup):
 
             tell(
                 say(
-                    "OOMDOCTOR_LANG is {word}, which is none of {allowed}: English it is",
+                    "OOMDOCTOR_LANG is {word}, not one of {allowed}: using English",
                     word=repr(unknown),
                     allowed=listed(LANGUAGES),
                 )
@@ -145,13 +145,15 @@ class Group(_Spoken, TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The commands under their headings, in the order of the app."""
         del ctx
-        named: Any = self.commands.items()
+        named: Any = [(name, command) for name, command in self.commands.items() if not command.hidden]
         for heading, commands in groupby(named, key=lambda entry: entry[1].rich_help_panel):
             with formatter.section(heading):
                 formatter.write_dl([(name, command.get_short_help_str(WHOLE)) for name, command in commands])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """A path where the command should stand is the commonest slip: say what to type."""
+        """Two words may be a command. A path where the command should stand is the commonest slip: say what to type."""
+        if " ".join(args[:2]) in self.commands:
+            args = [" ".join(args[:2]), *args[2:]]
         if args[0] not in self.commands and os.path.exists(args[0]):  # noqa: PTH110  (Path's fails on a long name)
             ctx.fail(
                 say(
@@ -184,7 +186,7 @@ def one_of(*allowed: str) -> Any:
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in allowed:
-            raise typer.BadParameter(say("{value} is none of {allowed}", value=repr(value), allowed=listed(allowed)))
+            raise typer.BadParameter(say("{value} is not one of {allowed}", value=repr(value), allowed=listed(allowed)))
         return value
 
     return check
@@ -197,6 +199,6 @@ Lang = Annotated[
         metavar="|".join(LANGUAGES),
         callback=one_of(*LANGUAGES),
         show_default=False,
-        help="English or Chinese; without it, as OOMDOCTOR_LANG or the locale says.",
+        help="The language; default: OOMDOCTOR_LANG, else the locale.",
     ),
 ]

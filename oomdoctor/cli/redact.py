@@ -1,4 +1,4 @@
-"""`oomdoctor redact`."""
+"""`oomdoctor issue redact`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST = 512 * 1024 * 1024  # bytes that are held in memory, several times over
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", show_default=False, help="Logs, drafts, scripts; - or nothing reads a pipe."),
+    typer.Argument(metavar="FILE", show_default=False, help="Logs, drafts, scripts; - or none: a pipe."),
 ]
 
 
@@ -30,34 +30,36 @@ def redact(
     files: Files = None,
     output: Output = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Print nothing but where secrets stand; exit with 1 where there are any.")
+        bool, typer.Option("--check", help="Only list the secrets, with file and line; exit with 1 if there are any.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="With --check: hosts, users, addresses and buckets as well.")
+        bool,
+        typer.Option("--strict", help="With --check: list names of hosts, people and buckets, and addresses, too."),
     ] = False,
     _lang: Lang = None,
 ) -> None:
-    """Take secrets and names out of logs before you share them.
+    """Take secrets, names and addresses out of logs before you share them.
 
     \b
     Examples:
-      oomdoctor redact train.log -o public.log
-      kubectl logs trainer-0 | oomdoctor redact
-      oomdoctor redact --check draft.md run.sh
+      oomdoctor issue redact train.log -o public.log
+      kubectl logs trainer-0 | oomdoctor issue redact
+      oomdoctor issue redact --check draft.md run.sh
 
-    The same host is <HOST-1> in all of the output. Addresses of private networks stay: they tell nodes apart.
+    The same host is <HOST-1> everywhere in the output. Private IP addresses (10.x, 192.168.x ...) stay: they tell
+    nodes apart and lead nowhere from outside.
 
-    With --check, exits with 0 (no secrets), 1 (secrets, each with its file, line and kind) or 2 (a file could not be
-    read). Without it, with 0 or 2.
+    With --check, exits with 0 (no secrets), 1 (secrets, listed with file and line) or 2 (a file could not be read).
+    Without it, with 0 or 2.
     """
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
 
     if strict and not check:
-        raise typer.BadParameter(say("it goes with --check"), param_hint="--strict")
+        raise typer.BadParameter(say("--strict only works with --check: add --check"), param_hint="--strict")
     out.check_folder(output)
     if not files and out.stdin_is_terminal():
         raise typer.BadParameter(
-            say("name a file, or pipe one in: {command}", command="oomdoctor redact train.log"), param_hint="FILE"
+            say("name a file, or pipe one in: {command}", command="oomdoctor issue redact train.log"), param_hint="FILE"
         )
     sources, troubles = street.gather(files or [STDIN])
     out.check_spares(output, (source.path for source in sources))
@@ -95,16 +97,22 @@ def text_of(source: Source) -> str:
 
 def _checked(texts: Iterable[tuple[Source, str]], output: str | None, *, strict: bool) -> bool:
     from oomdoctor.redaction import find  # noqa: PLC0415
+    from oomdoctor.redaction.words import in_words  # noqa: PLC0415
     from oomdoctor.sources import shown  # noqa: PLC0415
 
     places = [
-        f"{source.name if source.part or not source.path else shown(str(source.path))}:{line}: {kind}\n"
+        say(
+            "{file}, line {line}: {what}",
+            file=source.name if source.part or not source.path else shown(str(source.path)),
+            line=line,
+            what=in_words(kind),
+        )
         for source, text in texts
         for line, kind in dict.fromkeys(
             (one.line, one.kind) for one in find(text) if one.put and (one.secret or strict)
         )
     ]
-    out.write(disarm("".join(places)), output)
+    out.write(disarm("".join(f"{place}\n" for place in places)), output)
     return bool(places)
 
 
@@ -120,4 +128,6 @@ def _redacted(texts: Sequence[str], output: str | None) -> None:
 
 def told(replaced: Mapping[str, int]) -> str:
     """What was replaced, and how often."""
-    return listed(f"{kind} {count}" for kind, count in sorted(replaced.items())) or say("nothing")
+    from oomdoctor.redaction.words import in_words  # noqa: PLC0415
+
+    return listed(f"{in_words(kind)} ({count})" for kind, count in sorted(replaced.items())) or say("nothing")

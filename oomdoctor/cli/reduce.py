@@ -1,4 +1,4 @@
-"""`oomdoctor reduce`."""
+"""`oomdoctor issue reduce`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ def reduce(
     paths: Paths = None,
     output: Output = None,
     redact: Annotated[
-        bool, typer.Option("--redact/--no-redact", help="Take secrets and names out of the excerpt.")
+        bool, typer.Option("--redact/--no-redact", help="Take secrets and names out, or keep them.")
     ] = True,
     _lang: Lang = None,
 ) -> None:
-    """Print the smallest excerpt of a log that still gets the same diagnosis.
+    """Print the shortest excerpt of a log that still gets the same diagnosis.
 
     \b
     Examples:
-      oomdoctor reduce train.log -o small.log
+      oomdoctor issue reduce train.log -o small.log
 
-    Secrets and names are taken out of it, but read it before you share it. What was cut is marked with a line.
-    Several logs become one excerpt. Exits with 0, or with 2 where there is nothing to keep.
+    Secrets and names are taken out; read the excerpt before you share it. A line marks each cut. Several logs become
+    one excerpt.
+
+    Exits with 0 (an excerpt was written) or 2 (wrong usage, or no memory failure in the log).
     """
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
     from oomdoctor.helpers.reduce import Log, ReduceError  # noqa: PLC0415
@@ -41,11 +43,11 @@ def reduce(
     out.check_folder(output)
     if not paths and out.stdin_is_terminal():
         raise typer.BadParameter(
-            say("name a log, or pipe one in: {command}", command="oomdoctor reduce train.log"), param_hint="PATH"
+            say("name a log, or pipe one in: {command}", command="oomdoctor issue reduce train.log"), param_hint="PATH"
         )
     if not paths or STDIN in paths:
         raise typer.BadParameter(
-            say("it reads its logs several times: name a file instead of a pipe"), param_hint="PATH"
+            say("reduce reads the log several times: name a file instead of a pipe"), param_hint="PATH"
         )
     sources, troubles = street.gather(paths)
     out.check_spares(output, (source.path for source in sources))
@@ -72,7 +74,7 @@ def reduce(
         )
     )
     if not excerpt.is_smallest:
-        out.tell(say("it may become smaller still: reduce the excerpt again"))
+        out.tell(say("the excerpt may get shorter: reduce it again"))
 
 
 def _lines(text: str) -> list[str]:

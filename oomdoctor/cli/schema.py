@@ -1,4 +1,4 @@
-"""`oomdoctor schema`."""
+"""`oomdoctor dev schema`."""
 
 from __future__ import annotations
 

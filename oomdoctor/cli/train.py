@@ -1,4 +1,4 @@
-"""`oomdoctor train`."""
+"""`oomdoctor dev train`."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ NOT_TRAINED = 2
 
 
 def train(
-    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", show_default=False, help="The model.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", show_default=False, help="Write the model to this file.")
+    ],
     folders: Annotated[
         list[str] | None,
         typer.Argument(metavar="[FOLDER]...", show_default=False, help="Your own labelled logs, as for bench."),
     ] = None,
-    seed: Annotated[str, typer.Option("--seed", metavar="NUMBER", help="Of the generated logs.")] = str(SEED),
+    seed: Annotated[str, typer.Option("--seed", metavar="NUMBER", help="The seed of the generated logs.")] = str(SEED),
     logs: Annotated[str, typer.Option("--logs", metavar="NUMBER", help="How many to generate.")] = str(LOGS),
     _lang: Lang = None,
 ) -> None:
-    """Train the classifier anew, with your own labelled logs added to ours.
+    """Train the classifier again, with your own labelled logs added.
 
     \b
     Examples:
-      oomdoctor train my-cases -o model.json
+      oomdoctor dev train my-cases -o model.json
       OOMDOCTOR_MODEL=model.json oomdoctor diagnose train.log
 
-    It needs scikit-learn: pip install 'oomdoctor[train]'. The same logs and the
-    same seed give the same file, which is readable JSON and holds words of your
-    logs: read it before you hand it on. In a checkout the fixtures are added.
+    Needs scikit-learn: pip install 'oomdoctor[train]'. The same logs and the same seed give the same file. The file is
+    JSON and holds words of your logs: read it before you share it. In a checkout, the fixtures are added.
     """
     if find_spec("sklearn") is None:
         out.tell(say("training needs scikit-learn, which is not installed: {command}", command=INSTALL))
@@ -54,7 +55,7 @@ def train(
         given = [case for folder in folders or () for case in cases_in(Path(folder))]
         with steps(say("logs"), count + len(given) + len(fixtures())) as advance:
             learned = examples(given, count, number, advance)
-        with steps(say("fits of the model"), 4) as advance:
+        with steps(say("training runs"), 4) as advance:
             trained = fit(learned, number, count, advance)
     except CaseError as error:
         raise typer.BadParameter(str(error), param_hint="FOLDER") from error
@@ -63,8 +64,8 @@ def train(
     out.write(trained.document, output)
     out.tell(
         say(
-            "learned from {count} logs with a crash, {own} of them labelled by people; "
-            "of held-back ones the classifier alone had {share} right",
+            "trained on {count} crash logs, {own} of them labelled by people; "
+            "the classifier alone got {share} of held-back logs right",
             count=len(learned), own=sum(one.own for one in learned), share=percent(trained.right),
         )
     )  # fmt: skip
@@ -72,5 +73,5 @@ def train(
 
 def _number(given: str, option: str) -> int:
     if not given.isdecimal():
-        raise typer.BadParameter(say("{word} is no number", word=repr(given)), param_hint=option)
+        raise typer.BadParameter(say("{word} is not a number", word=repr(given)), param_hint=option)
     return int(given)

@@ -44,7 +44,7 @@ WAITING: Final = 4  # blocks that are read and not yet looked at; then whoever w
 def watch(
     path: Annotated[
         str | None,
-        typer.Argument(metavar="PATH", show_default=False, help="A log that is being written; - or nothing: a pipe."),
+        typer.Argument(metavar="PATH", show_default=False, help="A log that is being written; - or none: a pipe."),
     ] = None,
     form: Annotated[
         str,
@@ -52,20 +52,20 @@ def watch(
     ] = "text",
     output: Output = None,
     tee: Annotated[
-        bool, typer.Option("--tee", help="Pass the log through to standard output; diagnoses go to standard error.")
+        bool, typer.Option("--tee", help="Copy the log to standard output; diagnoses go to standard error.")
     ] = False,
     redact: Annotated[
         bool | None,
         typer.Option(
             "--redact/--no-redact",
             show_default=False,
-            help="Replace secrets, hosts and people's names, or do not. markdown does.",
+            help="Take out secrets, hosts and names, or keep them. Default: only for markdown.",
         ),
     ] = None,
     color: Color = COLORS[0],
     _lang: Lang = None,
 ) -> None:
-    """Watch a log while it is written: warn while memory climbs, diagnose a failure at once.
+    """Follow a log: warn while memory grows, diagnose a failure at once.
 
     \b
     Examples:
@@ -74,17 +74,15 @@ def watch(
       ray job logs --follow ID | oomdoctor watch
       oomdoctor watch train.log --format markdown -o crash.md
 
-    A failure is diagnosed when nothing is written for two seconds behind it, after ten seconds where other processes
-    go on writing, or when the log ends; again where later lines say something else. With -o, the file holds the last
-    diagnosis.
+    The diagnosis comes two seconds after the last line of a failure, after ten seconds if other processes go on
+    writing, or at the end of the log; again if later lines change it. With -o, the file holds the latest diagnosis.
 
-    A file is followed until Ctrl-C, also where it is rotated or cut; of a log that was rotated, train.log@2 is the
-    second file of that name. A pipe is read to its end: the job before it gets Ctrl-C, too, and may still have
-    something to say; a second Ctrl-C ends the watching.
+    A file is followed until Ctrl-C, also through rotation; train.log@2 is the second file of that name. A pipe is read
+    to its end: Ctrl-C also reaches the job, whose last words are still read; a second Ctrl-C stops the watch.
 
-    Exits with what the last diagnosis says: 0 (no failure so far), 1 (a memory failure, or a request that Ray cannot
-    place), 3 (something died and the log does not show whether of memory); with 2 (wrong usage, or it could not be
-    read) or 70 (an error of oomdoctor itself).
+    Exits with the result of the last diagnosis: 0 (no failure so far), 1 (a memory failure, or a request that Ray
+    cannot place), 3 (something died and the log does not show whether of memory); with 2 (wrong usage, or the log could
+    not be read) or 70 (an error of oomdoctor itself).
     """
     from oomdoctor.live import Live  # noqa: PLC0415  (not for --help)
     from oomdoctor.sources.trouble import shown  # noqa: PLC0415
@@ -92,7 +90,9 @@ def watch(
     if form != "text":
         for_others()
     if tee and output == STDIN:
-        raise typer.BadParameter(say("standard output is the log's, with --tee: name a file"), param_hint="--output")
+        raise typer.BadParameter(
+            say("with --tee, standard output carries the log: name a file for -o"), param_hint="--output"
+        )
     out.check_folder(output)
     given = path or STDIN
     _check(given, from_a_pipe=path is None)
@@ -134,7 +134,7 @@ def _check(path: str, *, from_a_pipe: bool) -> None:
                 say("{file}: there is no folder {folder}; make it first", file=path, folder=Path(path).parent),
                 param_hint="PATH",
             )
-        out.tell(say("{file} is not there yet: waiting for it", file=path))
+        out.tell(say("{file} does not exist yet: waiting for it", file=path))
 
 
 def _wait_for_last_words() -> None:

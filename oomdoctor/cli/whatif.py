@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json")
 EXIT_CODES = {"fits": 0, "does not fit": 1, "cannot tell": 3}
 NOTHING_TO_COMPARE = 2
-_FORM = mark("write --set gpu_memory_utilization=0.5")
+_FORM = mark("like --set gpu_memory_utilization=0.5")
 
 
 def whatif(
     paths: Paths = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", show_default=False, help="A setting as it would be; repeat it."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", show_default=False, help="A new value for a setting; may be repeated."
+        ),
     ] = None,
     form: Annotated[
         str,
@@ -38,7 +40,7 @@ def whatif(
     assume: Assume = None,
     _lang: Lang = None,
 ) -> None:
-    """Say whether the crash would have fitted with other settings.
+    """Compute whether the job would have fitted with other settings.
 
     \b
     Examples:
@@ -46,26 +48,23 @@ def whatif(
       oomdoctor whatif train.log --set zero_stage=3 --set adam_offload=true
       oomdoctor whatif raylet.out --set swap_space=0 --launch run.sh
 
-    The same ledger stands beside the crashed one, each change with its formula.
-    What depends on things that no log prints is a range or an assumption that is
-    named; a setting whose effect is not known is said to be.
+    Shows the memory in the crash and with the new settings, each change with its formula. Where the log lacks a
+    figure, the result is a range or names its assumption. Settings of unknown effect are listed, not counted.
 
-    Known in any framework's spelling, among others: batch_size, max_length,
-    gradient_checkpointing, zero_stage, adam_offload, world_size, num_workers,
-    gpu_memory_utilization, max_model_len, max_num_seqs, max_num_batched_tokens,
-    tensor_parallel_size, enforce_eager, enable_sleep_mode, kv_cache_dtype,
-    swap_space, object_store_memory, shm_size, PYTORCH_CUDA_ALLOC_CONF.
+    Known in any framework's spelling, among others: batch_size, max_length, gradient_checkpointing, zero_stage,
+    adam_offload, world_size, num_workers, gpu_memory_utilization, max_model_len, max_num_seqs, max_num_batched_tokens,
+    tensor_parallel_size, enforce_eager, enable_sleep_mode, kv_cache_dtype, swap_space, object_store_memory, shm_size,
+    PYTORCH_CUDA_ALLOC_CONF.
 
-    Exits with 0 (it fits), 1 (it does not), 3 (cannot tell, also where the log
-    does not show that it was memory), 2 (wrong usage, or no memory failure to
-    compare with) or 70 (an error of oomdoctor itself).
+    Exits with 0 (it fits), 1 (it does not fit), 3 (cannot tell), 2 (wrong usage, or no memory failure in the log) or 70
+    (an error of oomdoctor itself).
     """
     if form == "json":
         for_others()
     wanted = _settings(settings)
     read = facts(paths, output, absolute=absolute_paths, told=beside(launch, config, assume))
     if not read.crashes:
-        out.tell(say("there is no memory failure in what was read: nothing to compare with"))
+        out.tell(say("no memory failure found: nothing to compute"))
         raise typer.Exit(NOTHING_TO_COMPARE)
     from oomdoctor.decision.diagnosis import decide  # noqa: PLC0415  (not for --help)
     from oomdoctor.remedies.whatif.compare import whatif as compared  # noqa: PLC0415
@@ -101,6 +100,6 @@ def _settings(given: list[str] | None) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name, value in pairs:
         if name in found and found[name] != typed(value):
-            out.tell(say("--set {name} is given twice: the last counts, {value}", name=name, value=value))
+            out.tell(say("--set {name} is given twice: using the last value, {value}", name=name, value=value))
         found[name] = typed(value)
     return found

@@ -60,7 +60,7 @@ def _add(whole: Found, found: Found, label: str) -> None:
 def _fetched(address: str, folder: Path) -> str:
     """Copies of what may be a log there, with the same names."""
     if find_spec("fsspec") is None:
-        raise FetchError(say("it is read through fsspec, which is not installed: {command}", command=INSTALL))
+        raise FetchError(say("reading it needs fsspec, which is not installed: {command}", command=INSTALL))
     import fsspec  # noqa: PLC0415  (few logs lie elsewhere)
 
     try:

@@ -77,8 +77,8 @@ def _resolved(address: str) -> str | None:
 def _why(address: str, error: Exception) -> str:
     if isinstance(error, ConnectionError) and address == AUTO:
         return say(
-            "no Ray cluster runs here: run this on one of its nodes, or name it with --address HOST:PORT; a session's "
-            "folder that is left of one is read by `oomdoctor diagnose FOLDER`"
+            "no Ray cluster runs here: run this on one of its nodes, or add --address HOST:PORT; "
+            "for the session folder of a stopped cluster: `oomdoctor diagnose FOLDER`"
         )
     words = " ".join(shown(str(error)).split())[:LONGEST]
-    return say("no way into the Ray cluster at {address}: {why}", address=shown(address), why=words)
+    return say("cannot connect to the Ray cluster at {address}: {why}", address=shown(address), why=words)

@@ -159,14 +159,14 @@ class _Scan:
     def _summary(self, parts: Sequence[Part]) -> str:
         alive = sum(node.alive for node in self._nodes)
         return say(
-            "living nodes of the cluster: {nodes}; folders of logs that they read: {count}",
+            "{nodes} nodes alive; {count} log folders to read",
             nodes=f"{alive:,}",
             count=f"{len(parts):,}",
         )
 
     def _shared(self) -> list[str]:
         return [
-            say("{nodes} keep their logs in one folder", nodes=names([node.label for node in folder.readers]))
+            say("{nodes} share one log folder", nodes=names([node.label for node in folder.readers]))
             for folder in self._folders
             if len(folder.readers) > 1
         ]
@@ -175,11 +175,11 @@ class _Scan:
 def _not_there(place: Mapping[str, Any]) -> str:
     if others := place["sessions"]:
         return say(
-            "there is no folder {folder}; the latest there: {others}",
+            "folder {folder} does not exist; the newest there: {others}",
             folder=shown(place["logs"]),
             others=names([shown(name) for name in others]),
         )
-    return say("there is no folder {folder}", folder=shown(place["logs"]))
+    return say("folder {folder} does not exist", folder=shown(place["logs"]))
 
 
 def folders(places: Mapping[Node, Mapping[str, Any]]) -> list[Folder]:

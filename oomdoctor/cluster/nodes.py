@@ -79,19 +79,16 @@ def of_the_dead(nodes: Sequence[Node], read_elsewhere: Mapping[str, str]) -> lis
     if len(wondered_at) > MOST_NAMED:
         told.append(say("{count} more nodes are dead", count=f"{len(wondered_at) - MOST_NAMED:,}"))
     if as_asked := len(dead) - len(wondered_at):
-        told.append(say("nodes that were ended as asked: {count}; their logs were not read", count=f"{as_asked:,}"))
+        told.append(say("{count} nodes were shut down on request; their logs were not read", count=f"{as_asked:,}"))
     return told
 
 
 def _of_one(node: Node, reader: str | None) -> str:
     why = f" ({node.why_dead})" if node.why_dead else ""
     if reader is not None:
-        return say(
-            "node {node} is dead{why}; its logs lie beside those of {other}", node=node.label, why=why, other=reader
-        )
+        return say("node {node} is dead{why}; its logs were found on {other}", node=node.label, why=why, other=reader)
     return say(
-        "node {node} is dead{why}: of it is known what the others' logs say; where its own logs were kept, name them "
-        "with --archived",
+        "node {node} is dead{why}: its own logs were not read; add them with --archived if they were kept",
         node=node.label,
         why=why,
     )

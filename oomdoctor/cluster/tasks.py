@@ -14,12 +14,12 @@ from oomdoctor.language import mark, say, translated
 
 # By the names of Ray's exceptions, which came one by one with its versions; the first that fits counts.
 _WHY: Final = {
-    "NodeDiedError": mark("the node died, or does not answer any more"),
-    "TaskUnschedulableError": mark("the node died, or does not answer any more"),
-    "LocalRayletDiedError": mark("the node died, or does not answer any more"),
-    "ObjectLostError": mark("the node died before what it had read was here"),
-    "OutOfMemoryError": mark("Ray killed what read there: the node is short of memory still"),
-    "WorkerCrashedError": mark("the process that read there died, perhaps with its node"),
+    "NodeDiedError": mark("the node died or does not answer"),
+    "TaskUnschedulableError": mark("the node died or does not answer"),
+    "LocalRayletDiedError": mark("the node died or does not answer"),
+    "ObjectLostError": mark("the node died before it sent its results"),
+    "OutOfMemoryError": mark("Ray killed the reader: the node is still short of memory"),
+    "WorkerCrashedError": mark("the reader died there, perhaps with its node"),
 }
 _NOT_SENT: Final = "RuntimeEnvSetupError"
 
@@ -68,11 +68,11 @@ def why(error: Exception) -> str:
     names = [kind.__name__ for kind in type(error).__mro__]
     if _NOT_SENT in names:
         return say(
-            "oomdoctor could not be sent there; install it on the node: {command}",
+            "oomdoctor could not be sent to the node; install it there: {command}",
             command=f"pip install oomdoctor=={__version__}",
         )
     for name in names:
         if name in _WHY:
             return translated(_WHY[name])
     cause = getattr(error, "cause", None)
-    return say("reading failed there: {error}", error=type(cause if cause is not None else error).__name__)
+    return say("reading failed on the node: {error}", error=type(cause if cause is not None else error).__name__)

@@ -137,12 +137,12 @@ def _diagnosis(incident: Incident, budget: Budget) -> Answer:
         plain += [f"{number}. {one}" for number, one in enumerate(said, start=1)]
     if incident.verdict == "inconclusive" and incident.next_evidence:
         commands = [sanitize(command) for command in incident.next_evidence[:COMMANDS]]
-        text.append(say("To look at next:") + "\n\n" + markup.fenced("\n".join(commands), "shell"))
-        plain += [say("To look at next:"), *commands]
+        text.append(say("To check next:") + "\n\n" + markup.fenced("\n".join(commands), "shell"))
+        plain += [say("To check next:"), *commands]
     for lines, name in ((text, f"`{incident.fingerprint}`"), (plain, incident.fingerprint)):
         lines.append(
             say(
-                "Fingerprint: {fingerprint} (oomdoctor {version}; the same failure elsewhere has the same fingerprint)",
+                "Fingerprint: {fingerprint} (oomdoctor {version}; the same for the same failure elsewhere)",
                 fingerprint=name,
                 version=__version__,
             )
@@ -154,7 +154,7 @@ def _remedy(remedy: Remedy, limit: int) -> str:
     """What to change; a value never stands without the formula and the assumptions that it comes of."""
     assumed = say("Assumes: {assumption}", assumption=semicolons(remedy.assumes)) if remedy.assumes else ""
     said = sanitize(sentences((action(remedy), formula(remedy), assumed)))
-    return said if len(said) <= limit else say("{knob} (how far, the full report says)", knob=remedy.knob)
+    return said if len(said) <= limit else say("{knob} (the value stands in the full report)", knob=remedy.knob)
 
 
 def _spaced(parts: Sequence[str]) -> str:
@@ -183,7 +183,7 @@ def _versions(report: Report) -> Iterator[str]:
     outside = report.context.get("outside") or {}
     for name, version in (report.context.get("frameworks") or {}).items():
         source = f" ({outside[name]})" if name in outside else ""
-        yield f"{name} {version}{source}" if version else say("{name}, version not printed", name=name)
+        yield f"{name} {version}{source}" if version else say("{name}, version not in the log", name=name)
 
 
 def _hardware(report: Report, incident: Incident) -> Iterator[str]:
@@ -214,12 +214,12 @@ def _when(report: Report, incident: Incident) -> str:
     said = words[:1].upper() + words[1:]
     died = said or say("It died")
     if "step" in progress:
-        return say("{when}; the last step that the log prints is {step}", when=died, step=progress["step"])
+        return say("{when}; last step in the log: {step}", when=died, step=progress["step"])
     if "done" in progress:
         done = progress["done"]
         if "total" in progress:
             done = say("{done} of {total}", done=done, total=progress["total"])
-        return say("{when}; the last progress bar stood at {done}", when=died, done=done)
+        return say("{when}; last progress bar: {done}", when=died, done=done)
     return said
 
 

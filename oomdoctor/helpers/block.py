@@ -91,7 +91,7 @@ def read(text: str) -> Document:
             begin = None
         elif line in (BEGIN, END):
             raise BrokenMarkersError(
-                say("line {number}: {mark} without the other one; remove it, or both", number=number + 1, mark=line)
+                say("line {number}: {mark} without the other mark; remove the line", number=number + 1, mark=line)
             )
         elif (opened := _FENCE.match(lines[number].rstrip("\r\n"))) is not None:
             last = _closing(lines, number, opened[2])
@@ -104,7 +104,7 @@ def read(text: str) -> Document:
         number += 1
     if begin is not None:
         raise BrokenMarkersError(
-            say("line {number}: {mark} without its end; remove it, or both", number=begin + 1, mark=BEGIN)
+            say("line {number}: {mark} has no end mark; remove the line", number=begin + 1, mark=BEGIN)
         )
     return Document(lines, tuple(fences), block, is_told)
 

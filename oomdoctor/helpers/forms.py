@@ -87,7 +87,7 @@ def _text(path: Path) -> str:
     if len(data) > LARGEST:
         raise UnusableFormError(
             say(
-                "{file}: it is larger than {size} KiB; no issue form is, so name another file",
+                "{file} is larger than {size} KiB, too large for an issue form; name another file",
                 file=path,
                 size=LARGEST // 1024,
             )
@@ -122,11 +122,11 @@ def _yaml(text: str, file: str, first_line: int = 1) -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             here: Any = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             if self.check_event(yaml.AliasEvent):
-                why = say("an alias (*name), which forms have no need of; write the text out")
+                why = say("an alias (*name) is not supported; write the text out")
                 raise yaml.MarkedYAMLError(problem=why, problem_mark=here)
             self.depth += 1
             if self.depth > DEEPEST:
-                why = say("more than {count} lists and maps inside each other", count=DEEPEST)
+                why = say("nested more than {count} levels deep", count=DEEPEST)
                 raise yaml.MarkedYAMLError(problem=why, problem_mark=here)
             node = super().compose_node(parent, index)
             self.depth -= 1
@@ -139,38 +139,34 @@ def _yaml(text: str, file: str, first_line: int = 1) -> Any:
         problem = sanitize(error.problem or say("it cannot be read"), 200)
         if mark:
             line = mark.line + first_line
-            told = say("{file} line {number}: no valid YAML: {why}", file=file, number=line, why=problem)
+            told = say("{file}, line {number}: invalid YAML: {why}", file=file, number=line, why=problem)
         else:
-            told = say("{file}: no valid YAML: {why}", file=file, why=problem)
+            told = say("{file}: invalid YAML: {why}", file=file, why=problem)
         raise UnusableFormError(told) from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise UnusableFormError(
-            say("{file}: no valid YAML: {why}", file=file, why=sanitize(str(error), 200))
-        ) from error
+        raise UnusableFormError(say("{file}: invalid YAML: {why}", file=file, why=sanitize(str(error), 200))) from error
 
 
 def _form(data: Any, file: str) -> Form:
     if not isinstance(data, dict):
-        raise UnusableFormError(say("{file}: a form is a map with name, description and body; this is none", file=file))
+        raise UnusableFormError(say("{file} is not an issue form: it needs name, description and body", file=file))
     body = data.get("body")
     if not isinstance(body, list) or not body:
         if file.startswith("config."):
             raise UnusableFormError(
                 say(
-                    "{file}: it has no body with fields; config.yml is the list of the forms, name one of them",
+                    "{file} has no body with fields; config.yml only lists the forms: name one of them",
                     file=file,
                 )
             )
-        raise UnusableFormError(say("{file}: it has no body with fields", file=file))
+        raise UnusableFormError(say("{file} has no body with fields", file=file))
     if len(body) > MOST_FIELDS:
         raise UnusableFormError(
-            say("{file}: it has more than {count} fields; name a smaller form", file=file, count=MOST_FIELDS)
+            say("{file} has more than {count} fields; name a smaller form", file=file, count=MOST_FIELDS)
         )
     fields = tuple(_field(one, f"{file}: body[{number}]") for number, one in enumerate(body))
     if all(one.kind == "markdown" for one in fields):
-        raise UnusableFormError(
-            say("{file}: its body only has text to read and no field to fill in; name another form", file=file)
-        )
+        raise UnusableFormError(say("{file} has no field to fill in, only text; name another form", file=file))
     return Form(
         file=file,
         name=_line(data.get("name")) or file,
@@ -184,15 +180,15 @@ def _form(data: Any, file: str) -> Form:
 def _field(one: Any, where: str) -> Field:
     """One element; `where` is spelled as GitHub spells it in its own complaints."""
     if not isinstance(one, dict):
-        raise UnusableFormError(say("{file}: a field is a map with type and attributes; this is none", file=where))
+        raise UnusableFormError(say("{file}: a field needs type and attributes", file=where))
     kind = one.get("type")
     if kind not in KINDS:
         kinds = ", ".join(KINDS)
         if kind is None:
-            raise UnusableFormError(say("{file} has no type; a field is one of {kinds}", file=where, kinds=kinds))
+            raise UnusableFormError(say("{file} has no type; known: {kinds}", file=where, kinds=kinds))
         named = repr(sanitize(str(kind), 60))
         raise UnusableFormError(
-            say("{file} has the type {type}; a field is one of {kinds}", file=where, type=named, kinds=kinds)
+            say("{file} has the unknown type {type}; known: {kinds}", file=where, type=named, kinds=kinds)
         )
     attributes = one.get("attributes")
     if not isinstance(attributes, dict):
@@ -224,13 +220,11 @@ def _options(options: Any, where: str) -> Iterator[str]:
     if options is None:
         return
     if not isinstance(options, list) or len(options) > MOST_FIELDS:
-        raise UnusableFormError(
-            say("{file}: its options are no list of at most {count}", file=where, count=MOST_FIELDS)
-        )
+        raise UnusableFormError(say("{file}: options must be a list of at most {count}", file=where, count=MOST_FIELDS))
     for option in options:
         text = option.get("label") if isinstance(option, dict) else option
         if not isinstance(text, str) or not text.strip():
-            raise UnusableFormError(say("{file}: one of its options has no text", file=where))
+            raise UnusableFormError(say("{file}: an option has no text", file=where))
         yield _line(text)
 
 
@@ -264,9 +258,7 @@ def _template(text: str, file: str) -> Form:
     about: Mapping[str, Any] = head if isinstance(head, dict) else {}
     opening, sections = _sections(text[front.end() :] if front else text, file)
     if not sections:
-        raise UnusableFormError(
-            say("{file}: it has no headings, so there is nothing to fill in; name another form", file=file)
-        )
+        raise UnusableFormError(say("{file} has no headings to fill in; name another form", file=file))
     return Form(
         file=file,
         name=_line(about.get("name")) or file,
@@ -294,7 +286,7 @@ def _sections(text: str, file: str) -> tuple[str, tuple[Field, ...]]:
             lines.append(line)
     if len(parts) > MOST_FIELDS:
         raise UnusableFormError(
-            say("{file}: it has more than {count} headings; name a smaller template", file=file, count=MOST_FIELDS)
+            say("{file} has more than {count} headings; name a smaller template", file=file, count=MOST_FIELDS)
         )
     opening = "\n".join(parts[0][1]).strip("\n")
     texts = [(heading.rstrip(), "\n".join(lines).strip("\n")) for heading, lines in parts[1:]]
@@ -310,8 +302,7 @@ def choose(folder: Path) -> tuple[Form, tuple[str, ...]]:
         if not single:
             raise UnusableFormError(
                 say(
-                    "{folder}: there is no issue form in it (.github/ISSUE_TEMPLATE/*.yml or *.md); "
-                    "name one with --form",
+                    "{folder} holds no issue form (.github/ISSUE_TEMPLATE/*.yml or *.md); name one with --form",
                     folder=folder,
                 )
             )
@@ -320,7 +311,7 @@ def choose(folder: Path) -> tuple[Form, tuple[str, ...]]:
     forms = [one for one in read_ones if isinstance(one, Form)]
     troubles = tuple(one for one in read_ones if isinstance(one, str))
     if not forms:
-        raise UnusableFormError(say("{folder}: none of its forms can be used: {why}", folder=folder, why=troubles[0]))
+        raise UnusableFormError(say("{folder} holds no usable form: {why}", folder=folder, why=troubles[0]))
     return max(forms, key=_fits), troubles
 
 

@@ -25,7 +25,7 @@ _SAID: Final = late(
 def text() -> str:
     """The file, with the version that wrote it."""
     lang = "" if in_use() == ENGLISH else f" --lang {in_use()}"
-    written = f"# Written by oomdoctor {__version__}: oomdoctor issue-form{lang} --keep {PLACE}\n"
+    written = f"# Written by oomdoctor {__version__}: oomdoctor issue form{lang} --keep {PLACE}\n"
     return written + _SAID.sub(_in_words, _english())
 
 

@@ -68,7 +68,7 @@ def reduce(logs: Sequence[Log], facts: Facts, told: Told) -> Excerpt:
     """The excerpt of these logs, of which the facts were read."""
     report = street.report_of(facts)
     if not report.incidents:
-        raise ReduceError(say("the log shows no failure, so there is nothing that an excerpt could keep"))
+        raise ReduceError(say("the log shows no failure: nothing to keep in an excerpt"))
     search = _Search(logs, answer(report), told)
     lines = search.start(_wanted(logs, facts, report.incidents[0]))
     smallest = search.shrunk(lines, _root(logs, facts))
@@ -141,11 +141,11 @@ class _Search:
         if self._lines != self._whole:
             raise ReduceError(
                 say(
-                    "without its secrets and names the log is diagnosed differently; "
-                    "`--no-redact` keeps them: read the excerpt before you share it"
+                    "the diagnosis changes when secrets and names are taken out; add `--no-redact` to keep them, "
+                    "and read the excerpt before you share it"
                 )
             )
-        raise ReduceError(say("the logs are diagnosed differently when they are read as one"))
+        raise ReduceError(say("the diagnosis changes when the logs are joined into one; reduce one log"))
 
     def shrunk(self, lines: list[int], kept: set[int]) -> list[int]:
         """The lines without those that can go, taken away in pieces at first, one by one at last."""

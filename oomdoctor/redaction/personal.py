@@ -31,6 +31,7 @@ _LETTER = "\\w\u00c0-\u024f\u3400-\u9fff"
 _USER = rf"(?P<it>[{_LETTER}](?:[{_LETTER}.@+-]{{0,62}}[{_LETTER}])?)"
 
 _ACCOUNT = r"(?P<it>[A-Za-z_][\w.-]{0,31})"
+_ACCOUNT_OF_A_TEAM = r"(?P<it>[A-Za-z0-9_][\w-]{0,63})"
 
 
 def _is_somebody(match: re.Match[str]) -> bool:
@@ -86,6 +87,32 @@ _USERS = (
         r"[RSDTZXI][\w<+]{0,5} {1,8}(?:\d\d:\d\d|[A-Z][a-z]{2}\d\d|\d{4}) {1,8}\d{1,7}:\d\d"
         r"|\d{1,8} {1,8}\d{1,3} {1,8}(?:\d\d:\d\d|[A-Z][a-z]{2}\d\d|\d{4}) {1,8}(?:\?|pts/\d{1,4}|tty\w{1,8}) {1,12}"
         r"(?:\d{1,4}-)?\d\d:\d\d:\d\d)(?!\S)",
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "Weights & Biases names the person or the team: in its links",
+        ("wandb.ai/", "View "),
+        r"(?:(?<![\w.-])(?:www\.)?wandb\.ai/(?!(?:site|authorize|settings|login|signup|home|docs|models|quickstart)\b)"
+        rf"|View (?:project|run|sweep|report)[^\n]{{0,80}}? at:? https?://[^/\s]{{1,200}}/){_ACCOUNT_OF_A_TEAM}(?=/)",
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "behind the name of who is logged in",
+        ("ogged in as",),
+        rf"[Ll]ogged in as:? [^\s()]{{1,64}} \({_ACCOUNT_OF_A_TEAM}\)",
+        _is_somebody,
+    ),
+    Kind(
+        "user",
+        "USER",
+        "and as a setting",
+        ("entity", "ENTITY"),
+        rf"(?:(?i:wandb[._-]{{1,2}}entity)[\"']?(?:=| = |: ?|, ?| )|wandb\.init\([^)\n]{{0,200}}?\bentity ?= ?)[\"']?"
+        rf"{_ACCOUNT_OF_A_TEAM}(?![\w.(\[-])",
         _is_somebody,
     ),
     Kind(
@@ -386,7 +413,8 @@ _HOSTS = (
 # --- Addresses -------------------------------------------------------------------------------------------------------
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_IPV4 = rf"(?P<it>{_OCTET}(?:\.{_OCTET}){{3}})(?![\w+-]|\.\d)"
+_QUAD = rf"(?P<it>{_OCTET}(?:\.{_OCTET}){{3}})"
+_IPV4 = _QUAD + r"(?![\w+-]|\.\d)"
 _OF_A_VERSION = re.compile(
     r"(?i)(?:version|release|driver|firmware|vbios|nvidia-[a-z]|lib[a-z]{2,}|cu1\d|cudnn|cublas|cufft|nccl|tensorrt|rocm"
     r"|cann|torch|package|wheel|build|toolkit|cuda|image|triton|deepspeed|xformers|[=<>~!]=|\bv|\bver)[^\n]{0,24}$"
@@ -428,6 +456,14 @@ def _is_public_v6(match: re.Match[str]) -> bool:
 _ADDRESSES = (
     Kind("ip", "IP", "leads to the machine", (), r"(?<![\w.+])(?<!\d[,/-])" + _IPV4, _is_public_v4),
     Kind("ip", "IP", "the same inside of a name", ("_", "-"), r"(?<=[A-Za-z][_-])" + _IPV4, _is_public_v4),
+    Kind(
+        "ip",
+        "IP",
+        "the same in the middle of a name",
+        ("-",),
+        rf"(?<=[A-Za-z]-){_QUAD}(?=-[A-Za-z])",
+        _is_public_v4,
+    ),
     Kind(
         "ip",
         "IP",

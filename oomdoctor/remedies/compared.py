@@ -161,9 +161,9 @@ def _effect(crash: Crash, name: str, good: Setting | None, bad: Setting | None) 
     less = -sum(shift.high for shift in shifts)
     if less > 0:
         if found.answer == "fits":
-            why = say("{value} would need {size} less and fit", value=good.value, size=show(less))
+            why = say("{value} would have saved {size}, enough to fit", value=good.value, size=show(less))
             return WOULD_FIT, less, why, _formula(shifts)
-        why = say("{value} would need {size} less", value=good.value, size=show(less))
+        why = say("{value} would have saved {size}", value=good.value, size=show(less))
         return LESS, less, why, _formula(shifts)
     if shifts:
         return NOTHING, 0, "", None  # known, and not for the better
@@ -176,7 +176,7 @@ def _not_stated(crash: Crash, name: str, bad: Setting | None) -> tuple[int, int,
     found = _tried(crash, name, bad.value) if bad is not None else None
     if found is None or name in found.ignored:
         return NOTHING, 0, "", None
-    return MAY, 0, say("related; the good run does not print it"), None
+    return MAY, 0, say("related; not in the log of GOOD"), None
 
 
 def _tried(crash: Crash, name: str, value: Value) -> Comparison | None:
@@ -227,7 +227,7 @@ def _models(good: Context, bad: Context, crash: Crash | None) -> Iterator[Differ
             name=mark("model"),
             good=", ".join(gone) or None,
             bad=", ".join(new) or None,
-            why=say("different model, different weights") if weighs and new else "",
+            why=say("another model, other weights") if weighs and new else "",
             weight=MAY if weighs and new else NOTHING,
         )
 
@@ -240,9 +240,9 @@ def _hardware(good: Context, bad: Context, crash: Crash | None) -> Iterator[Diff
         why = ""
         if crash is not None and SIDES.get(crash.pool) == _HAVE.get(name, "device"):
             if not (isinstance(one, (int, float)) and isinstance(other, (int, float))):
-                why = say("different GPU")
+                why = say("another GPU")
             elif other < one:
-                why = say("less of it")
+                why = say("BAD has less")
         yield Difference(kind="hardware", name=name, good=one, bad=other, why=why, weight=MAY if why else NOTHING)
 
 
@@ -284,7 +284,7 @@ def _pools(good: Sequence[Ledger], bad: Sequence[Ledger]) -> Iterator[Pool]:
 def _rows(good: Ledger | None, bad: Ledger | None) -> tuple[Figure, ...]:
     there, here = ({one.what: one for one in ledger.rows} if ledger else {} for ledger in (good, bad))
     rows = [Figure(row(what), _size(there, what), _size(here, what)) for what in dict.fromkeys([*here, *there])]
-    total = Figure(say("in all"), good.total_bytes if good else None, bad.total_bytes if bad else None)
+    total = Figure(say("total"), good.total_bytes if good else None, bad.total_bytes if bad else None)
     return (*rows, total)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from oomdoctor import __version__
 from oomdoctor.columns import cells, filled, wrapped
 from oomdoctor.job.model import Value
-from oomdoctor.language import say, translated
+from oomdoctor.language import listed, say, translated
 from oomdoctor.remedies.compared import Compared, Difference, Figure
 from oomdoctor.report.as_json import finite
 from oomdoctor.report.vocabulary import POOL_NAMES, STAGES, THE_MEMORY, failed
@@ -18,6 +18,8 @@ from oomdoctor.units import show
 
 SCHEMA_VERSION: Final = 1
 OTHERS_SHOWN: Final = 12  # of what is different and explains nothing; a dump of settings has hundreds
+ALONE: Final = 2  # settings of unknown effect that get a line each; more of them share one
+TOGETHER: Final = 6  # of them that are named there
 VALUE: Final = 60  # characters
 COLUMN: Final = 14
 
@@ -69,32 +71,63 @@ def text(found: Compared, width: int) -> str:
 
 def _lines(found: Compared, width: int) -> Iterator[str]:
     yield from _head(found, width)
-    for number, one in enumerate(found.explains, start=1):
+    of_unknown_effect = _of_unknown_effect(found)
+    alone = [one for one in found.explains if one not in of_unknown_effect]
+    for number, one in enumerate(alone, start=1):
         yield from _wrapped(f"{number}. {_changed(one)}", width, 2)
         yield from _wrapped(one.why, width, 5)
         if one.derivation:
             yield from _wrapped(one.derivation, width, 5)
+    yield from _together(of_unknown_effect, width)
     others = [one for one in found.differences if not one.weight]
     if others:
         yield ""
-        yield say("What else is different (GOOD -> BAD):")
+        yield say("Other differences (GOOD -> BAD):")
         for one in others[:OTHERS_SHOWN]:
             yield from _wrapped(_changed(one), width, 2)
         if len(others) > OTHERS_SHOWN:
-            yield "  " + say("and {count} more; --format json has them all", count=len(others) - OTHERS_SHOWN)
+            yield "  " + say("and {count} more; --format json lists all", count=len(others) - OTHERS_SHOWN)
     if found.peaks:
         yield ""
-        yield from _table(say("The most that each figure came to"), found.peaks, width)
+        yield from _table(say("Peak of each figure"), found.peaks, width)
     for pool in found.pools:
         yield ""
         device = pool.bad_device or pool.good_device or pool.pool
         yield from _table(say("Where the memory was: {device}", device=sanitize(device)), pool.rows, width)
 
 
+def _of_unknown_effect(found: Compared) -> list[Difference]:
+    """Settings that have to do with what ran out, and of which no more is known, where they are many."""
+    related = [one for one in found.explains if one.kind == "setting" and not one.less_bytes and not one.derivation]
+    return related if len(related) > ALONE else []
+
+
+def _together(related: Sequence[Difference], width: int) -> Iterator[str]:
+    """One line for those that both logs state, one for those that only BAD does."""
+    both = [one for one in related if one.good is not None]
+    if both:
+        yield from _wrapped(say("Related; effect unknown: {changes}", changes=_some(both)), width, 2)
+    only = [one for one in related if one.good is None]
+    if only:
+        yield from _wrapped(say("Related, but not in the log of GOOD: {changes}", changes=_some(only)), width, 2)
+
+
+def _some(related: Sequence[Difference]) -> str:
+    shown = listed(_briefly(one) for one in related[:TOGETHER])
+    if len(related) <= TOGETHER:
+        return shown
+    return say("{changes} and {count} more (--format json lists all)", changes=shown, count=len(related) - TOGETHER)
+
+
+def _briefly(one: Difference) -> str:
+    name, there, here = one.name.rpartition(".")[2], _shown(one.name, one.good), _shown(one.name, one.bad)
+    return f"{name} {here}" if one.good is None else f"{name} {there} -> {here}"
+
+
 def _head(found: Compared, width: int) -> Iterator[str]:
     crash = found.crash
     if crash is None:
-        yield from _wrapped(say("BAD holds no failure: there is nothing to explain"), width)
+        yield from _wrapped(say("BAD shows no failure: nothing to explain"), width)
         return
     stage = translated(STAGES.get(crash.stage, "")) if found.proven else ""
     what = failed(crash.pool, proven=found.proven)
@@ -102,15 +135,15 @@ def _head(found: Compared, width: int) -> Iterator[str]:
     when = say("{what} {stage}", what=what, stage=stage) if stage else what
     yield from _wrapped(say("In BAD {what} ({place})", what=when, place=place), width)
     if found.good_failed:
-        yield from _wrapped(say("Note: GOOD holds a failure, too"), width)
+        yield from _wrapped(say("Note: GOOD failed, too"), width)
     yield ""
     if found.explains and not found.proven:
         pool = translated(POOL_NAMES.get(crash.pool, THE_MEMORY))
-        yield from _wrapped(say("If {pool} ran out, this can explain it (GOOD -> BAD):", pool=pool), width)
+        yield from _wrapped(say("If {pool} ran out, these changes can explain it (GOOD -> BAD):", pool=pool), width)
     elif found.explains:
-        yield say("What can explain it (GOOD -> BAD):")
+        yield say("Changes that can explain it (GOOD -> BAD):")
     else:
-        yield from _wrapped(say("Nothing that both logs print can explain it"), width)
+        yield from _wrapped(say("No change that both logs show can explain it"), width)
 
 
 def _changed(one: Difference) -> str:
@@ -122,7 +155,7 @@ def _changed(one: Difference) -> str:
 
 def _shown(name: str, value: Value) -> str:
     if value is None:
-        return say("(not stated)")
+        return say("(not in the log)")
     if name.endswith("_bytes") and isinstance(value, (int, float)):
         return show(value)
     words = str(value)

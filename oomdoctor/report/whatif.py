@@ -104,12 +104,12 @@ def text(crash: Crash, found: Comparison, width: int) -> str:
 def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
     at = crash.root.at
     place, what = f"{at.file}:{at.line}", failed(crash.pool, proven=found.proven)
-    why = found.verdicts[0].why if found.verdicts else say("nothing changes")
+    why = found.verdicts[0].why if found.verdicts else say("no change")
     if not found.proven:
         why = f"{what}  ({place})"
     yield from _wrapped(say("{name}: {why}", name=translated(_HEADS[found.answer]), why=why), width)
     for change in found.changes:
-        now = change.now.value if change.now is not None else say("(not stated)")
+        now = change.now.value if change.now is not None else say("(not in the log)")
         where = f"  ({_stated(change)})" if change.now is not None else ""
         yield from _wrapped(f"{change.name}: {now} -> {change.value}{where}", width, 2)
     if found.proven:
@@ -124,7 +124,7 @@ def _lines(crash: Crash, found: Comparison, width: int) -> Iterator[str]:
         yield ""
     if found.ignored:
         names = listed(found.ignored)
-        yield from _wrapped(say("Not counted, since what it changes is not known: {names}", names=names), width)
+        yield from _wrapped(say("Not counted, effect unknown: {names}", names=names), width)
     for note in found.notes:
         yield from _wrapped(say("Note: {note}", note=note), width)
 
@@ -136,8 +136,8 @@ def _pool(verdict: Verdict, found: Comparison, width: int) -> Iterator[str]:
     yield from _wrapped(say("{pool}: {answer} ({why})", pool=name, answer=answer, why=verdict.why), width)
     for need in found.needs:
         if need.pool == verdict.pool:
-            missing = say("missing at the crash: {formula}", formula=need.derivation)
-            at_hand = say("at hand at the crash: {formula}", formula=need.derivation)
+            missing = say("missing in the crash: {formula}", formula=need.derivation)
+            at_hand = say("free in the crash: {formula}", formula=need.derivation)
             yield from _wrapped(missing if need.low > 0 else at_hand, width, 2)
             yield from _assumed(need.assumes, width)
     for shift in found.shifts:
@@ -169,14 +169,14 @@ def _side(side: Side, width: int) -> Iterator[str]:
     where = side.device
     if side.total_bytes is not None:
         where = say("{size} of {device}", size=show(side.total_bytes), device=side.device)
-    yield from _wrapped(say("Where the memory was, and would have been: {where}", where=where), width)
+    yield from _wrapped(say("Memory in the crash and with the change: {where}", where=where), width)
     room = width - 2 - COLUMN - RANGE - 12
     if room < NARROWEST_NAME:
         yield from _stacked(side, width)
         return
     names = [sanitize(row_name(cell.what)) for cell in side.cells]
     widest = min(room, max(map(cells, names), default=0))
-    yield f"  {'':<{widest}}{_right(say('was'), COLUMN)}{_right(say('would be'), RANGE)}"
+    yield f"  {'':<{widest}}{_right(say('crash'), COLUMN)}{_right(say('with change'), RANGE)}"
     for cell, name in zip(side.cells, names, strict=True):
         basis = "" if cell.basis == "printed" else f"  {translated(cell.basis)}"
         was = "" if cell.now_bytes is None else show(cell.now_bytes)
@@ -189,8 +189,8 @@ def _stacked(side: Side, width: int) -> Iterator[str]:
         yield from _wrapped(row_name(cell.what), width, 2)
         basis = "" if cell.basis == "printed" else f"  {translated(cell.basis)}"
         if cell.now_bytes is not None:
-            yield from _wrapped(say("{name}: {why}", name=say("was"), why=show(cell.now_bytes)), width, 4)
-        yield from _wrapped(say("{name}: {why}", name=say("would be"), why=_then(cell)) + basis, width, 4)
+            yield from _wrapped(say("{name}: {why}", name=say("crash"), why=show(cell.now_bytes)), width, 4)
+        yield from _wrapped(say("{name}: {why}", name=say("with change"), why=_then(cell)) + basis, width, 4)
 
 
 def _right(words: str, width: int) -> str:

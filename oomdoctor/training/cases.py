@@ -105,7 +105,9 @@ def _names(label: dict[str, Any], field: str, path: Path) -> tuple[str, ...]:
 
 def _known(cause: str, path: Path) -> str:
     if cause != NOT_OOM and cause not in {known.id for known in causes()}:
-        raise CaseError(say("{file}: no cause of ours: {name}; `oomdoctor causes` lists them", file=path, name=cause))
+        raise CaseError(
+            say("{file}: there is no cause {name}; `oomdoctor explain causes` lists all", file=path, name=cause)
+        )
     return cause
 
 

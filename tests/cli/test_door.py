@@ -20,6 +20,7 @@ import terminal
 from commands import COMMAND, ENVIRONMENT, Terminal, run, run_process
 
 from oomdoctor import cli
+from oomdoctor.cli.commands import COMMANDS, OLD_NAMES
 
 OOM = (
     "step 3\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of "
@@ -118,12 +119,12 @@ def test_json_lines(logs: Path) -> None:
     [
         (["diagnose", "--format", "yaml"], "none of text, json, jsonl"),
         (["diagnose", "--nope"], "--nope"),
-        (["explain"], "Missing argument"),
+        (["explain", "--signs"], "name the cause"),
         (["explain", "alocator-fragmentation"], "did you mean allocator-fragmentation"),
         (["explain", "LOGITS_SPIKE"], "did you mean logits-spike?"),
         (["explain", "killed"], "did you mean killed-without-evidence?"),
         (["explain", "oom"], "spurious-device-oom"),
-        (["explain", "xyzzy"], "`oomdoctor causes` lists them"),
+        (["explain", "xyzzy"], "`oomdoctor explain causes` lists all causes"),
         (["explain", "activations", "--framework", "open_rlhf"], "did you mean openrlhf"),
         (["nope"], "nope"),
         (["n" * 5000], "nnn"),  # longer than a file may be called
@@ -432,7 +433,7 @@ def test_version_causes_schema_explain() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "diagnose", "events", "explain", "causes", "knobs", "whatif", "compare", "watch", "schema"]
+    "command", ["", *(name for _, names in COMMANDS for name in names), "dev", *OLD_NAMES, *OLD_NAMES.values()]
 )
 def test_every_help_teaches(command: str) -> None:
     done = run(*command.split(), "--help")
@@ -447,7 +448,7 @@ def test_every_help_that_tells_the_codes_tells_of_requests_that_ray_cannot_place
     assert "a memory failure, or a request that Ray cannot place" in told
 
 
-HEADINGS = ("Diagnose a crash:\n  diagnose ", "Run alongside:\n  watch ", "Share it:\n  issue ", "Build upon it:")
+HEADINGS = ("Diagnose a crash:\n  diagnose ", "While the job runs:\n  watch ", "Report it:\n  issue ")
 
 
 def test_the_commands_stand_under_headings_with_the_one_that_matters_first() -> None:

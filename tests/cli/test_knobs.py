@@ -52,8 +52,8 @@ def test_a_framework_shows_each_of_its_rows(framework: str) -> None:
     ("arguments", "hint"),
     [
         (("engine-slep",), "did you mean engine-sleep"),
-        (("gpu-memory-utilization",), "an option of lower-engine-reservation and raise-engine-reservation"),
-        (("xyzzy",), "`oomdoctor knobs` lists them"),
+        (("gpu-memory-utilization",), "a setting of lower-engine-reservation and raise-engine-reservation"),
+        (("xyzzy",), "`oomdoctor explain knobs` lists all knobs"),
         (("--framework", "vlm"), "did you mean vllm"),
         (("--framework", "???"), "there are "),
     ],

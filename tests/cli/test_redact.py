@@ -24,7 +24,9 @@ def test_a_pipe_and_a_file_come_out_redacted(tmp_path: Path) -> None:
     log.write_text(LOG)
     done = run("redact", feed=LOG)
     assert (done.returncode, done.stdout.decode()) == (0, SHARED)
-    assert done.stderr == b"oomdoctor: replaced: host 2, hugging-face 1, user 1\n"
+    assert done.stderr == (
+        b"oomdoctor: replaced: a host name (2), a Hugging Face token (1), a name of a person or team (1)\n"
+    )
     assert run("redact", str(log), "-o", str(tmp_path / "out.log")).stdout == b""
     assert (tmp_path / "out.log").read_text() == SHARED
 
@@ -55,10 +57,17 @@ def test_a_check_names_file_line_and_kind_and_never_the_secret(tmp_path: Path) -
     (tmp_path / "clean.md").write_text("step 1 on gpu-07 of /home/mireille/run\nMASTER_ADDR=gpu-07\n")
     draft, clean = str(tmp_path / "draft.md"), str(tmp_path / "clean.md")
     done = run("redact", "--check", draft, clean)
-    assert (done.returncode, done.stdout.decode()) == (1, f"{draft}:3: hugging-face\n{draft}:6: named\n")
+    assert (done.returncode, done.stdout.decode()) == (
+        1, f"{draft}, line 3: a Hugging Face token\n{draft}, line 6: a password, key or token\n"
+    )  # fmt: skip
     assert run("redact", "--check", clean).returncode == 0
+    names = ("1: a host name", "1: a name of a person or team", "2: a host name")
     strict = run("redact", "--check", "--strict", clean)
-    assert (strict.returncode, strict.stdout.decode()) == (1, f"{clean}:1: host\n{clean}:1: user\n{clean}:2: host\n")
+    assert (strict.returncode, strict.stdout.decode()) == (
+        1, "".join(f"{clean}, line {line}\n" for line in names)
+    )  # fmt: skip
+    chinese = run("redact", "--check", "--lang", "zh", draft).stdout.decode()
+    assert f"{draft}，第 3 行：" in chinese
     assert TOKEN[5:12].encode() not in done.stdout + done.stderr
     assert run("redact", "--check", str(tmp_path / "gone")).returncode == 2
     assert run("redact", "--check", feed="").returncode == 0

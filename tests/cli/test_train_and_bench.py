@@ -91,7 +91,7 @@ def test_a_model_of_ones_own(cases: Path, tmp_path: Path) -> None:
 def test_a_model_that_cannot_be_read(cases: Path, tmp_path: Path) -> None:
     done = oomdoctor("diagnose", str(cases / "one" / "log.txt"), OOMDOCTOR_MODEL=str(tmp_path / "gone.json"))
     assert done.returncode == 2
-    what_to_do = "unset it, or let it name a file that `oomdoctor train -o FILE` wrote"
+    what_to_do = "unset it, or set it to a file that `oomdoctor dev train -o FILE` wrote"
     assert done.stderr == f"oomdoctor: OOMDOCTOR_MODEL: gone.json: No such file or directory; {what_to_do}\n"
     (tmp_path / "bad.json").write_text('{"format": 2}')
     done = oomdoctor("diagnose", str(cases / "one" / "log.txt"), OOMDOCTOR_MODEL=str(tmp_path / "bad.json"))

@@ -13,6 +13,7 @@ from planted_secrets import ALL, NAMED, PEM, PEM_BODY, PERSONAL, SIGNED, Planted
 from oomdoctor.redaction import Redactor, find
 from oomdoctor.redaction.kinds import KINDS
 from oomdoctor.redaction.personal import PERSONAL as PERSONAL_KINDS
+from oomdoctor.redaction.words import WORDS
 
 RAY = "\x1b[36m(TaskRunner pid=7, ip=10.0.0.4)\x1b[0m "
 
@@ -170,6 +171,9 @@ NO_SECRETS = (
     # ids, digests, versions, addresses
     "node_id=0a57c2d2ac4f68bd8d50ee9f32d30e35a0f4ab8ac06a0b2a9d64c5b1 worker 86f38b3df9",
     "commit 3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901 of the repository",
+    "https://wandb.ai/authorize https://wandb.ai/site/x https://docs.wandb.ai/guides/track wandb_entity=None",
+    "wandb.init(project=args.project, entity=args.entity) wandb.entity=${x}",
+    "logged in as: root (uid 0) libx-2.18.3.1-cuda",
     "wandb: git commit 3f785e2a1c9d4b7e8f60718293a4b5c6d7e8f901",
     "wandb: Syncing run lively-bee-17; wandb version 0.18.7; wandb: Run data is saved locally in ./wandb/run-20261120",
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 uuid 123e4567-e89b-12d3-a456-426614174000",
@@ -251,6 +255,7 @@ def test_what_looks_like_one_is_left_alone(line: str) -> None:
 def test_every_row_of_the_table_gives_its_reason_and_is_planted() -> None:
     assert all(kind.why and kind.put for kind in (*KINDS, *PERSONAL_KINDS))
     assert {kind.name for kind in KINDS} == {planted.kind for planted in ALL}
+    assert WORDS.keys() == {kind.name for kind in (*KINDS, *PERSONAL_KINDS)} | {"pem", "cut"}
 
 
 def test_near_misses_outnumber_hits() -> None:

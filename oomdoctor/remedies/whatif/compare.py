@@ -114,7 +114,7 @@ def _effects(pair: Pair, changes: tuple[Change, ...]) -> list[Effect]:
         if change.now is None and change.value in _OFF and change.names & _SWITCHES:
             # Offload and sleep take host memory; eager mode and checkpointing spare only the card's.
             gives_back = crash.pool in _HOST and not change.names & _SPARING
-            why = say("whether {name} is on now is not printed", name=change.name)
+            why = say("the log does not say whether {name} is on", name=change.name)
             effects.append(
                 Unknown(pool=crash.pool, what=change.name, why=why, relieves=gives_back, spends=not gives_back)
             )
@@ -136,7 +136,7 @@ def by_the_table(change: Change, crash: Crash) -> list[Effect]:
     pools = {pool for knob in knobs.values() for pool in (*knob.relieves, *knob.spends)}
     if crash.pool not in pools:
         return []
-    why = say("how much {name} changes is not known", name=change.name)
+    why = say("effect of {name} unknown", name=change.name)
     return [Unknown(pool=crash.pool, what=change.name, why=why, spends=True)]
 
 
@@ -145,9 +145,9 @@ def _check(change: Change) -> None:
     value = change.value
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if change.names & _SHARES and not (number and 0 < float(str(value)) <= 1):
-        raise ValueError(say("{name} is a share between 0 and 1, not {value}", name=change.name, value=repr(value)))
+        raise ValueError(say("{name} must be between 0 and 1, not {value}", name=change.name, value=repr(value)))
     if change.names & _NUMBERS and not (number and float(str(value)) >= 0):
-        raise ValueError(say("{name} is a number from 0 on, not {value}", name=change.name, value=repr(value)))
+        raise ValueError(say("{name} must be 0 or more, not {value}", name=change.name, value=repr(value)))
 
 
 def _of_this_crash(effect: Effect, crash: Crash) -> Effect:
@@ -157,7 +157,7 @@ def _of_this_crash(effect: Effect, crash: Crash) -> Effect:
     if effect.pool == "cgroup" and crash.pool == "host_ram":
         return replace(effect, pool="host_ram")
     if effect.pool == "host_ram" and crash.pool == "pinned":
-        why = say("how much of it is page-locked is not printed")
+        why = say("the log does not say how much of it is pinned")
         relieves, spends = _directions(effect)
         return Unknown(pool="pinned", what=effect.what, why=why, relieves=relieves, spends=spends)
     return effect
@@ -205,7 +205,7 @@ def _verdict(
     ran_out: bool,
 ) -> Verdict:
     if pool == "none":
-        return Verdict(pool=pool, answer="cannot tell", why=say("which memory it was is not printed"))
+        return Verdict(pool=pool, answer="cannot tell", why=say("the log does not say which memory ran out"))
     low, high = sum(shift.low for shift in shifts), sum(shift.high for shift in shifts)
     if not shifts and not unknown and ignored:
         return Verdict(pool=pool, answer="cannot tell", why=_not_known(ignored))
@@ -217,7 +217,7 @@ def _verdict(
     if least >= 0 and not spends:
         answer, why = "fits", say("{amount} to spare", amount=by(least, most))
     elif most < 0 and not relieves:
-        answer, why = "does not fit", say("{amount} are still missing", amount=by(-most, -least))
+        answer, why = "does not fit", say("{amount} still missing", amount=by(-most, -least))
     else:
         why = semicolons(dict.fromkeys([_open(least, most), *(one.why for one in unknown)]))
     return Verdict(pool=pool, answer=answer, why=why, margin_low=least, margin_high=most)
@@ -226,12 +226,12 @@ def _verdict(
 def _without_figures(pool: str, low: int, high: int, unknown: list[Unknown], *, ran_out: bool) -> Verdict:
     """Where the log does not print how much was left, or missing."""
     if ran_out and low >= 0 and not any(one.relieves for one in unknown):
-        why = say("it takes {amount} more", amount=by(low, high)) if high else say("nothing changes there")
+        why = say("needs {amount} more", amount=by(low, high)) if high else say("no change")
         return Verdict(pool=pool, answer="does not fit", why=why)
     reasons = [one.why for one in unknown]
     if low or high:
         reasons.insert(0, _known_part(low, high, ran_out=ran_out))
-    why = semicolons(dict.fromkeys(reasons)) or say("nothing changes there")
+    why = semicolons(dict.fromkeys(reasons)) or say("no change")
     return Verdict(pool=pool, answer="cannot tell", why=why)
 
 
@@ -240,12 +240,12 @@ def _known_part(low: int, high: int, *, ran_out: bool) -> str:
     if high > 0:
         amount = by(low, high)
         if ran_out:
-            return say("it takes {amount} more, and how much was missing is not printed", amount=amount)
-        return say("it takes {amount} more, and how much is left there is not printed", amount=amount)
+            return say("needs {amount} more; the log does not say how much was missing", amount=amount)
+        return say("needs {amount} more; the log does not say how much was free", amount=amount)
     amount = by(-high, -low)
     if ran_out:
-        return say("it gives {amount} back, and how much was missing is not printed", amount=amount)
-    return say("it gives {amount} back, and how much is left there is not printed", amount=amount)
+        return say("saves {amount}; the log does not say how much was missing", amount=amount)
+    return say("saves {amount}; the log does not say how much was free", amount=amount)
 
 
 def _not_known(ignored: tuple[str, ...]) -> str:
@@ -253,12 +253,8 @@ def _not_known(ignored: tuple[str, ...]) -> str:
         near for name in ignored for near in difflib.get_close_matches(leaf(name), sorted(known()), n=1, cutoff=0.75)
     ]
     if not meant:
-        return say(
-            "what {names} would change is not known (oomdoctor whatif --help names what is)", names=listed(ignored)
-        )
-    return say(
-        "what {names} would change is not known; did you mean {meant}?", names=listed(ignored), meant=listed(meant)
-    )
+        return say("effect of {names} unknown (`oomdoctor whatif --help` lists known settings)", names=listed(ignored))
+    return say("effect of {names} unknown; did you mean {meant}?", names=listed(ignored), meant=listed(meant))
 
 
 def known() -> frozenset[str]:
@@ -271,8 +267,8 @@ def _open(least: int, most: int) -> str:
     if least < 0 <= most:
         return say("between {missing} missing and {spare} to spare", missing=show(-least), spare=show(most))
     if most < 0:
-        return say("{amount} missing without that", amount=by(-most, -least))
-    return say("{amount} to spare without that", amount=by(least, most))
+        return say("{amount} missing without it", amount=by(-most, -least))
+    return say("{amount} to spare without it", amount=by(least, most))
 
 
 def _notes(crash: Crash, shifts: list[Shift], verdicts: list[Verdict]) -> Iterable[str]:
@@ -283,7 +279,7 @@ def _notes(crash: Crash, shifts: list[Shift], verdicts: list[Verdict]) -> Iterab
         least, most = (max(margin or 0, 0) // grows.growth_bytes for margin in (first.margin_low, first.margin_high))
         yield _used_up(grows, show(grows.growth_bytes), least, most)
     if first.answer == "fits" and first.unit == "bytes" and any(shift.pool == first.pool for shift in shifts):
-        yield say("it is about what was refused: what the job would ask for after it is not printed")
+        yield say("this covers the failed allocation only, not what the job would have allocated next")
 
 
 def _used_up(grows: Trajectory, growth: str, least: int, most: int) -> str:
@@ -291,13 +287,13 @@ def _used_up(grows: Trajectory, growth: str, least: int, most: int) -> str:
     steps = f"{least}" if least == most else say("{low} to {high}", low=least, high=most)
     if grows.per == "step":
         return say(
-            "{what} grew by {amount} per step: if that goes on, the room is used up after {steps} more",
+            "{what} grew by {amount} per step: at this rate the room lasts {steps} more steps",
             what=figure(grows.what),
             amount=growth,
             steps=steps,
         )
     return say(
-        "{what} grew by {amount} per print: if that goes on, the room is used up after {steps} more",
+        "{what} grew by {amount} per print: at this rate the room lasts {steps} more prints",
         what=figure(grows.what),
         amount=growth,
         steps=steps,

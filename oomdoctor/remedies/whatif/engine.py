@@ -49,9 +49,9 @@ def _shares(pair: Pair) -> tuple[float, float, tuple[str, ...]] | None:
 def reservation(pair: Pair) -> Iterator[Effect]:
     """The engine's share of the card, and what of it is left for the KV cache."""
     total, known = card_total(pair.now), _shares(pair)
-    what = say("the engine's share of the card")
+    what = say("the engine's share of the GPU")
     if total is None or known is None:
-        why = say("the card's size is not printed") if total is None else say("its share now is not printed")
+        why = say("the log does not say how large the GPU is") if total is None else say("its share is not in the log")
         for pool in ("gpu", "kv_cache"):
             yield Unknown(pool=pool, what=what, why=why, spends=True)
         return
@@ -62,9 +62,9 @@ def reservation(pair: Pair) -> Iterator[Effect]:
     if reason is not None:
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=reason, assumes=assumes)
     elif not pair.now.job.in_reserving_engine and not pair.now.job.may_share and pair.now.first(NotEnoughFree) is None:
-        yield Unknown(pool="gpu", what=what, why=say("the log shows no engine on that card"), spends=change > 0)
+        yield Unknown(pool="gpu", what=what, why=say("the log shows no engine on that GPU"), spends=change > 0)
     elif _elsewhere(pair.now):
-        why = say("the engine may be on cards of its own (nothing says that it is colocated)")
+        why = say("the engine may run on its own GPUs (the log does not say that it is colocated)")
         yield Unknown(pool="gpu", what=what, why=why, spends=change > 0)
     else:
         yield Shift(
@@ -80,7 +80,7 @@ def reservation(pair: Pair) -> Iterator[Effect]:
         )
     if pair.now.first(NotEnoughFree) is None:
         words = f"({now:g} - {then:g}) x {show(total)} = {show(-change)}"
-        lacks = say("room that the KV cache lacks")
+        lacks = say("missing room for the KV cache")
         yield Shift(pool="kv_cache", what=lacks, low=-change, high=-change, derivation=words)
 
 
@@ -100,7 +100,11 @@ def fraction(pair: Pair) -> Iterator[Effect]:
     what = say("SGLang's static memory")
     before = loading(pair.now)
     if now is None or then is None or before is None:
-        why = say("the fraction now is not printed") if now is None else say("what was free at start is not printed")
+        why = (
+            say("the current fraction is not in the log")
+            if now is None
+            else say("the log does not say how much was free at start")
+        )
         for pool in ("gpu", "kv_cache"):
             yield Unknown(pool=pool, what=what, why=why, spends=True)
         return
@@ -109,7 +113,7 @@ def fraction(pair: Pair) -> Iterator[Effect]:
     yield Shift(pool="gpu", what=what, low=change, high=change, derivation=words, rows=("live tensors",))
     words = _of_free(now, then, before.free_before_bytes)
     yield Shift(
-        pool="kv_cache", what=say("room that the token pool lacks"), low=-change, high=-change, derivation=words
+        pool="kv_cache", what=say("missing room for the token pool"), low=-change, high=-change, derivation=words
     )
 
 
@@ -133,7 +137,7 @@ def context_length(pair: Pair) -> Iterator[Effect]:
     now = error.max_model_len if error is not None and error.max_model_len else now
     what = say("KV cache for one request")
     if now is None or then is None or now <= 0:
-        yield Unknown(pool="kv_cache", what=what, why=say("the length now is not printed"), spends=True)
+        yield Unknown(pool="kv_cache", what=what, why=say("the current length is not in the log"), spends=True)
         return
     if pair.now.pool == "gpu":
         yield _of_passes(pair, say("the length"), then / now, options.LENGTH[0])
@@ -143,7 +147,7 @@ def context_length(pair: Pair) -> Iterator[Effect]:
         if tokens > 0:
             change = round(missing * (then - now) / tokens)
             words = say(
-                "{fitting} tokens fit by the engine's own estimate, {now} lack {missing}: {then} take {change}",
+                "the engine's estimate: {fitting} tokens fit, {now} tokens lack {missing}; {then} tokens: {change}",
                 fitting=error.estimated_tokens,
                 now=f"{now:g}",
                 missing=show(missing),
@@ -154,7 +158,9 @@ def context_length(pair: Pair) -> Iterator[Effect]:
             return
     per_token = token_bytes(pair.now)
     if per_token is None:
-        yield Unknown(pool="kv_cache", what=what, why=say("what a token takes is not printed"), spends=then > now)
+        yield Unknown(
+            pool="kv_cache", what=what, why=say("the log does not say how much a token takes"), spends=then > now
+        )
         return
     change = round((then - now) * per_token[0])
     words = say(
@@ -178,9 +184,9 @@ def cache_type(pair: Pair) -> Iterator[Effect]:
         need = round(per_token[0] * length)
     if now not in _BYTES or then not in _BYTES or need is None:
         why = (
-            say("what a token takes in {type} is not known", type=then)
+            say("unknown size of a token in {type}", type=then)
             if then not in _BYTES
-            else say("what a request needs is not printed")
+            else say("the log does not say how much a request needs")
         )
         yield Unknown(pool="kv_cache", what=say("KV cache for one request"), why=why, spends=then not in _BYTES)
         return
@@ -195,7 +201,7 @@ def cache_type(pair: Pair) -> Iterator[Effect]:
     what = say("KV cache for one request")
     yield Shift(pool="kv_cache", what=what, low=change, high=change, derivation=words)
     if pair.now.pool == "gpu":
-        words = say("the engine fills the same share of the card, with more tokens")
+        words = say("the engine fills the same share of the GPU, with more tokens")
         yield Shift(pool="gpu", what=say("KV cache"), low=0, high=0, derivation=words)
 
 
@@ -220,7 +226,7 @@ def _of_passes(pair: Pair, what: str, ratio: float, name: str) -> Effect:
     pool = pair.now.pool if pair.now.pool in ("gpu", "kv_cache") else "gpu"
     peak = _peak(pair.now, known)
     if peak is None:
-        why = say("what of the engine's passes hangs on {what} is not printed", what=what)
+        why = say("the log does not say how much of the engine's activations depends on {what}", what=what)
         return Unknown(
             pool=pool, what=say("activations ({option})", option=name), why=why, relieves=ratio < 1, spends=ratio > 1
         )
@@ -231,7 +237,7 @@ def _of_passes(pair: Pair, what: str, ratio: float, name: str) -> Effect:
         low=min(most, 0),
         high=max(most, 0),
         derivation=say(
-            "at most ({ratio} - 1) x {peak} = {most}; what part of it hangs on {what} is not printed",
+            "at most ({ratio} - 1) x {peak} = {most}, if all of it depends on {what}",
             ratio=f"{ratio:g}",
             peak=peak[1],
             most=show(most),
@@ -259,9 +265,9 @@ def _peak(crash: Crash, known: EngineFacts) -> tuple[int, str, tuple[str, ...]] 
     beside = max(root.allocated_bytes - (held[0] if held else 0), 0) + (root.tried_bytes or 0)
     allocated, tried = show(root.allocated_bytes), show(root.tried_bytes or 0)
     if not held:
-        return beside, say("({allocated} allocated + {tried} asked for)", allocated=allocated, tried=tried), ()
+        return beside, say("({allocated} allocated + {tried} requested)", allocated=allocated, tried=tried), ()
     told = say(
-        "({allocated} allocated - {weights} of weights + {tried} asked for)",
+        "({allocated} allocated - {weights} of weights + {tried} requested)",
         allocated=allocated,
         weights=show(held[0]),
         tried=tried,
@@ -279,7 +285,7 @@ def graphs(pair: Pair) -> Iterator[Effect]:
     capturing = phase(crash) == "capturing" or crash.first(CaptureFailed) is not None
     if then and capturing and isinstance(root, DeviceOutOfMemory) and root.tried_bytes:
         so_far = root.private_pools_bytes or 0
-        words = say("{tried} were asked for while capturing, which then does not happen", tried=show(root.tried_bytes))
+        words = say("no capture, so the {tried} requested in it are not needed", tried=show(root.tried_bytes))
         low, high = -(root.tried_bytes + so_far), -root.tried_bytes
         yield Shift(
             pool="gpu",
@@ -292,14 +298,14 @@ def graphs(pair: Pair) -> Iterator[Effect]:
         )
         return
     if phase(crash) in BEFORE_THE_CACHE:
-        yield Shift(pool="gpu", what=what, low=0, high=0, derivation=say("none were captured yet"))
+        yield Shift(pool="gpu", what=what, low=0, high=0, derivation=say("no graph was captured yet"))
         return
     printed = getattr(root, "private_pools_bytes", None) or facts(crash).graph_bytes
     low, high = (printed, printed) if printed else GRAPHS
     words = (
-        say("{amount} as printed", amount=show(printed))
+        say("{amount} in the log", amount=show(printed))
         if printed
-        else say("{low} to {high} as a rule", low=show(GRAPHS[0]), high=show(GRAPHS[1]))
+        else say("usually {low} to {high}", low=show(GRAPHS[0]), high=show(GRAPHS[1]))
     )
     bounds = sorted((sign * low, sign * high))
     era = facts(crash).era
@@ -311,7 +317,7 @@ def graphs(pair: Pair) -> Iterator[Effect]:
         high=bounds[1],
         derivation=words,
         basis="printed" if printed else "assumed",
-        assumes=() if printed else (say("what graphs take is a rule of thumb: the log does not print it"),),
+        assumes=() if printed else (say("rule of thumb for CUDA graphs; the log has no figure"),),
     )
 
 
@@ -323,15 +329,15 @@ def parallel(pair: Pair) -> Iterator[Effect]:
         for pool in ("gpu", "kv_cache"):
             yield Unknown(
                 pool=pool,
-                what=say("weights on a card"),
-                why=say("what they take is not printed"),
+                what=say("weights per GPU"),
+                why=say("the log does not say how much they take"),
                 spends=then < now,
             )
         return
     change = held[0] * now // then - held[0]
     what = say("weights")
     words = say(
-        "{weights} of weights x {now} / {then} cards = {each} on each",
+        "{weights} of weights x {now} / {then} GPUs = {each} per GPU",
         weights=show(held[0]),
         now=now,
         then=then,
@@ -343,14 +349,14 @@ def parallel(pair: Pair) -> Iterator[Effect]:
         if phase(pair.now) == "loading" and isinstance(root, DeviceOutOfMemory) and root.allocated_bytes:
             # A part of the weights was there; the rest was still to come.
             part = root.allocated_bytes + (root.tried_bytes or 0)
-            words = say("{formula}, instead of {part} that were there or asked for", formula=words, part=show(part))
+            words = say("{formula}; {part} were there or requested", formula=words, part=show(part))
             change = held[0] + change - part
         yield Shift(
             pool="gpu", what=what, low=change, high=change, derivation=words, assumes=assumes,
             rows=("live tensors",),
         )  # fmt: skip
     elif pair.now.pool == "gpu":
-        why = say("the engine fills its share of the card either way; what else is less on each card is not printed")
+        why = say("the engine fills its share of the GPU either way; other savings per GPU are not in the log")
         yield Unknown(pool="gpu", what=what, why=why, relieves=then > now, spends=then < now)
     if pair.now.pool == "kv_cache":
         yield Shift(
@@ -378,7 +384,7 @@ def _request_over(crash: Crash, now: int, then: int) -> Iterator[Effect]:
         heads, less_heads = (max(1, model.kv_heads // cards) for cards in (now, then))
         change = need * less_heads // heads - need
         words = say(
-            "{need} x {then} / {now} key-value heads on each card = {less}",
+            "{need} x {then} / {now} key-value heads per GPU = {less}",
             need=show(need),
             then=less_heads,
             now=heads,
@@ -389,13 +395,13 @@ def _request_over(crash: Crash, now: int, then: int) -> Iterator[Effect]:
         return
     change = need * now // then - need
     words = say(
-        "{need} x {now} / {then} cards = {each} on each",
+        "{need} x {now} / {then} GPUs = {each} per GPU",
         need=show(need),
         now=now,
         then=then,
         each=show(need + change),
     )
-    assumes = (say("the key-value heads divide by the cards; latent attention is on each of them whole"),)
+    assumes = (say("the key-value heads are split over the GPUs; latent attention is whole on each"),)
     yield Shift(
         pool="kv_cache", what=what, low=min(change, 0), high=max(change, 0), derivation=words, assumes=assumes,
     )  # fmt: skip
@@ -414,7 +420,7 @@ def sleep(pair: Pair) -> Iterator[Effect]:
     size, engines = size_of_model(pair.now), pair.numbers("vllm_num_engines", "vllm.num_engines", "num_engines")[0]
     if size is None:
         yield Unknown(
-            pool="host_ram", what=copies_of, why=say("the model's size is not known"), spends=then,
+            pool="host_ram", what=copies_of, why=say("unknown model size"), spends=then,
             relieves=not then,
         )  # fmt: skip
     else:
@@ -432,7 +438,7 @@ def sleep(pair: Pair) -> Iterator[Effect]:
             assumes=(
                 size.source,
                 say("sleep level 1, all engines on one node"),
-                *(() if engines else (say("one engine: how many there are is not printed"),)),
+                *(() if engines else (say("one engine: the log does not say how many"),)),
             ),
         )  # fmt: skip
     if pair.now.pool != "gpu":
@@ -443,18 +449,18 @@ def sleep(pair: Pair) -> Iterator[Effect]:
         yield Shift(pool="gpu", what=what, low=0, high=0, derivation=words)
         return
     if pair.now.stage not in TRAINING:
-        why = say("whether the engine could have slept where it failed is not known")
+        why = say("unknown whether the engine could sleep where it failed")
         yield Unknown(pool="gpu", what=what, why=why, relieves=then, spends=not then)
         return
     total, known = card_total(pair.now), share(pair.now)
     if total is None or known is None or _elsewhere(pair.now):
-        why = say("the log does not show how much of that card an engine has")
+        why = say("the log does not say how much of that GPU an engine holds")
         yield Unknown(pool="gpu", what=what, why=why, relieves=then, spends=not then)
         return
     held = round(known[0] * total)
     bounds = sorted((-sign * held, -sign * max(held - ASLEEP, 0)))
     words = say(
-        "{share} x {total} = {held}, less up to {stays} that stays",
+        "{share} x {total} = {held}; up to {stays} stays",
         share=f"{known[0]:g}",
         total=show(total),
         held=show(held),
@@ -462,7 +468,8 @@ def sleep(pair: Pair) -> Iterator[Effect]:
     )
     yield Shift(
         pool="gpu", what=what, low=bounds[0], high=bounds[1], derivation=words,
-        basis="assumed", assumes=(*known[1], say("asleep it keeps up to {amount}: a guess", amount=show(ASLEEP))),
+        basis="assumed",
+        assumes=(*known[1], say("up to {amount} stays allocated in sleep (a guess)", amount=show(ASLEEP))),
         rows=("process",),
     )  # fmt: skip
 
@@ -476,21 +483,21 @@ def swap(pair: Pair) -> Iterator[Effect]:
         return
     assumes: tuple[str, ...] = ()
     if now is None and not pair.now.job.runs_engine:
-        why = say("the log shows no engine that would have swap space")
+        why = say("the log shows no engine with swap space")
         yield Unknown(pool="host_ram", what=say("swap space"), why=why, relieves=False, spends=bool(then))
         return
     if now is None:
-        now, assumes = 4, (say("4 GiB per GPU is vLLM's default up to 0.17: the log does not say"),)
+        now, assumes = 4, (say("4 GiB per GPU: vLLM's default up to 0.17"),)
     if then is None:
         return
     gpus, model = gpus_per_node(pair.now), models.known(pair.now.context.models)
     cards, what = gpus or 1, say("swap space")
     if gpus is None:
-        assumes = (*assumes, say("one GPU: how many a node has is not printed"))
+        assumes = (*assumes, say("one GPU per node: the log does not say how many"))
     if model is None:
         change = round((then - now) * GIB * cards)
         words = say(
-            "({then} - {now}) GiB x {cards} GPUs = {change}, and up to twice that page-locked",
+            "({then} - {now}) GiB x {cards} GPUs = {change}; up to twice that when pinned",
             then=f"{then:g}",
             now=f"{now:g}",
             cards=cards,
@@ -503,8 +510,7 @@ def swap(pair: Pair) -> Iterator[Effect]:
         return
     was, becomes = (ram.swap_space(gib, model.layers, cards) if gib else 0 for gib in (now, then))
     words = say(
-        "{then} instead of {now} GiB, a page-locked buffer (a power of two) for each of {layers} layers x {cards} "
-        "GPUs: {becomes} instead of {was}",
+        "{now} -> {then} GiB, in pinned buffers (powers of two) for {layers} layers x {cards} GPUs: {was} -> {becomes}",
         then=f"{then:g}",
         now=f"{now:g}",
         layers=model.layers,
@@ -518,7 +524,7 @@ def swap(pair: Pair) -> Iterator[Effect]:
         assumes=(
             *assumes,
             say("the engine serves a {model} ({layers} layers)", model=model.name, layers=model.layers),
-            say("its swap space is made anew at each rollout, or there from the start"),
+            say("swap space is allocated at start or at each rollout"),
         ),
     )  # fmt: skip
 
@@ -527,13 +533,13 @@ def _of_refused_swap(asked: int, now: float | None, then: float) -> Effect:
     """The message prints what all of it comes to; nothing of that was taken."""
     what = say("swap space")
     if then and not now:
-        why = say("how much of it a GPU has now is not printed")
+        why = say("the log does not say how much each GPU has now")
         return Unknown(pool="host_ram", what=what, why=why, spends=True)
     change = round(asked * (then / now - 1)) if now else -asked
     words = (
         f"{show(asked)} x {then:g} / {now:g} = {show(asked + change)}"
         if now
-        else say("{asked}, and none = {left}", asked=show(asked), left=show(asked + change))
+        else say("{asked} -> none = {left}", asked=show(asked), left=show(asked + change))
     )
     return Shift(pool="host_ram", what=what, low=change, high=change, derivation=words, booked=False)
 

@@ -59,7 +59,7 @@ def workers(pair: Pair) -> Iterator[Effect]:
         max((h for h in memory.holders if len(h.sizes) > 1), key=lambda h: h.bytes, default=None) if memory else None
     )
     if group is None or not now or then is None:
-        why = not_stated(name) if not now else say("no table shows what they hold")
+        why = not_stated(name) if not now else say("the log does not list how much they hold")
         fewer, more = (True, True) if not now or then is None else (then < now, then > now)
         for pool in dict.fromkeys((pair.now.pool, "host_ram")):
             yield Unknown(pool=pool, what=what, why=why, relieves=fewer, spends=more)
@@ -69,7 +69,7 @@ def workers(pair: Pair) -> Iterator[Effect]:
     yield Shift(
         pool="host_ram", what=what, low=min(change, 0), high=max(change, 0), basis="assumed", rows=(_row(group),),
         derivation=say(
-            "{number} x {name} hold {amount}; that x ({then} / {now} - 1) = {change} at most",
+            "{amount} ({number} x {name}) x ({then} / {now} - 1) = {change} at most",
             number=number,
             name=group.name,
             amount=show(group.bytes),
@@ -79,7 +79,7 @@ def workers(pair: Pair) -> Iterator[Effect]:
         ),
         assumes=(
             say(
-                "the {number} processes {name} are those that {option} counts",
+                "{option} counts the {number} {name} processes",
                 number=number,
                 name=group.name,
                 option=name,
@@ -89,7 +89,7 @@ def workers(pair: Pair) -> Iterator[Effect]:
 
 
 def not_stated(name: str) -> str:
-    return say("{name} now is not printed", name=name)
+    return say("the current {name} is not in the log", name=name)
 
 
 def _row(group: Holder) -> str:
@@ -103,7 +103,7 @@ def reward_server(pair: Pair) -> Iterator[Effect]:
     group = next((h for h in memory.holders if h.role == "reward"), None) if memory is not None else None
     what = say("the reward model's process")
     if group is None or not isinstance(value, str):
-        why = say("no table shows such a process")
+        why = say("the log lists no such process")
         yield Unknown(pool="host_ram", what=what, why=why)
         return
     host = _host(value)
@@ -116,7 +116,7 @@ def reward_server(pair: Pair) -> Iterator[Effect]:
         )
         yield Shift(pool="host_ram", what=what, low=0, high=0, derivation=words)
         return
-    words = say("{name} holds {amount} of this node", name=group.name, amount=show(group.bytes))
+    words = say("{name} holds {amount} on this node", name=group.name, amount=show(group.bytes))
     yield Shift(
         pool="host_ram", what=what, low=-group.bytes, high=-group.bytes, derivation=words, rows=(_row(group),),
         basis="printed", assumes=(say("{host} is another node", host=host),),
@@ -135,7 +135,7 @@ def store(pair: Pair) -> Iterator[Effect]:
     crash, what = pair.now, say("object store")
     then = amount(pair.values(*STORE)[1])
     if then is None:
-        yield Unknown(pool=crash.pool, what=what, why=say("that is no size in bytes"), spends=True)
+        yield Unknown(pool=crash.pool, what=what, why=say("the new value is not a size in bytes"), spends=True)
         return
     capacity = next(
         (e.capacity_bytes for e in crash.events if isinstance(e, StoreFull | StoreUsage) and e.capacity_bytes), None
@@ -149,12 +149,12 @@ def store(pair: Pair) -> Iterator[Effect]:
         words = say("{held} in it, {then} at most = {change}", held=show(held), then=show(then), change=show(change))
         yield Shift(pool="host_ram", what=what, low=change, high=change, derivation=words, rows=("object store",))
     elif total is None or not _has_store(crash):
-        yield Unknown(pool="host_ram", what=what, why=say("what is in it is not printed"), spends=True)
+        yield Unknown(pool="host_ram", what=what, why=say("the log does not say how full it is"), spends=True)
     else:
         share = round(_RAY_SHARE * total)
         most = max(share - then, 0)
         words = say(
-            "at most {share} (30 % of {total}) - {then} = {most}; what is in it is not printed",
+            "at most {share} (30 % of {total}) - {then} = {most}",
             share=show(share),
             total=show(total),
             then=show(then),
@@ -162,7 +162,7 @@ def store(pair: Pair) -> Iterator[Effect]:
         )
         yield Shift(
             pool="host_ram", what=what, low=-most, high=0, derivation=words, basis="assumed",
-            assumes=(say("it has 30 % of the node, Ray's default: the log does not say"),), rows=("in use, in no row",),
+            assumes=(say("30 % of the node: Ray's default"),), rows=("in use, in no row",),
         )  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def _room_of_the_store(crash: Crash, then: int, capacity: int | None) -> Iterato
         words = _instead(then, wanted.requested_bytes)
         yield Shift(pool="shm", what=what, low=change, high=change, derivation=words)
     elif capacity is None:
-        yield Unknown(pool=crash.pool, what=what, why=say("how large it is now is not printed"), spends=True)
+        yield Unknown(pool=crash.pool, what=what, why=say("its current size is not in the log"), spends=True)
     else:
         words = _instead(then, capacity)
         yield Shift(
@@ -200,7 +200,7 @@ def _room_of_the_store(crash: Crash, then: int, capacity: int | None) -> Iterato
 
 
 def _instead(then: int, now: int) -> str:
-    return say("{then} instead of {now}", then=show(then), now=show(now))
+    return say("{now} -> {then}", then=show(then), now=show(now))
 
 
 def shared_memory(pair: Pair) -> Iterator[Effect]:
@@ -209,7 +209,7 @@ def shared_memory(pair: Pair) -> Iterator[Effect]:
     wanted, usages = pair.now.first(StoreTooLarge), pair.now.every(ShmUsage)
     now = wanted.shm_bytes if wanted is not None else usages[-1].total_bytes if usages else None
     if then is None or now is None:
-        why = say("that is no size") if then is None else say("how large it is now is not printed")
+        why = say("the new value is not a size") if then is None else say("its current size is not in the log")
         yield Unknown(pool="shm", what=what, why=why, spends=True)
         return
     words = _instead(then, now)
@@ -225,7 +225,7 @@ def limit(pair: Pair) -> Iterator[Effect]:
     outside = stated.outside if stated is not None else None
     what = say("the limit")
     if then is None or now is None:
-        why = say("that is no size") if then is None else say("the limit now is not printed")
+        why = say("the new value is not a size") if then is None else say("the current limit is not in the log")
         yield Unknown(pool="cgroup", what=what, why=why, spends=True)
     elif then <= now:
         yield Shift(
@@ -235,19 +235,18 @@ def limit(pair: Pair) -> Iterator[Effect]:
             high=now - then,
             derivation=_instead(then, now),
             basis="assumed" if outside else "derived",
-            assumes=(say("the limit that was hit is that of {source}", source=outside),) if outside else (),
+            assumes=(say("the job hit the limit of {source}", source=outside),) if outside else (),
         )
     else:
         why = (
             say(
-                "{amount} more than the limit that was hit (assumed: that of {source}); what would have been needed "
-                "was cut off by the kill",
+                "{amount} more than the limit of {source} (assumed); the kill hides how much more was needed",
                 amount=show(then - now),
                 source=outside,
             )
             if outside
             else say(
-                "{amount} more than the limit that was hit; what would have been needed was cut off by the kill",
+                "{amount} more than the limit; the kill hides how much more was needed",
                 amount=show(then - now),
             )
         )
@@ -259,12 +258,12 @@ def threshold(pair: Pair) -> Iterator[Effect]:
     then, what = pair.numbers(*THRESHOLD)[1], say("Ray's threshold")
     kill = next((k for k in pair.now.every(NodeOutOfMemory) if k.total_bytes and (k.fraction or k.bytes)), None)
     if then is None or kill is None or not kill.total_bytes:
-        yield Unknown(pool="host_ram", what=what, why=say("the threshold now is not printed"), spends=True)
+        yield Unknown(pool="host_ram", what=what, why=say("the current threshold is not in the log"), spends=True)
         return
     now = kill.bytes or round((kill.fraction or 0) * kill.total_bytes)
     change = now - round(then * kill.total_bytes)
     words = say(
-        "{now} - {then} x {total} = {change}: a delay, no cure; the kernel kills next",
+        "{now} - {then} x {total} = {change}; only a delay: the kernel kills next",
         now=show(now),
         then=f"{then:g}",
         total=show(kill.total_bytes),
@@ -276,10 +275,10 @@ def threshold(pair: Pair) -> Iterator[Effect]:
 def cache_kept(pair: Pair) -> Iterator[Effect]:
     """What an engine gives back between rollouts, or builds anew."""
     _, then = pair.values(*CACHE_KEPT)
-    why = say("what its caches take at each rollout is not printed")
+    why = say("the log does not say how much its caches take at each rollout")
     yield Unknown(pool="host_ram", what=say("caches built at each rollout"), why=why, relieves=then is False)
     yield Unknown(
-        pool="gpu", what=say("the engine's caches"), why=say("they stay on the card while training"),
+        pool="gpu", what=say("the engine's caches"), why=say("they stay on the GPU during training"),
         relieves=then is True, spends=then is False,
     )  # fmt: skip
 
@@ -287,7 +286,7 @@ def cache_kept(pair: Pair) -> Iterator[Effect]:
 def nothing(pair: Pair) -> Iterator[Effect]:
     """What is counted and not measured changes no bytes that are known."""
     if pair.now.pool != "scheduling":
-        why = say("where the parts of the job are placed is not printed")
+        why = say("the log does not say where the parts of the job are placed")
         yield Unknown(pool=pair.now.pool, what=say("the cluster's shape"), why=why, spends=True)
 
 

@@ -62,7 +62,7 @@ def _card(crash: Crash) -> Iterator[Need]:
         missing = event.tried_bytes - (event.free_bytes or 0)
         words = _refused(event.tried_bytes, event.free_bytes or 0)
         if event.free_bytes is None:
-            words = say("at most the {amount} asked for: what was free is not printed", amount=show(missing))
+            words = say("at most {amount} (requested); the log does not say how much was free", amount=show(missing))
             yield Need(pool="gpu", low=1, high=missing, derivation=words)
             continue
         later = still_to_come(crash)
@@ -75,7 +75,7 @@ def _card(crash: Crash) -> Iterator[Need]:
                 low=missing,
                 high=missing + amount,
                 derivation=say(
-                    "{formula}; + {amount} of the trainer's states where none of them were there yet",
+                    "{formula}; + {amount} if the trainer's states were not on the GPU yet",
                     formula=words,
                     amount=show(amount),
                 ),
@@ -85,7 +85,7 @@ def _card(crash: Crash) -> Iterator[Need]:
 
 def _refused(tried: int, free: int) -> str:
     return say(
-        "{tried} asked for - {free} free = {missing}", tried=show(tried), free=show(free), missing=show(tried - free)
+        "{tried} requested - {free} free = {missing}", tried=show(tried), free=show(free), missing=show(tried - free)
     )
 
 
@@ -103,7 +103,7 @@ def _cache(crash: Crash) -> Iterator[Need]:
                 )
                 if room >= 0
                 else say(
-                    "{needed} needed + {lacking} that its room is below zero = {missing}",
+                    "{needed} needed + {lacking} below zero = {missing}",
                     needed=show(error.needed_bytes),
                     lacking=show(-room),
                     missing=show(missing),
@@ -137,7 +137,7 @@ def _cache(crash: Crash) -> Iterator[Need]:
                 )
                 if room >= 0
                 else say(
-                    "{need} for one request of {tokens} tokens + {lacking} that its room is below zero = {missing}",
+                    "{need} for one request of {tokens} tokens + {lacking} below zero = {missing}",
                     lacking=show(-room),
                     **figures,
                 )
@@ -160,13 +160,13 @@ def _without_a_block(crash: Crash) -> Iterator[Need]:
         low=request[0],
         high=request[0] + most,
         derivation=say(
-            "{request} + at most (1 - {share}) x {total} = {most} that the cache's room is below zero",
+            "{request} + at most (1 - {share}) x {total} = {most} below zero",
             request=request[1],
             share=f"{known[0]:g}",
             total=show(total),
             most=show(most),
         ),
-        assumes=(*known[1], say("the profiling run fitted on the card")),
+        assumes=(*known[1], say("the profiling run fitted on the GPU")),
     )
 
 
@@ -216,7 +216,7 @@ def _shm(crash: Crash) -> Iterator[Need]:
     if wanted is not None and wanted.requested_bytes and wanted.shm_bytes is not None:
         missing = wanted.requested_bytes - wanted.shm_bytes
         words = say(
-            "{tried} asked for - {room} = {missing}",
+            "{tried} requested - {room} = {missing}",
             tried=show(wanted.requested_bytes),
             room=show(wanted.shm_bytes),
             missing=show(missing),
@@ -251,7 +251,7 @@ def _tokens(pair: Pair) -> Verdict | None:
     return Verdict(
         pool="kv_cache",
         answer="fits" if left >= 0 else "does not fit",
-        why=say("{wanted} tokens, and the cache holds {held}", wanted=int(then), held=error.kv_tokens),
+        why=say("{wanted} tokens needed, the cache holds {held}", wanted=int(then), held=error.kv_tokens),
         margin_low=left,
         margin_high=left,
         unit="tokens",
@@ -270,7 +270,7 @@ def _sequences(pair: Pair) -> Verdict | None:
     return Verdict(
         pool="kv_cache",
         answer="fits" if left >= 0 else "does not fit",
-        why=say("{wanted} sequences and {blocks} blocks for their state", wanted=wanted, blocks=state.state_blocks),
+        why=say("{wanted} sequences, {blocks} blocks for their state", wanted=wanted, blocks=state.state_blocks),
         margin_low=left,
         margin_high=left,
         unit="sequences",
@@ -291,14 +291,14 @@ def _scheduling(pair: Pair) -> Verdict:
         if told is not None and (pair.touches(name) or kind not in have):
             have[kind] = told
     if asked is None or "GPU" not in have:
-        why = say("what is asked for, or is there, is not printed")
+        why = say("the log does not say what was requested or what the cluster has")
         return Verdict(pool="scheduling", answer="cannot tell", why=why)
     gpus = int(have["GPU"]) - asked.gpus
-    words = say("{asked} GPUs asked for, {there} there", asked=asked.sum, there=f"{have['GPU']:g}")
+    words = say("{asked} GPUs requested, {there} in the cluster", asked=asked.sum, there=f"{have['GPU']:g}")
     cpus = int(have["CPU"]) - asked.gpus - DRIVER_CPUS if "CPU" in have else None
     if cpus is not None:
         of_cpus = say(
-            "{cpus} CPUs for their bundles + {driver} for the driver, {there} there",
+            "{cpus} CPUs for their bundles + {driver} for the driver, {there} in the cluster",
             cpus=asked.gpus,
             driver=DRIVER_CPUS,
             there=f"{have['CPU']:g}",

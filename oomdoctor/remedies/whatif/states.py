@@ -49,18 +49,18 @@ def states(crash: Crash) -> States | None:
     if level is None:
         held = (4 if is_on(crash, *PARAMETERS) else 0) + (arithmetic.ADAM_BYTES if offloaded else 0)
         each = (arithmetic.REPLICATED_BYTES - held) * size.parameters // cards
-        way = say("{bytes} bytes / {cards} cards (FSDP)", bytes=arithmetic.REPLICATED_BYTES - held, cards=cards)
+        way = say("{bytes} bytes / {cards} GPUs (FSDP)", bytes=arithmetic.REPLICATED_BYTES - held, cards=cards)
     else:
         each = arithmetic.states_on_gpu(size.parameters, cards, level, optimizer_offloaded=offloaded)
         if level == 3 and is_on(crash, *PARAMETERS):
             each -= arithmetic.weights(size.parameters, cards)
         way = (
-            say("ZeRO-{level} over {cards} cards, the optimizer offloaded", level=level, cards=cards)
+            say("ZeRO-{level} over {cards} GPUs, optimizer offloaded", level=level, cards=cards)
             if offloaded
-            else say("ZeRO-{level} over {cards} cards", level=level, cards=cards)
+            else say("ZeRO-{level} over {cards} GPUs", level=level, cards=cards)
         )
     formula = say(
-        "{count} x {size} under {way} = {amount} a card",
+        "{count} x {size} under {way} = {amount} per GPU",
         count=models,
         size=size.billions,
         way=way,

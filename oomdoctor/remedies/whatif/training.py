@@ -79,10 +79,10 @@ def sharding(pair: Pair) -> Iterator[Effect]:
         return
     now, then = states(crash), states(pair.then)
     if now is None or then is None:
-        why = say("the size of what is trained, or over how many cards it is sharded, is not printed")
+        why = say("the log does not say how large the trained model is or over how many GPUs it is sharded")
         yield Unknown(pool="gpu", what=say("model states"), why=why, spends=True)
     else:
-        words = say("{formula} instead of {now}", formula=then.formula, now=show(now.bytes))
+        words = say("{formula}, was {now}", formula=then.formula, now=show(now.bytes))
         yield _states_on_the_card(pair, then.bytes - now.bytes, words, now.source)
     yield from _in_host_memory(pair)
 
@@ -90,10 +90,10 @@ def sharding(pair: Pair) -> Iterator[Effect]:
 def _beside_a_trainer(crash: Crash) -> Iterator[Effect]:
     """An engine asked, and nothing says that a trainer has its cards as well."""
     if trainers() & crash.context.frameworks.keys():
-        why = say("nothing says whether the trainer is on the engine's cards")
+        why = say("the log does not say whether the trainer shares the engine's GPUs")
         yield Unknown(pool="gpu", what=say("model states"), why=why, spends=True)
     else:
-        words = say("it was an engine that asked, and the log shows no trainer")
+        words = say("an engine made the allocation, and the log shows no trainer")
         yield Shift(pool="gpu", what=say("model states"), low=0, high=0, derivation=words)
 
 
@@ -101,12 +101,12 @@ def _states_on_the_card(pair: Pair, change: int, words: str, source: str) -> Eff
     crash = pair.now
     offload = pair.touches(*OPTIMIZER, *PARAMETERS)
     if offload and crash.stage in _IN_UPDATE and some(crash.context.frameworks, "brings states back"):
-        why = say("this framework brings offloaded states back to the card for the update")
+        why = say("this framework moves offloaded states back to the GPU for the update")
         return Unknown(pool="gpu", what=say("model states"), why=why, relieves=False)
     low, high = change, change
     if crash.job.in_reserving_engine or crash.stage in STARTING:
         low, high = min(change, 0), max(change, 0)
-        words = say("{formula}; as much of it as was on the card already, or is still to come", formula=words)
+        words = say("at most {formula}", formula=words)
     rows = ("live tensors",) if not crash.job.in_reserving_engine else ("outside the engine's share", "process")
     return Shift(
         pool="gpu",
@@ -128,7 +128,7 @@ def _in_host_memory(pair: Pair) -> Iterator[Effect]:
         if not sign:
             continue
         if size is None:
-            why = say("the size of what is trained is not known")
+            why = say("unknown size of the trained model")
             yield Unknown(pool="host_ram", what=translated(what), why=why, relieves=sign < 0, spends=sign > 0)
             continue
         models_ = engine.trained(pair.now)
@@ -162,22 +162,22 @@ def batches(pair: Pair) -> Iterator[Effect]:
         return
     ratio, idle = _ratio(pair)
     if ratio is None:
-        why = say("what it is set to now is not printed")
+        why = say("its current value is not in the log")
         yield Unknown(pool=crash.pool, what=say("activations"), why=why, spends=True)
         return
     for name in idle:
-        words = say("{name} is of other passes than the one that failed ({stage})", name=name, stage=crash.stage)
+        words = say("{name} does not affect the failed pass ({stage})", name=name, stage=crash.stage)
         yield Shift(pool=crash.pool, what=name, low=0, high=0, derivation=words)
     if ratio != 1:
-        yield _scaled(crash, ratio, say("{ratio} of the tokens at once", ratio=f"{ratio:g}"))
+        yield _scaled(crash, ratio, say("{ratio} of the tokens per pass", ratio=f"{ratio:g}"))
 
 
 def _of_the_engine(pair: Pair) -> Effect:
     """Batches of training are nothing to an engine; how long a request gets may follow from the lengths."""
     if pair.touches(*LENGTHS):
-        why = say("whether the engine's context follows from that length is not printed")
+        why = say("the log does not say whether the engine's context length depends on it")
         return Unknown(pool=pair.now.pool, what=say("the engine's requests"), why=why, spends=True)
-    words = say("it was an engine that asked: training's batches do not shrink what it takes")
+    words = say("an engine made the allocation: a smaller training batch does not shrink it")
     return Shift(pool=pair.now.pool, what=say("activations"), low=0, high=0, derivation=words)
 
 
@@ -216,7 +216,7 @@ def _ratio(pair: Pair) -> tuple[float | None, list[str]]:
 def _scaled(crash: Crash, ratio: float, what: str) -> Effect:
     root = crash.root
     if crash.pool != "gpu" or not isinstance(root, DeviceOutOfMemory) or not root.allocated_bytes:
-        why = say("what grows with the batch is not printed")
+        why = say("the log does not say how much grows with the batch")
         return Unknown(pool=crash.pool, what=say("activations"), why=why, relieves=ratio < 1, spends=ratio > 1)
     held = _states_held(crash)
     live = (card_of(root).live_bytes or root.allocated_bytes) - held + (root.tried_bytes or 0)
@@ -232,18 +232,18 @@ def _scaled(crash: Crash, ratio: float, what: str) -> Effect:
     }
     words = (
         say(
-            "{what}: at most {most} of {live} live - {states} of model states + {tried} asked for",
+            "{what}: at most {most} of {live} PyTorch tensors - {states} model states + {tried} requested",
             states=show(held),
             **figures,
         )
         if held
-        else say("{what}: at most {most} of {live} live + {tried} asked for", **figures)
+        else say("{what}: at most {most} of {live} PyTorch tensors + {tried} requested", **figures)
     )
     if sure:
-        words = semicolons((words, say("at least {amount} of the logits that were asked for", amount=show(-sure))))
+        words = semicolons((words, say("at least {amount} of the requested logits", amount=show(-sure))))
     return Shift(
         pool="gpu", what=say("activations"), low=min(most, sure), high=max(most, sure), derivation=words,
-        basis="assumed", assumes=(say("what part of it grows with the tokens is not printed"), *_known_by(crash, held)),
+        basis="assumed", assumes=(say("the log does not say how much grows with the tokens"), *_known_by(crash, held)),
         rows=("live tensors",),
         asked=round((1 - ratio) * root.tried_bytes) if ratio < 1 and root.tried_bytes else 0,
     )  # fmt: skip
@@ -264,7 +264,7 @@ def _known_by(crash: Crash, held: int) -> tuple[str, ...]:
     size = size_of_model(crash)
     if not held or size is None or held != _weights(crash):
         return ()
-    return (size.source, say("its weights have 2 bytes each and are whole on this card"))
+    return (size.source, say("weights of 2 bytes, not sharded"))
 
 
 def _weights(crash: Crash) -> int:
@@ -289,7 +289,7 @@ def checkpointing(pair: Pair) -> Iterator[Effect]:
         return
     model = models.known(pair.now.context.models)
     if model is None or pair.now.job.in_reserving_engine or pair.now.stage not in _UPDATES:
-        why = say("the model's layers are not known") if model is None else say("it failed in no pass with gradients")
+        why = say("unknown number of layers") if model is None else say("the failed pass has no gradients")
         yield Unknown(pool="gpu", what=say("activations"), why=why, relieves=then, spends=not then)
         return
     with_it = arithmetic.activations_checkpointed(1, model.hidden, model.layers)
@@ -313,23 +313,25 @@ def allocator(pair: Pair) -> Iterator[Effect]:
     now, then = ("expandable_segments:true" in value for value in values)
     root, what = pair.now.root, say("reserved but unallocated")
     if now == then or not isinstance(root, DeviceOutOfMemory):
-        yield Unknown(pool="gpu", what=what, why=say("what that option of the allocator changes is not known"))
+        yield Unknown(pool="gpu", what=what, why=say("effect of that allocator option unknown"))
         return
     if engine.sleeps(pair.now):
-        why = say("expandable segments do not go together with an engine's sleep mode")
+        why = say("expandable segments do not work with an engine's sleep mode")
         yield Unknown(pool="gpu", what=what, why=why, relieves=False, spends=True)
         return
     unused = card_of(root).unallocated_bytes
     if unused is None:
-        yield Unknown(pool="gpu", what=what, why=say("what is reserved and unused is not printed"), spends=now)
+        yield Unknown(
+            pool="gpu", what=what, why=say("the log does not say how much is reserved but unused"), spends=now
+        )
         return
     sign = -1 if then else 1
     bounds = sorted((sign * unused, sign * unused // 2))
     yield Shift(
         pool="gpu", what=what, low=bounds[0], high=bounds[1], basis="assumed",
         rows=("reserved but unallocated",),
-        derivation=say("{unused} that no tensor uses, at least half of it", unused=show(unused)),
-        assumes=(say("that at least half of it can be handed out in one piece is a guess"),),
+        derivation=say("at least half of {unused} unused", unused=show(unused)),
+        assumes=(say("at least half is usable in one piece (a guess)"),),
     )  # fmt: skip
 
 
@@ -337,16 +339,18 @@ def version(pair: Pair) -> Iterator[Effect]:
     """Whether a known regression is in the other release; what it took is printed nowhere."""
     was, stays = (fitting(crash) is not None for crash in (pair.now, pair.then))
     if was and not stays:
-        why = say("the known regression is not in that release, and what it kept is not printed")
-        yield Unknown(pool=pair.now.pool, what=say("what the regression kept"), why=why)
+        why = say("that release does not have the known bug; the log does not say how much the bug took")
+        yield Unknown(pool=pair.now.pool, what=say("memory taken by the known bug"), why=why)
     elif stays and not was:
-        why = say("a known regression is in that release")
-        yield Unknown(pool=pair.now.pool, what=say("what the regression keeps"), why=why, relieves=False, spends=True)
+        why = say("that release has a known bug")
+        yield Unknown(
+            pool=pair.now.pool, what=say("memory taken by the known bug"), why=why, relieves=False, spends=True
+        )
     elif stays:
-        words = say("the same known regression is in that release")
+        words = say("that release has the same known bug")
         yield Shift(pool=pair.now.pool, what=say("another release"), low=0, high=0, derivation=words)
     else:
-        why = say("what another release changes is not known")
+        why = say("effect of another release unknown")
         yield Unknown(pool=pair.now.pool, what=say("another release"), why=why, spends=True)
 
 
