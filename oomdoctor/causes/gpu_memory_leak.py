@@ -8,7 +8,11 @@ from oomdoctor.signs import Grade, growth_of_card
 
 CAUSE = Cause(
     id="gpu-memory-leak",
-    title=mark("Device memory grows with every step"),
+    title=mark("GPU memory grows with every step"),
+    headlines=(
+        mark("GPU memory grows by about {gpu_growth}, from {gpu_first} to {gpu_last}"),
+        mark("Free GPU memory falls by about {gpu_fall}, from {gpu_first} to {gpu_last}"),
+    ),
     pools=("gpu",),
     excluded=(growth_of_card.card_does_not_grow,),
     signs=(

@@ -20,7 +20,22 @@ OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-e
 
 CAUSE = Cause(
     id="gpu-shared",
-    title=mark("Other processes hold the card"),
+    title=mark("Other processes hold GPU memory"),
+    headlines=(
+        mark("{engine_first} wants {share} of {gpu}, but {taken_at_start} of {total} were in use before it started"),
+        mark("{neighbour} holds {gpu_others} of {total} on {gpu}[; {requested} requested, {free} free]"),
+        mark("Other processes hold {gpu_others} of {total} on {gpu}[; {requested} requested, {free} free]"),
+        mark("{unequal} finds {least_free} free on one GPU of the group and {most_free} on another"),
+        mark("{unequal} finds much less memory free on one GPU of the group than on the others"),
+        mark("TensorFlow may take only {tensorflow_limit} of {gpu}: the rest was in use at its start"),
+        mark("TensorFlow counted {counted_as_free} as free on {gpu} and did not get it"),
+        mark("An allocation failed on {gpu}, where nvidia-smi lists other processes (PID {table_pids})"),
+        mark("nvidia-smi shows {in_table} of a GPU in use, by processes that it cannot list"),
+        mark("A program that needs only {program_needs} found {gpu} full"),
+        mark("{waking} could not take its memory back: other processes hold {gpu}"),
+        mark("{gpu} was already full[ {doing}], at {place}: other processes probably hold it"),
+        mark("{allocator} found {gpu} already full[ {doing}]: other processes probably hold it"),
+    ),
     pools=("gpu",),
     excluded=(
         neighbours.asks_for_more_than_the_card,

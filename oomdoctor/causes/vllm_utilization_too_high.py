@@ -13,7 +13,18 @@ BESIDE_A_TRAINER = ("lower-engine-reservation", "engine-sleep", "offload-optimiz
 
 CAUSE = Cause(
     id="vllm-utilization-too-high",
-    title=mark("The inference engine's share of the card leaves too little for the rest"),
+    title=mark("The inference engine reserves too much GPU memory"),
+    headlines=(
+        mark("{engine_first} wants {share} of {gpu} ({wanted}), but {free_at_start} of {total} were free at its start"),
+        mark("{engine_first} takes {cache_fraction} of the {free_before} free on {gpu} for its KV cache: too much"),
+        mark("{beside_trainer} reserves {share} of {gpu}; the trainer needed {requested} more, {free} were free"),
+        mark("{waking} could not take its memory back at wake-up: {requested} requested, {free} free on {gpu}"),
+        mark("{waking} could not take its memory back at wake-up: {gpu} is full[ ({share} reserved)]"),
+        mark("{engine_first} reserves {share} of {gpu} and needed {requested} more[ {doing}]; {free} were free"),
+        mark("{engine_first} needed {requested} more[ {doing}]; {free}[ of {total}] were free on {gpu}"),
+        mark("{engine_first} needed {requested} more on {gpu}[ {doing}][ ({share} reserved)][, at {place}]"),
+        mark("{engine_first} ran out of memory on {gpu}[ {doing}][, with {share} of it reserved][, at {place}]"),
+    ),
     pools=("gpu",),
     excluded=(engine.still_laying_out, engine.still_measuring, engine.still_loading),
     signs=(
