@@ -20,10 +20,10 @@ CAUSE = Cause(
     headlines=(
         mark("A memory cap of {cap} was hit; {gpu} has {plenty} free"),
         mark(
-            "macOS recommends at most {watermark} for the GPU: PyTorch holds {mac_torch}, others {mac_others}[, {requested} more requested]"
+            "The limit of macOS is {watermark}: PyTorch holds {mac_torch}, others {mac_others}[, {requested} requested]"
         ),
         mark("{asked_at_once} were requested in one allocation; the device gives at most {most_at_once} at once"),
-        mark("One allocation of {at_once} exceeds the largest that the driver of {gpu} gives at once"),
+        mark("One allocation of {at_once} is over the driver's limit for a single allocation on {gpu}"),
         mark("The framework sees {visible_memory} of {gpu}'s {hidden_memory}; {requested} were requested"),
         mark("{pool_owner}'s memory limit of {pool_limit} was hit[ ({pool_setting})][: {requested} requested]"),
         mark("{pool_owner}'s memory limit was hit[ ({pool_setting})][: {requested} requested][, {pool_left} left]"),

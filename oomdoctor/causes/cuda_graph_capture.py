@@ -17,9 +17,7 @@ CAUSE = Cause(
     title=mark("Not enough GPU memory to capture CUDA graphs"),
     headlines=(
         mark("Capturing CUDA graphs, {engine_within} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
-        mark(
-            "{engine_first} ran out of memory on {gpu} while capturing CUDA graphs[: {requested} requested][ at {place}]"
-        ),
+        mark("{engine_first} ran out of memory on {gpu} capturing CUDA graphs[: {requested} requested][ ({place})]"),
     ),
     pools=("gpu",),
     excluded=(graphs_captured_before, eager_mode),

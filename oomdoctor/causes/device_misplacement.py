@@ -11,15 +11,14 @@ CAUSE = Cause(
     title=mark("Several ranks or models are on one GPU by mistake"),
     headlines=(
         mark("{sharing} share {gpu}; the others hold {sharing_holds}[, {requested} requested]"),
+        mark("torch.load restores tensors onto {restored}, where others hold memory[: {requested} requested]"),
         mark(
-            "torch.load restores tensors onto {restored}, where others hold memory[: {requested} requested, {free} free]"
+            "{ranks} with nearby PIDs hold {ranks_hold} of {gpu}, like ranks of one job[; {requested} "
+            "requested, {free} free]"
         ),
-        mark("{ranks} of one launcher hold {ranks_hold} of {gpu}[; {requested} requested, {free} free]"),
         mark("{on_several}; ranks open each other's GPU"),
         mark("{no_weights}'s weights took 0 GiB of {gpu}: the model may be on another GPU"),
-        mark(
-            "Processes of equal size hold {gpu_others} of {gpu}, like ranks of one job[; {requested} requested, {free} free]"
-        ),
+        mark("Other processes of equal size hold {gpu_others} of {gpu}[; {requested} requested]"),
         mark("Several processes share {gpu} by mistake[: {requested} requested]"),
     ),
     pools=("gpu",),

@@ -11,7 +11,7 @@ CAUSE = Cause(
     title=mark("Evaluation keeps all predictions on the GPU"),
     headlines=(
         mark("Evaluation keeps its predictions on {gpu}: {requested} requested, {free}[ of {total}] free"),
-        mark("Evaluation keeps its predictions on {gpu}[: {requested} requested][ at {place}]"),
+        mark("Evaluation keeps its predictions on {gpu}[: {requested} requested][ ({place})]"),
     ),
     pools=("gpu",),
     excluded=(evaluation.in_a_training_step,),

@@ -15,10 +15,10 @@ CAUSE = Cause(
     headlines=(
         mark("An allocation of {requested} failed on {gpu}[ {doing}]: {free}[ of {total}] free"),
         mark("An allocation of {requested} failed on {gpu}[ {doing}]; {plenty}[ of {total}] were free"),
-        mark("An allocation of {requested} failed on {gpu}[ {doing}][ at {place}]"),
+        mark("An allocation of {requested} failed on {gpu}[ {doing}][ ({place})]"),
         mark("{failed_allocations} failed on {gpu}, by PyTorch's memory summary"),
-        mark("{allocator} ran out of memory on {gpu}[ {doing}][, at {place}]"),
-        mark("An allocation failed on {gpu}[ {doing}][, at {place}]"),
+        mark("{allocator} ran out of memory on {gpu}[ {doing}][ ({place})]"),
+        mark("An allocation failed on {gpu}[ {doing}][ ({place})]"),
     ),
     pools=("gpu",),
     fallback=True,

@@ -10,8 +10,8 @@ CAUSE = Cause(
     id="gpu-memory-leak",
     title=mark("GPU memory grows with every step"),
     headlines=(
-        mark("GPU memory grows by about {gpu_growth}, from {gpu_first} to {gpu_last}"),
-        mark("Free GPU memory falls by about {gpu_fall}, from {gpu_first} to {gpu_last}"),
+        mark("GPU memory grows by about {gpu_growth}, from {growth_from} to {growth_to}"),
+        mark("Free GPU memory falls by about {gpu_fall}, from {growth_from} to {growth_to}"),
     ),
     pools=("gpu",),
     excluded=(growth_of_card.card_does_not_grow,),

@@ -12,7 +12,7 @@ CAUSE = Cause(
     headlines=(
         mark("{gpus_wanted} requested, but CUDA_VISIBLE_DEVICES makes {gpus_visible} visible"),
         mark("The process uses {ordinal}, which is not visible to it[ ({visible_mask})]"),
-        mark("No GPU is visible to {sees_none}[ ({visible_mask})][, at {place}]"),
+        mark("No GPU is visible to {sees_none}[ ({visible_mask})][ ({place})]"),
         mark("Ray was started with {ray_told} but counts {ray_counts}"),
         mark("{ray_wanted} requested, but Ray counts {ray_counts}"),
         mark("{needed} requested, but only {available} visible"),

@@ -27,17 +27,19 @@ CAUSE = Cause(
         mark("The KV cache of {cache_buffer}[ for {context}] does not fit on {gpu}"),
         mark("The KV cache of {cache_buffer}[ for {context}] does not fit in {ram}"),
         mark(
-            "mem_fraction_static {fraction} leaves no room for the KV cache[: {engine_first}'s weights take {weights} of {free_before_weights}]"
+            "mem_fraction_static {fraction} leaves no room for the KV cache[: weights take {weights} "
+            "of {free_before_weights}]"
         ),
         mark("Another process holds {external_weights} of weights: more than {engine_within}'s share of {share}"),
         mark("{engine_first} may run {sequences}, but has room for the state of {states}"),
         mark("{engine_first}'s weights and buffers fill the {share_room} that it may use: no room for the KV cache"),
         mark(
-            "{engine_first}'s share of {gpu} is {cache_missing} too small for any KV cache[; weights take {weights} of {reserved}]"
+            "{engine_first}'s share is {cache_missing} too small for any KV cache[; weights take "
+            "{weights} of {reserved}]"
         ),
         mark("{engine_first} has {cache_room} left for the KV cache[; weights take {weights} of its {reserved}]"),
         mark("{engine_first}'s share of {share} of {gpu}[ ({reserved})] leaves no room for the KV cache"),
-        mark("The KV cache needs {needed}, {available} are there"),
+        mark("The KV cache needs room for {tokens_needed} and has it for {available}"),
         mark("{engine_first} has no room for the KV cache on {gpu}[: {model_name} fills its share]"),
         mark("{engine_first} has no room for the KV cache in {ram}"),
     ),

@@ -13,8 +13,8 @@ CAUSE = Cause(
     title=mark("The logits over the vocabulary do not fit"),
     headlines=(
         mark("The logits over the vocabulary need {requested} more; {free}[ of {total}] were free on {gpu}"),
-        mark("The logits over the vocabulary need {requested}[ (shape {shape})] on {gpu}[ at {place}]"),
-        mark("The logits over the vocabulary do not fit on {gpu}[ {doing}][, at {place}]"),
+        mark("The logits over the vocabulary need {requested}[ (shape {shape})] on {gpu}[ ({place})]"),
+        mark("The logits over the vocabulary do not fit on {gpu}[ {doing}][ ({place})]"),
         mark("The logits over the vocabulary do not fit in {ram}[: {requested} requested]"),
     ),
     pools=("gpu", "host_ram"),

@@ -18,7 +18,7 @@ CAUSE = Cause(
     headlines=(
         mark("{length} of context need {cache_needed} of KV cache, {cache_there} are there[; {cache_tokens} fit]"),
         mark("{length} of context do not fit: the KV cache holds {cache_tokens}"),
-        mark("The context needs {needed} of KV cache, {available} are there"),
+        mark("The context needs {tokens_needed} of KV cache, {available} are there"),
         mark("{length} of context do not fit the KV cache of {engine_within}"),
         mark("{engine_first}'s context length does not fit its KV cache"),
     ),

@@ -19,11 +19,12 @@ CAUSE = Cause(
     title=mark("Profiling the vision or audio encoder ran out of GPU memory"),
     headlines=(
         mark(
-            "{profiling} of {engine_within} ran out of memory on {gpu} while profiling[ {profiled}]: {requested} requested, {free} free"
+            "{profiling} of {engine_within} needed {requested} more on {gpu} while profiling[ "
+            "{profiled}]; {free} were free"
         ),
-        mark("{profiling} of {engine_within} ran out of memory on {gpu} while profiling[ {profiled}][, at {place}]"),
+        mark("{profiling} of {engine_within} ran out of memory on {gpu} while profiling[ {profiled}][ ({place})]"),
         mark("{encoder} of {engine_within} ran out of memory on {gpu}[ {doing}]: {requested} requested, {free} free"),
-        mark("{encoder} of {engine_within} ran out of memory on {gpu}[ {doing}][, at {place}]"),
+        mark("{encoder} of {engine_within} ran out of memory on {gpu}[ {doing}][ ({place})]"),
     ),
     pools=("gpu",),
     excluded=(encoder_profiled_before,),

@@ -21,13 +21,11 @@ CAUSE = Cause(
     title=mark("A library outside PyTorch's allocator ran out of GPU memory"),
     headlines=(
         mark("{library_out} could not allocate {requested} on {gpu}[ {doing}]"),
-        mark("{library_out} ran out of memory on {gpu}[ {doing}][, at {place}]"),
+        mark("{library_out} ran out of memory on {gpu}[ {doing}][ ({place})]"),
         mark("{library_name} failed on {gpu}[ with {library_status}][ {doing}]: GPU memory is probably full"),
-        mark(
-            "{outside} of {total} on {gpu} are this process's memory outside PyTorch[; {requested} requested, {free} free]"
-        ),
+        mark("This process holds {outside} of {total} on {gpu} outside PyTorch[; {requested} requested, {free} free]"),
         mark("An allocation of {requested} outside the framework failed on {gpu}[ {doing}]"),
-        mark("A library outside the framework ran out of memory on {gpu}[ {doing}][, at {place}]"),
+        mark("A library outside the framework ran out of memory on {gpu}[ {doing}][ ({place})]"),
     ),
     pools=("gpu",),
     excluded=(an_ordinary_context,),

@@ -11,8 +11,8 @@ CAUSE = Cause(
     title=mark("The optimizer states do not fit beside the weights"),
     headlines=(
         mark("The optimizer step needed {requested} more; {free}[ of {total}] were free on {gpu}"),
-        mark("The optimizer states do not fit on {gpu}: {requested} requested[ at {place}]"),
-        mark("The optimizer states do not fit on {gpu}[ for an array of shape {shape}][, at {place}]"),
+        mark("The optimizer states do not fit on {gpu}: {requested} requested[ ({place})]"),
+        mark("The optimizer states do not fit on {gpu}[ for an array of shape {shape}][ ({place})]"),
     ),
     pools=("gpu",),
     excluded=(optimizer.another_stage_than_the_optimizers,),

@@ -12,9 +12,7 @@ CAUSE = Cause(
     title=mark("Another process freed GPU memory while the engine measured; no memory is short"),
     headlines=(
         mark("Another process freed {freed} while {engine_within} measured {gpu}; no memory is short"),
-        mark(
-            "{engine_first} stopped because {unchanged} were free before and after it measured {gpu}; no memory is short"
-        ),
+        mark("{engine_first} stopped: {unchanged} were free before and after it measured {gpu}; no memory is short"),
         mark("{engine_first}'s memory profiling was disturbed on {gpu}; no memory is short"),
     ),
     pools=("gpu",),

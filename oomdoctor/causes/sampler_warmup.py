@@ -13,7 +13,7 @@ CAUSE = Cause(
     headlines=(
         mark("{engine_first}'s {warmed} warm-up needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first}'s {warmed} warm-up with {dummies} ran out of memory on {gpu}[: {requested} requested]"),
-        mark("{engine_first}'s {warmed} warm-up ran out of memory on {gpu}[: {requested} requested][ at {place}]"),
+        mark("{engine_first}'s {warmed} warm-up ran out of memory on {gpu}[: {requested} requested][ ({place})]"),
     ),
     pools=("gpu",),
     signs=(Row(warming_the_sampler, Grade.PROVES),),

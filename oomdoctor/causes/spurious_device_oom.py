@@ -20,8 +20,8 @@ CAUSE = Cause(
     title=mark("An allocation failed although GPU memory was free"),
     headlines=(
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}"),
-        mark("An allocation failed on {platform}, which can fail while memory is free[, at {place}]"),
-        mark("An allocation failed on {gpu}, perhaps while memory was free[, at {place}]"),
+        mark("An allocation failed on {platform}, which can fail while memory is free[ ({place})]"),
+        mark("An allocation failed on {gpu}, perhaps while memory was free[ ({place})]"),
     ),
     pools=("gpu",),
     excluded=(less_was_free, a_limit_of_the_process),

@@ -12,7 +12,7 @@ CAUSE = Cause(
     title=mark("Sending weights to the engine needs more GPU memory than is free"),
     headlines=(
         mark("Sending weights to {engine_within} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
-        mark("Sending weights to {engine_within} ran out of memory on {gpu}[: {requested} requested][ at {place}]"),
+        mark("Sending weights to {engine_within} ran out of memory on {gpu}[: {requested} requested][ ({place})]"),
     ),
     pools=("gpu",),
     excluded=(waking_only,),

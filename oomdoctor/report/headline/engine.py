@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
@@ -26,10 +27,12 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import framework
 from oomdoctor.language import counted, mark, say, translated
 from oomdoctor.report.headline.gpu import start
+from oomdoctor.signs import engine as engine_share
 from oomdoctor.signs import engine_steps, kv_cache, kv_pool
 from oomdoctor.signs import loading as weights_on_their_way
 from oomdoctor.units import show
 
+LONG: Final = 40  # characters: a name that is longer is none for a headline
 _TOKENS: Final = (mark("{count:,} token"), mark("{count:,} tokens"))
 _GPUS: Final = (mark("{count} GPU"), mark("{count} GPUs"))
 _REQUESTS: Final = (mark("{count} request"), mark("{count} requests"))
@@ -87,9 +90,29 @@ def reserved(crash: Crash) -> str | None:
     return show(size) if size else None
 
 
-def beside_trainer(crash: Crash) -> str | None:
-    """The engine, where it was not its own process that failed."""
-    return engine_first(crash) if crash.job.runs_engine and not crash.job.in_engine else None
+def server(crash: Crash) -> str | None:
+    """The engine, where it was its own process that failed, as far as the log says."""
+    of_others = crash.root.process.role not in (None, "engine")
+    return engine_first(crash) if crash.job.in_engine and not of_others else None
+
+
+def beside_engine(crash: Crash) -> str | None:
+    """The process that failed beside an engine."""
+    if server(crash) is not None or not crash.job.runs_engine:
+        return None
+    process = crash.root.process
+    if process.name is None or len(process.name) > LONG:
+        return say("The trainer") if crash.job.trains or crash.job.learns else None
+    if process.pid is None:
+        return process.name
+    return say("{name} (PID {pid})", name=process.name, pid=process.pid)
+
+
+def graph_pools(crash: Crash) -> str | None:
+    """What lies in private pools of CUDA graphs, where nothing else shows an engine."""
+    root = crash.root
+    shown = engine_share.graphs_on_a_full_card(crash) is not None and isinstance(root, DeviceOutOfMemory)
+    return show(root.private_pools_bytes or 0) if shown and isinstance(root, DeviceOutOfMemory) else None
 
 
 def waking(crash: Crash) -> str | None:
@@ -309,6 +332,13 @@ def needed(crash: Crash) -> str | None:
     return _of_unit(crash, pair[0]) if pair is not None else None
 
 
+def tokens_needed(crash: Crash) -> str | None:
+    """The same in tokens, where the message speaks of them."""
+    pair = _counts(crash)
+    speaks = "token" in crash.root.at.text.lower()
+    return counted(pair[0], *_TOKENS) if pair is not None and speaks else None
+
+
 def available(crash: Crash) -> str | None:
     """What it says was there, where that is less."""
     pair = _counts(crash)
@@ -480,12 +510,13 @@ def ray_counts(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        available, batch, batch_tokens, beside_trainer, cache_fraction, cache_missing, cache_needed, cache_room,
-        cache_there, cache_tokens, dummies, encoder, engine, engine_first, engine_within, external_weights, fraction,
-        free_before, free_before_weights, free_requests, freed, full_context, gpus_visible, gpus_wanted, host_buffer,
-        in_encoder, least_fraction, left_by_weights, left_of, length, needed, no_block, no_states, no_weights, ordinal,
-        profiled, profiling, ray_counts, ray_told, ray_wanted, reserved, sees_none, sequences, share, states, swap_full,
-        tokens_free, tokens_plenty, tried_requests, unchanged, visible_mask, waking, wanted, warmed, warmup_tokens,
-        weights, window_free,
+        available, batch, batch_tokens, beside_engine, cache_fraction, cache_missing, cache_needed, cache_room,
+        cache_there, cache_tokens, dummies, encoder, engine, engine_first, engine_within, external_weights,
+        fraction, free_before, free_before_weights, free_requests, freed, full_context, gpus_visible,
+        gpus_wanted, graph_pools, host_buffer, in_encoder, least_fraction, left_by_weights, left_of, length,
+        needed, no_block, no_states, no_weights, ordinal, profiled, profiling, ray_counts, ray_told, ray_wanted,
+        reserved, sees_none, sequences, server, share, states, swap_full, tokens_free, tokens_needed,
+        tokens_plenty, tried_requests, unchanged, visible_mask, waking, wanted, warmed, warmup_tokens, weights,
+        window_free,
     )
 }  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import SIDES, Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
@@ -20,18 +21,20 @@ from oomdoctor.job.frameworks import framework
 from oomdoctor.job.model import Trajectory
 from oomdoctor.job.own_line import own_lines
 from oomdoctor.language import counted, listed, mark, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.signs import fragments, library, neighbours, placement
 from oomdoctor.signs.series import per
 from oomdoctor.signs.trace import refusal
 from oomdoctor.units import show
 
 HOST: Final = "host"  # the side of the pools that are no GPU's
+_SOURCE: Final = late(r"[\w.-]{1,60}:\d{1,6}")
 SHORT: Final = 40  # characters: a status that is longer is a sentence
 _WORK: Final[Mapping[str, str]] = {
     "forward": mark("The forward pass"),
     "backward": mark("The backward pass"),
     "logprob": mark("The log-probability pass"),
-    "reward": mark("The reward pass"),
+    "reward": mark("The reward computation"),
     "eval": mark("The evaluation"),
     "optimizer_step": mark("The optimizer step"),
 }
@@ -84,6 +87,12 @@ def gpu(crash: Crash) -> str | None:
     return say("GPU {number}", number=process.gpu)
 
 
+def gpu_head(crash: Crash) -> str | None:
+    """The same at the head of a sentence."""
+    named = gpu(crash)
+    return say("The GPU") if named == say("the GPU") else named
+
+
 def ram(crash: Crash) -> str | None:
     """Host memory, where that ran out."""
     return say("host memory") if on_host(crash) else None
@@ -133,15 +142,23 @@ def own_held(crash: Crash) -> str | None:
 
 
 def work(crash: Crash) -> str | None:
-    """What ran out, at the head of a sentence: "The backward pass"."""
+    """What ran out, at the head of a sentence: "The backward pass". Which one is a guess for an array."""
+    if isinstance(crash.root, ArrayOutOfMemory) and crash.doing.stage not in _WORK:
+        return say("The program")
     return translated(_WORK.get(crash.stage, "")) or None
 
 
 def place(crash: Crash) -> str | None:
     """The line of the job's own code, or of its framework's: "train.py:118"."""
-    around = told(crash).around
-    lines = own_lines(around.trace, cut=around.cut)
-    return next((f"{line.file}:{line.line}" for line in lines if line.file), None)
+    event = told(crash)
+    lines = own_lines(event.around.trace, cut=event.around.cut)
+    return next((f"{line.file}:{line.line}" for line in lines if line.file), None) or _source(event)
+
+
+def _source(event: Event) -> str | None:
+    """The C++ line that a message names."""
+    file = (event.source or "").replace("\\", "/").rpartition("/")[2] if isinstance(event, DeviceRefusal) else ""
+    return file if _SOURCE.fullmatch(file) else None
 
 
 def allocator(crash: Crash) -> str | None:
@@ -192,7 +209,9 @@ def neighbour(crash: Crash) -> str | None:
     """The only other process that the message lists, where it holds all that is not this one's."""
     it = figures(crash)
     one = it.others[0] if len(it.others) == 1 else None
-    return say("PID {pid}", pid=one.pid) if one and one.bytes == neighbours.held_by_others(it) else None
+    if one is None or one.pid == told(crash).process.pid or one.bytes != neighbours.held_by_others(it):
+        return None
+    return say("PID {pid}", pid=one.pid)
 
 
 def taken_at_start(crash: Crash) -> str | None:
@@ -362,13 +381,13 @@ def gpu_fall(crash: Crash) -> str | None:
     return _rate(figure) if figure is not None and figure.of_rest else None
 
 
-def gpu_first(crash: Crash) -> str | None:
+def growth_from(crash: Crash) -> str | None:
     """The first print of that figure."""
     figure = _growing(crash)
     return show(figure.points[0].bytes) if figure is not None else None
 
 
-def gpu_last(crash: Crash) -> str | None:
+def growth_to(crash: Crash) -> str | None:
     """The last print of that figure."""
     figure = _growing(crash)
     return show(figure.points[-1].bytes) if figure is not None else None
@@ -428,10 +447,11 @@ def platform(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        allocator, arguments, counted_as_free, failed_allocations, gpu_fall, gpu_first, free, free_at_start, gpu, gpu_growth, own_held, gpu_idle,
-        in_table, gpu_last, least_free, library_name, library_out, most_free, neighbour, not_torch, on_several, gpu_others,
-        outside, place, platform, plenty, probed_free, probed_total, program_needs, program_beyond, ram, requested, restored,
-        ranks, ranks_hold, sharing, sharing_holds, library_status, summary_idle, summary_reserved, table_pids, taken_at_start, taker,
-        tensorflow_limit, too_small, total, unequal, work,
+        allocator, arguments, counted_as_free, failed_allocations, free, free_at_start, gpu, gpu_fall,
+        gpu_growth, gpu_head, gpu_idle, gpu_others, growth_from, growth_to, in_table, least_free, library_name,
+        library_out, library_status, most_free, neighbour, not_torch, on_several, outside, own_held, place,
+        platform, plenty, probed_free, probed_total, program_beyond, program_needs, ram, ranks, ranks_hold,
+        requested, restored, sharing, sharing_holds, summary_idle, summary_reserved, table_pids, taken_at_start,
+        taker, tensorflow_limit, too_small, total, unequal, work,
     )
 }  # fmt: skip

@@ -11,7 +11,8 @@ from oomdoctor.language import say, translated
 from oomdoctor.signs.releases import fitting
 
 _FIXED: Final = ">="
-_NAMES: Final[Mapping[str, str]] = {"liger-kernel": "Liger Kernel"}
+# Packages that are no framework of their own, or whose file is named after a part of them
+_NAMES: Final[Mapping[str, str]] = {"liger-kernel": "Liger Kernel", "transformers": "Transformers"}
 
 
 def release(crash: Crash) -> str | None:
@@ -49,7 +50,7 @@ def fixed(crash: Crash) -> str | None:
 
 def _title(package: str) -> str:
     known = framework(package)
-    return known.title if known is not None else _NAMES.get(package, package)
+    return _NAMES.get(package) or (known.title if known is not None else package)
 
 
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {

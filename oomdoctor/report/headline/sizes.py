@@ -278,9 +278,9 @@ def own_limit(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        asked_at_once, at_once, budget, budget_of, cache_buffer, cap, cap_on_a_full_gpu, compute_buffer, context, heap,
-        heap_limit, hidden_memory, impossible, loader_free, mac_others, mac_torch, model_name, most_at_once, own_limit,
-        pool_left, pool_limit, pool_owner, pool_setting, probed, shape, share_room, share_weights, spent, times,
-        visible_memory, watermark, weights_buffer, workspace,
+        asked_at_once, at_once, budget, budget_of, cache_buffer, cap, cap_on_a_full_gpu, compute_buffer,
+        context, heap, heap_limit, hidden_memory, impossible, loader_free, mac_others, mac_torch, model_name,
+        most_at_once, own_limit, pool_left, pool_limit, pool_owner, pool_setting, probed, shape, share_room,
+        share_weights, spent, times, visible_memory, watermark, weights_buffer, workspace,
     )
 }  # fmt: skip
