@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import SIDES, Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
@@ -172,6 +172,11 @@ def allocator(crash: Crash) -> str | None:
     return known.title if known is not None else _WORLDS.get(crash.job.world)
 
 
+def asker(crash: Crash) -> str | None:
+    """The line that asked for the memory, or else who did."""
+    return place(crash) or allocator(crash)
+
+
 def library_name(crash: Crash) -> str | None:
     """The library that found no memory."""
     seen = crash.root if isinstance(crash.root, LibraryOutOfMemory) else crash.first(LibraryTrouble)
@@ -309,7 +314,7 @@ def sharing(crash: Crash) -> str | None:
 
 def sharing_holds(crash: Crash) -> str | None:
     """What the others of them hold."""
-    return show(sum(one.bytes or 0 for one in placement.own_processes(crash))) or None
+    return _together(placement.own_processes(crash))
 
 
 def ranks(crash: Crash) -> str | None:
@@ -320,7 +325,11 @@ def ranks(crash: Crash) -> str | None:
 
 def ranks_hold(crash: Crash) -> str | None:
     """What these hold."""
-    return show(sum(one.bytes or 0 for one in placement.ranks(crash)))
+    return _together(placement.ranks(crash))
+
+
+def _together(processes: Sequence[OtherProcess]) -> str | None:
+    return show(sum(one.bytes or 0 for one in processes)) if processes else None
 
 
 def restored(crash: Crash) -> str | None:
@@ -447,7 +456,7 @@ def platform(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        allocator, arguments, counted_as_free, failed_allocations, free, free_at_start, gpu, gpu_fall,
+        allocator, arguments, asker, counted_as_free, failed_allocations, free, free_at_start, gpu, gpu_fall,
         gpu_growth, gpu_head, gpu_idle, gpu_others, growth_from, growth_to, in_table, least_free, library_name,
         library_out, library_status, most_free, neighbour, not_torch, on_several, outside, own_held, place,
         platform, plenty, probed_free, probed_total, program_beyond, program_needs, ram, ranks, ranks_hold,
