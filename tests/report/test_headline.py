@@ -118,7 +118,8 @@ def test_what_is_larger_than_the_gpu_says_so() -> None:
 
 
 def test_a_full_gpu_with_no_more_in_the_log_names_who_asked() -> None:
-    assert told("gpu-memory-exhausted", *trace(FORWARD), SHORT) == "PyTorch ran out of memory on the GPU"
+    said = "Transformers ran out of memory on the GPU in the forward pass (modeling_llama.py:210)"
+    assert told("gpu-memory-exhausted", *trace(FORWARD), SHORT) == said
     said = "An allocation of 512 MiB failed on GPU 0: 310 MiB of 79.15 GiB free"
     assert told("gpu-memory-exhausted", refused()) == said
 
@@ -223,7 +224,7 @@ def test_a_trainer_beside_an_engine_is_not_the_engine() -> None:
     assert headline(of("vllm-utilization-too-high"), it) == said
 
 
-@pytest.mark.parametrize(("mask", "wanted"), [("16,32", None), ("1632", "1632 GPUs")])
+@pytest.mark.parametrize(("mask", "wanted"), [("16,32", None), ("1632", "1,632 GPUs")])
 def test_a_number_that_is_not_printed_is_not_said(mask: str, wanted: str | None) -> None:
     it = crash(f"RuntimeError: only 1 GPUs are visible, but tensor parallel size requests {mask} GPUs")
     assert engine.needed(it) == wanted

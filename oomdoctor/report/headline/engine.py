@@ -24,16 +24,15 @@ from oomdoctor.families.vllm_error import (
 from oomdoctor.families.vllm_figures import EncoderProfile, WeightsLoaded
 from oomdoctor.incident.engine_facts import facts, loading, phase, static_fraction
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import framework
 from oomdoctor.language import counted, mark, say, translated
-from oomdoctor.report.headline.gpu import start
+from oomdoctor.report.headline.gpu import start, title
 from oomdoctor.signs import engine as engine_share
 from oomdoctor.signs import engine_steps, kv_cache, kv_pool
 from oomdoctor.signs import loading as weights_on_their_way
 from oomdoctor.units import show
 
 LONG: Final = 40  # characters: a name that is longer is none for a headline
-_TOKENS: Final = (mark("{count:,} token"), mark("{count:,} tokens"))
+_TOKENS: Final = (mark("{count} token"), mark("{count} tokens"))
 _GPUS: Final = (mark("{count} GPU"), mark("{count} GPUs"))
 _REQUESTS: Final = (mark("{count} request"), mark("{count} requests"))
 _SEQUENCES: Final = (mark("{count} sequence"), mark("{count} sequences"))
@@ -51,8 +50,7 @@ _WARMED: Final[Mapping[str, str]] = {"sampler": mark("sampler"), "pooler": mark(
 
 def engine(crash: Crash) -> str | None:
     """The engine's name, where it is known."""
-    known = framework(crash.job.engine) if crash.job.engine else None
-    return known.title if known is not None else crash.job.engine
+    return title(crash.job.engine) if crash.job.engine else None
 
 
 def engine_first(crash: Crash) -> str:
@@ -182,7 +180,7 @@ def profiled(crash: Crash) -> str | None:
             modality=profile.modality,
         )
     tokens = profile.embedding_tokens or profile.profiled_tokens
-    return counted(tokens, mark("{count:,} image token"), mark("{count:,} image tokens")) if tokens else None
+    return counted(tokens, mark("{count} image token"), mark("{count} image tokens")) if tokens else None
 
 
 def encoder(crash: Crash) -> str:
@@ -207,7 +205,7 @@ def dummies(crash: Crash) -> str | None:
     """With how many requests the engine warmed up."""
     warmup = crash.first(WarmupOutOfMemory)
     count = warmup.requests if warmup is not None else None
-    return counted(count, mark("{count:,} dummy request"), mark("{count:,} dummy requests")) if count else None
+    return counted(count, mark("{count} dummy request"), mark("{count} dummy requests")) if count else None
 
 
 def warmed(crash: Crash) -> str:
@@ -358,7 +356,7 @@ def _of_unit(crash: Crash, count: int) -> str:
     unit = crash.root.unit if isinstance(crash.root, Shortage) else None
     if unit == "tokens":
         return counted(count, *_TOKENS)
-    return counted(count, *_GPUS) if unit == "devices" else f"{count:,}"
+    return counted(count, *_GPUS) if unit == "devices" else f"{count}"
 
 
 # the pool while serving

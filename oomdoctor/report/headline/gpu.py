@@ -38,6 +38,8 @@ _WORK: Final[Mapping[str, str]] = {
     "eval": mark("The evaluation"),
     "optimizer_step": mark("The optimizer step"),
 }
+# Packages that are no framework, or whose file is named after a part of them
+_PACKAGES: Final[Mapping[str, str]] = {"liger-kernel": "Liger Kernel", "transformers": "Transformers"}
 _WORLDS: Final[Mapping[str, str]] = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
 
 
@@ -68,6 +70,12 @@ def start(crash: Crash) -> NotEnoughFree | None:
     """vLLM's refusal to start, of the rank with the least room."""
     known = [event for event in crash.every(NotEnoughFree) if event.free_bytes is not None and event.total_bytes]
     return min(known, key=lambda event: event.free_bytes or 0, default=None)
+
+
+def title(package: str) -> str:
+    """What a package or framework calls itself."""
+    known = framework(package)
+    return _PACKAGES.get(package) or (known.title if known is not None else package)
 
 
 def on_host(crash: Crash) -> bool:
@@ -166,10 +174,9 @@ def allocator(crash: Crash) -> str | None:
     root = crash.root
     if isinstance(root, LibraryOutOfMemory | LibraryTrouble):
         return root.library
-    known = framework(crash.job.frameworks[0]) if crash.job.frameworks else None
     if isinstance(root, ArrayOutOfMemory):
-        known = framework(root.framework) or known
-    return known.title if known is not None else _WORLDS.get(crash.job.world)
+        return title(root.framework)
+    return title(crash.job.frameworks[0]) if crash.job.frameworks else _WORLDS.get(crash.job.world)
 
 
 def asker(crash: Crash) -> str | None:

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import framework
 from oomdoctor.language import say, translated
+from oomdoctor.report.headline.gpu import title
 from oomdoctor.signs.releases import fitting
 
 _FIXED: Final = ">="
-# Packages that are no framework of their own, or whose file is named after a part of them
-_NAMES: Final[Mapping[str, str]] = {"liger-kernel": "Liger Kernel", "transformers": "Transformers"}
 
 
 def release(crash: Crash) -> str | None:
@@ -20,11 +18,11 @@ def release(crash: Crash) -> str | None:
     match = fitting(crash)
     if match is None or match.version is None:
         return None
-    name = _title(match.known.affected.package)
+    name = title(match.known.affected.package)
     if match.told == "printed":
         return f"{name} {match.version}"
     package, _, version = match.version.partition(" ")
-    return say("{name} (pinned by {framework})", name=name, framework=f"{_title(package)} {version}")
+    return say("{name} (pinned by {framework})", name=name, framework=f"{title(package)} {version}")
 
 
 def suspect(crash: Crash) -> str | None:
@@ -32,7 +30,7 @@ def suspect(crash: Crash) -> str | None:
     match = fitting(crash)
     if match is None or match.version is not None:
         return None
-    return f"{_title(match.known.affected.package)} {match.known.affected.versions}"
+    return f"{title(match.known.affected.package)} {match.known.affected.versions}"
 
 
 def flaw(crash: Crash) -> str | None:
@@ -46,11 +44,6 @@ def fixed(crash: Crash) -> str | None:
     match = fitting(crash)
     install = match.known.install if match is not None else None
     return install.partition(_FIXED)[2] or None if install else None
-
-
-def _title(package: str) -> str:
-    known = framework(package)
-    return _NAMES.get(package) or (known.title if known is not None else package)
 
 
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {

@@ -82,7 +82,7 @@ def weights_buffer(crash: Crash) -> str | None:
 def context(crash: Crash) -> str | None:
     """The context for which they load the model."""
     lengths = [plan.context_len for plan in crash.every(LoadPlan) if plan.context_len]
-    return counted(lengths[-1], mark("{count:,} token"), mark("{count:,} tokens")) if lengths else None
+    return counted(lengths[-1], mark("{count} token"), mark("{count} tokens")) if lengths else None
 
 
 def loader_free(crash: Crash) -> str | None:
