@@ -31,7 +31,7 @@ CAUSE = Cause(
         mark("The {heap} heap is full at {heap_limit}"),
         mark("The {heap} heap is full"),
         mark("A memory limit of {own_limit} was hit[: {requested} requested]"),
-        mark("No {workspace} kernel fits into the workspace that {workspace} was given"),
+        mark("No kernel of {workspace} fits into its workspace"),
         mark("A memory cap of {cap_on_a_full_gpu} was hit on {gpu}: {requested} requested, {free} free"),
         mark("A memory limit below the hardware's size was hit: {requested} requested[ on {gpu}]"),
     ),

@@ -36,7 +36,7 @@ def best(*lines: str) -> Match:
 # the table
 
 KEYS = (
-    "id", "what", "affected", "dated", "carrier", "around", "pools", "must", "may", "install", "set", "cure", "worse",
+    "id", "what", "affected", "dated", "carrier", "around", "pools", "short", "must", "may", "install", "set", "cure", "worse",
     "seen",
 )  # fmt: skip
 RANGE = r"(?:(?:>=|<)\d+(?:\.\d+){1,3}(?: (?=<)|$)){1,2}"
