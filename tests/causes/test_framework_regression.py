@@ -36,8 +36,8 @@ def best(*lines: str) -> Match:
 # the table
 
 KEYS = (
-    "id", "what", "affected", "dated", "carrier", "around", "pools", "short", "must", "may", "install", "set", "cure", "worse",
-    "seen",
+    "id", "what", "affected", "dated", "carrier", "around", "pools", "short", "must", "may", "install", "set", "cure",
+    "worse", "seen",
 )  # fmt: skip
 RANGE = r"(?:(?:>=|<)\d+(?:\.\d+){1,3}(?: (?=<)|$)){1,2}"
 REFERENCE = r"[\w.-]+/[\w.-]+#\d+"
