@@ -32,7 +32,7 @@ CAUSE = Cause(
         mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested[ ({place})]"),
         mark("Activations do not fit in {ram}[ {doing}][: {requested} requested][ for shape {shape}][ ({allocator})]"),
         mark("{work} ran out of memory on {gpu}[ for an array of shape {shape}] ({asker})"),
-        mark("{allocator} ran out of memory for activations on {gpu}[ {doing}][ ({place})]")),
+        mark("Activations do not fit on {gpu}[ {doing}][ ({asker})]")),
     pools=("gpu", "host_ram"), before=("absurd-size",),
     silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
             arrays.array_beyond_the_limit),

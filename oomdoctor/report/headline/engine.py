@@ -469,8 +469,9 @@ def visible_mask(crash: Crash) -> str | None:
 def ordinal(crash: Crash) -> str | None:
     """The GPU that the process asks for and may not see."""
     seen = crash.first(GpuVisibility)
-    asked = seen is not None and seen.problem == "invalid-ordinal" and seen.ordinal is not None
-    return say("GPU {number}", number=seen.ordinal) if asked and seen is not None else None
+    if seen is None or seen.problem != "invalid-ordinal":
+        return None
+    return say("GPU {number}", number=seen.ordinal) if seen.ordinal is not None else say("a GPU")
 
 
 def sees_none(crash: Crash) -> str | None:
