@@ -88,7 +88,7 @@ def _tables() -> Iterator[tuple[str, str]]:
         yield from (("oomdoctor/remedies/own_lines.txt", text) for text in (row.does, row.instead))
     yield from ((f"oomdoctor/job/frameworks/{each.name}.txt", each.share_by) for each in frameworks() if each.share_by)
     for one in regressions():
-        yield from (("oomdoctor/regressions.txt", text) for text in (one.what, one.cure, one.worse) if text)
+        yield from (("oomdoctor/regressions.txt", text) for text in (one.what, one.short, one.cure, one.worse) if text)
     yield from (("oomdoctor/helpers/oom.yml", text) for text in our_form.sentences())
 
 

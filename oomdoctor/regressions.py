@@ -55,6 +55,7 @@ class Regression(Struct, frozen=True, kw_only=True):
 
     id: str
     what: str  # for a person
+    short: str  # the same in a few words, as the rest of a sentence that begins with the release
     affected: Releases
     symptoms: tuple[Symptom, ...]
     pools: tuple[str, ...]
@@ -102,6 +103,7 @@ def _regression(block: list[tuple[str, str]]) -> Regression:
     return Regression(
         id=facts["id"],
         what=facts["what"],
+        short=facts["short"],
         affected=_releases(facts["affected"]),
         symptoms=tuple(_symptom(key, value) for key, value in block if key in ("must", "may")),
         pools=tuple(facts["pools"].split()),

@@ -23,7 +23,7 @@ TOP = Path(__file__).parent.parent
 README = TOP / "README.md"
 CHINESE_README = TOP / "README.zh-CN.md"
 HEADINGS = ["发生了什么", "原因", "判断依据", "如何修改", "代价", "容易混淆的情况", "参考资料"]
-TRANSLATED = {"RAM"}  # written like names, and words of the language
+TRANSLATED = {"RAM", "GPU"}  # written like names, and words of the language: "GPU memory" is one word in Chinese
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MARKED = re.compile(r"(?<=^<!-- )(\w+) -->\n(```.*?^```)$", re.DOTALL | re.MULTILINE)

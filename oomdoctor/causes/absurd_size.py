@@ -8,7 +8,13 @@ from oomdoctor.signs import Grade, sizes
 
 CAUSE = Cause(
     id="absurd-size",
-    title=mark("A size no machine has was asked for"),
+    title=mark("Impossible allocation size: a shape or a count is wrong"),
+    headlines=(
+        mark("One allocation of {impossible}[ for shape {shape}] failed: no machine has that much memory"),
+        mark("A framework counted {probed} of GPU memory as free and tried to take it; no GPU has that much"),
+        mark("One allocation of {requested}[ for shape {shape}] failed: {times} times the memory there is"),
+        mark("One allocation of {requested}[ for shape {shape}] failed: a shape or count is probably wrong"),
+    ),
     pools=("gpu", "host_ram"),
     excluded=(sizes.device_size_that_cards_have, sizes.host_size_that_machines_have),
     signs=(

@@ -20,11 +20,19 @@ COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-conte
 
 CAUSE = Cause(
     id="activations",
-    title=mark("The batch or the sequences are too large for what the passes have to keep"),
+    title=mark("Activations do not fit: batch size or sequence length too large"),
     headlines=(
+        mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("{engine_first}'s compute buffer of {compute_buffer} does not fit on {gpu}"),
+        mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
+        mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
+        mark("An allocation of {requested}[ for shape {shape}][ {doing}] is larger than {gpu} ({too_small})"),
+        mark("{work} needed {requested} more on {gpu}[ for an array of shape {shape}][ ({place})]"),
         mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested, {free} free[ of {total}]"),
-        mark("Activations do not fit on {gpu}[ {doing}][: {requested} requested]"),
-    ),
+        mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested[ ({place})]"),
+        mark("Activations do not fit in {ram}[ {doing}][: {requested} requested][ for shape {shape}][ ({allocator})]"),
+        mark("{work} ran out of memory on {gpu}[ for an array of shape {shape}] ({asker})"),
+        mark("Activations do not fit on {gpu}[ {doing}][ ({asker})]")),
     pools=("gpu", "host_ram"), before=("absurd-size",),
     silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
             arrays.array_beyond_the_limit),

@@ -16,7 +16,25 @@ HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
 
 CAUSE = Cause(
     id="allocator-cap",
-    title=mark("A limit below the hardware was hit"),
+    title=mark("A memory limit below the hardware's size was hit"),
+    headlines=(
+        mark("A memory cap of {cap} was hit; {gpu} has {plenty} free"),
+        mark(
+            "The limit of macOS is {watermark}: PyTorch holds {mac_torch}, others {mac_others}[, {requested} requested]"
+        ),
+        mark("{asked_at_once} were requested in one allocation; the device gives at most {most_at_once} at once"),
+        mark("One allocation of {at_once} is over the driver's limit for a single allocation on {gpu}"),
+        mark("The framework sees {visible_memory} of {gpu}'s {hidden_memory}; {requested} were requested"),
+        mark("{pool_owner}'s memory limit of {pool_limit} was hit[ ({pool_setting})][: {requested} requested]"),
+        mark("{pool_owner}'s memory limit was hit[ ({pool_setting})][: {requested} requested][, {pool_left} left]"),
+        mark("{budget_of}'s worker used {spent} of its limit of {budget} before it was killed"),
+        mark("The {heap} heap is full at {heap_limit}"),
+        mark("The {heap} heap is full"),
+        mark("A memory limit of {own_limit} was hit[: {requested} requested]"),
+        mark("No kernel of {workspace} fits into its workspace"),
+        mark("A memory cap of {cap_on_a_full_gpu} was hit on {gpu}: {requested} requested, {free} free"),
+        mark("A memory limit below the hardware's size was hit: {requested} requested[ on {gpu}]"),
+    ),
     pools=("gpu", "host_ram"),
     excluded=(allocator.within_the_allowed, allocator.pool_of_a_library_within_its_limit),
     signs=(

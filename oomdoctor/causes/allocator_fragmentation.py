@@ -10,7 +10,11 @@ ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu", 
 
 CAUSE = Cause(
     id="allocator-fragmentation",
-    title=mark("The memory is there, but not in one piece"),
+    title=mark("GPU memory is fragmented: enough is cached, but no block is large enough"),
+    headlines=(
+        mark("GPU memory is fragmented: {gpu_idle} are cached on {gpu}, but no block of {requested} is free"),
+        mark("GPU memory is fragmented: {summary_idle} of {summary_reserved} reserved on {gpu} hold no tensor"),
+    ),
     pools=("gpu",),
     excluded=(
         fragments.room_beside_the_pieces,

@@ -14,7 +14,11 @@ from oomdoctor.signs.engine_steps import (
 
 CAUSE = Cause(
     id="cuda-graph-capture",
-    title=mark("Capturing CUDA graphs ran out of device memory"),
+    title=mark("Not enough GPU memory to capture CUDA graphs"),
+    headlines=(
+        mark("Capturing CUDA graphs, {engine_within} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("{engine_first} ran out of memory on {gpu} capturing CUDA graphs[: {requested} requested][ ({place})]"),
+    ),
     pools=("gpu",),
     excluded=(graphs_captured_before, eager_mode),
     signs=(

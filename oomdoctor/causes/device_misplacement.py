@@ -8,7 +8,19 @@ from oomdoctor.signs import Grade, engine_steps, placement
 
 CAUSE = Cause(
     id="device-misplacement",
-    title=mark("Several ranks or models ended up on one card"),
+    title=mark("Several ranks or models are on one GPU by mistake"),
+    headlines=(
+        mark("{sharing} share {gpu}; the others hold {sharing_holds}[, {requested} requested]"),
+        mark("torch.load restores tensors onto {restored}, where others hold memory[: {requested} requested]"),
+        mark(
+            "{ranks} with nearby PIDs hold {ranks_hold} of {gpu}, like ranks of one job[; {requested} "
+            "requested, {free} free]"
+        ),
+        mark("{on_several}; ranks open each other's GPU"),
+        mark("{no_weights}'s weights took 0 GiB of {gpu}: the model may be on another GPU"),
+        mark("Other processes of equal size hold {gpu_others} of {gpu}[; {requested} requested]"),
+        mark("Several processes share {gpu} by mistake[: {requested} requested]"),
+    ),
     pools=("gpu",),
     signs=(
         Row(placement.own_ranks_on_the_card, Grade.PROVES),

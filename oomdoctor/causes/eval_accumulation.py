@@ -8,7 +8,11 @@ from oomdoctor.signs import Grade, evaluation
 
 CAUSE = Cause(
     id="eval-accumulation",
-    title=mark("The evaluation keeps its predictions on the device"),
+    title=mark("Evaluation keeps all predictions on the GPU"),
+    headlines=(
+        mark("Evaluation keeps its predictions on {gpu}: {requested} requested, {free}[ of {total}] free"),
+        mark("Evaluation keeps its predictions on {gpu}[: {requested} requested][ ({place})]"),
+    ),
     pools=("gpu",),
     excluded=(evaluation.in_a_training_step,),
     signs=(

@@ -14,7 +14,15 @@ from oomdoctor.signs.library import (
 
 CAUSE = Cause(
     id="framework-preallocation",
-    title=mark("JAX or TensorFlow reserved the card in advance"),
+    title=mark("JAX or TensorFlow reserved GPU memory in advance"),
+    headlines=(
+        mark("{taker} reserved GPU memory in advance: {probed_free} of {probed_total} were left for {library_name}"),
+        mark("{taker} reserved GPU memory in advance: {probed_free} of {probed_total} were left for libraries"),
+        mark("JAX or TensorFlow reserved GPU memory in advance: {probed_free} of {probed_total} were left"),
+        mark("{taker} reserved GPU memory in advance: PyTorch cannot use {not_torch} of {total} on {gpu}"),
+        mark("{taker} reserved GPU memory in advance: {library_name} got none on {gpu}"),
+        mark("JAX or TensorFlow reserved GPU memory in advance: {library_name} got none on {gpu}"),
+    ),
     pools=("gpu",),
     signs=(
         Row(jax_or_tensorflow_beside_pytorch, Grade.PROVES),

@@ -8,7 +8,11 @@ from oomdoctor.signs import Grade, releases
 
 CAUSE = Cause(
     id="framework-regression",
-    title=mark("A version of a package needs more memory than it should"),
+    title=mark("A known problem of a package version needs more memory"),
+    headlines=(
+        mark("{release} {flaw}[ (fixed in {fixed})]"),
+        mark("Probably a known problem: {suspect} {flaw}[ (fixed in {fixed})]"),
+    ),
     pools=("gpu", "kv_cache", "host_ram", "cgroup", "pinned"),
     excluded=(releases.another_release,),
     signs=(

@@ -11,7 +11,15 @@ DRAWING_KNOBS = ("tiled-processing", "offload-parameters", "smaller-input", "fre
 
 CAUSE = Cause(
     id="gpu-memory-exhausted",
-    title=mark("The card is full, and the log does not say with what"),
+    title=mark("GPU memory ran out, and the log does not say for what"),
+    headlines=(
+        mark("An allocation of {requested} failed on {gpu}[ {doing}]: {free}[ of {total}] free"),
+        mark("An allocation of {requested} failed on {gpu}[ {doing}]; {plenty}[ of {total}] were free"),
+        mark("An allocation of {requested} failed on {gpu}[ {doing}][ ({place})]"),
+        mark("{failed_allocations} failed on {gpu}, by PyTorch's memory summary"),
+        mark("{allocator} ran out of memory on {gpu}[ {doing}][ ({place})]"),
+        mark("An allocation failed on {gpu}[ {doing}][ ({place})]"),
+    ),
     pools=("gpu",),
     fallback=True,
     silent=(profiling_disturbed,),

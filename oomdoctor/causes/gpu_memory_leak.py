@@ -8,7 +8,11 @@ from oomdoctor.signs import Grade, growth_of_card
 
 CAUSE = Cause(
     id="gpu-memory-leak",
-    title=mark("Device memory grows with every step"),
+    title=mark("GPU memory grows with every step"),
+    headlines=(
+        mark("GPU memory grows by about {gpu_growth}, from {growth_from} to {growth_to}"),
+        mark("Free GPU memory falls by about {gpu_fall}, from {growth_from} to {growth_to}"),
+    ),
     pools=("gpu",),
     excluded=(growth_of_card.card_does_not_grow,),
     signs=(

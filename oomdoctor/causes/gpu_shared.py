@@ -17,16 +17,29 @@ BESIDE_AN_ENGINE = (
 )
 
 OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-engine-reservation")
+WHEN_RANKS_MEET = ("free-the-gpu", "fix-placement", "start-in-sequence")
 
 CAUSE = Cause(
     id="gpu-shared",
-    title=mark("Other processes hold the card"),
-    pools=("gpu",),
-    excluded=(
-        neighbours.asks_for_more_than_the_card,
-        neighbours.others_hold_little,
-        neighbours.nothing_was_taken_at_the_start,
+    title=mark("Other processes hold GPU memory"),
+    headlines=(
+        mark("{engine_first} wants {share} of {gpu}, but {taken_at_start} of {total} were in use before it started"),
+        mark("{neighbour} holds {gpu_others} of {total} on {gpu}[; {requested} requested, {free} free]"),
+        mark("Other processes hold {gpu_others} of {total} on {gpu}[; {requested} requested, {free} free]"),
+        mark(
+            "{unequal} finds less memory free on one GPU of its group than on another[: {least_free} and {most_free}]"
+        ),
+        mark("TensorFlow may take only {tensorflow_limit} of {gpu}: the rest was in use at its start"),
+        mark("TensorFlow counted {counted_as_free} as free on {gpu} and did not get it"),
+        mark("An allocation failed on {gpu}, where nvidia-smi lists other processes (PID {table_pids})"),
+        mark("nvidia-smi shows {in_table} of a GPU in use, by processes that it cannot list"),
+        mark("A program that needs only {program_needs} found {gpu} full"),
+        mark("{waking} could not take its memory back: other processes probably hold {gpu}[ ({place})]"),
+        mark("{gpu_head} was already full[ {doing}] ({asker}): other processes probably hold it"),
     ),
+    pools=("gpu",),
+    excluded=(neighbours.asks_for_more_than_the_card, neighbours.others_hold_little,
+              neighbours.nothing_was_taken_at_the_start),
     signs=(
         Row(neighbours.a_table_lists_another, Grade.PROVES),
         Row(neighbours.others_hold_as_much, Grade.PROVES),
@@ -40,9 +53,7 @@ CAUSE = Cause(
         Row(neighbours.a_table_lists_others_without_figures, Grade.POINTS),
         Row(neighbours.the_card_is_full_afterwards, Grade.POINTS),
         Row(neighbours.refused_at_the_first_touch, Grade.POINTS),
-        Row(
-            neighbours.refused_when_the_ranks_met, Grade.POINTS, ("free-the-gpu", "fix-placement", "start-in-sequence")
-        ),
+        Row(neighbours.refused_when_the_ranks_met, Grade.POINTS, WHEN_RANKS_MEET),
         Row(neighbours.a_small_program_was_refused, Grade.HINTS),
         Row(neighbours.little_was_taken_at_the_start, Grade.HINTS, AT_THE_START),
         Row(neighbours.an_engine_woke_to_less, Grade.HINTS),
@@ -56,4 +67,4 @@ CAUSE = Cause(
         (neighbours.figures_of_a_card_beside_an_engine, BESIDE_AN_ENGINE),
     ),
     before=("vllm-utilization-too-high",),
-)
+)  # fmt: skip

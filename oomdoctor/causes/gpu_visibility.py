@@ -8,7 +8,15 @@ from oomdoctor.signs import Grade, other_words, visibility
 
 CAUSE = Cause(
     id="gpu-visibility",
-    title=mark("The GPUs asked for and the GPUs a process may see do not agree"),
+    title=mark("The requested GPUs are not all visible"),
+    headlines=(
+        mark("{gpus_wanted} requested, but CUDA_VISIBLE_DEVICES makes {gpus_visible} visible"),
+        mark("The process uses {ordinal}, which is not visible to it[ ({visible_mask})]"),
+        mark("No GPU is visible to {sees_none}[ ({visible_mask})][ ({place})]"),
+        mark("Ray was started with {ray_told} but counts {ray_counts}"),
+        mark("{ray_wanted} requested, but Ray counts {ray_counts}"),
+        mark("{needed} requested, but only {available} visible"),
+    ),
     pools=("scheduling",),
     excluded=(visibility.ray_counts_all_it_was_told_of,),
     signs=(

@@ -22,7 +22,27 @@ WITHOUT_A_LARGER_SHARE = (
 
 CAUSE = Cause(
     id="kv-cache-no-room",
-    title=mark("No room is left for the engine's KV cache"),
+    title=mark("No room is left for the KV cache"),
+    headlines=(
+        mark("The KV cache of {cache_buffer}[ for {context}] does not fit on {gpu}"),
+        mark("The KV cache of {cache_buffer}[ for {context}] does not fit in {ram}"),
+        mark(
+            "mem_fraction_static {fraction} leaves no room for the KV cache[: weights take {weights} "
+            "of {free_before_weights}]"
+        ),
+        mark("Another process holds {external_weights} of weights: more than {engine_within}'s share of {share}"),
+        mark("{engine_first} may run {sequences}, but has room for the state of {states}"),
+        mark("{engine_first}'s weights and buffers fill the {share_room} that it may use: no room for the KV cache"),
+        mark(
+            "{engine_first}'s share is {cache_missing} too small for any KV cache[; weights take "
+            "{weights} of {reserved}]"
+        ),
+        mark("{engine_first} has {cache_room} left for the KV cache[; weights take {weights} of its {reserved}]"),
+        mark("{engine_first}'s share of {share} of {gpu}[ ({reserved})] leaves no room for the KV cache"),
+        mark("The KV cache needs room for {tokens_needed} and has it for {available}"),
+        mark("{engine_first} has no room for the KV cache on {gpu}[: {model_name} fills its share]"),
+        mark("{engine_first} has no room for the KV cache in {ram}"),
+    ),
     pools=("kv_cache", "gpu", "host_ram"),
     signs=(
         Row(kv_cache.buffer_of_the_cache_was_refused, Grade.PROVES, OF_A_BUFFER),

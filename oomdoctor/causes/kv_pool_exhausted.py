@@ -21,7 +21,20 @@ IN_ANY_VERSION = (
 
 CAUSE = Cause(
     id="kv-pool-exhausted",
-    title=mark("The engine's KV pool ran out while serving"),
+    title=mark("The KV cache was full while serving"),
+    headlines=(
+        mark("{batch} needed {batch_tokens} of KV cache; {window_free} were free for the sliding-window layers"),
+        mark("{no_states} has no free Mamba state for another request"),
+        mark("{batch} needed {batch_tokens} of KV cache, {tokens_free} were free"),
+        mark("{batch} failed to get {batch_tokens} of KV cache although {tokens_plenty} were free"),
+        mark("{engine_first} took in {tried_requests} with room for {free_requests}"),
+        mark("{engine_first}'s KV cache is full: {needed} needed, {available} there"),
+        mark("{swap_full}'s KV cache and its swap space in host memory are full"),
+        mark("{full_context}'s context is full: all sequences share it"),
+        mark("{no_block}'s KV cache has no free block left"),
+        mark("{host_buffer}'s host buffer for KV blocks (max_local_cpu_size) is full[: {requested} requested]"),
+        mark("{engine_first}'s KV cache is full[ {doing}]"),
+    ),
     pools=("kv_cache", "gpu", "host_ram"),
     signs=(
         Row(kv_pool.no_places_for_requests, Grade.PROVES, FEWER_FIRST),

@@ -10,7 +10,13 @@ ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill"
 
 CAUSE = Cause(
     id="logits-spike",
-    title=mark("One tensor over the whole vocabulary is too large"),
+    title=mark("The logits over the vocabulary do not fit"),
+    headlines=(
+        mark("The logits over the vocabulary need {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("The logits over the vocabulary need {requested}[ (shape {shape})] on {gpu}[ ({place})]"),
+        mark("The logits over the vocabulary do not fit on {gpu}[ {doing}][ ({place})]"),
+        mark("The logits over the vocabulary do not fit in {ram}[: {requested} requested]"),
+    ),
     pools=("gpu", "host_ram"),
     excluded=(logits.too_small_for_a_vocabulary,),
     signs=(

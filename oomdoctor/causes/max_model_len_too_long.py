@@ -14,7 +14,14 @@ from oomdoctor.signs.kv_cache import (
 
 CAUSE = Cause(
     id="max-model-len-too-long",
-    title=mark("The configured context is longer than the KV cache there is"),
+    title=mark("The context length needs more KV cache than there is"),
+    headlines=(
+        mark("{length} of context need {cache_needed} of KV cache, {cache_there} are there[; {cache_tokens} fit]"),
+        mark("{length} of context do not fit: the KV cache holds {cache_tokens}"),
+        mark("The context needs {tokens_needed} of KV cache, {available} are there"),
+        mark("{length} of context do not fit the KV cache of {engine_within}"),
+        mark("{engine_first}'s context length does not fit its KV cache"),
+    ),
     pools=("kv_cache", "gpu"),
     excluded=(no_length_fits, no_context_is_short_enough),
     signs=(

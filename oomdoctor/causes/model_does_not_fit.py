@@ -16,7 +16,21 @@ WORKSPACE_KNOBS = ("fewer-sequences", "tensor-parallel", "quantize-weights", "sm
 
 CAUSE = Cause(
     id="model-does-not-fit",
-    title=mark("The model is larger than the card"),
+    title=mark("The model does not fit in GPU memory"),
+    headlines=(
+        mark("The model's weights ({share_weights}) do not fit in the {share_room} that {engine_within} may use"),
+        mark("The model's weights ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
+        mark("Weights and states ({arguments}) do not fit on {gpu} ({total})"),
+        mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
+        mark("The weights left {left_by_weights} of {left_of} free on {gpu}: the model does not fit"),
+        mark("Loading the model filled {gpu} ({own_held} of {total})[; {requested} more requested, {free} free]"),
+        mark("The model[ {model_name}] does not fit on {gpu}: {requested} requested, {free} free[ of {total}]"),
+        mark("The model[ {model_name}] does not fit on {gpu}: {requested} requested, more than its {too_small}"),
+        mark("The model[ {model_name}] does not fit on {gpu}: {requested} requested[ ({place})]"),
+        mark("The model {model_name} does not fit on {gpu}"),
+        mark("{engine}'s model does not fit on {gpu}[ ({place})]"),
+        mark("The model does not fit on {gpu}[ ({place})]"),
+    ),
     pools=("gpu",),
     excluded=(loading.beyond_loading,),
     signs=(

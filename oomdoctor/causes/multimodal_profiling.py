@@ -16,7 +16,16 @@ from oomdoctor.signs.engine_steps import (
 
 CAUSE = Cause(
     id="multimodal-profiling",
-    title=mark("Profiling the vision or audio encoder ran out of device memory"),
+    title=mark("Profiling the vision or audio encoder ran out of GPU memory"),
+    headlines=(
+        mark(
+            "{profiling} of {engine_within} needed {requested} more on {gpu} while profiling[ "
+            "{profiled}]; {free} were free"
+        ),
+        mark("{profiling} of {engine_within} ran out of memory on {gpu} while profiling[ {profiled}][ ({place})]"),
+        mark("{encoder} of {engine_within} ran out of memory on {gpu}[ {doing}]: {requested} requested, {free} free"),
+        mark("{encoder} of {engine_within} ran out of memory on {gpu}[ {doing}][ ({place})]"),
+    ),
     pools=("gpu",),
     excluded=(encoder_profiled_before,),
     signs=(

@@ -18,7 +18,15 @@ from oomdoctor.signs.library import (
 
 CAUSE = Cause(
     id="non-torch-memory",
-    title=mark("A library beside the framework found no memory left"),
+    title=mark("A library outside PyTorch's allocator ran out of GPU memory"),
+    headlines=(
+        mark("{library_out} could not allocate {requested} on {gpu}[ {doing}]"),
+        mark("{library_out} ran out of memory on {gpu}[ {doing}][ ({place})]"),
+        mark("{library_name} failed on {gpu}[ with {library_status}][ {doing}]: GPU memory is probably full"),
+        mark("This process holds {outside} of {total} on {gpu} outside PyTorch[; {requested} requested, {free} free]"),
+        mark("An allocation of {requested} outside the framework failed on {gpu}[ {doing}]"),
+        mark("A library outside the framework ran out of memory on {gpu}[ {doing}][ ({place})]"),
+    ),
     pools=("gpu",),
     excluded=(an_ordinary_context,),
     signs=(

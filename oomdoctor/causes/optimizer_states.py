@@ -8,7 +8,12 @@ from oomdoctor.signs import Grade, optimizer, other_words
 
 CAUSE = Cause(
     id="optimizer-states",
-    title=mark("The optimizer's states do not fit beside the weights"),
+    title=mark("The optimizer states do not fit beside the weights"),
+    headlines=(
+        mark("The optimizer step needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("The optimizer states do not fit on {gpu}: {requested} requested[ ({place})]"),
+        mark("The optimizer states do not fit on {gpu}[ for an array of shape {shape}][ ({place})]"),
+    ),
     pools=("gpu",),
     excluded=(optimizer.another_stage_than_the_optimizers,),
     signs=(

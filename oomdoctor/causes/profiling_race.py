@@ -9,7 +9,12 @@ from oomdoctor.signs.engine_steps import a_measurement_was_disturbed, a_neighbou
 
 CAUSE = Cause(
     id="profiling-race",
-    title=mark("Another process freed memory while the engine measured; nothing is short"),
+    title=mark("Another process freed GPU memory while the engine measured; no memory is short"),
+    headlines=(
+        mark("Another process freed {freed} while {engine_within} measured {gpu}; no memory is short"),
+        mark("{engine_first} stopped: {unchanged} were free before and after it measured {gpu}; no memory is short"),
+        mark("{engine_first}'s memory profiling was disturbed on {gpu}; no memory is short"),
+    ),
     pools=("gpu",),
     signs=(
         Row(a_neighbour_freed_memory, Grade.PROVES),

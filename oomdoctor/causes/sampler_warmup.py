@@ -9,7 +9,12 @@ from oomdoctor.signs.engine_steps import warming_the_sampler
 
 CAUSE = Cause(
     id="sampler-warmup",
-    title=mark("Warming up the engine's sampler ran out of device memory"),
+    title=mark("The engine's sampler warm-up ran out of GPU memory"),
+    headlines=(
+        mark("{engine_first}'s {warmed} warm-up needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("{engine_first}'s {warmed} warm-up with {dummies} ran out of memory on {gpu}[: {requested} requested]"),
+        mark("{engine_first}'s {warmed} warm-up ran out of memory on {gpu}[: {requested} requested][ ({place})]"),
+    ),
     pools=("gpu",),
     signs=(Row(warming_the_sampler, Grade.PROVES),),
     knobs=("fewer-sequences", "lower-engine-reservation", "eager-mode"),

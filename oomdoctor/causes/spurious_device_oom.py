@@ -17,7 +17,12 @@ from oomdoctor.signs.library import (
 
 CAUSE = Cause(
     id="spurious-device-oom",
-    title=mark("The device refused although the memory is free"),
+    title=mark("An allocation failed although GPU memory was free"),
+    headlines=(
+        mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}"),
+        mark("An allocation failed on {platform}, which can fail while memory is free[ ({place})]"),
+        mark("An allocation failed on {gpu}, perhaps while memory was free[ ({place})]"),
+    ),
     pools=("gpu",),
     excluded=(less_was_free, a_limit_of_the_process),
     signs=(

@@ -13,7 +13,24 @@ BESIDE_A_TRAINER = ("lower-engine-reservation", "engine-sleep", "offload-optimiz
 
 CAUSE = Cause(
     id="vllm-utilization-too-high",
-    title=mark("The inference engine's share of the card leaves too little for the rest"),
+    title=mark("The inference engine reserves too much GPU memory"),
+    headlines=(
+        mark("{engine_first} wants {share} of {gpu} ({wanted}), but {free_at_start} of {total} were free at its start"),
+        mark("{engine_first} takes {cache_fraction} of the {free_before} free on {gpu} for its KV cache: too much"),
+        mark("{waking} could not take its memory back at wake-up: {requested} requested, {free} free on {gpu}"),
+        mark("{waking} could not take its memory back at wake-up: out of memory on {gpu}[ ({place})]"),
+        mark(
+            "{beside_engine} needed {requested} more beside {engine_within}[ ({share} reserved)]; "
+            "{free} were free on {gpu}"
+        ),
+        mark("{beside_engine} ran out of memory on {gpu} beside {engine_within}[, which reserves {share} of it]"),
+        mark("{server} reserves {share} of {gpu} and needed {requested} more[ {doing}]; {free} were free"),
+        mark("{server} needed {requested} more[ {doing}]; {free}[ of {total}] were free on {gpu}"),
+        mark("{server} needed {requested} more on {gpu}[ {doing}][ ({share} reserved)][ ({place})]"),
+        mark("{server} ran out of memory on {gpu}[ {doing}][, with {share} of it reserved][ ({place})]"),
+        mark("An allocation of {requested} failed on {gpu} beside CUDA graphs ({graph_pools})[: {free} free]"),
+        mark("Out of memory on {gpu}[ {doing}], beside the share of an inference engine[: {requested} requested]"),
+    ),
     pools=("gpu",),
     excluded=(engine.still_laying_out, engine.still_measuring, engine.still_loading),
     signs=(

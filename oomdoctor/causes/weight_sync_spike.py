@@ -9,7 +9,11 @@ from oomdoctor.signs.engine_steps import handing_weights_over, handing_weights_o
 
 CAUSE = Cause(
     id="weight-sync-spike",
-    title=mark("Handing the trainer's weights to the engine needs more than is free"),
+    title=mark("Sending weights to the engine needs more GPU memory than is free"),
+    headlines=(
+        mark("Sending weights to {engine_within} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("Sending weights to {engine_within} ran out of memory on {gpu}[: {requested} requested][ ({place})]"),
+    ),
     pools=("gpu",),
     excluded=(waking_only,),
     signs=(

@@ -343,3 +343,18 @@ def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:
         )
     )
     return Seen(words=words, evidence=(pool,))
+
+
+def at_once(crash: Crash) -> tuple[int, int] | None:
+    """What was asked for at once, and the less that the device gives, as its driver or runtime prints them."""
+    line = crash.mentions(_AT_ONCE.pattern) if isinstance(crash.root, Shortage) else None
+    figures = _AT_ONCE.search(line) if line is not None else None
+    return (int(figures[1]), int(figures[2])) if figures and int(figures[1]) > int(figures[2]) else None
+
+
+def drivers_bytes(crash: Crash) -> int | None:
+    """What the driver says that the card has."""
+    event = refusal(crash)
+    lines = (*event.around.before, *event.around.below) if event is not None else ()
+    match = next((match for line in lines if (match := _DRIVERS_VRAM.search(line[:400]))), None)
+    return int(match[1] or match[2]) * MIB if match else None

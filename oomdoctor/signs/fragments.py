@@ -260,3 +260,9 @@ def pool_with_less_than_asked(crash: Crash) -> Seen | None:
         **pool.figures,
     )
     return Seen(words=words)
+
+
+def idle(crash: Crash) -> int | None:
+    """What the allocator holds and no tensor uses: PyTorch's, or TensorFlow's pool."""
+    pool = _pool(crash)
+    return pool.idle_bytes if pool is not None else _idle_bytes(crash)

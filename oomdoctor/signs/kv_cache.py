@@ -406,3 +406,14 @@ def _account(reserved: str, weights: str, left: str, it: EngineFacts) -> str:
         weights=weights,
         left=left,
     )
+
+
+def too_long(crash: Crash) -> ContextDoesNotFit | None:
+    """The refusal of the rank with the least room, where a shorter context fits."""
+    tightest = _tightest(crash)
+    return tightest if tightest is not None and _longest(tightest) is not None else None
+
+
+def longest(refused: ContextDoesNotFit) -> int | None:
+    """How many tokens fit."""
+    return _longest(refused)

@@ -409,3 +409,9 @@ def _others(crash: Crash, table: GpuTable) -> list[int]:
     """The listed processes that the log does not show to be the job's own."""
     own = {pid for pids in crash.context.processes.values() for pid in pids} | {crash.root.process.pid}
     return [process.pid for process in table.processes if process.pid not in own]
+
+
+def held_by_others(it: Card) -> int | None:
+    """What other processes hold of the card."""
+    others = _neighbours(it)
+    return others.bytes if others is not None else None

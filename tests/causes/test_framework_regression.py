@@ -36,8 +36,8 @@ def best(*lines: str) -> Match:
 # the table
 
 KEYS = (
-    "id", "what", "affected", "dated", "carrier", "around", "pools", "must", "may", "install", "set", "cure", "worse",
-    "seen",
+    "id", "what", "affected", "dated", "carrier", "around", "pools", "short", "must", "may", "install", "set", "cure",
+    "worse", "seen",
 )  # fmt: skip
 RANGE = r"(?:(?:>=|<)\d+(?:\.\d+){1,3}(?: (?=<)|$)){1,2}"
 REFERENCE = r"[\w.-]+/[\w.-]+#\d+"
@@ -49,10 +49,10 @@ def test_an_entry_is_well_formed(entry: list[tuple[str, str]]) -> None:
     keys = [key for key, _ in entry]
     assert keys == sorted(keys, key=KEYS.index), "the facts stand in one order, `must` before `may`"
     facts = dict(entry)
-    assert {"what", "affected", "pools", "must", "seen"} <= facts.keys()
+    assert {"what", "short", "affected", "pools", "must", "seen"} <= facts.keys()
     assert len({"install", "set", "cure"} & facts.keys()) == 1
     assert re.fullmatch(r"[a-z0-9.-]+", facts["id"])
-    assert not any(facts[key].endswith(".") for key in ("what", "worse") if key in facts)
+    assert not any(facts[key].endswith(".") for key in ("what", "short", "worse") if key in facts)
     assert re.fullmatch(rf"[a-z-]+ {RANGE}", facts["affected"])
     assert all(re.fullmatch(REFERENCE, one) for one in facts["seen"].split())
     assert re.fullmatch(rf"20\d\d-\d\d-\d\d {REFERENCE}", facts.get("dated", "2026-01-01 a/b#1"))
