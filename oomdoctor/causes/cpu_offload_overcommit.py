@@ -13,7 +13,15 @@ OF_SETTINGS = ("less-swap-space", "less-offload", "engine-sleep", "unpin-memory"
 
 CAUSE = Cause(
     id="cpu-offload-overcommit",
-    title=mark("Offloaded states, engine sleep or swap space are larger than the node's memory"),
+    title=mark("Offloaded states, engine sleep or swap space need more RAM than the node has"),
+    headlines=(
+        mark("vLLM's swap space of {swap_space} is too large for {swap_ram} of RAM"),
+        mark("SGLang cannot allocate {host_cache} of RAM for its KV cache[: {host_cache_free} free]"),
+        mark("{group} fill {node}: {group_filled}[; {offloads}]"),
+        mark("{group} hold {group_held} of RAM on {node}[; {offloads}]"),
+        mark("{offloads} keeps states in RAM[: {ram_requested} requested][; {full} in use]"),
+        mark("States offloaded to RAM do not fit[ {doing}]: {ram_requested} requested"),
+    ),
     pools=("host_ram", "cgroup", "pinned"),
     excluded=(offload.settings_reserve_little,),
     signs=(

@@ -24,7 +24,12 @@ KNOBS = (
 
 CAUSE = Cause(
     id="host-memory-leak",
-    title=mark("Host memory grows step after step until something is killed"),
+    title=mark("Host memory grows until a process is killed"),
+    headlines=(
+        mark("{leaking} leaks about {growth} of RAM per step: {growth_course}"),
+        mark("Host memory grows by about {growth} per print ({growing}): {growth_course}"),
+        mark("Memory of {node} filled up: {machine_filled} in use"),
+    ),
     pools=("host_ram", "cgroup"),
     excluded=(host_growth.host_memory_stays,),
     signs=(

@@ -24,7 +24,13 @@ OF_AN_ENGINE = (
 
 CAUSE = Cause(
     id="host-model-load",
-    title=mark("Model weights do not fit into host memory while they are loaded"),
+    title=mark("Model weights do not fit into RAM while they are loaded"),
+    headlines=(
+        mark("The model needs {load_needed} of RAM[: {load_free} available]"),
+        mark("{killer} killed {killed} while loading the model[: {killed_size} held]"),
+        mark("An allocation of {ram_requested} of RAM failed while loading the model"),
+        mark("{killed_process} was killed ({kill_code}) while loading the model[: {loaded}]"),
+    ),
     pools=("host_ram", "cgroup"),
     signs=(
         Row(more_of_the_model_than_the_host_has, Grade.PROVES, OF_AN_ENGINE),

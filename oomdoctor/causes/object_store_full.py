@@ -12,6 +12,11 @@ PERHAPS = ("collect-evidence", "smaller-object-store", "clear-references", "more
 CAUSE = Cause(
     id="object-store-full",
     title=mark("Ray's object store is full"),
+    headlines=(
+        mark("An object of {object_size} does not fit into Ray's object store ({store_too_small})"),
+        mark("Ray's object store is full[: {object_size} requested][: {store_waits} waiting][, {store_full}]"),
+        mark("Ray's object store is full: {store_caller} could not store its result"),
+    ),
     pools=("object_store", "host_ram", "cgroup"),
     excluded=(store.store_holds_little_of_the_node,),
     signs=(

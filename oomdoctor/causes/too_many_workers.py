@@ -24,6 +24,15 @@ from oomdoctor.signs.ray_kills import a_rank_was_killed, ray_killed_many, ray_ki
 CAUSE = Cause(
     id="too-many-workers",
     title=mark("Many similar processes fill the memory together"),
+    headlines=(
+        mark("{group} fill {node}: {group_filled}"),
+        mark("Ray's limit of {low_ray_limit} was reached: {group} held {group_held}"),
+        mark("{group} hold {group_part} on {node}"),
+        mark("Ray killed {ray_kill_count} within a minute: {node} ran out of memory"),
+        mark("Memory of {node} is full: {full} in use; Ray killed {killed_rank}, one rank of several"),
+        mark("{killer} killed {killed} ({killed_size}): many processes fill the memory"),
+        mark("{killed_process} was killed ({kill_code}), one of many workers"),
+    ),
     pools=("host_ram", "cgroup"),
     excluded=(no_two_of_one_name, one_of_a_name_has_it, those_of_a_name_have_little),
     signs=(

@@ -18,7 +18,7 @@ from oomdoctor.causes import Cause
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
-from oomdoctor.report.headline import engine, gpu, host, job
+from oomdoctor.report.headline import engine, gpu, growth, host, job, kills, ray, requests
 
 Slot = Callable[[Crash], str | None]
 
@@ -49,7 +49,11 @@ def names(text: str) -> Iterator[str]:
 @cache
 def slots() -> Mapping[str, Slot]:
     """All slots, by name."""
-    return {name: slot for room in (job, gpu, engine, host) for name, slot in room.SLOTS.items()}
+    return {
+        name: slot
+        for room in (job, gpu, engine, host, growth, kills, ray, requests)
+        for name, slot in room.SLOTS.items()
+    }
 
 
 def _answered(text: str, told: Mapping[str, str | None]) -> bool:
