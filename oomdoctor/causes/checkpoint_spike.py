@@ -20,7 +20,8 @@ CAUSE = Cause(
     headlines=(
         mark("{checkpointing} does not fit on {checkpoint_gpu}: {requested} requested[, {free} free]"),
         mark("{checkpointing} filled {node}: {full} in use"),
-        mark("{checkpointing} hit the memory limit of {limited_job}"),
+        mark("{limited_job} hit its memory limit {doing}[: {oom_kills}]"),
+        mark("{killed_process} was killed ({kill_code}) at {step_that_saves}, where a checkpoint is due"),
         mark("{killed_process} was killed ({kill_code}) {doing}"),
         mark("{checkpointing} ran out of memory[: {ram_requested} requested]"),
     ),

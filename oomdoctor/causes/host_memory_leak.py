@@ -26,8 +26,8 @@ CAUSE = Cause(
     id="host-memory-leak",
     title=mark("Host memory grows until a process is killed"),
     headlines=(
-        mark("{leaking} leaks about {growth} of RAM per step: {growth_course}"),
-        mark("Host memory grows by about {growth} per print ({growing}): {growth_course}"),
+        mark("{leaking} leaks about {growth}: {growth_course} of RAM"),
+        mark("{growing} grows by about {growth}: {growth_course}"),
         mark("Memory of {node} filled up: {machine_filled} in use"),
     ),
     pools=("host_ram", "cgroup"),

@@ -27,9 +27,10 @@ CAUSE = Cause(
     title=mark("Model weights do not fit into RAM while they are loaded"),
     headlines=(
         mark("The model needs {load_needed} of RAM[: {load_free} available]"),
-        mark("{killer} killed {killed} while loading the model[: {killed_size} held]"),
+        mark("{killer} killed {killed_sized} while loading the model"),
         mark("An allocation of {ram_requested} of RAM failed while loading the model"),
         mark("{killed_process} was killed ({kill_code}) while loading the model[: {loaded}]"),
+        mark("Windows refused memory ({windows_error}) while loading the model"),
     ),
     pools=("host_ram", "cgroup"),
     signs=(

@@ -15,10 +15,9 @@ CAUSE = Cause(
     id="killed-without-evidence",
     title=mark("A process died and the log does not say why"),
     headlines=(
-        mark(
-            "{killed_process} was killed ({kill_code})[ {doing}] and the log does not say why[; memory limit {job_limit}]"
-        ),
-        mark("{dead_process} died[ ({kill_code})][ {doing}] and the log does not say why[; memory limit {job_limit}]"),
+        mark("{killed_process} was killed ({kill_code})[ {doing}] and the log does not say why[; limit {job_limit}]"),
+        mark("{lost} became unreachable[ {doing}] and the log does not say why"),
+        mark("{dead_process} died[ ({kill_code})][ {doing}] and the log does not say why[; Ray suspects {suspected}]"),
     ),
     pools=("host_ram", "cgroup", "shm", "none"),
     fallback=True,

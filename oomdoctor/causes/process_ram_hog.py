@@ -27,9 +27,9 @@ CAUSE = Cause(
     id="process-ram-hog",
     title=mark("One process takes too much of the node's memory"),
     headlines=(
-        mark("{holder} fills {node}: {filled}"),
+        mark("{holder} fills {place}: {filled}"),
         mark("Ray's limit of {low_ray_limit} was reached: {holder} held {held}"),
-        mark("{holder} holds {held_part} on {node}"),
+        mark("{holder} holds {held_part} on {place}"),
         mark("{killer} killed {killed}, which held {killed_part}"),
         mark("{killer} killed {killed}, which held {killed_size}"),
         mark("An allocation of {ram_requested} of RAM failed[ on a machine with {ram}][: an array of {array}]"),

@@ -18,9 +18,28 @@ from oomdoctor.causes import Cause
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
-from oomdoctor.report.headline import engine, gpu, growth, host, job, kills, ray, requests
+from oomdoctor.report.headline import (
+    died,
+    engine,
+    gpu,
+    growth,
+    host,
+    job,
+    kills,
+    limits,
+    offload,
+    placing,
+    ray,
+    requests,
+    shm,
+    work,
+)
 
 Slot = Callable[[Crash], str | None]
+
+_ROOMS: Final = (
+    job, gpu, engine, host, growth, kills, limits, died, requests, work, offload, ray, shm, placing,
+)  # fmt: skip
 
 _OPTIONAL: Final = late(r"\[([^\[\]]{1,200})\]")
 
@@ -49,11 +68,7 @@ def names(text: str) -> Iterator[str]:
 @cache
 def slots() -> Mapping[str, Slot]:
     """All slots, by name."""
-    return {
-        name: slot
-        for room in (job, gpu, engine, host, growth, kills, ray, requests)
-        for name, slot in room.SLOTS.items()
-    }
+    return {name: slot for room in _ROOMS for name, slot in room.SLOTS.items()}
 
 
 def _answered(text: str, told: Mapping[str, str | None]) -> bool:

@@ -12,6 +12,7 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import brief
+from oomdoctor.report.headline.host import node
 from oomdoctor.signs import host_growth
 from oomdoctor.units import percent
 
@@ -27,15 +28,25 @@ def leaking(crash: Crash) -> str | None:
 
 
 def growing(crash: Crash) -> str | None:
-    """The process that grows, or the figure as the log calls it: "rss"."""
+    """What grows: the memory of the node, a process's, or the figure as the log calls it."""
     figure = _grown(crash)
-    return None if figure is None or figure.of_rest else _process(figure) or names.figure(figure.what)
+    if figure is None or figure.of_rest:
+        return None
+    one = _process(figure)
+    if one is not None:
+        return say("RAM of {process}", process=one)
+    if figure.what.startswith(names.ON_THE_NODE):
+        return say("Memory of {node}", node=node(crash))
+    return say("Host memory ({figure})", figure=names.figure(figure.what))
 
 
 def growth(crash: Crash) -> str | None:
-    """How much it grows each time: "256 MiB"."""
+    """How much it grows: "256 MiB per step"."""
     figure = _grown(crash)
-    return brief(figure.growth_bytes) if figure is not None and figure.growth_bytes else None
+    if figure is None or not figure.growth_bytes:
+        return None
+    rate = brief(figure.growth_bytes)
+    return say("{rate} per step", rate=rate) if figure.per == "step" else say("{rate} per print", rate=rate)
 
 
 def growth_course(crash: Crash) -> str | None:

@@ -7,14 +7,18 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, NEARLY_FULL, Holder, NodeMemory, low_limit, ray_kill
+from oomdoctor.job.roles import short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
+from oomdoctor.report.headline.limits import is_container
 from oomdoctor.signs.node import table
 from oomdoctor.signs.node_groups import two_alike_have_it, workers_of_all_names_have_it
+from oomdoctor.units import percent
 
 # From here on a process (or those of one name) fills a node that is full, and does not only hold much of it.
 FILLS: Final = 0.5
@@ -46,7 +50,10 @@ class Share(Struct, frozen=True):
             if self.bytes > self.used_bytes:
                 return None
             return say("{figures} in use", figures=beside(self.bytes, self.used_bytes))
-        return say("{figures} listed", figures=beside(self.bytes, self.listed_bytes)) if self.listed_bytes else None
+        if not self.listed_bytes:
+            return None
+        share = percent(self.bytes / self.listed_bytes)
+        return say("{held} ({share} of the listed processes)", held=brief(self.bytes), share=share)
 
 
 def node(crash: Crash) -> str:
@@ -61,6 +68,15 @@ def named_node(crash: Crash) -> str | None:
     known = (event.process.node for event in events if event is not None)
     name = next((name for name in known if name and _NODE.fullmatch(name)), None)
     return say("node {name}", name=name) if name is not None else None
+
+
+def place(crash: Crash) -> str:
+    """What the table of processes is of: a node, or the container or group whose limit was hit."""
+    memory = table(crash)
+    event = memory.event if memory is not None else None
+    if not isinstance(event, KernelKill) or event.pool != "cgroup":
+        return node(crash)
+    return say("the container") if is_container(event.cgroup) else say("the control group")
 
 
 def holder(crash: Crash) -> str | None:
@@ -147,9 +163,7 @@ def low_ray_limit(crash: Crash) -> str | None:
     if low is None:
         return None
     share, limit = low
-    return say(
-        "{limit} ({share} of {node})", limit=brief(limit), share=f"{share:.1%}".replace(".0%", "%"), node=node(crash)
-    )
+    return say("{limit} ({share} of the node)", limit=brief(limit), share=f"{share:.1%}".replace(".0%", "%"))
 
 
 def full(crash: Crash) -> str | None:
@@ -158,14 +172,6 @@ def full(crash: Crash) -> str | None:
     if kill is None or not kill.used_bytes or not kill.total_bytes or kill.used_bytes > kill.total_bytes:
         return None
     return beside(kill.used_bytes, kill.total_bytes) if kill.used_bytes >= NEARLY_FULL * kill.total_bytes else None
-
-
-def listed(crash: Crash) -> str | None:
-    """What the processes of the table hold of what was in use, where it is less than half of it."""
-    memory = table(crash)
-    if memory is None or not memory.used_bytes or memory.listed_bytes >= FILLS * memory.used_bytes:
-        return None
-    return beside(memory.listed_bytes, memory.used_bytes)
 
 
 def _heaviest(crash: Crash) -> Share | None:
@@ -178,7 +184,8 @@ def _heaviest(crash: Crash) -> Share | None:
     one = max(kill.victims, key=lambda victim: victim.bytes or 0, default=None)
     if one is None or not one.name or not one.bytes or one.bytes < HOG * kill.used_bytes:
         return None
-    who = say("{name} (PID {pid})", name=one.name, pid=one.pid) if one.pid is not None else one.name
+    name = short_name(one.name)
+    who = say("{name} (PID {pid})", name=name, pid=one.pid) if one.pid is not None else name
     return Share(who, one.bytes, kill.used_bytes, kill.total_bytes)
 
 
@@ -222,7 +229,7 @@ def _group(crash: Crash) -> Share | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        node, named_node, holder, held, filled, held_part, reward, reward_held, reward_filled, reward_part, group,
-        group_held, group_filled, group_part, low_ray_limit, full, listed,
+        node, place, named_node, holder, held, filled, held_part, reward, reward_held, reward_filled, reward_part,
+        group, group_held, group_filled, group_part, low_ray_limit, full,
     )
 }  # fmt: skip
