@@ -39,7 +39,7 @@ def store_full(crash: Crash) -> str | None:
     if event is None or not event.used_bytes or not event.capacity_bytes:
         return None
     if event.used_bytes <= event.capacity_bytes:
-        return say("{figures} in use", figures=beside(event.used_bytes, event.capacity_bytes))
+        return say("{figures} used", figures=beside(event.used_bytes, event.capacity_bytes))
     return say("{used} in use, room for {room}", used=brief(event.used_bytes), room=brief(event.capacity_bytes))
 
 
