@@ -77,7 +77,7 @@ def say(text: str, /, **values: object) -> str:
 
 def counted(count: int, one: str, many: str, /, **values: object) -> str:
     """The text for one or the text for several, both marked, with {count} filled in."""
-    return say(one if count == 1 else many, count=count, **values)
+    return say(one if count == 1 else many, count=f"{count:,}", **values)
 
 
 def mark(text: str, /) -> str:

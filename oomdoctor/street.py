@@ -21,6 +21,7 @@ from oomdoctor.remedies.advice import advise
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
 from oomdoctor.sources import Found, Source, Trouble, gather, look
+from oomdoctor.sources.recognised import is_raylets
 
 if TYPE_CHECKING:
     from oomdoctor.job.outside import Outside
@@ -116,6 +117,7 @@ def facts_of(
         notes=[note for source in sources for note in source.notes],
         bytes_read=sum(source.size for source in sources),
         files=sum(source.size > 0 for source in sources),
+        raylets=sum(source.size > 0 and is_raylets(source.name) for source in sources),
         told=told,
     )
 
@@ -127,6 +129,7 @@ def concluded(
     notes: Sequence[str] = (),
     bytes_read: int,
     files: int = 1,
+    raylets: int = 0,
     told: Outside | None = None,
 ) -> Facts:
     """The crashes of what was read, and what is said of the job."""
@@ -144,7 +147,13 @@ def concluded(
         context=add(facts),
         errors=tuple(errors),
         notes=(*notes, *of_outside, *clocks),
-        stats=Stats(bytes=bytes_read, lines=None, files=files, events=len(gathered.events)),
+        stats=Stats(
+            bytes=bytes_read,
+            lines=reading.lines or None,
+            files=files,
+            events=len(gathered.events),
+            raylet_logs=raylets,
+        ),
         events=tuple(gathered.events.values()),
     )
 

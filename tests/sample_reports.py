@@ -87,6 +87,7 @@ MORE = Remedy(knob="more-host-memory", action="Give the node more memory", relie
 
 HOG = Diagnosis(
     cause="reward-model-ram-hog",
+    headline="The reward server (PID 230) fills node 10.3.0.8: 88.00 of 128.00 GiB",
     title="A reward model's process holds most of the node's memory",
     explanation=(
         "The reward server (PID 230) held 88.00 GiB of the 121.60 GiB in use, 72 %; the killed PolicyActor held "
@@ -101,6 +102,7 @@ HOG = Diagnosis(
 )
 GROWTH = Diagnosis(
     cause="host-memory-leak",
+    headline="The reward server (PID 230) leaks about 30 MiB of RAM per step",
     title="The same processes grow step after step",
     explanation="Two prints of the same process stand 40 steps apart and 1.20 GiB.",
     confidence=0.21,
@@ -128,6 +130,7 @@ CRASH = Incident(
     job=JOB,
     id="i1",
     verdict="oom",
+    headline=HOG.headline,
     cause_open=False,
     fingerprint="v1:0123456789abcdef",
     events=("e1", "e2"),
@@ -216,10 +219,12 @@ INCONCLUSIVE = replace(
             verdict="inconclusive",
             cause_open=True,
             events=("e1",),
+            headline="Something was killed (SIGKILL), and the log does not say why",
             diagnoses=(
                 replace(
                     HOG,
                     cause="killed-without-evidence",
+                    headline="Something was killed (SIGKILL), and the log does not say why",
                     title="A kill that memory would explain, without proof",
                     explanation="The shell reports a SIGKILL; nothing says who sent it.",
                     confidence=0.3,

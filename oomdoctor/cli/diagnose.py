@@ -84,6 +84,7 @@ Form = Annotated[
         help="text, json, jsonl, markdown, html or github (annotations and a step's summary).",
     ),
 ]
+Brief = Annotated[bool, typer.Option("--brief", help="One line for each crash: for a chat, a pager, a title.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Everything, not only one screen.")]
 
 
@@ -95,6 +96,7 @@ def diagnose(
     absolute_paths: Absolute = False,
     redact: Redact = None,
     verbose: Verbose = False,
+    brief: Brief = False,
     color: Color = "auto",
     launch: Launch = None,
     config: Config = None,
@@ -109,6 +111,7 @@ def diagnose(
       oomdoctor diagnose driver.log raylet.out --format json -o report.json
       kubectl logs trainer-0 --previous | oomdoctor diagnose
       oomdoctor diagnose train.log --format markdown -o crash.md
+      oomdoctor diagnose train.log --brief
       oomdoctor diagnose train.log --launch run.sh --assume vllm=0.8.3
 
     --launch, --config and --assume add what the log does not print; what it prints
@@ -118,6 +121,9 @@ def diagnose(
     the log does not show whether of memory), 2 (wrong usage, or nothing could be read) or 70 (an error of oomdoctor
     itself).
     """
+    if brief and (form != "text" or verbose):
+        raise typer.BadParameter(say("it is a form of its own; leave out -f and -v"), param_hint="--brief")
+    form = "brief" if brief else form
     if form in FOR_PROGRAMS:
         for_others()
     report = read(paths, output, absolute=absolute_paths, told=beside(launch, config, assume, output))
@@ -223,6 +229,10 @@ def rendered(report: Report, form: str, look: out.Style, *, redacted: bool, verb
         from oomdoctor.report import text  # noqa: PLC0415
 
         return text.rendered(report, width=look.width, color=look.color, unicode=look.unicode, verbose=verbose)
+    if form == "brief":
+        from oomdoctor.report import brief  # noqa: PLC0415
+
+        return brief.rendered(report)
     if form == "markdown":
         from oomdoctor.report import as_markdown  # noqa: PLC0415
 

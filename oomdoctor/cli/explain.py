@@ -97,12 +97,12 @@ def _page(markdown: str) -> str:
         return "".join(f"{line}\n" for line in _wrapped(markdown, width))
     from rich.markdown import Markdown, MarkdownContext, Paragraph  # noqa: PLC0415
 
-    from oomdoctor.report.text import Unspaced, drawn  # noqa: PLC0415
+    from oomdoctor.report.text import Words, drawn  # noqa: PLC0415
 
     class Unbroken(Paragraph):
         def on_enter(self, context: MarkdownContext) -> None:
             super().on_enter(context)
-            self.text = Unspaced()
+            self.text = Words()
 
     class Chinese(Markdown):
         elements = {**Markdown.elements, "paragraph_open": Unbroken}  # noqa: RUF012  (as rich has it)

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from oomdoctor import __version__
 from oomdoctor.helpers.excerpt import Line, within
-from oomdoctor.language import joined, mark, say, semicolons, translated
+from oomdoctor.language import mark, say, semicolons, translated
 from oomdoctor.report import markup
 from oomdoctor.report.contract import Diagnosis, Incident, Report
 from oomdoctor.report.vocabulary import STAGES
-from oomdoctor.report.words import action, formula, headline, root_of, sentences
+from oomdoctor.report.words import action, formula, headline, root_of, sentences, sure
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
@@ -75,7 +75,7 @@ def answers(
     frameworks = report.context.get("frameworks") or {}
     printed = {name: version for name, version in frameworks.items() if version and name not in outside}
     return Answers(
-        title=_title(report, incident),
+        title=_title(incident),
         by_topic={topic: answer for topic, answer in told.items() if answer is not None},
         versions=printed | ({"pytorch": printed["torch"]} if "torch" in printed else {}),
         options=frozenset(_options(report, incident, printed)),
@@ -88,37 +88,35 @@ def _of_memory(incident: Incident) -> bool:
     return incident.verdict == "oom" and (best is None or best.pool != "scheduling")
 
 
-def _title(report: Report, incident: Incident) -> str:
-    """What ran out and when, with the cause's id: words of ours only, so that duplicates look alike."""
+def _title(incident: Incident) -> str:
+    """The headline, with the cause's id."""
     best = incident.diagnoses[0] if incident.diagnoses else None
-    if incident.verdict == "inconclusive":
-        return say("The job died, and its log does not show of what")
-    said = _said(report, incident)
-    return f"{said} ({best.cause})" if best else said
+    said = _said(incident)
+    return f"{said} ({best.cause})" if best and incident.verdict == "oom" else said
 
 
 def _happened(report: Report, incident: Incident, budget: Budget) -> Answer:
     root = root_of(report, incident)
     place = f" ({root.file}:{root.line})" if root else ""
     best = incident.diagnoses[0] if incident.diagnoses else None
-    lines = [say("{words}.", words=_said(report, incident) + place), *([_told(best)] if best else [])]
+    lines = [say("{words}.", words=_said(incident) + place), *([_told(best)] if best else [])]
     return _paragraphs(lines, budget.words)
 
 
-def _said(report: Report, incident: Incident) -> str:
-    words = headline(report, incident).words
+def _said(incident: Incident) -> str:
+    words = headline(incident).words
     return f"{words[:1].upper()}{words[1:]}" if words else say("Out of memory")
 
 
 def _told(best: Diagnosis) -> str:
-    return joined([say("{words}.", words=best.title), best.explanation])
+    return best.explanation
 
 
-def block(report: Report, incident: Incident) -> str:
+def block(incident: Incident) -> str:
     """The diagnosis for a document that has the log itself: what ran out, why, and what to change."""
     best = incident.diagnoses[0] if incident.diagnoses else None
     about = [markup.prose(_told(best))] if best else []
-    return "\n\n".join([f"**{markup.prose(_said(report, incident))}**", *about, _diagnosis(incident, FULL).markdown])
+    return "\n\n".join([f"**{markup.prose(_said(incident))}**", *about, _diagnosis(incident, FULL).markdown])
 
 
 def _paragraphs(lines: Sequence[str], limit: int) -> Answer:
@@ -131,9 +129,9 @@ def _diagnosis(incident: Incident, budget: Budget) -> Answer:
     text, plain = list[str](), list[str]()
     best = incident.diagnoses[0] if incident.diagnoses else None
     if best is not None:
-        sure = f"{best.confidence:.0%}"
-        text.append(say("Cause: {cause} ({confidence} sure)", cause=f"`{best.cause}`", confidence=sure))
-        plain.append(say("Cause: {cause} ({confidence} sure)", cause=best.cause, confidence=sure))
+        likely = sure(incident, best)
+        text.append(say("Cause: {cause} ({sure})", cause=f"`{best.cause}`", sure=likely))
+        plain.append(say("Cause: {cause} ({sure})", cause=best.cause, sure=likely))
         said = [_remedy(remedy, budget.words // 3) for remedy in best.remedies[:REMEDIES]]
         text += [f"{number}. {markup.prose(one)}" for number, one in enumerate(said, start=1)]
         plain += [f"{number}. {one}" for number, one in enumerate(said, start=1)]

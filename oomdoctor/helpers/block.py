@@ -62,7 +62,7 @@ def refreshed(text: str, *, redact: bool = True) -> str:
             redactor.learn(fence.text)
         report = redactor.report(report)
     end = "\r\n" if document.lines[0].endswith("\r\n") else "\n"
-    block = [f"{line}{end}" for line in (BEGIN, *diagnosis_of(report, report.incidents[0]).split("\n"), END)]
+    block = [f"{line}{end}" for line in (BEGIN, *diagnosis_of(report.incidents[0]).split("\n"), END)]
     lines = list(document.lines)
     if document.block:
         first, last = document.block

@@ -175,7 +175,7 @@ def _groups(events: Sequence[Event], context_of: ContextOf) -> list[list[Event]]
             home.append(event)
     hints = [event for event in failures if event.strength < PROOF]
     for event in hints:
-        homes = [g for g in groups if _all_of_one_job(g, event, context_of) and not _foreign(g, event)]
+        homes = [g for g in groups if _may_be_home(g, event) and _all_of_one_job(g, event, context_of)]
         if homes:
             _nearest(homes, event).append(event)
         else:
@@ -183,9 +183,11 @@ def _groups(events: Sequence[Event], context_of: ContextOf) -> list[list[Event]]
     return groups
 
 
-def _foreign(group: Sequence[Event], death: Event) -> bool:
-    """Whether the crash is about other processes at another time."""
-    return all(explains(event, death) is False and long_apart(event, death) for event in group)
+def _may_be_home(group: Sequence[Event], death: Event) -> bool:
+    """Whether the death may be of this crash: not of a request that waits, nor of other processes at another time."""
+    if (group[0].pool == "scheduling") != (death.pool == "scheduling"):
+        return False
+    return not all(explains(event, death) is False and long_apart(event, death) for event in group)
 
 
 def _one_crash(one: Event, other: Event, context_of: ContextOf) -> bool:

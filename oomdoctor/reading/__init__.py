@@ -27,22 +27,27 @@ class Reading(Struct):
     gathered: Gathered = field(default_factory=Gathered)
     job: ContextBuilder = field(default_factory=ContextBuilder)
     memory: TrajectoryBuilder = field(default_factory=TrajectoryBuilder)
+    lines: int = 0
 
     def add(self, source: Source, tell: Tell = lambda: None) -> None:
         """Take what this log says."""
+        last = None
         for page, piece in pages(source, tell):
+            last = piece
             self.job.add(page)
             self.memory.add(page)
             for index, found in families.found_in(page):
                 if piece.owns(found.at.line):
                     self.gathered.add(found, index)
             self.gathered.look_around(page)
+        self.lines += last.last_line if last is not None else 0
 
     def join(self, later: Reading) -> None:
         """Take what was read of other logs, which come after these."""
         self.gathered.join(later.gathered)
         self.job.join(later.job)
         self.memory.join(later.memory)
+        self.lines += later.lines
 
 
 def anchors() -> tuple[bytes, ...]:

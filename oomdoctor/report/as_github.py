@@ -9,7 +9,7 @@ from oomdoctor.language import say
 from oomdoctor.report import text
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.report.markup import command, harmless, shortened
-from oomdoctor.report.words import action, headline, left_open, nothing_found, root_of, verdict
+from oomdoctor.report.words import action, headline, nothing_found, open_question, root_of, sure, verdict
 from oomdoctor.text import sanitize
 
 MOST: Final = 10  # annotations of a kind that GitHub shows of a step
@@ -37,7 +37,7 @@ def _annotations(report: Report, files: Mapping[str, str]) -> Iterator[str]:
 
 def _of_incident(report: Report, incident: Incident, files: Mapping[str, str], more: int) -> str:
     """At the line that began the crash, where the log is a file of the workspace."""
-    told, root = headline(report, incident), root_of(report, incident)
+    told, root = headline(incident), root_of(report, incident)
     file = files.get(root.file) if root is not None else None
     return command(
         "error" if incident.verdict == "oom" else "warning",
@@ -52,11 +52,10 @@ def _words(report: Report, incident: Incident, more: int) -> Iterator[str]:
     root = root_of(report, incident)
     if incident.diagnoses:
         best = incident.diagnoses[0]
-        if doubt := left_open(incident):
-            yield doubt
-        sure = f"{best.confidence:.0%}"
-        yield sanitize(say("{title} ({cause}, {confidence} sure)", title=best.title, cause=best.cause, confidence=sure))
+        yield sanitize(say("{title} ({cause}, {sure})", title=best.title, cause=best.cause, sure=sure(incident, best)))
         yield sanitize(best.explanation, LONGEST_WORDS)
+        if question := open_question(incident):
+            yield sanitize(question)
         if best.remedies:
             first = action(best.remedies[0])
             yield sanitize(say("What to change first: {action}", action=first), LONGEST_WORDS)

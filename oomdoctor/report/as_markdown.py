@@ -27,10 +27,12 @@ from oomdoctor.report.words import (
     formula,
     growth,
     headline,
-    left_open,
     nothing_found,
+    open_question,
     root_of,
     since,
+    sure,
+    verdict,
     who,
 )
 from oomdoctor.text import sanitize
@@ -134,7 +136,7 @@ _ENVIRONMENT: Final = mark("Environment")
 _SETTINGS: Final = mark("Settings")
 _TIMELINE: Final = mark("In the order of the log")
 _CRASHES: Final = mark("Other crashes in it")
-_LOOKALIKES: Final = mark("Looks like a memory failure and is none")
+_LOOKALIKES: Final = mark("Not a memory failure")
 _NOTES: Final = mark("Notes")
 # ... and in that in which they are kept
 _KEPT_LONGEST: Final = (
@@ -144,21 +146,21 @@ _KEPT_LONGEST: Final = (
 
 
 def _head(report: Report, incident: Incident) -> Iterator[str]:
-    told, root = headline(report, incident), root_of(report, incident)
+    told, root = headline(incident), root_of(report, incident)
     where = f" ({_at(root.file, root.line)})" if root is not None else ""
     yield f"## {told.verdict}{say(': {words}', words=prose(told.words)) if told.words else ''}{where}"
-    if doubt := left_open(incident):
-        yield doubt
     if incident.diagnoses:
-        yield _cause(incident.diagnoses[0])
+        yield _cause(incident, incident.diagnoses[0])
+    if question := open_question(incident):
+        yield prose(question)
 
 
-def _cause(diagnosis: Diagnosis) -> str:
+def _cause(incident: Incident, diagnosis: Diagnosis) -> str:
     return say(
-        "**{title}** ({cause}, {confidence} sure)",
+        "**{title}** ({cause}, {sure})",
         title=prose(diagnosis.title),
         cause=code(diagnosis.cause),
-        confidence=f"{diagnosis.confidence:.0%}",
+        sure=sure(incident, diagnosis),
     )
 
 
@@ -212,10 +214,10 @@ def _parts_of(report: Report, incident: Incident) -> Iterator[Part]:
     not_this = (
         *(f"- {say('{name}: {why}', name=code(ruled.cause), why=prose(ruled.why))}" for ruled in incident.ruled_out),
         *(_rejected(one) for one in incident.remedies_rejected),
-        *(say("- Printed advice that does not apply, {what}", what=_quoted(q)[2:]) for q in report.advice_rejected),
+        *(say("- Ignore this hint in the log, {what}", what=_quoted(q)[2:]) for q in report.advice_rejected),
     )
     yield Part(title=_NOT_THIS, items=not_this, most=REASONS, put=_lines, what=mark("reasons"))
-    also = tuple("\n\n".join((_cause(other), *_reasons(other))) for other in incident.diagnoses[1:])
+    also = tuple("\n\n".join((_cause(incident, other), *_reasons(other))) for other in incident.diagnoses[1:])
     yield Part(title=_ALSO, items=also, most=OTHERS, put=_blocks, what=mark("causes"))
 
 
@@ -238,7 +240,7 @@ def _remedy(number: int, remedy: Remedy) -> str:
         pieces.append(fenced(remedy.snippet, indent=len(margin)))
     reasons = [
         say("Why this value: {formula}", formula=prose(formula(remedy))) if formula(remedy) else "",
-        say("Costs: {cost}", cost=prose(remedy.cost)) if costs(remedy) else "",
+        say("Cost: {cost}", cost=prose(remedy.cost)) if costs(remedy) else "",
         *(say("Assumes: {assumption}", assumption=prose(text)) for text in remedy.assumes),
         say("See {link}", link=link(remedy.reference)) if remedy.reference else "",
     ]
@@ -357,12 +359,10 @@ def _settings(context: Mapping[str, Any]) -> Iterator[str]:
 
 def _other(report: Report, incident: Incident) -> str:
     root = root_of(report, incident)
-    told = headline(report, incident)
-    best = incident.diagnoses[0] if incident.diagnoses else None
-    words = prose(best.title if best is not None else told.words or told.verdict)
-    if best is not None:
-        sure = f"{best.confidence:.0%}"
-        words = say("{title} ({cause}, {confidence} sure)", title=words, cause=code(best.cause), confidence=sure)
+    words = prose(verdict(headline(incident)))
+    if incident.diagnoses:
+        best = incident.diagnoses[0]
+        words = say("{title} ({cause}, {sure})", title=words, cause=code(best.cause), sure=sure(incident, best))
     if root is not None:
         words = say("{name}: {why}", name=_at(root.file, root.line), why=words)
     return say("- {crash}, fingerprint {fingerprint}", crash=words, fingerprint=code(incident.fingerprint))

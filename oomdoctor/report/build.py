@@ -8,6 +8,8 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from oomdoctor import __version__
+from oomdoctor.causes import killed_without_evidence
+from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
 from oomdoctor.families.event import Event, Frame, Lookalike
 from oomdoctor.incident.model import Crash
@@ -34,6 +36,7 @@ from oomdoctor.report.contract import (
 from oomdoctor.report.fingerprint import fingerprint, place_of
 from oomdoctor.report.headline import headline
 from oomdoctor.report.outlook import limit_of, outlook
+from oomdoctor.report.vocabulary import failed
 from oomdoctor.sources import Trouble
 from oomdoctor.text import sanitize
 
@@ -79,6 +82,7 @@ def _incident(name: str, advice: Advice, ids: dict[int, str]) -> Incident:
     return Incident(
         id=name,
         verdict=decision.verdict,
+        headline=_headline(decision, diagnoses),
         cause_open=decision.open,
         fingerprint=_fingerprint(crash, diagnoses),
         events=tuple(ids[id(event)] for event in crash.events),
@@ -92,6 +96,13 @@ def _incident(name: str, advice: Advice, ids: dict[int, str]) -> Incident:
         trajectory=_trajectory(crash.trajectory, limit_of(crash)),
         job=_job(crash),
     )
+
+
+def _headline(decision: Decision, diagnoses: Sequence[Diagnosis]) -> str:
+    """What happened: of a death that nothing explains, not what may be its cause."""
+    if decision.verdict == "inconclusive":
+        return headline(killed_without_evidence.CAUSE, decision.crash)
+    return diagnoses[0].headline if diagnoses else failed(decision.crash.pool, proven=True)
 
 
 def _job(crash: Crash) -> JobRecord:

@@ -112,6 +112,7 @@ class JobRecord(Struct, frozen=True):
 class Incident(Struct, frozen=True, kw_only=True):
     id: str
     verdict: Verdict
+    headline: str  # the first diagnosis'; of a death that nothing explains, who died of what signal
     cause_open: bool  # the log leaves the cause open: what stands first is the likeliest, `next_evidence` would tell
     fingerprint: str
     events: tuple[str, ...]
@@ -131,6 +132,7 @@ class Stats(Struct, frozen=True):
     lines: int | None
     files: int
     events: int
+    raylet_logs: int = 0  # files that are a raylet's own log
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
 from rich.containers import Lines
@@ -17,49 +18,56 @@ from oomdoctor.columns import breaks, wrapped
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, in_use, listed, say, semicolons, translated
-from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.report.contract import CauseRuledOut, Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.sparkline import sparkline
 from oomdoctor.report.words import (
     WORTH_A_LINE,
     action,
     commands,
     costs,
+    crashes,
     enough,
     formula,
     growth,
     headline,
     is_free,
-    left_open,
     nothing_found,
+    open_question,
     root_of,
     sentences,
     since,
+    sure,
+    what_was_read,
     who,
 )
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 
 # One screen, on a terminal wide enough for it; a narrow one is scrolled anyway.
-SCREEN = 30
+SCREEN = 24
 WIDE = 80
-TIGHTEST = 3
+TIGHTEST = 6
 
 # What each degree of tightness leaves out, beside what the one before it does
-WITHOUT_REASONS = 1  # of what the answer is not, and what its values assume
-WITHOUT_A_REMEDY = 2
-WITHOUT_DETAILS = 3  # rows of the ledger, how later remedies are computed, what is ruled out
+WITHOUT_DOUBTS = 1  # what speaks against it, what values assume
+WITHOUT_SMALL_ROWS = 2  # of the ledger
+WITHOUT_LATER_REASONS = 3  # how the second remedy and the third are computed, and what they cost
+WITHOUT_GAPS = 4  # blank lines, and the ledger's bar
+WITHOUT_THE_THIRD = 5  # remedy
+WITHOUT_REASONS = 6
 
 # How many of each the one screen holds; everything is there with -v.
 REMEDIES = 3
 LEDGER_ROWS = 5
 LEAST_ROWS = 3
-QUOTES = 2
-COMMANDS = 3
-NAMES = 3
-REASONS = 2
+QUOTES = 1
+HINTS = 2
+COMMANDS = 1
+CRASHES = 5
+LINES_OF_A_REASON = 3
 
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
@@ -70,8 +78,10 @@ _COLORS = ("red", "yellow", "blue", "magenta", "cyan", "white")
 _FREE = ("·", ".")
 
 
-class Unspaced(Text):
-    """Text whose lines may end between two Chinese signs."""
+class Words(Text):
+    """Text that ends with "..." behind so many lines, and whose Chinese lines may end between two signs."""
+
+    most: int | None = None
 
     def wrap(
         self,
@@ -83,6 +93,18 @@ class Unspaced(Text):
         tab_size: int = 8,
         no_wrap: bool | None = None,
     ) -> Lines:
+        if in_use() == ENGLISH:
+            lines = super().wrap(console, width, justify=justify, overflow=overflow, tab_size=tab_size, no_wrap=no_wrap)
+        else:
+            lines = self._between_signs(width, tab_size)
+        if self.most is not None and len(lines) > self.most:
+            last = lines[self.most - 1]
+            last.truncate(width - 3)
+            last.append("...")
+            lines = Lines(lines[: self.most])
+        return lines
+
+    def _between_signs(self, width: int, tab_size: int) -> Lines:
         lines = Lines()
         for line in self.split(allow_blank=True):
             line.expand_tabs(tab_size)
@@ -90,7 +112,6 @@ class Unspaced(Text):
             for part in parts:
                 part.rstrip_end(width)
             lines.extend(parts)
-        del console, justify, overflow, no_wrap
         return lines
 
 
@@ -115,9 +136,10 @@ def rendered(report: Report, *, width: int, color: bool, unicode: bool, verbose:
 
 
 def _tight(report: Report, width: int, unicode: bool) -> int:
-    """How much to leave out so that it fits on one screen of that width."""
+    """How much to leave out so that one crash fits on one screen of that width."""
+    one = replace(report, incidents=report.incidents[:1])
     for tight in range(TIGHTEST):
-        text = drawn(renderables(report, Page(width, unicode, verbose=False, tight=tight)), width=width, color=False)
+        text = drawn(renderables(one, Page(width, unicode, verbose=False, tight=tight)), width=width, color=False)
         if text.count("\n") <= SCREEN:
             return tight
     return TIGHTEST
@@ -150,14 +172,17 @@ def renderables(report: Report, page: Page) -> list[RenderableType]:
 def _report(report: Report, page: Page) -> Iterator[RenderableType]:
     if not report.incidents:
         yield from _healthy(report)
-    for number, incident in enumerate(report.incidents[: page.some(1)]):
+    if count := crashes(report):
+        yield _line((count, "bold"))
+    for number, incident in enumerate(report.incidents[: page.some(CRASHES)]):
         if number:
             yield Text()
-        yield from _incident(report, incident, page)
-    yield from _others(report, page)
-    yield from _quotes(say("Printed advice that does not apply"), report.advice_rejected, page)
+        yield from _incident(report, incident, page if not number or page.verbose else replace(page, tight=TIGHTEST))
+    if not page.verbose and len(report.incidents) > CRASHES:
+        yield _line(say("and {count} more (-v)", count=len(report.incidents) - CRASHES))
+    yield from _quotes(say("Ignore this hint in the log"), report.advice_rejected, page)
     if page.verbose or not report.incidents:
-        yield from _quotes(say("Looks like a memory failure and is none"), report.lookalikes, page)
+        yield from _quotes(say("Not a memory failure"), report.lookalikes, page)
     for note in report.notes:
         yield _line((say("Note: "), "bold"), note)
     if page.verbose:
@@ -174,45 +199,58 @@ def _healthy(report: Report) -> Iterator[RenderableType]:
 
 def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
     best = incident.diagnoses[0] if incident.diagnoses else None
-    yield _verdict(report, incident)
+    yield _verdict(incident)
+    root = root_of(report, incident)
     if best is not None:
-        if doubt := left_open(incident):
-            yield _line(doubt)
-        yield from _diagnosis(best, page)
+        yield from _diagnosis(incident, best, page)
+    elif root is not None:
+        yield _quoted(root.file, root.line, root.text, page)
     if incident.trajectory and incident.trajectory["points"] and (page.verbose or _rests_on_growth(best, page)):
         yield from _growth(incident.trajectory, page)
     for ledger in incident.ledger[: page.some(1)]:
-        yield Text()
+        yield from _gap(page)
         yield from _ledger(ledger, page)
     if best is not None and best.remedies:
-        yield Text()
+        yield from _gap(page)
         yield from _remedies(best.remedies, page)
         yield from _enough(incident.gap, best.remedies)
-    on_page = best.remedies[: page.some(_remedies_shown(page))] if best is not None else ()
-    to_run = commands(incident, on_page)
-    if to_run and (page.verbose or best is None or incident.cause_open):
+    yield from _open(incident, best, page)
+    if page.verbose:
         yield Text()
-        yield _heading(say("What would tell more"))
-        for command in to_run[: page.some(COMMANDS)]:
-            yield _to_copy(command)
-    yield from _behind(report, incident, page)
+        yield from _all_behind(report, incident, page)
 
 
-def _verdict(report: Report, incident: Incident) -> RenderableType:
-    record = root_of(report, incident)
-    where = f"  ({record.file}:{record.line})" if record is not None else ""
-    told = headline(report, incident)
+def _gap(page: Page) -> Iterator[RenderableType]:
+    if page.tight < WITHOUT_GAPS:
+        yield Text()
+
+
+def _open(incident: Incident, best: Diagnosis | None, page: Page) -> Iterator[RenderableType]:
+    """What the log leaves open, and what would settle it."""
+    question = open_question(incident)
+    on_page = best.remedies[: page.some(_remedies_shown(page))] if best is not None else ()
+    to_run = commands(incident, on_page) if question or page.verbose or best is None else []
+    if question and to_run:
+        yield _line(say("{question} This would tell:", question=question))
+    elif question or to_run:
+        yield _line(question or say("This would tell more:"))
+    for command in to_run[: page.some(COMMANDS)]:
+        yield _to_copy(command)
+
+
+def _verdict(incident: Incident) -> RenderableType:
+    told = headline(incident)
     color = "bold yellow" if incident.verdict == "inconclusive" else "bold red"
-    words = say(": {words}", words=told.words) if told.words else ""
-    return _line((told.verdict, color), words, (where, "dim"))
+    return _line((told.verdict, color), (say(": {words}", words=told.words) if told.words else "", "bold"))
 
 
-def _diagnosis(diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
-    sure = say("[{cause}, {confidence} sure]", cause=diagnosis.cause, confidence=f"{diagnosis.confidence:.0%}")
-    yield _line((diagnosis.title, "bold"), (f"  {sure}", "dim"))
-    yield _line(diagnosis.explanation, indent=2)
-    for against in diagnosis.against:
-        yield _line(say("Against it: {reason}", reason=against), indent=2)
+def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
+    """The cause with its figures, what speaks against it, and the lines that show it."""
+    name = say("{cause} ({sure}):", cause=diagnosis.cause, sure=sure(incident, diagnosis))
+    yield _line((name, "bold"), f" {diagnosis.explanation}", indent=2, lines=page.some(LINES_OF_A_REASON))
+    if page.verbose or page.tight < WITHOUT_DOUBTS:
+        for against in diagnosis.against[: page.some(1)]:
+            yield _line(say("Against it: {reason}", reason=against), indent=2)
     if page.verbose and diagnosis.ahead:
         yield _line(sanitize(diagnosis.ahead), indent=2)
     for evidence in diagnosis.evidence[: page.some(QUOTES)]:
@@ -226,7 +264,7 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
     yield _line((say("Where the memory was: "), "bold"), where)
     shown = _largest_first(ledger, page)
     fills = [_fill(number, row, page) for number, row in enumerate(shown)]
-    if ledger.total_bytes:
+    if ledger.total_bytes and page.tight < WITHOUT_GAPS:
         yield _bar(ledger.total_bytes, shown, fills, page)
     roomy = page.width >= ROOMY
     names = [sanitize(row_name(row.what)) for row in shown]
@@ -245,7 +283,7 @@ def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
     """The rows to print, what is free last; on one screen the smaller ones share a row before it."""
     free = [row for row in ledger.rows if is_free(row)]
     held = sorted((row for row in ledger.rows if not is_free(row)), key=lambda row: -(row.bytes or 0))
-    most = LEAST_ROWS if page.tight >= WITHOUT_DETAILS else LEDGER_ROWS
+    most = LEAST_ROWS if page.tight >= WITHOUT_SMALL_ROWS else LEDGER_ROWS
     if page.verbose or len(ledger.rows) <= most + 1:
         return [*held, *free]
     kept = [row for row in held if not row.what.endswith(SMALLER)][: most - len(free)]
@@ -319,25 +357,20 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
         yield _numbered(number, action(remedy), page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
-        if number > 1 and page.tight >= WITHOUT_DETAILS:
-            continue
-        why = [formula(remedy), say("Costs: {cost}", cost=remedy.cost) if costs(remedy) else ""]
-        if remedy.assumes and page.tight >= WITHOUT_REASONS:
-            why.append(say("Assumptions: see -v"))
-        if any(why):
-            yield _line((sentences(why), "dim"), indent=5)
-        yield from (
-            _line((say("Assumes: {assumption}", assumption=text), "dim"), indent=5) for text in _assumed(remedy, page)
-        )
-        if page.verbose and remedy.reference:
-            yield _line((remedy.reference, "dim"), indent=5)
+        if page.tight < (WITHOUT_LATER_REASONS if number > 1 else WITHOUT_REASONS):
+            yield from _reasons(remedy, page)
 
 
-def _assumed(remedy: Remedy, page: Page) -> Sequence[str]:
-    """What a value rests on and no line says; on one screen in one piece."""
-    if page.verbose or not remedy.assumes:
-        return remedy.assumes
-    return [] if page.tight >= WITHOUT_REASONS else [semicolons(remedy.assumes)]
+def _reasons(remedy: Remedy, page: Page) -> Iterator[RenderableType]:
+    """How its value comes about, what it costs and takes for granted."""
+    why = [formula(remedy), say("Cost: {cost}", cost=remedy.cost) if costs(remedy) else ""]
+    assumed = remedy.assumes if page.verbose or page.tight < WITHOUT_DOUBTS else ()
+    if any(why):
+        yield _line((sentences(why), "dim"), indent=5, lines=page.some(LINES_OF_A_REASON))
+    if assumed:
+        yield _line((say("Assumes: {assumption}", assumption=semicolons(assumed)), "dim"), indent=5)
+    if page.verbose and remedy.reference:
+        yield _line((remedy.reference, "dim"), indent=5)
 
 
 def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[RenderableType]:
@@ -347,48 +380,13 @@ def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[RenderableT
 
 
 def _remedies_shown(page: Page) -> int:
-    return REMEDIES - (page.tight >= WITHOUT_A_REMEDY)
-
-
-def _behind(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
-    """What stands behind the answer: the other causes that fit, and those that do not."""
-    yield Text()
-    also = incident.diagnoses[1:]
-    if page.verbose:
-        yield from _all_behind(report, incident, page)
-        return
-    if also:
-        names = listed(f"{d.cause} ({d.confidence:.0%})" for d in also[:NAMES])
-        yield _line((say("Also possible: "), "bold"), names)
-    if incident.ruled_out and page.tight < WITHOUT_DETAILS:
-        yield _line((say("Ruled out: "), "bold"), _not_it(incident.ruled_out, page))
-    # What the line on printed advice says already is not said twice.
-    advised = {quote.why for quote in report.advice_rejected}
-    rejected = [one for one in incident.remedies_rejected if one.why not in advised]
-    if rejected:  # what would make it worse is worth its line on every screen
-        yield _line((say("Not advised: "), "bold"), _by_reason(rejected, max(1, REASONS - page.tight)))
-
-
-def _not_it(ruled_out: Sequence[CauseRuledOut], page: Page) -> str:
-    """The first with its reason where there is room for it, some others, and how many more."""
-    first = ruled_out[0]
-    told = say("{name} ({why})", name=first.cause, why=first.why) if page.tight < WITHOUT_REASONS else first.cause
-    names = listed([told, *(ruled.cause for ruled in ruled_out[1 : NAMES + 1])])
-    more = len(ruled_out) - 1 - NAMES
-    return say("{names} and {count} more", names=names, count=more) if more > 0 else names
-
-
-def _by_reason(rejected: Sequence[Rejected], most: int) -> str:
-    """What would make it worse or is set already, for the first reasons: "a, b (why); c (why)"."""
-    knobs: dict[str, list[str]] = {}
-    for one in rejected:
-        knobs.setdefault(one.why, []).append(one.knob)
-    return semicolons(say("{name} ({why})", name=listed(names), why=why) for why, names in list(knobs.items())[:most])
+    return 1 if page.tight >= TIGHTEST else REMEDIES - (page.tight >= WITHOUT_THE_THIRD)
 
 
 def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
     for diagnosis in incident.diagnoses[1:]:
-        yield from _diagnosis(diagnosis, page)
+        yield _line((say("Also possible: "), "bold"), diagnosis.headline)
+        yield from _diagnosis(incident, diagnosis, page)
         if diagnosis.remedies:
             yield from _remedies(diagnosis.remedies, page)
         yield Text()
@@ -420,7 +418,7 @@ def _timeline(report: Report, incident: Incident) -> Iterator[RenderableType]:
 
 
 def _rests_on_growth(best: Diagnosis | None, page: Page) -> bool:
-    return best is not None and best.cause.endswith("-leak") and page.tight < WITHOUT_REASONS
+    return best is not None and best.cause.endswith("-leak") and page.tight < WITHOUT_GAPS
 
 
 def _growth(trajectory: Mapping[str, Any], page: Page) -> Iterator[RenderableType]:
@@ -428,18 +426,6 @@ def _growth(trajectory: Mapping[str, Any], page: Page) -> Iterator[RenderableTyp
     if line := sparkline(sizes, max(1, min(SPARK, page.width - 4)), unicode=page.unicode):
         yield _line((line, "cyan"), indent=2)
     yield _line(growth(trajectory), indent=2)
-
-
-def _others(report: Report, page: Page) -> Iterator[RenderableType]:
-    for incident in report.incidents[1:] if not page.verbose else ():
-        best = incident.diagnoses[0] if incident.diagnoses else None
-        record = root_of(report, incident)
-        title = best.title if best else incident.verdict
-        if record is None:
-            yield _line((say("Another crash"), "bold"), say(": {words}", words=title))
-        else:
-            place = f"{record.file}:{record.line}"
-            yield _line((say("Another crash"), "bold"), say(" at {place}: {words}", place=place, words=title))
 
 
 def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[RenderableType]:
@@ -450,14 +436,14 @@ def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[Rendera
         return
     if quotes:
         yield _heading(title)
-    for quote in quotes[: page.some(QUOTES)]:
+    for quote in quotes[: page.some(HINTS)]:
         if page.verbose:
             yield _quoted(quote.file, quote.line, quote.text, page)
             yield _line(quote.why, indent=4)
         else:
             yield _line((f"{quote.file}:{quote.line}", "dim"), f" {quote.why}", indent=2)
-    if len(quotes) > QUOTES and not page.verbose:
-        yield _line((say("and {count} more", count=len(quotes) - QUOTES), "dim"), indent=2)
+    if len(quotes) > HINTS and not page.verbose:
+        yield _line((say("and {count} more", count=len(quotes) - HINTS), "dim"), indent=2)
 
 
 def _context(report: Report) -> Iterator[RenderableType]:
@@ -484,7 +470,9 @@ def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
     diagnoses = report.incidents[0].diagnoses if report.incidents else ()
     hints = [f"oomdoctor explain {diagnoses[0].cause}"] if diagnoses else []
     if report.incidents and not page.verbose:
-        hints.append(say("-v shows everything"))
+        hints.append(say("all of it: -v"))
+    if report.verdict == "inconclusive" and report.stats.bytes:
+        yield _line((say("Read: {what}.", what=what_was_read(report)), "dim"))
     prints = list(dict.fromkeys(incident.fingerprint for incident in report.incidents))
     if hints:
         small = "" if page.verbose else f"  ({prints[0]})"  # on one screen it takes no line of its own
@@ -497,14 +485,14 @@ def _heading(title: str) -> RenderableType:
     return _line((title, "bold"))
 
 
-def _line(*parts: str | tuple[str, str], indent: int = 0) -> RenderableType:
-    """Wrapped text; a part is the text alone, or with its style."""
-    text = Text() if in_use() == ENGLISH else Unspaced()
+def _line(*parts: str | tuple[str, str], indent: int = 0, lines: int | None = None) -> RenderableType:
+    """Wrapped text, cut behind so many lines; a part is the text alone, or with its style."""
+    text = Words()
+    text.most = lines
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
         text.append(sanitize(words), style)
-    bare = not indent and type(text) is Text  # rich makes one of its own texts of each that it prints bare
-    return text if bare else Padding(text, (0, 0, 0, indent))
+    return Padding(text, (0, 0, 0, indent))  # rich makes a text of its own of each that it prints bare
 
 
 def _numbered(number: int, action: str, page: Page) -> RenderableType:

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from oomdoctor.incident.node import low_limit
+from oomdoctor.causes import causes
 from oomdoctor.job.names import figure
-from oomdoctor.language import all_of, mark, one_of, say, semicolons, translated
+from oomdoctor.language import all_of, counted, mark, one_of, say, semicolons, translated
 from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Moment, Report
-from oomdoctor.report.vocabulary import CAUSES, NOT_SHOWN, POOLS, STAGES, WAKING
 from oomdoctor.units import MIB, show
 
+OTHERS: Final = 2  # causes that a line names beside the likeliest
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
 
@@ -41,61 +41,65 @@ def root_of(report: Report, incident: Incident) -> EventRecord | None:
     return next((event for event in report.events if event.id == first), None)
 
 
-def headline(report: Report, incident: Incident) -> Told:
-    """What ran out, and what the job was doing."""
-    best = incident.diagnoses[0] if incident.diagnoses else None
+def headline(incident: Incident) -> Told:
+    """What happened: the verdict, then who, which memory, how much, doing what."""
+    return Told(_verdict(incident), incident.headline)
+
+
+def _verdict(incident: Incident) -> str:
     if incident.verdict == "inconclusive":
-        return Told(say("CANNOT TELL"), translated(NOT_SHOWN))
-    if best is None:
-        return Told(say("OUT OF MEMORY"))
-    head = say("NOT SCHEDULED") if best.pool == "scheduling" else say("OUT OF MEMORY")
-    what, when = _what(report, incident, best), _when(best, root_of(report, incident))
-    return Told(head, say("{what} {when}", what=what, when=when) if what and when else what or when)
+        return say("CANNOT TELL")
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    return say("NOT SCHEDULED") if best is not None and best.pool == "scheduling" else say("OUT OF MEMORY")
 
 
-def left_open(incident: Incident) -> str | None:
-    """What is said before a cause that the log does not decide."""
-    if not incident.cause_open or not incident.diagnoses or incident.verdict != "oom":
+def crashes(report: Report) -> str | None:
+    """How many there are, where there are several."""
+    count = len(report.incidents)
+    return say("{count} crashes in these logs.", count=count) if count > 1 else None
+
+
+def sure(incident: Incident, diagnosis: Diagnosis) -> str:
+    """How sure a cause is: no figure for what is only the likeliest of several."""
+    if incident.cause_open or incident.verdict == "inconclusive":
+        return say("likely") if diagnosis is incident.diagnoses[0] else say("possible")
+    return say("{confidence} sure", confidence=f"{diagnosis.confidence:.0%}")
+
+
+def open_question(incident: Incident) -> str | None:
+    """What the log leaves open, and what else it may be."""
+    if incident.verdict == "inconclusive":
+        return say("Open: whether it died of memory.")
+    if not incident.cause_open:
         return None
-    return say("The log leaves the cause open. What fits best:")
+    fallbacks = {cause.id for cause in causes() if cause.fallback}
+    others = [one.cause for one in incident.diagnoses[1:] if one.cause not in fallbacks][:OTHERS]
+    if others:
+        return say("Open: the log does not decide the cause; it may also be {causes}.", causes=one_of(others))
+    return say("Open: the log does not show what used the memory.")
 
 
 def nothing_found(report: Report) -> Told:
     """What is said of logs without a crash."""
     if not report.stats.bytes:
         return Told(say("NOTHING READ"))
-    size, files = show(report.stats.bytes), report.stats.files
-    if files > 1 and report.errors:
-        where = say("in the {size} of {files} files that could be read", size=size, files=files)
-    elif files > 1:
-        where = say("in {size} of {files} files", size=size, files=files)
-    elif report.errors:
-        where = say("in the {size} that could be read", size=size)
-    else:
-        where = say("in {size}", size=size)
-    return Told(say("NO MEMORY FAILURE"), where)
+    return Told(say("NO MEMORY FAILURE FOUND"), say("({what} read)", what=what_was_read(report)))
+
+
+def what_was_read(report: Report) -> str:
+    """How much, and whether a raylet's log was among it."""
+    stats = report.stats
+    size = (
+        show(stats.bytes) if stats.lines is None else counted(stats.lines, mark("{count} line"), mark("{count} lines"))
+    )
+    if stats.files > 1:
+        size = say("{size} of {files} files", size=size, files=stats.files)
+    return say("{size} with the raylet's log", size=size) if stats.raylet_logs else size
 
 
 def verdict(told: Told) -> str:
     """Both, as one line."""
     return say("{verdict}: {words}", verdict=told.verdict, words=told.words) if told.words else told.verdict
-
-
-def _what(report: Report, incident: Incident, best: Diagnosis) -> str:
-    """What ran out, in words."""
-    killed = [event for event in report.events if event.id in incident.events and event.family == "ray_kill"]
-    if best.pool == "host_ram" and any(low_limit(kill.usage, kill.threshold) for kill in killed):
-        return say("Ray's own limit on the node's memory was reached")
-    return translated(CAUSES.get(best.cause) or POOLS.get(best.pool, best.pool))
-
-
-def _when(best: Diagnosis, root: EventRecord | None) -> str:
-    """What the job was doing, in words, where what ran out does not say it."""
-    if best.pool == "kv_cache" and best.stage == "kv_cache_init":
-        return ""
-    if best.stage == "weight_sync" and root is not None and root.fields.get("layer") == "cumem":
-        return translated(WAKING)
-    return translated(STAGES.get(best.stage, ""))
 
 
 def growth(trajectory: Mapping[str, Any]) -> str:

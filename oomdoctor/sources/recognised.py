@@ -79,8 +79,14 @@ _ANY_OTHER: Final = 0.5  # a log of the user's own, after the driver's
 # (A second raylet of one machine is "raylet.1.out", too; its number sorts it all the same.)
 _ROTATED = late(r"(.+)\.(\d{1,4})(?:\.(?:gz|bz2|xz|zst))?", re.ASCII)
 _NUMBERS = late(r"(\d{1,18})", re.ASCII)
+_RAYLETS = late(r"(?:^|/)raylet[^/]{0,40}\.(?:out|err)\b")
 
 Place = tuple[float, list[tuple[int, str]], int]
+
+
+def is_raylets(name: str) -> bool:
+    """Whether a file is a raylet's own log, by its name."""
+    return _RAYLETS.search(name) is not None
 
 
 def skips(folder: str) -> bool:

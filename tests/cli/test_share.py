@@ -72,9 +72,9 @@ def test_in_a_step_of_a_workflow(workspace: Path) -> None:
     places = {"GITHUB_WORKSPACE": str(workspace), "GITHUB_STEP_SUMMARY": str(summary)}
     done = run("train.log", "--format", "github", cwd=workspace / "logs", **places)
     assert done.returncode == 1
-    assert done.stdout.startswith("::error file=logs/train.log,line=2,title=OUT OF MEMORY%3A GPU memory ran out")
+    assert done.stdout.startswith("::error file=logs/train.log,line=2,title=OUT OF MEMORY%3A ")
     added = summary.read_text()
-    assert added.startswith("before\n\n## OUT OF MEMORY: GPU memory ran out")
+    assert added.startswith("before\n\n## OUT OF MEMORY: ")
     assert TOKEN not in added
     run("train.log", "--format", "github", cwd=workspace / "logs", **places)
     assert summary.read_text().count("## OUT OF MEMORY") == 2

@@ -73,7 +73,7 @@ def test_an_empty_log_is_none_that_could_be_read(tmp_path: Path) -> None:
     (tmp_path / "healthy.log").write_text("step 1 loss 0.4\n")
     (tmp_path / "empty.log").write_text("")
     told = run("diagnose", str(tmp_path / "healthy.log"), str(tmp_path / "empty.log"))
-    assert told.stdout.startswith("NO MEMORY FAILURE in the 16 bytes that could be read")
+    assert told.stdout.startswith("NO MEMORY FAILURE FOUND (1 line read)")
 
 
 def test_a_file_that_is_not_packed_as_its_name_says_is_noted(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_what_a_job_says_after_ctrl_c_goes_through_its_pipe() -> None:
         given.write(FULL.encode())
         rest, said = process.communicate(timeout=SOON_S)
         assert (process.returncode, rest) == (1, FULL.encode())
-        assert b"GPU memory ran out" in said
+        assert b"OUT OF MEMORY: " in said
 
 
 @unix_only

@@ -26,7 +26,7 @@ def test_a_crash_is_an_error_at_its_line() -> None:
     assert made.properties == {
         "file": "logs/a,b:c 100%.log",
         "line": "412",
-        "title": "OUT OF MEMORY: the node's memory (RAM) ran out while sending weights to the engine",
+        "title": f"OUT OF MEMORY: {HOG.headline}",
     }
     assert made.message.splitlines() == [
         "A reward model's process holds most of the node's memory (reward-model-ram-hog, 93% sure)",
@@ -45,7 +45,7 @@ def test_a_log_that_is_not_in_the_workspace_is_only_named() -> None:
 
 def test_below_the_annotations_stands_the_text() -> None:
     printed = document(OOM, {})
-    assert printed.splitlines()[1].startswith("OUT OF MEMORY: the node's memory (RAM)")
+    assert printed.splitlines()[1].startswith(f"OUT OF MEMORY: {HOG.headline}")
     assert "What to change" in printed
     assert printed.isascii()
 

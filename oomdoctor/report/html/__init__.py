@@ -11,12 +11,13 @@ from importlib import resources
 from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from msgspec import Struct
 
 from oomdoctor.job.names import figure
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, in_use, listed, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Report
 from oomdoctor.report.html.bars import bar
@@ -31,9 +32,10 @@ from oomdoctor.report.words import (
     formula,
     growth,
     headline,
-    left_open,
+    open_question,
     root_of,
     since,
+    sure,
     who,
 )
 from oomdoctor.text import disarm
@@ -49,6 +51,8 @@ LONGEST_QUOTE = 1_200
 LONGEST_TEXT = 4_000
 
 FIRST_REMEDIES = 3
+
+_JOINTS = late(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.:\-])(?=\w)")
 
 Item = TypeVar("Item")
 
@@ -90,7 +94,7 @@ def document(report: Report, *, redacted: bool = False) -> str:
             report=report,
             redacted=redacted,
             sections=sections,
-            index=some([headline(report, incident) for incident in report.incidents], MOST_LISTED),
+            index=some([headline(incident) for incident in report.incidents], MOST_LISTED),
             context=_context(report.context),
             style=Markup(style),  # noqa: S704  (our own file)
             policy=_policy(style),
@@ -109,10 +113,10 @@ def _section(report: Report, number: int) -> Section:
     return Section(
         anchor=f"crash-{number + 1}",
         incident=incident,
-        told=headline(report, incident),
+        told=headline(incident),
         root=root_of(report, incident),
         best=best,
-        doubt=left_open(incident),
+        doubt=open_question(incident),
         unsure=best is None or incident.cause_open,
         bars=some([bar(ledger) for ledger in incident.ledger[:MOST_BARS]], MOST_BARS, len(incident.ledger)),
         plot=plot(incident.trajectory, incident.ledger) if incident.trajectory else None,
@@ -209,13 +213,14 @@ def _environment() -> Environment:
         row_name=row_name,
         say=_say,
         since=since,
+        sure=sure,
         translated=translated,
         who=who,
     )
     environment.filters.update(
         {
             "pools": _pools, "size": show, "percent": percent, "quote": quote, "some": some, "spread": spread,
-            "sentence": _sentence,
+            "sentence": _sentence, "breakable": _breakable,
         }
     )  # fmt: skip
     return environment
@@ -231,6 +236,11 @@ def _say(text: str, /, **values: object) -> Markup:
     return Markup(translated(text)).format(  # noqa: S704  (our own text)
         **{name: _printable(value) for name, value in values.items()}
     )
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may be broken where its words end: behind a dot, a slash or an underscore, before a capital."""
+    return Markup("<wbr>").join(escape(part) for part in _JOINTS.split(str(_printable(name))))
 
 
 def _pools(pools: Iterable[str]) -> str:

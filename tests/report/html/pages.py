@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 LOGS = sorted(ROOT.glob("fixtures/*/*.log"))
 STORIES = sorted(path for path in ROOT.glob("fixtures/stories/*") if path.is_dir())
 
-VOID = {"meta", "hr", "br", "img", "link", "input"}
+VOID = {"meta", "hr", "br", "img", "link", "input", "wbr"}
 # In SVG a tag may close itself.
 HOSTILE = (
     "<script>document.title='owned'</script>",
@@ -83,6 +83,9 @@ class Page(HTMLParser):
         self._open.pop()
 
     def handle_data(self, data: str) -> None:
+        if self.elements and self.elements[-1].tag == "wbr" and self.texts:  # a word that may be broken is one word
+            _, before = self.texts.pop()
+            data, self.elements = before + data, self.elements[:-1]
         self.texts.append((self._open[-1] if self._open else "", data))
 
     def handle_comment(self, data: str) -> None:
