@@ -15,7 +15,7 @@ CAUSE = Cause(
         mark("The disk that Ray spills to is full: {spilled} spilled before the write failed[ (errno {disk_errno})]"),
         mark("{spilling_program} cannot spill to disk, and its memory limit is reached[: {spilling_memory} in use]"),
         mark("The disk that Ray spills to is full: no room for an object of {disk_object}"),
-        mark("The disk that Ray spills to is full[ (errno {disk_errno})]"),
+        mark("The disk that Ray spills to is full (errno {disk_errno})"),
     ),
     pools=("object_store", "host_ram", "cgroup"),
     signs=(

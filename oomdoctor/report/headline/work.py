@@ -75,7 +75,7 @@ def checkpointing(crash: Crash) -> str | None:
 
 def checkpoint_gpu(crash: Crash) -> str | None:
     """The GPU that a checkpoint did not fit on; None where it was the host's memory."""
-    return gpu(crash) if crash.pool == "gpu" else None
+    return gpu(crash) if crash.pool == "gpu" and checkpointing(crash) is not None else None
 
 
 def cached(crash: Crash) -> str | None:
