@@ -14,7 +14,16 @@ OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 
 CAUSE = Cause(
     id="address-space-limit",
-    title=mark("A limit on address space or commit is hit while memory is free"),
+    title=mark("A limit on address space or commit was hit, not the RAM itself"),
+    headlines=(
+        mark("The job reserved {virtual_used} of address space: the scheduler's limit is {virtual_limit}"),
+        mark("An allocation of {ram_requested} failed with {ram_free} of RAM unused: an address space or commit limit"),
+        mark("Windows refused memory ({windows_error})[ {doing}][: {ram_requested} requested]"),
+        mark("An allocation of {ram_requested} failed on {windows_words}: RAM and page file are used up"),
+        mark("The process has no memory maps left ({maps_spent})[ {doing}]"),
+        mark("An allocation of {ram_requested} of RAM failed[ ({ram_error})][ {doing}]"),
+        mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
+    ),
     pools=("host_ram", "cgroup"),
     silent=(address_space.killed_instead,),
     excluded=(address_space.more_than_any_limit,),

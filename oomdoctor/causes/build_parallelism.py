@@ -9,6 +9,12 @@ from oomdoctor.signs import Grade, builds
 CAUSE = Cause(
     id="build-parallelism",
     title=mark("Parallel compile jobs ran out of memory"),
+    headlines=(
+        mark("Parallel compile jobs ran out of memory: the kernel killed {compiler}, which held {compiler_held}"),
+        mark("Parallel compile jobs ran out of memory: {compiler_requested}"),
+        mark("Parallel compile jobs ran out of memory: {compiler} was killed[ ({kill_code})][, {build_jobs} jobs]"),
+        mark("{killed_process} was killed ({kill_code}) during a build[ with {build_jobs} jobs]"),
+    ),
     pools=("host_ram", "cgroup"),
     signs=(
         Row(builds.compiler_reports_it, Grade.PROVES),

@@ -16,7 +16,15 @@ from oomdoctor.signs.checkpoints import (
 
 CAUSE = Cause(
     id="checkpoint-spike",
-    title=mark("Saving or loading a full state needs the memory"),
+    title=mark("Saving or loading a checkpoint needs more memory than there is"),
+    headlines=(
+        mark("{checkpointing} does not fit on {checkpoint_gpu}: {requested} requested[, {free} free]"),
+        mark("{checkpointing} filled {node}: {full} in use"),
+        mark("{limited_job} hit its memory limit {doing}[: {oom_kills}]"),
+        mark("{killed_process} was killed ({kill_code}) at {step_that_saves}, where a checkpoint is due"),
+        mark("{killed_process} was killed ({kill_code}) {doing}"),
+        mark("{checkpointing} ran out of memory[: {ram_requested} requested]"),
+    ),
     pools=("host_ram", "cgroup", "gpu", "shm"),
     signs=(
         Row(a_copy_of_a_state_was_refused, Grade.PROVES),

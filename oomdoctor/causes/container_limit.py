@@ -15,7 +15,18 @@ OF_AN_ENGINE = (
 
 CAUSE = Cause(
     id="container-limit",
-    title=mark("A memory limit of the container or job is hit while the machine may have memory left"),
+    title=mark("The memory limit of the container or job was hit"),
+    headlines=(
+        mark("{kernel_limit} was hit: {kernel_shared} is shared memory (/dev/shm, tmpfs, object store)"),
+        mark("{kernel_limit} was hit: {limit_killed} held {limit_killed_most}"),
+        mark("{kernel_limit} was hit: the kernel killed {limit_killed}[, which held {limit_killed_size}]"),
+        mark("{kernel_limit} was hit[ when {oom_invoker} requested memory]"),
+        mark("{limited_job} hit its memory limit of {job_limit}[ {doing}][: {oom_kills}]"),
+        mark("{limited_job} hit its memory limit[ ({limit_exit})][ {doing}][: {oom_kills}]"),
+        mark("A memory limit was hit: {oom_kills}"),
+        mark("The container used {docker_used} before it was killed"),
+        mark("The memory limit of the container or job was hit {doing}"),
+    ),
     pools=("cgroup", "host_ram", "shm", "none"),
     excluded=(limits.numa_nodes_were_full, limits.whole_machine_was_full, limits.node_was_under_pressure),
     signs=(

@@ -13,7 +13,20 @@ OF_SETTINGS = ("less-swap-space", "less-offload", "engine-sleep", "unpin-memory"
 
 CAUSE = Cause(
     id="cpu-offload-overcommit",
-    title=mark("Offloaded states, engine sleep or swap space are larger than the node's memory"),
+    title=mark("Offloaded states, engine sleep or swap space need more RAM than the node has"),
+    headlines=(
+        mark("vLLM's swap space of {swap_space} is too large for {swap_ram} of RAM"),
+        mark("SGLang cannot allocate {host_cache} of RAM for its KV cache[: {host_cache_free} free]"),
+        mark("{store_in_ram}[ of {store_requested}] does not fit into RAM"),
+        mark("{host_buffer}'s buffer in host memory is full[: {host_buffer_requested} requested][ {doing}]"),
+        mark("{waiting_cache} has no host memory for the KV cache of waiting sequences"),
+        mark("{sleepers} hold {sleepers_held} of RAM while the engine sleeps"),
+        mark("{group} fill {place}: {group_filled}[; {offloads}]"),
+        mark("{deepspeed_in_ram} keeps its states in RAM: {killed_process} was killed ({kill_code})[ {doing}]"),
+        mark("{deepspeed_in_ram} keeps its states in RAM, and {node} ran out of memory[ {doing}]"),
+        mark("States in RAM ({offloads}) do not fit[: {ram_requested} requested][: {full} in use on {node}]"),
+        mark("States offloaded to RAM do not fit[ {doing}]: {ram_requested} requested"),
+    ),
     pools=("host_ram", "cgroup", "pinned"),
     excluded=(offload.settings_reserve_little,),
     signs=(

@@ -26,7 +26,18 @@ KNOBS = (
 
 CAUSE = Cause(
     id="dataset-in-ram",
-    title=mark("Loading, tokenising or caching data fills the memory"),
+    title=mark("Loading, tokenizing or caching data fills the memory"),
+    headlines=(
+        mark("{cached} of data were cached in RAM when memory ran out"),
+        mark("All data goes to {gpu} in one allocation: {data_in_one_piece} requested"),
+        mark("An allocation of {ram_requested} failed while loading data[: an array of {array}]"),
+        mark("{killed_process} was killed ({kill_code}) while loading or tokenizing data"),
+        mark("{limited_job} hit its memory limit while loading or tokenizing data[: {oom_kills}]"),
+        mark("{dead_process} died while loading or tokenizing data"),
+        mark("{shm_user} found no room in /dev/shm[ ({shm_size})] while loading data"),
+        mark("An allocation failed while loading data: an array of {array}"),
+        mark("An allocation failed while loading data ({ram_error})"),
+    ),
     pools=("host_ram", "cgroup", "shm", "gpu"),
     silent=(a_card_without_data,),
     signs=(

@@ -21,7 +21,20 @@ OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 
 CAUSE = Cause(
     id="host-memory-exhausted",
-    title=mark("The node's memory ran out; the log does not say who held it"),
+    title=mark("The node ran out of RAM and the log does not say who held it"),
+    headlines=(
+        mark("Ray's limit of {low_ray_limit} was reached[; Ray killed {ray_killed}]"),
+        mark("Memory of {node} is full: {full} in use[; Ray killed {ray_killed}]"),
+        mark("Ray killed {ray_kill_count}: {node} ran out of memory"),
+        mark("{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory"),
+        mark("{nameless_killer} killed a process: {node} ran out of memory"),
+        mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),
+        mark("Kubernetes evicted {evicted}[ ({evicted_held})]: {node} ran out of memory[, {evicted_free} left]"),
+        mark("{pressed} found {node} out of memory[ and killed {ray_killed}]"),
+        mark("An allocation of {ram_requested} of RAM failed[ {doing}]"),
+        mark("An allocation of RAM failed[ {doing}]: an array of {array}"),
+        mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
+    ),
     pools=("host_ram",),
     fallback=True,
     silent=(a_table_names_the_holder,),

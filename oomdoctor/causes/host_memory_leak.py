@@ -24,7 +24,12 @@ KNOBS = (
 
 CAUSE = Cause(
     id="host-memory-leak",
-    title=mark("Host memory grows step after step until something is killed"),
+    title=mark("Host memory grows until a process is killed"),
+    headlines=(
+        mark("{leaking} leaks about {growth}: {growth_course} of RAM"),
+        mark("{growing} grows by about {growth}: {growth_course}"),
+        mark("Memory of {node} filled up: {machine_filled} in use"),
+    ),
     pools=("host_ram", "cgroup"),
     excluded=(host_growth.host_memory_stays,),
     signs=(

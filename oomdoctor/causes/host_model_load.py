@@ -24,7 +24,14 @@ OF_AN_ENGINE = (
 
 CAUSE = Cause(
     id="host-model-load",
-    title=mark("Model weights do not fit into host memory while they are loaded"),
+    title=mark("Model weights do not fit into RAM while they are loaded"),
+    headlines=(
+        mark("The model needs {load_needed} of RAM[: {load_free} available]"),
+        mark("{killer} killed {killed_sized} while loading the model"),
+        mark("An allocation of {ram_requested} of RAM failed while loading the model"),
+        mark("{killed_process} was killed ({kill_code}) while loading the model[: {loaded}]"),
+        mark("Windows refused memory ({windows_error}) while loading the model"),
+    ),
     pools=("host_ram", "cgroup"),
     signs=(
         Row(more_of_the_model_than_the_host_has, Grade.PROVES, OF_AN_ENGINE),

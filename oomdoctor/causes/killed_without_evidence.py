@@ -13,7 +13,12 @@ OF_A_CONTAINER = ("collect-evidence", "raise-container-limit", "bigger-shm", "mo
 
 CAUSE = Cause(
     id="killed-without-evidence",
-    title=mark("Something was killed; nothing here says why"),
+    title=mark("A process died and the log does not say why"),
+    headlines=(
+        mark("{killed_process} was killed ({kill_code})[ {doing}] and the log does not say why[; limit {job_limit}]"),
+        mark("{lost} became unreachable[ {doing}] and the log does not say why"),
+        mark("{dead_process} died[ ({kill_code})][ {doing}] and the log does not say why[; Ray suspects {suspected}]"),
+    ),
     pools=("host_ram", "cgroup", "shm", "none"),
     fallback=True,
     signs=(Row(killed_for_no_printed_reason, Grade.HINTS),),

@@ -12,6 +12,16 @@ PERHAPS = ("collect-evidence", "smaller-object-store", "clear-references", "more
 CAUSE = Cause(
     id="object-store-full",
     title=mark("Ray's object store is full"),
+    headlines=(
+        mark("An object of {object_size} does not fit into Ray's object store ({store_too_small})"),
+        mark("Ray's object store is full: {object_size} requested[, {store_full}]"),
+        mark("Ray's object store is full: {store_waits} waiting[, {store_full}]"),
+        mark("Ray's object store is full: {store_full}"),
+        mark("Ray's object store is full: no room for a result of {store_caller}"),
+        mark("Ray's object store holds {store_of_node} in use on {node}"),
+        mark("{unlisted} in use on {node} is in no listed process: object store or other shared memory"),
+        mark("Ray's object store is full and {full_disk} too[ (errno {disk_errno})]"),
+    ),
     pools=("object_store", "host_ram", "cgroup"),
     excluded=(store.store_holds_little_of_the_node,),
     signs=(

@@ -23,7 +23,17 @@ OF_A_BUFFER = ("unpin-memory", "fix-environment", "raise-memlock", "more-host-me
 
 CAUSE = Cause(
     id="pinned-memory-exhausted",
-    title=mark("Page-locked (pinned) host memory is refused"),
+    title=mark("Page-locked (pinned) host memory could not be allocated"),
+    headlines=(
+        mark("{memlock} could not lock[ {pinned_requested} of] memory: the limit on locked memory (ulimit -l) was hit"),
+        mark("{pinned_requested} of page-locked (pinned) host memory could not be allocated[ {doing}]"),
+        mark("Page-locked (pinned) host memory ran out: {pinned_in_use} in use"),
+        mark("{buffer_pinned} could not allocate its page-locked (pinned) host buffer[ {doing}]"),
+        mark("{pinned_share} of the model went to page-locked (pinned) memory, and an allocation failed"),
+        mark("{pinning_library} could not allocate page-locked (pinned) host memory[ {doing}]"),
+        mark("Page-locked (pinned) host memory could not be allocated ({pinning})[ {doing}]"),
+        mark("Page-locked (pinned) host memory could not be allocated {doing}"),
+    ),
     pools=("pinned", "gpu", "host_ram"),
     excluded=(the_card_was_full_by_its_figures,),
     signs=(

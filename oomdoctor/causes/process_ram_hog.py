@@ -25,7 +25,15 @@ OF_A_CLUSTER = (
 
 CAUSE = Cause(
     id="process-ram-hog",
-    title=mark("One process holds most of the node's memory"),
+    title=mark("One process takes too much of the node's memory"),
+    headlines=(
+        mark("{holder} fills {place}: {filled}"),
+        mark("Ray's limit of {low_ray_limit} was reached: {holder} held {held}"),
+        mark("{holder} holds {held_part} on {place}"),
+        mark("{killer} killed {killed}, which held {killed_part}"),
+        mark("{killer} killed {killed}, which held {killed_size}"),
+        mark("An allocation of {ram_requested} of RAM failed[ on a machine with {ram}][: an array of {array}]"),
+    ),
     pools=("host_ram", "cgroup"),
     silent=(node.table_without_sizes, node.a_reward_model_is_the_largest),
     excluded=(node.no_process_has_it, kills.killed_process_held_little),

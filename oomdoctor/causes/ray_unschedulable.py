@@ -8,7 +8,13 @@ from oomdoctor.signs import Grade, other_words, scheduling
 
 CAUSE = Cause(
     id="ray-unschedulable",
-    title=mark("Ray does not place what was requested"),
+    title=mark("Ray cannot place the requested resources"),
+    headlines=(
+        mark("Ray cannot place the job: {too_many_requested} requested, {cluster_has} in the cluster"),
+        mark("Ray cannot place {unplaced}: the bundles of {gpus_asked} take all {cpus_taken} CPUs"),
+        mark("Ray cannot place {unplaced}: {placing_ended}"),
+        mark("Ray cannot place the job: {placing_ended}"),
+    ),
     pools=("scheduling",),
     signs=(
         Row(scheduling.more_asked_than_there_is, Grade.PROVES),

@@ -10,7 +10,15 @@ OF_THE_STORE = ("bigger-shm", "smaller-object-store")
 
 CAUSE = Cause(
     id="shm-too-small",
-    title=mark("Shared memory (/dev/shm) is full"),
+    title=mark("Shared memory (/dev/shm) is too small"),
+    headlines=(
+        mark("Ray's object store of {store_requested} does not fit into /dev/shm[ ({shm_size})]"),
+        mark("A segment of {shm_requested} ({shm_user}) does not fit into /dev/shm[ ({shm_size})]"),
+        mark("{shm_user} found no room in /dev/shm[ ({shm_size})]"),
+        mark("A pod's volume in memory (/dev/shm) exceeds its limit of {volume_limit}"),
+        mark("Ray's object store does not fit into /dev/shm: {shm_there} available"),
+        mark("{bus_victim} died of a bus error (SIGBUS): /dev/shm may be full[ ({shm_size})]"),
+    ),
     pools=("shm", "host_ram", "cgroup"),
     excluded=(shm.bus_error_with_room,),
     signs=(

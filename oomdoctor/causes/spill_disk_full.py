@@ -8,7 +8,15 @@ from oomdoctor.signs import Grade, store
 
 CAUSE = Cause(
     id="spill-disk-full",
-    title=mark("The disk that Ray's object store spills to is full"),
+    title=mark("The disk that Ray spills objects to is full"),
+    headlines=(
+        mark("The disk that Ray spills to is over {disk_share} full: {disk_free} free[, {disk_object} to write]"),
+        mark("The disk quota of Ray's spill folder is used up ({disk_quota})"),
+        mark("The disk that Ray spills to is full: {spilled} spilled before the write failed[ (errno {disk_errno})]"),
+        mark("{spilling_program} cannot spill to disk, and its memory limit is reached[: {spilling_memory} in use]"),
+        mark("The disk that Ray spills to is full: no room for an object of {disk_object}"),
+        mark("The disk that Ray spills to is full (errno {disk_errno})"),
+    ),
     pools=("object_store", "host_ram", "cgroup"),
     signs=(
         Row(store.spill_worker_found_no_space, Grade.PROVES),

@@ -24,6 +24,16 @@ from oomdoctor.signs.ray_kills import a_rank_was_killed, ray_killed_many, ray_ki
 CAUSE = Cause(
     id="too-many-workers",
     title=mark("Many similar processes fill the memory together"),
+    headlines=(
+        mark("{group} fill {place}: {group_filled}"),
+        mark("Ray's limit of {low_ray_limit} was reached: {group} held {group_held}"),
+        mark("{group} hold {group_part} on {place}"),
+        mark("Ray killed {ray_kill_count} within a minute: {node} ran out of memory"),
+        mark("Ray killed {killed_rank}, one of several ranks: {full} in use on {node}"),
+        mark("{killer} killed {killed_sized}, one of many processes"),
+        mark("{killed_process} was killed ({kill_code}), one of many workers"),
+        mark("{dead_process} died, one of many workers"),
+    ),
     pools=("host_ram", "cgroup"),
     excluded=(no_two_of_one_name, one_of_a_name_has_it, those_of_a_name_have_little),
     signs=(

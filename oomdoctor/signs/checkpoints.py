@@ -11,14 +11,14 @@ from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 
 # Frames that build or move a whole state, the innermost names first looked for.
-_SAVING: Final = (
+SAVING: Final = (
     r"_?save_checkpoint\b|save_pretrained|\bsave_model\b|_save_zero|save_16bit|torch/serialization.{0,40}\bsave\b"
     r"|_zero3_consolidated_16bit_state_dict|full_state_dict|FullStateDict|_gather_state_dict|_full_post_state_dict_hook"
     r"|_optim_state_dict|\bstate_dict\b.{0,80}fsdp|fsdp.{0,80}\bstate_dict\b|zero_to_fp32|get_fsdp_full_state_dict"
     r"|dist_checkpointing|dcp\.save|merge_and_unload|\bget_delta_weight\b|\bmerge_adapter\b|FSDPCheckpointManager|safetensors.{0,40}save_file"
 )
 # Not "resume_from_checkpoint": it is an argument of every training run's outermost frame.
-_RESUMING: Final = r"_?load_checkpoint\b|_load_from_checkpoint|_load_optimizer|load_optimizer_states|dcp\.load"
+RESUMING: Final = r"_?load_checkpoint\b|_load_from_checkpoint|_load_optimizer|load_optimizer_states|dcp\.load"
 _SAVING_LINE: Final = (
     r"(?i)saving (?:model |training |optimizer )?(?:checkpoint|state)|save_checkpoint|local_global_step_folder"
     r"|\[_save_checkpoint|global_step_\d+|_zero3_consolidated|saving model"
@@ -41,7 +41,7 @@ def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
 @sign
 def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
     """A stack frame saves a state or gathers it for saving (not an engine that takes over weights)."""
-    frame = crash.in_trace(_SAVING)
+    frame = crash.in_trace(SAVING)
     if frame is None or crash.stage == "weight_sync":
         return None
     words = say(
@@ -56,7 +56,7 @@ def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
 @sign
 def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
     """A stack frame loads a saved state."""
-    frame = crash.in_trace(_RESUMING)
+    frame = crash.in_trace(RESUMING)
     if frame is None:
         return None
     words = say(

@@ -62,13 +62,19 @@ def a_card_without_data(crash: Crash) -> Seen | None:
 @sign
 def data_is_cached_in_memory(crash: Crash) -> Seen | None:
     """A line near the failure says how much data is cached in RAM."""
-    line = crash.mentions(_READING_LINE)
-    match = _CACHED.search(line) if line is not None else None
-    if match is None:
+    size_bytes = cached_bytes(crash)
+    if size_bytes is None:
         return None
-    held = show(size(match[1], match[2]) or 0)
+    held = show(size_bytes)
     words = say("{held} of data was cached in memory when the next allocation failed.", held=held)
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="data_load")
+
+
+def cached_bytes(crash: Crash) -> int | None:
+    """How much data is cached in RAM, by the line nearest to the failure that speaks of data."""
+    line = crash.mentions(_READING_LINE)
+    match = _CACHED.search(line) if line is not None else None
+    return size(match[1], match[2]) or 0 if match is not None else None
 
 
 @sign

@@ -71,18 +71,18 @@ def host_memory_grew(crash: Crash) -> Seen | None:
 def machine_filled_up(crash: Crash) -> Seen | None:
     """Three or more prints of the machine's memory rise each time, by a fifth in all, and the last print before the
     failure shows 90% in use."""
-    filled = _filled(crash)
+    filled = prints_that_fill(crash)
     return _seen_to_fill(crash, filled) if filled is not None and len(filled) >= LEAST_POINTS else None
 
 
 @sign
 def machine_was_full_the_next_time(crash: Crash) -> Seen | None:
     """Two prints of the machine's memory: the second is higher by a fifth or more and shows 90% in use."""
-    filled = _filled(crash)
+    filled = prints_that_fill(crash)
     return _seen_to_fill(crash, filled) if filled is not None and len(filled) < LEAST_POINTS else None
 
 
-def _filled(crash: Crash) -> list[MachineMemory] | None:
+def prints_that_fill(crash: Crash) -> list[MachineMemory] | None:
     """The prints of one tool that show it, while the job does what it does all the time."""
     prints = [event for event in machine_before(crash) if event.share is not None]
     of_one_tool = [event for event in prints if event.tool == prints[-1].tool]

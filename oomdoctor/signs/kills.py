@@ -291,13 +291,13 @@ def _died(root: Event) -> str:
     if isinstance(root, Kill) and root.signal is None:
         return say("A process disappeared from its pool.")
     if isinstance(root, Kill):
-        return say("{who} was killed (SIGKILL).", who=_as_reported(root))
+        return say("{who} was killed (SIGKILL).", who=as_reported(root))
     if isinstance(root, LoaderDeath):
         return say("A DataLoader worker was killed.") if root.signal else say("A DataLoader worker disappeared.")
     return say("A process died without a message.")
 
 
-def _as_reported(kill: Kill) -> str:
+def as_reported(kill: Kill) -> str:
     """The process by all that its launcher or its shell says of it."""
     command = _COMMAND.search(kill.at.text) if kill.reporter == "shell" else None
     who = f"`{sanitize(command[1].strip(), COMMAND_SHOWN)}`" if command else say("A process")

@@ -17,7 +17,7 @@ from oomdoctor.units import show
 
 MUCH_SHARED: Final = 0.25  # of what the control group used
 _OF_NUMA_NODES: Final = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
-_MANAGERS: Final = {
+MANAGERS: Final = {
     "slurm": "Slurm",
     "kubernetes": "Kubernetes",
     "docker": "docker",
@@ -122,7 +122,7 @@ def _a_limit_was_hit(crash: Crash) -> bool:
 
 def _kill_at_a_limit(crash: Crash) -> LimitKill | None:
     """The strongest word for a limit on memory in use; a limit on address space is another matter."""
-    kills = [kill for kill in crash.every(LimitKill) if not kill.virtual and kill.manager in _MANAGERS]
+    kills = [kill for kill in crash.every(LimitKill) if not kill.virtual and kill.manager in MANAGERS]
     return max(kills, key=lambda kill: kill.strength, default=None)
 
 
@@ -174,7 +174,7 @@ def _victim(kill: KernelKill) -> str:
 
 
 def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
-    who = _MANAGERS[kill.manager]
+    who = MANAGERS[kill.manager]
     hit = (
         say("{who} reports that job {job} hit its memory limit", who=who, job=kill.job)
         if kill.job

@@ -263,7 +263,7 @@ def workers_that_offload_have_it(crash: Crash) -> Seen | None:
 @sign
 def workers_that_offload_have_little(crash: Crash) -> Seen | None:
     """Settings offload states, and the job's workers hold less than 40% of the memory in use."""
-    held, names = _held_by_workers(crash), _names(crash)
+    held, names = _held_by_workers(crash), names_of_switches(crash)
     if held is None or held[0] >= TOGETHER or not names:
         return None
     little = say("the job's workers hold {held} of {whole}", held=held[1], whole=held[2])
@@ -348,14 +348,14 @@ def optimizer_on_the_cpu(crash: Crash) -> Seen | None:
 
 
 def _offloading(crash: Crash, words: str = "") -> Seen | None:
-    names = _names(crash)
+    names = names_of_switches(crash)
     if not names:
         return None
     words = joined((say("{names}: these settings keep states in host memory.", names=names), words))
     return Seen(words=words, evidence=table_or_root(crash), shows_memory=True)
 
 
-def _names(crash: Crash) -> str:
+def names_of_switches(crash: Crash) -> str:
     return ", ".join(f"{one.name} {one.value}" for one in _switches(crash)[:3])
 
 

@@ -31,7 +31,7 @@ class Asked(Struct, frozen=True):
 @sign
 def more_asked_than_there_is(crash: Crash) -> Seen | None:
     """The request or the launch line adds up to more than the cluster has."""
-    request = _request(crash)
+    request = request_of(crash)
     if request is None:
         return None
     asked, have = asked_gpus(crash), cluster(crash, request)
@@ -41,7 +41,7 @@ def more_asked_than_there_is(crash: Crash) -> Seen | None:
 @sign
 def ray_gave_a_request_up(crash: Crash) -> Seen | None:
     """Ray calls the request impossible, or repeats that it waits."""
-    request = _request(crash)
+    request = request_of(crash)
     if request is None or not (request.state in _FINAL or request.repeats > 1):
         return None
     return _waiting(crash, request)
@@ -50,11 +50,11 @@ def ray_gave_a_request_up(crash: Crash) -> Seen | None:
 @sign
 def a_request_waits(crash: Crash) -> Seen | None:
     """Ray says once that a request waits."""
-    request = _request(crash)
+    request = request_of(crash)
     return _waiting(crash, request) if request is not None else None
 
 
-def _request(crash: Crash) -> Unschedulable | None:
+def request_of(crash: Crash) -> Unschedulable | None:
     requests = [request for request in crash.every(Unschedulable) if request.strength]
     return max(requests, key=lambda r: (r.state in _FINAL, r.available is not None, r.repeats), default=None)
 

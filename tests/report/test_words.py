@@ -106,7 +106,9 @@ def test_a_headline_is_one_short_sentence(log: Path) -> None:
 
 @pytest.mark.parametrize("cause", causes(), ids=lambda cause: cause.id)
 def test_a_cause_s_title_has_no_banned_phrase(cause: Any) -> None:
-    assert [phrase.pattern for phrase in _BANNED for text in (cause.title, *cause.headlines) if phrase.search(text)] == []
+    assert [
+        phrase.pattern for phrase in _BANNED for text in (cause.title, *cause.headlines) if phrase.search(text)
+    ] == []
 
 
 @pytest.mark.parametrize("knob", KNOBS.values(), ids=KNOBS)

@@ -18,9 +18,30 @@ from oomdoctor.causes import Cause
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
-from oomdoctor.report.headline import engine, gpu, host, job, release, sizes
+from oomdoctor.report.headline import (
+    died,
+    engine,
+    gpu,
+    growth,
+    host,
+    job,
+    kills,
+    limits,
+    offload,
+    placing,
+    ray,
+    release,
+    requests,
+    shm,
+    sizes,
+    work,
+)
 
 Slot = Callable[[Crash], str | None]
+
+_ROOMS: Final = (
+    job, gpu, sizes, release, engine, host, growth, kills, limits, died, requests, work, offload, ray, shm, placing,
+)  # fmt: skip
 
 _OPTIONAL: Final = late(r"\[([^\[\]]{1,200})\]")
 
@@ -49,7 +70,7 @@ def names(text: str) -> Iterator[str]:
 @cache
 def slots() -> Mapping[str, Slot]:
     """All slots, by name."""
-    return {name: slot for room in (job, gpu, sizes, release, engine, host) for name, slot in room.SLOTS.items()}
+    return {name: slot for room in _ROOMS for name, slot in room.SLOTS.items()}
 
 
 def _answered(text: str, told: Mapping[str, str | None]) -> bool:

@@ -1,32 +1,235 @@
-"""Slots about a node's memory, who held it and who was killed."""
+"""Slots about a node's memory and who holds it, by the tables that Ray, the kernel and top print."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import HOG, NEARLY_FULL, Holder, NodeMemory, low_limit, ray_kill
+from oomdoctor.job.roles import short_name
 from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.report.headline.figures import beside, brief
+from oomdoctor.report.headline.limits import is_container
 from oomdoctor.signs.node import table
-from oomdoctor.units import show
+from oomdoctor.signs.node_groups import two_alike_have_it, workers_of_all_names_have_it
+from oomdoctor.units import percent
+
+# From here on a process (or those of one name) fills a node that is full, and does not only hold much of it.
+FILLS: Final = 0.5
+_NODE: Final = late(r"(?![0-9a-f]{24,}$)[A-Za-z0-9][\w.:-]{0,47}")  # an address or a name, no id of 56 digits
+_SERVES: Final = late(r"(?i)serv|uvicorn|api\b|http")
+
+
+class Share(Struct, frozen=True):
+    """Who holds how much of a node, and what is in use of it."""
+
+    who: str
+    bytes: int
+    used_bytes: int | None
+    total_bytes: int | None
+    listed_bytes: int = 0  # where nobody says how much was in use
+
+    @property
+    def fills(self) -> str | None:
+        """The part beside the whole memory, where that is full and half of it is here."""
+        used, total = self.used_bytes, self.total_bytes
+        if not used or not total or used > total or used < NEARLY_FULL * total or self.bytes < FILLS * used:
+            return None
+        return beside(self.bytes, total) if self.bytes <= used else None
+
+    @property
+    def part(self) -> str | None:
+        """The part beside what was in use, or beside what a table lists."""
+        if self.used_bytes:
+            if self.bytes > self.used_bytes:
+                return None
+            return say("{figures} in use", figures=beside(self.bytes, self.used_bytes))
+        if not self.listed_bytes:
+            return None
+        share = percent(self.bytes / self.listed_bytes)
+        return say("{held} ({share} of the listed processes)", held=brief(self.bytes), share=share)
 
 
 def node(crash: Crash) -> str:
     """Which node, as far as the log says."""
-    name = crash.root.process.node
-    return say("node {name}", name=name) if name else say("the node")
+    return named_node(crash) or say("the node")
+
+
+def named_node(crash: Crash) -> str | None:
+    """The node, where the log names it: that of the table or of Ray's kill before that of the failure."""
+    kill, memory = ray_kill(crash), table(crash)
+    events = [memory.event if memory is not None else None, kill, crash.root]
+    known = (event.process.node for event in events if event is not None)
+    name = next((name for name in known if name and _NODE.fullmatch(name)), None)
+    return say("node {name}", name=name) if name is not None else None
+
+
+def place(crash: Crash) -> str:
+    """What the table of processes is of: a node, or the container or group whose limit was hit."""
+    memory = table(crash)
+    event = memory.event if memory is not None else None
+    if not isinstance(event, KernelKill) or event.pool != "cgroup":
+        return node(crash)
+    return say("the container") if is_container(event.cgroup) else say("the control group")
 
 
 def holder(crash: Crash) -> str | None:
-    """The process that held most, with its PID."""
-    memory = table(crash)
-    return memory.heaviest.who if memory is not None and memory.heaviest is not None else None
+    """The process that holds most, with its PID: of the table, or whom Ray killed with 40 % of what was in use."""
+    share = _heaviest(crash)
+    return share.who if share is not None else None
 
 
 def held(crash: Crash) -> str | None:
-    """What that process held."""
+    """What that process holds."""
+    share = _heaviest(crash)
+    return brief(share.bytes) if share is not None else None
+
+
+def filled(crash: Crash) -> str | None:
+    """What that process holds of a node that is full, where it is half of what is in use: "177 of 252 GiB"."""
+    share = _heaviest(crash)
+    return share.fills if share is not None else None
+
+
+def held_part(crash: Crash) -> str | None:
+    """What that process holds of what is in use, or of what the table lists: "171 of 239 GiB in use"."""
+    share = _heaviest(crash)
+    return share.part if share is not None else None
+
+
+def reward(crash: Crash) -> str | None:
+    """The reward model's process, by what it is: a server, a process outside Ray, a worker of Ray."""
+    found = _reward(crash)
+    if found is None:
+        return None
+    one = found.who if len(found.sizes) == 1 else say("{count} x {name}", count=len(found.sizes), name=found.name)
+    if not found.outside_ray:
+        return say("Reward model {one}", one=one)
+    return say("Reward server {one}", one=one) if _SERVES.search(found.name) else say("Reward process {one}", one=one)
+
+
+def reward_held(crash: Crash) -> str | None:
+    """What the reward model's processes hold."""
+    found = _reward(crash)
+    return brief(found.bytes) if found is not None else None
+
+
+def reward_filled(crash: Crash) -> str | None:
+    """What they hold of a node that is full, where it is half of what is in use."""
+    return _fills(crash, _reward(crash))
+
+
+def reward_part(crash: Crash) -> str | None:
+    """What they hold of what is in use, or of what the table lists."""
+    return _part(crash, _reward(crash))
+
+
+def group(crash: Crash) -> str | None:
+    """Processes of one name that hold the memory together: "8 x WorkerDict"; or all workers of Ray."""
+    share = _group(crash)
+    return share.who if share is not None else None
+
+
+def group_held(crash: Crash) -> str | None:
+    """What they hold together."""
+    share = _group(crash)
+    return brief(share.bytes) if share is not None else None
+
+
+def group_filled(crash: Crash) -> str | None:
+    """What they hold of a node that is full, where it is half of what is in use."""
+    share = _group(crash)
+    return share.fills if share is not None else None
+
+
+def group_part(crash: Crash) -> str | None:
+    """What they hold of what is in use, or of what the table lists."""
+    share = _group(crash)
+    return share.part if share is not None else None
+
+
+def low_ray_limit(crash: Crash) -> str | None:
+    """Ray's limit, where it leaves much of the node free: "6.2 GiB (26.4% of the node)"."""
+    kill, memory = ray_kill(crash), table(crash)
+    if memory is not None and isinstance(memory.event, NodeOutOfMemory):
+        kill = memory.event
+    low = low_limit(kill.figures("usage"), kill.figures("threshold")) if kill is not None else None
+    if low is None:
+        return None
+    share, limit = low
+    return say("{limit} ({share} of the node)", limit=brief(limit), share=f"{share:.1%}".replace(".0%", "%"))
+
+
+def full(crash: Crash) -> str | None:
+    """What was in use of a node when Ray killed, where that is nearly all of it: "59.5 of 62.6 GiB"."""
+    kill = ray_kill(crash)
+    if kill is None or not kill.used_bytes or not kill.total_bytes or kill.used_bytes > kill.total_bytes:
+        return None
+    return beside(kill.used_bytes, kill.total_bytes) if kill.used_bytes >= NEARLY_FULL * kill.total_bytes else None
+
+
+def _heaviest(crash: Crash) -> Share | None:
+    memory, kill = table(crash), ray_kill(crash)
+    if memory is not None:
+        top = memory.heaviest
+        return _share(memory, top.who, top.largest) if top is not None and memory.dominates(top) else None
+    if kill is None or not kill.used_bytes:
+        return None
+    one = max(kill.victims, key=lambda victim: victim.bytes or 0, default=None)
+    if one is None or not one.name or not one.bytes or one.bytes < HOG * kill.used_bytes:
+        return None
+    name = short_name(one.name)
+    who = say("{name} (PID {pid})", name=name, pid=one.pid) if one.pid is not None else name
+    return Share(who, one.bytes, kill.used_bytes, kill.total_bytes)
+
+
+def _share(memory: NodeMemory, who: str, size: int) -> Share:
+    return Share(who, size, memory.used_bytes, memory.total_bytes, memory.listed_bytes)
+
+
+def _reward(crash: Crash) -> Holder | None:
     memory = table(crash)
-    return show(memory.heaviest.largest) if memory is not None and memory.heaviest is not None else None
+    models = [each for each in memory.holders if each.role == "reward"] if memory is not None else []
+    return max(models, key=lambda each: each.bytes, default=None)
 
 
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {"node": node, "holder": holder, "held": held}
+def _fills(crash: Crash, one: Holder | None) -> str | None:
+    memory = table(crash)
+    return _share(memory, one.name, one.bytes).fills if memory is not None and one is not None else None
+
+
+def _part(crash: Crash, one: Holder | None) -> str | None:
+    memory = table(crash)
+    return _share(memory, one.name, one.bytes).part if memory is not None and one is not None else None
+
+
+def _group(crash: Crash) -> Share | None:
+    memory = table(crash)
+    if memory is None:
+        return None
+    several = next((each for each in memory.holders if len(each.sizes) > 1), None)
+    if several is not None and two_alike_have_it(crash) is not None:
+        who = say("{count} x {name}", count=len(several.sizes), name=several.name)
+        return _share(memory, who, several.bytes)
+    if workers_of_all_names_have_it(crash) is None:
+        return None
+    workers = [each for each in memory.holders if not each.outside_ray]
+    count, size = sum(len(each.sizes) for each in workers), sum(each.bytes for each in workers)
+    return Share(
+        say("{count} Ray workers", count=count), size, memory.used_bytes, memory.total_bytes, memory.listed_bytes
+    )
+
+
+SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
+    slot.__name__: slot
+    for slot in (
+        node, place, named_node, holder, held, filled, held_part, reward, reward_held, reward_filled, reward_part,
+        group, group_held, group_filled, group_part, low_ray_limit, full,
+    )
+}  # fmt: skip

@@ -1,0 +1,190 @@
+"""Slots about processes that were killed or died where the log does not say what for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
+from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
+from oomdoctor.families.ray_death import FatalSignal, NodeDeath, WorkerDeath
+from oomdoctor.families.sglang import SchedulerFailed
+from oomdoctor.families.vllm_cascade import EngineFailed
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.roles import short_name
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.signs.kills import as_reported
+from oomdoctor.text import sanitize
+
+COMMAND_SHOWN: Final = 48
+SIGKILL_CODES: Final = (-9, 137)
+_MINUS_NINE: Final = late(r"(?i)(?:exit ?code|return ?code|exit status)\W{1,6}-9\b")
+# docker compose, supervisors, npm, Dask and loggers name the process in the line itself
+_NAMED: Final = late(
+    r"^\[?(?P<name>[\w.-]{1,60})\]? (?:exited|terminated) with (?:exit )?code|\bCommand \"(?P<command>[^\"]{1,60})\""
+    r"|\b[Ww]orker process (?P<pid>\d{1,9})\b|\brank (?P<rank>\d{1,5})\b|'(?P<script>[\w./-]{1,80}\.py)'"
+)
+_BEHIND_ENVIRONMENT: Final = late(r"^(?:[A-Z_]{1,40}=\S{0,200} ){1,9}")
+
+
+def loaded(crash: Crash) -> str | None:
+    """How many pieces of the weights were in, where the last bar before the kill was not at its end."""
+    bar = next((each.loaded for each in crash.every(Kill) if each.loaded), None)
+    done, _, whole = (bar or "").partition("/")
+    return say("{done} of {whole} pieces loaded", done=done, whole=whole) if bar and int(done) < int(whole) else None
+
+
+def killed_process(crash: Crash) -> str | None:
+    """Who was killed with SIGKILL as far as the log says; None where it may have ended in another way."""
+    root = crash.root
+    if isinstance(root, Kill):
+        return _by_its_launcher(root) if root.signal == SIGKILL else None
+    if isinstance(root, LoaderDeath):
+        return _loader_worker(root) if root.signal else None
+    if isinstance(root, EngineFailed) and root.killed:
+        name = root.worker or next((each.name for each in root.failed if each.exit_code in SIGKILL_CODES), None)
+        return say("Engine process {name}", name=name) if name else say("An engine process")
+    if isinstance(root, SchedulerFailed) and root.exit_code in SIGKILL_CODES:
+        return say("A scheduler process of SGLang")
+    return None
+
+
+def kill_code(crash: Crash) -> str | None:
+    """The exit code or the signal, as the log has it."""
+    root = crash.root
+    if isinstance(root, EngineFailed):
+        codes = [root.exit_code, *(each.exit_code for each in root.failed)]
+        code = next((each for each in codes if each is not None), None)
+    else:
+        code = getattr(root, "exit_code", None) if isinstance(root, Kill | SchedulerFailed) else None
+    if _MINUS_NINE.search(root.at.text) or _launcher_says_minus_nine(crash):
+        code = -9
+    if code is not None:
+        return say("exit code {code}", code=code)
+    signal = root.signal if isinstance(root, Kill | LoaderDeath | FatalSignal) else None
+    return SIGKILL if signal == "Killed" else signal
+
+
+def lost(crash: Crash) -> str | None:
+    """A node that Ray hears no more of, or an actor that it cannot reach: it may be alive."""
+    root = crash.root
+    if isinstance(root, NodeDeath) and root.cause == "heartbeats":
+        return say("Ray node {node}", node=root.process.node) if root.process.node else say("A Ray node")
+    if isinstance(root, WorkerDeath) and root.cause == "unavailable":
+        return _rays_worker(root)
+    return None
+
+
+def suspected(crash: Crash) -> str | None:
+    """Ray's own suspicion of the pod's memory limit."""
+    root = crash.root
+    return say("the pod's memory limit") if isinstance(root, WorkerDeath) and root.cause == "pod-limit" else None
+
+
+def dead_process(crash: Crash) -> str | None:
+    """Who died where the log does not say how: a worker or a node of Ray, one of a pool, of a data loader."""
+    root = crash.root
+    if isinstance(root, WorkerDeath):
+        return _rays_worker(root)
+    if isinstance(root, NodeDeath):
+        return say("Ray node {node}", node=root.process.node) if root.process.node else say("A Ray node")
+    if isinstance(root, LoaderDeath):
+        return _loader_worker(root)
+    if isinstance(root, FatalSignal):
+        return bus_victim(crash)
+    if isinstance(root, Kill) and root.signal != SIGKILL:
+        return _of_pool(root.reporter) or _by_its_launcher(root)
+    return None
+
+
+def bus_victim(crash: Crash) -> str | None:
+    """Who died of a bus error."""
+    kill = next((each for each in crash.every(Kill) if each.signal == SIGBUS), None)
+    if kill is not None:
+        return _by_its_launcher(kill)
+    signal = crash.first(FatalSignal)
+    if signal is None or not signal.process.name:
+        return None
+    name, pid = signal.process.name, signal.process.pid
+    return say("{name} (PID {pid})", name=name, pid=pid) if pid is not None else name
+
+
+def _of_pool(reporter: str) -> str | None:
+    match reporter:
+        case "pool":
+            return say("A worker of a process pool")
+        case "joblib":
+            return say("A joblib worker")
+        case "datasets":
+            return say("A worker of datasets.map")
+    return None
+
+
+_LAUNCHERS: Final = {"deepspeed": "DeepSpeed", "mpirun": "mpirun", "slurm": "Slurm", "tgi": "TGI"}
+
+
+def _launcher_says_minus_nine(crash: Crash) -> bool:
+    """DeepSpeed prints the code in another line than the death."""
+    root = crash.root
+    return isinstance(root, Kill) and root.reporter == "deepspeed" and -9 in crash.context.exit_codes
+
+
+def _by_its_launcher(kill: Kill) -> str:
+    """Its command, its rank or its name, as the line that reports it has them."""
+    pid, rank = kill.process.pid, kill.process.rank
+    if kill.reporter == "shell" and (reported := as_reported(kill)).startswith("`"):
+        return _shortened(reported)
+    who = _rank(rank, kill.local_rank) or _named(kill)
+    if who:
+        return say("{name} (PID {pid})", name=who, pid=pid) if pid is not None else who
+    if pid is not None:
+        return say("Process {pid}", pid=pid)
+    if kill.reporter in _LAUNCHERS:
+        return say("A process that {launcher} started", launcher=_LAUNCHERS[kill.reporter])
+    return _of_pool(kill.reporter) or say("A process")
+
+
+def _rank(rank: int | None, local_rank: int | None) -> str:
+    if rank is not None:
+        return say("Rank {rank}", rank=rank)
+    return say("Local rank {rank}", rank=local_rank) if local_rank is not None else ""
+
+
+def _named(kill: Kill) -> str:
+    told = _NAMED.search(kill.at.text[:400])
+    if told is None:
+        return ""
+    if told["pid"] or told["rank"]:
+        return say("Worker {pid}", pid=told["pid"]) if told["pid"] else say("Rank {rank}", rank=told["rank"])
+    return told["name"] or (f"`{told['command']}`" if told["command"] else told["script"].rsplit("/", 1)[-1])
+
+
+def _shortened(reported: str) -> str:
+    """A long command without the variables before it, cut."""
+    command, _, rest = reported[1:].partition("`")
+    command = _BEHIND_ENVIRONMENT.sub("", command)
+    return f"`{sanitize(command, COMMAND_SHOWN)}`{rest}"
+
+
+def _loader_worker(death: LoaderDeath) -> str:
+    if death.process.pid is not None:
+        return say("DataLoader worker {pid}", pid=death.process.pid)
+    pids = ", ".join(str(pid) for pid in death.pids[:3])
+    return say("DataLoader workers {pids}", pids=pids) if pids else say("A DataLoader worker")
+
+
+def _rays_worker(death: WorkerDeath) -> str:
+    name = death.actor_name or death.class_name
+    pid = death.process.pid
+    who = short_name(name.rsplit(".", 1)[-1]) if name else ""
+    if pid is not None and who:
+        return say("Ray actor {name} (PID {pid})", name=who, pid=pid)
+    if pid is not None:
+        return say("Ray worker {pid}", pid=pid)
+    return say("Ray actor {name}", name=who) if who else say("A Ray worker")
+
+
+SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
+    slot.__name__: slot for slot in (loaded, killed_process, kill_code, lost, suspected, dead_process, bus_victim)
+}

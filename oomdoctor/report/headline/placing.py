@@ -1,0 +1,139 @@
+"""Slots about requests that Ray does not place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from oomdoctor.families.ray_schedule import Unschedulable
+from oomdoctor.families.unfamiliar import Shortage
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import counted, listed, mark, say
+from oomdoctor.report.headline.figures import brief
+from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of
+
+MOST_DEVICES: Final = 512  # of one request in words that no family knows: more is another number of its line
+
+
+def too_many_requested(crash: Crash) -> str | None:
+    """What is requested of the resource that the cluster has less of: "6 GPUs"."""
+    lacking = _lacking(crash)
+    return _amount(lacking[0], lacking[1]) if lacking is not None else None
+
+
+def cluster_has(crash: Crash) -> str | None:
+    """What the cluster has of it: "4"."""
+    lacking = _lacking(crash)
+    if lacking is None:
+        return None
+    return brief(round(lacking[2])) if "memory" in lacking[0] else f"{lacking[2]:g}"
+
+
+def cpus_taken(crash: Crash) -> str | None:
+    """The cluster's CPUs, where the launch line asks for as many GPUs: each takes a CPU as well."""
+    request, asked = request_of(crash), asked_gpus(crash)
+    have = cluster(crash, request) if request is not None else {}
+    cpus = have.get("CPU")
+    return f"{cpus:g}" if cpus and asked is not None and asked.gpus >= cpus and not _lacking(crash) else None
+
+
+def gpus_asked(crash: Crash) -> str | None:
+    """How many GPUs the launch line asks for."""
+    asked = asked_gpus(crash)
+    return _amount("GPU", asked.gpus) if asked is not None else None
+
+
+def unplaced(crash: Crash) -> str | None:
+    """The request that waits: "1 GPU and 1 CPU", "a placement group of 4 x (1 GPU, 1 CPU)"."""
+    request = request_of(crash)
+    if request is None:
+        return None
+    amounts = list(_amounts(request))
+    if not amounts:
+        return _bundles(request)
+    what, count = listed(amounts), request.count or 1
+    if request.placement_group:
+        what = say("{count} x ({what})", count=count, what=what) if count > 1 else what
+        return say("a placement group of {what}", what=what)
+    return say("{count} x ({what})", count=count, what=what) if count > 1 else what
+
+
+def placing_ended(crash: Crash) -> str | None:
+    """What became of the request."""
+    request = request_of(crash)
+    if request is None:
+        return None
+    match request.state:
+        case "infeasible":
+            return say("no node can provide it")
+        case "timeout":
+            return say("given up after {seconds:g} s", seconds=request.seconds) if request.seconds else say("given up")
+        case "scattered":
+            return say("free in the cluster, but not on one node")
+        case "supervisor":
+            return say("the job's supervisor has no room either")
+    if request.repeats > 1:
+        return say("the request is repeated {count} times", count=request.repeats)
+    return say("still waiting at the end of the log")
+
+
+def _bundles(request: Unschedulable) -> str | None:
+    if not request.bundles:
+        return None
+    bundles = counted(request.bundles, mark("{count} bundle"), mark("{count} bundles"))
+    return say("a placement group of {what}", what=bundles)
+
+
+def _amounts(request: Unschedulable) -> Iterator[str]:
+    ordered = sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
+    for name, amount in ordered[:4]:
+        if not name.startswith(("node:", "object_store")):
+            yield _amount(name, amount)
+
+
+def _amount(name: str, amount: float) -> str:
+    if "memory" in name:
+        return f"{brief(round(amount))} {name}"
+    return _counted(name, amount) or f"{amount:g} {name}"
+
+
+def _counted(name: str, amount: float) -> str | None:
+    told = f"{amount:g}"
+    match name, amount <= 1:
+        case "GPU", True:
+            return say("{amount} GPU", amount=told)
+        case "GPU", False:
+            return say("{amount} GPUs", amount=told)
+        case "CPU", True:
+            return say("{amount} CPU", amount=told)
+        case "CPU", False:
+            return say("{amount} CPUs", amount=told)
+    return None
+
+
+def _lacking(crash: Crash) -> tuple[str, float, float] | None:
+    """A resource, what is requested of it and what the cluster has, where that is less; GPUs first."""
+    request = request_of(crash)
+    if request is None:
+        return _counted_in_words(crash)
+    have, asked = cluster(crash, request), asked_gpus(crash)
+    if asked is not None and have.get("GPU") is not None and asked.gpus > have["GPU"]:
+        return "GPU", float(asked.gpus), have["GPU"]
+    ordered = sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
+    for name, amount in ordered if have else ():
+        wanted, there = amount * (request.count or 1), have.get(name, 0.0)
+        if wanted > there and (name in have or name in ("GPU", "CPU")):
+            return name, wanted, there
+    return None
+
+
+def _counted_in_words(crash: Crash) -> tuple[str, float, float] | None:
+    root = crash.root
+    if not isinstance(root, Shortage) or root.unit != "devices" or root.needed is None or root.available is None:
+        return None
+    return ("GPU", root.needed, root.available) if root.available < root.needed <= MOST_DEVICES else None
+
+
+SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
+    slot.__name__: slot for slot in (too_many_requested, cluster_has, cpus_taken, gpus_asked, unplaced, placing_ended)
+}

@@ -1,0 +1,111 @@
+"""Slots about the work that needed host memory: a build, a checkpoint, data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oomdoctor.families.host_alloc import CompilerKill
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.report.headline.figures import brief
+from oomdoctor.report.headline.gpu import gpu
+from oomdoctor.report.headline.kills import held_by, name_of
+from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command
+from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
+from oomdoctor.signs.host_data import cached_bytes
+
+_JOBS: Final = late(
+    r"\bMAX_JOBS\W{1,3}(\d{1,4})\b|\b(?:make|ninja|cmake --build|cargo build)\b[^\n]{0,80} -j ?(\d{1,4})\b"
+)
+_COMPILES: Final = late(r"(?:^|[/\s])(nvcc|hipcc|cicc|clang\+\+|clang|g\+\+|gcc|c\+\+|cc)(?:-[\d.]{1,5})?\s")
+
+
+def compiler(crash: Crash) -> str | None:
+    """The compiler that was killed: as the build's output, the kernel, or the command above the kill has it."""
+    kill, reported = _compiler_kill(crash), crash.first(CompilerKill)
+    if reported is not None:
+        return reported.program if reported.tried_bytes is None else None
+    if kill is not None:
+        return name_of(kill)
+    if killed_under_a_compile_command(crash) is None:
+        return None
+    above = (_COMPILES.search(text) for text in reversed(crash.root.around.before[-COMMAND_ABOVE:]))
+    return next((found[1] for found in above if found is not None), None)
+
+
+def compiler_held(crash: Crash) -> str | None:
+    """What the compiler held that the kernel killed."""
+    kill = _compiler_kill(crash) if crash.first(CompilerKill) is None else None
+    size = held_by(kill) if kill is not None else None
+    return brief(size) if size else None
+
+
+def compiler_requested(crash: Crash) -> str | None:
+    """What a compiler requested and did not get, with its name where it is printed."""
+    reported = crash.first(CompilerKill)
+    if reported is None or reported.tried_bytes is None:
+        return None
+    who = reported.program or say("a compiler")
+    return say("{who} requested {size}", who=who, size=brief(reported.tried_bytes))
+
+
+def build_jobs(crash: Crash) -> str | None:
+    """How many compile jobs the build runs at once, where a line near the failure says so."""
+    line = crash.mentions(_JOBS.pattern)
+    found = _JOBS.search(line) if line is not None else None
+    return (found[1] or found[2]) if found is not None else None
+
+
+def checkpointing(crash: Crash) -> str | None:
+    """Saving or loading a checkpoint, with the function where the traceback names it."""
+    saving, loading = crash.in_trace(SAVING), crash.in_trace(RESUMING)
+    if crash.stage == "checkpoint_load":
+        frame = loading
+        words = say("Loading a checkpoint")
+    elif crash.stage == "checkpoint_save":
+        frame = saving
+        words = say("Saving a checkpoint")
+    else:
+        return None
+    return say("{what} ({function})", what=words, function=frame.function) if frame is not None else words
+
+
+def checkpoint_gpu(crash: Crash) -> str | None:
+    """The GPU that a checkpoint did not fit on; None where it was the host's memory."""
+    return gpu(crash) if crash.pool == "gpu" and checkpointing(crash) is not None else None
+
+
+def cached(crash: Crash) -> str | None:
+    """How much data a line near the failure says is cached in RAM."""
+    size = cached_bytes(crash)
+    return brief(size) if size else None
+
+
+def data_in_one_piece(crash: Crash) -> str | None:
+    """The allocation on the GPU that all data was to go to."""
+    tried = crash.root.figures("usage").get("tried_bytes")
+    return brief(tried) if crash.pool == "gpu" and crash.stage == "data_load" and isinstance(tried, int) else None
+
+
+def step_that_saves(crash: Crash) -> str | None:
+    """The last step before a kill, where a setting has the state saved at it."""
+    every, done = crash.setting("save_steps", "save_interval", "save_freq"), crash.context.progress.get("done")
+    if every is None or killed_at_a_step_that_saves(crash) is None:
+        return None
+    return say("step {step} ({name} {value})", step=done, name=every.name, value=every.value)
+
+
+def _compiler_kill(crash: Crash) -> KernelKill | None:
+    return next((kill for kill in crash.every(KernelKill) if COMPILER.match(kill.process.name or "")), None)
+
+
+SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
+    slot.__name__: slot
+    for slot in (
+        compiler, compiler_held, compiler_requested, build_jobs, checkpointing, checkpoint_gpu, step_that_saves, cached,
+        data_in_one_piece,
+    )
+}  # fmt: skip
