@@ -14,9 +14,10 @@ from functools import cache
 from string import Formatter
 from typing import Final
 
+from oomdoctor import language
 from oomdoctor.causes import Cause
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say, translated
+from oomdoctor.language import translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline import (
     died,
@@ -59,7 +60,7 @@ def filled(text: str, crash: Crash) -> str | None:
     """The text with its slots filled in, and without the parts that cannot be; None where the rest cannot be."""
     told = {name: slots()[name](crash) for name in names(text)}
     whole = _OPTIONAL.sub(lambda part: part[1] if _answered(part[1], told) else "", translated(text))
-    return say(whole, **told) if _answered(whole, told) else None
+    return language.filled(whole, told) if _answered(whole, told) else None
 
 
 def names(text: str) -> Iterator[str]:
