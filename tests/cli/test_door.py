@@ -117,7 +117,7 @@ def test_json_lines(logs: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["diagnose", "--format", "yaml"], "none of text, json, jsonl"),
+        (["diagnose", "--format", "yaml"], "not one of text, json, jsonl"),
         (["diagnose", "--nope"], "--nope"),
         (["explain", "--signs"], "name the cause"),
         (["explain", "alocator-fragmentation"], "did you mean allocator-fragmentation"),

@@ -212,8 +212,8 @@ def test_its_help_names_no_form_that_it_has_not() -> None:
     [
         (["/nowhere/at/all/fit.log"], "there is no folder"),
         (["."], "is a folder"),
-        (["-", "--tee", "-o", "-"], "standard output is the log's"),
-        (["-", "--format", "html"], "is none of"),
+        (["-", "--tee", "-o", "-"], "with --tee, standard output carries the log"),
+        (["-", "--format", "html"], "is not one of"),
     ],
 )
 def test_wrong_usage(arguments: list[str], says: str) -> None:
