@@ -23,7 +23,7 @@ def run(*words: str, **environ: str) -> Result:
 
 def test_an_assumption_that_nothing_reads_is_said() -> None:
     told = run("diagnose", str(STORY), "--assume", "foo=bar", "--assume", "gpu_memory_utilisation=0.5").stderr
-    assert "--assume foo: no version and no setting" in told
+    assert "--assume foo: no known package or setting" in told
     assert "did you mean gpu_memory_utilization" in told
 
 

@@ -115,12 +115,12 @@ def test_what_is_from_outside_the_log_is_marked(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         ((), ("--set", "name at least one setting: like --set gpu_memory_utilization=0.5")),
-        (("--set", "swap_space"), ("'swap_space' is no NAME=VALUE", "write --set")),
-        (("--set", "gpu_memory_utilization=half"), ("is a share between 0 and 1, not 'half'",)),
-        (("--set", "gpu_memory_utilization=90"), ("is a share between 0 and 1, not 90",)),
-        (("--set", "max_model_len=-1"), ("is a number from 0 on, not -1",)),
+        (("--set", "swap_space"), ("'swap_space' is no NAME=VALUE", "like --set")),
+        (("--set", "gpu_memory_utilization=half"), ("must be between 0 and 1, not 'half'",)),
+        (("--set", "gpu_memory_utilization=90"), ("must be between 0 and 1, not 90",)),
+        (("--set", "max_model_len=-1"), ("must be 0 or more, not -1",)),
         (("--set", "a=1", "--launch", "gone.sh"), ("--launch", "gone.sh: no such file")),
-        (("--set", "a=1", "--format", "html"), ("'html' is none of text, json",)),
+        (("--set", "a=1", "--format", "html"), ("'html' is not one of text, json",)),
     ],
 )
 def test_a_slip_is_explained(log: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:

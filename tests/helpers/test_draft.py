@@ -183,7 +183,7 @@ def test_of_a_checkout_it_says_which_form(log: Path) -> None:
     done = issue(log, "--form", FORMS / "checkout")
     assert done.exit_code == 0
     assert "the form is 400-bug-report.yml (🐛 Something is broken)" in done.stderr
-    assert "skipped: 600-broken.yml line 7" in done.stderr
+    assert "skipped: 600-broken.yml, line 7" in done.stderr
 
 
 def query(done: Result) -> dict[str, str]:
@@ -215,7 +215,7 @@ def test_a_link_says_what_it_leaves_to_fill_in_and_which_fields_have_no_id(log: 
     done = link(log, "--form", FORMS / "vllm.yml")
     found = query(done)
     assert set(found) == {"template", "title", "labels", "your-current-environment", "describe-the-bug"}
-    assert "no id, so GitHub may leave them empty: Your current environment; 🐛 Describe the bug" in done.stderr
+    assert "no id in the form, so GitHub may leave them empty: Your current environment; 🐛 Describe the bug" in done.stderr
     assert "fill these in yourself: Before submitting a new issue..." in done.stderr
 
 
@@ -229,7 +229,7 @@ def test_a_template_and_a_plain_issue_get_a_body(log: Path) -> None:
 def test_a_long_log_is_cut_to_the_link_s_length_and_that_is_said() -> None:
     done = link(REWARD, "--form", FORMS / "verl.yml")
     found = query(done)
-    assert "the log and the settings in it are cut" in done.stderr
+    assert "the log and the settings in it were cut" in done.stderr
     assert "v1:" in found["reproduction"]
     assert "reward-model-ram-hog" in found["reproduction"]
     assert "Task was killed due to the node running low on memory" in found["reproduction"]

@@ -148,7 +148,7 @@ def test_of_a_checkout_the_bug_report_is_taken_and_the_broken_form_said() -> Non
     form, troubles = choose(FORMS / "checkout")
     assert form.file == "400-bug-report.yml"
     assert len(troubles) == 1
-    assert troubles[0].startswith("600-broken.yml line 7: invalid YAML")
+    assert troubles[0].startswith("600-broken.yml, line 7: invalid YAML")
 
 
 @pytest.mark.parametrize(
@@ -180,11 +180,11 @@ def test_a_single_template_of_old_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["notes.md", "config.yml", "train.log"])
 def test_a_folder_without_forms_is_said(tmp_path: Path, file: str) -> None:
     (tmp_path / file).write_text("# notes\n")
-    with pytest.raises(UnusableFormError, match="there is no issue form in it"):
+    with pytest.raises(UnusableFormError, match="holds no issue form"):
         choose(tmp_path)
 
 
 def test_a_folder_of_broken_forms_says_why(tmp_path: Path) -> None:
     (tmp_path / "bug.yml").write_text("name: [\n")
-    with pytest.raises(UnusableFormError, match=r"none of its forms can be used: bug.yml line 2"):
+    with pytest.raises(UnusableFormError, match=r"holds no usable form: bug.yml, line 2"):
         choose(tmp_path)
