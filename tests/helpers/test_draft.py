@@ -215,7 +215,10 @@ def test_a_link_says_what_it_leaves_to_fill_in_and_which_fields_have_no_id(log: 
     done = link(log, "--form", FORMS / "vllm.yml")
     found = query(done)
     assert set(found) == {"template", "title", "labels", "your-current-environment", "describe-the-bug"}
-    assert "no id in the form, so GitHub may leave them empty: Your current environment; 🐛 Describe the bug" in done.stderr
+    assert (
+        "no id in the form, so GitHub may leave them empty: Your current environment; 🐛 Describe the bug"
+        in done.stderr
+    )
     assert "fill these in yourself: Before submitting a new issue..." in done.stderr
 
 
@@ -378,7 +381,10 @@ def test_a_form_s_own_long_texts_do_not_break_the_link(log: Path, tmp_path: Path
         (["--url", "--repo", "https://github.com/a/b"], "is not OWNER/NAME"),
         (["--url", "--repo", "a/b?x=y"], "is not OWNER/NAME"),
         (["--url", "--repo", "a/b\n"], "is not OWNER/NAME"),
-        (["--form", "https://github.com/a/b/blob/main/.github/ISSUE_TEMPLATE/bug.yml"], "download the form and name the file"),
+        (
+            ["--form", "https://github.com/a/b/blob/main/.github/ISSUE_TEMPLATE/bug.yml"],
+            "download the form and name the file",
+        ),
         (["--form", "gone.yml"], "no such file; name a form with --form"),
     ],
 )
