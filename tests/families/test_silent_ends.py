@@ -32,7 +32,7 @@ SILENT = (
     "[2031-01-02 03:04:05,678: ERROR/Main] Process 'Fork-7' pid:4242 exited with 'signal 9 (SIGKILL)'",
     f"[INFO] Before initializing the states\n{HANDLER}Killing subprocess 901\n{HANDLER}Killing subprocess 902",
     RAYS_GUESS,
-    "(Api pid=7) ERROR 01-02 03:04:05 [client.py:564] Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.",
+    "(Api pid=7) ERROR 01-02 03:04:05 [client.py:564] Engine core proc EngineCore_DP0 died unexpectedly, shutting down",
     "something was killed here",
     "[monitor] the trainer was killed.",
     "ERROR shard 3 got killed after 300 s",
