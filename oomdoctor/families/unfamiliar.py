@@ -65,6 +65,15 @@ _CARD = late(
 )
 
 
+# "ERROR: allocation failed", and not a word on what was to be had: no address, port or device
+_ALLOCATION_FAILED = late(
+    r"(?i)^(?!.*\b(?:ports?|ip|address\w{0,2}|subnets?|gpus?|devices?|nodes?|jobs?|resources?|quotas?|ids?|slots?|licen\w{2,4}"
+    r"|seats?|tty|vlans?|volumes?|disks?|channels?|handles?|sockets?|threads?|workers?|dhcp|budget)\b)(?:.{0,80}?(?:[\]:|>-]|\bERROR)\s?)?"
+    r"(?:(?:re)?alloc(?:ation)? (?:has )?(?:failed|failure)|(?:failed|unable) to (?:re)?alloc(?:ate)?"
+    r"|(?:could not|couldn't|cannot|can't) (?:re)?alloc(?:ate)?)\s?[.!]{0,3}$"
+)
+
+
 class Shortage(Event, frozen=True, kw_only=True):
     """Something could not have the memory that it asked for; in whose words, we do not know."""
 
@@ -146,6 +155,9 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     if not (is_raised or _is_the_very_last(page, index)) and is_quiet(page, index, text):
         return  # before its words are parsed: most lines say that they are no error's
     found = shortfall(text, raised=is_raised)
+    if found is None and _ALLOCATION_FAILED.match(text):
+        yield from _nameless(page, index, text)
+        return
     if found is None:
         found = waits(text) if _is_the_very_last(page, index) else None
     elif not is_raised and (not _is_loud(page, index, text, found) or ends_well(page, index)):
@@ -159,9 +171,11 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     elif pool in _OF_A_FRAME:
         pool = _by_its_file(page, index) or pool
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
-    if pool == "none":
+    bare = pool == "none" and refuser == "unknown" and _is_bare(found, text) and not page.once(_names_a_card)
+    if pool == "none" and not bare:
         pool = _unnamed(page, refuser)
     yield Shortage(
+        strength=1 if bare else 2,
         at=place_of(page, line),
         time=line.mark.time,
         process=_process(line, found),
@@ -213,6 +227,23 @@ def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:
 
 def _is_the_very_last(page: Page, index: int) -> bool:
     return page.ends and not any(line.text for line in page.lines[index + VERY_LAST :])
+
+
+def _nameless(page: Page, index: int, text: str) -> Iterator[Read]:
+    """A failed allocation of which the line does not say what it was of: no memory need have been short."""
+    if not is_loud(page, index, text, sure=False, compared=False) or ends_well(page, index):
+        return
+    line = page.lines[index]
+    yield Shortage(strength=1, at=place_of(page, line), time=line.mark.time, process=process_of(line))
+
+
+def _is_bare(found: Shortfall, text: str) -> bool:
+    """Whether it says no more than that memory ran out, beside one word: not to whom, how much, nor of what."""
+    letters = found.sentence.letters
+    beside = re.sub(r"[:.,()]", "", letters[: found.start] + letters[found.end :])
+    if len(beside) > 1 or found.sentence.amounts or found.code is not None or found.limited or found.waits:
+        return False
+    return not any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE))
 
 
 def _unnamed(page: Page, refuser: str) -> str:

@@ -36,6 +36,7 @@ from oomdoctor.report.words import (
     is_free,
     nothing_found,
     open_question,
+    root_of,
     sentences,
     since,
     sure,
@@ -200,6 +201,8 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     yield _verdict(incident)
     if best is not None:
         yield from _diagnosis(incident, best, page)
+    elif (root := root_of(report, incident)) is not None:
+        yield _quoted(root.file, root.line, root.text, page)
     if incident.trajectory and incident.trajectory["points"] and (page.verbose or _rests_on_growth(best, page)):
         yield from _growth(incident.trajectory, page)
     for ledger in incident.ledger[: page.some(1)]:
