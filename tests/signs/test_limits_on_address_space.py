@@ -14,8 +14,8 @@ OF_NOTHING_KNOWN = (
     FRAME.format("/srv/app/grid.py") + NUMPY,
     "fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw(0x7e6913, 0x16)",
     (
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried "
-        "to allocate 402653184 bytes. Error code 12 (Cannot allocate memory)"
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+        "tried to allocate 402653184 bytes. Error code 12 (Cannot allocate memory)"
     ),
 )
 OF_A_LIMIT = (
