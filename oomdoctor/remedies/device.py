@@ -102,6 +102,8 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
     if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
         return None
+    if (card.free_bytes or tried) < tried <= (card.free_bytes or 0) + unused:
+        return None  # in one piece with what is free it would just do
     if not total:
         return say(
             "only {unused} is reserved but unused; {tried} was requested", unused=show(unused), tried=show(tried)

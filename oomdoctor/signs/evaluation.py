@@ -13,6 +13,10 @@ _GATHERING = (
     r"|\.(?:append|extend)\((?:preds?|logits|outputs?)\b|gather_for_metrics"
 )
 _EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validation_step|predict|test_epoch|run_eval)\b"
+# JAX and TensorFlow run the whole pass as one program, whose frames are not the model's
+_COMPILED = (
+    r"\b_?execute_compiled\b|\bcompiled\.execute\(|pxla\.py|\bquick_execute\b|jax/_src/(?:dispatch|interpreters)"
+)
 
 
 @sign
@@ -34,6 +38,8 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
 def evaluation_outside_the_model(crash: Crash) -> Seen | None:
     """The traceback of an evaluation shows no stack frame of the model."""
     if not crash.root.around.trace or phase(crash) or crash.job.in_engine or not _evaluating(crash):
+        return None
+    if innermost(crash, _COMPILED):
         return None
     words = say(
         "In the evaluation's own code, not in the model, {asked}. This code works on the predictions of many "

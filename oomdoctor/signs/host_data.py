@@ -166,6 +166,16 @@ def arrow_was_refused(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_vector_of_r_was_refused(crash: Crash) -> Seen | None:
+    """R was refused a vector: it holds the whole of its data in memory."""
+    refused = crash.first(HostAllocation)
+    if refused is None or refused.allocator != "r":
+        return None
+    words = say("R was refused memory for a vector{asked}: R keeps all its data in memory.", asked=asked_for(crash))
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
 def refused_while_reading_data(crash: Crash) -> Seen | None:
     """A frame that reads data made the allocation that failed."""
     frame = crash.in_trace(_READING)

@@ -16,6 +16,7 @@ from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, LARGE, NEARLY_FULL, machine_before, raylet_log, total_bytes
 from oomdoctor.language import joined, say
@@ -260,7 +261,7 @@ def _who(kill: KernelKill | UserspaceKill) -> str:
 def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     """A process died as an OOM-killed process does, and nothing shows that memory ran out."""
     root = crash.root
-    if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY:
+    if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY or isinstance(root, Shortage):
         return None
     limit = _limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""

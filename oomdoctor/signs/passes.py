@@ -149,7 +149,7 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
 def in_its_own_computation(crash: Crash) -> Seen | None:
     """The traceback ends in the program's own code, which neither builds, moves nor waits."""
     around = crash.root.around
-    if not around.trace or around.cut or not _nothing_tells(crash):
+    if not any(frame.file and frame.function for frame in around.trace) or around.cut or not _nothing_tells(crash):
         return None
     if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or crash.job.in_engine:
         return None
