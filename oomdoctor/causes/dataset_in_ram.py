@@ -11,6 +11,7 @@ from oomdoctor.signs.host_data import (
     arrow_was_refused,
     data_goes_to_the_card_in_one_piece,
     data_is_cached_in_memory,
+    data_is_kept_by_a_setting,
     many_readers_and_one_vanished,
     memory_ran_out_at_a_line_on_data,
     memory_ran_out_while_reading_data,
@@ -32,6 +33,7 @@ CAUSE = Cause(
     signs=(
         Row(data_goes_to_the_card_in_one_piece, Grade.NAMES),
         Row(data_is_cached_in_memory, Grade.PROVES),
+        Row(data_is_kept_by_a_setting, Grade.NAMES),
         Row(memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(memory_ran_out_while_reading_data, Grade.POINTS),
         Row(a_wide_table_was_refused, Grade.POINTS),

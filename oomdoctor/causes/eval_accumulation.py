@@ -9,13 +9,15 @@ from oomdoctor.signs import Grade, evaluation
 CAUSE = Cause(
     id="eval-accumulation",
     title=mark("The evaluation keeps its predictions on the device"),
-    pools=("gpu",),
+    pools=("gpu", "host_ram", "cgroup"),
+    silent=(evaluation.host_memory_of_no_predictions,),
     excluded=(evaluation.in_a_training_step,),
     signs=(
         Row(evaluation.evaluation_joining_predictions, Grade.NAMES),
+        Row(evaluation.killed_during_an_evaluation, Grade.NAMES),
         Row(evaluation.evaluation_outside_the_model, Grade.POINTS),
         Row(evaluation.during_an_evaluation, Grade.HINTS),
     ),
     knobs=("smaller-buffers", "clear-references", "smaller-microbatch"),
-    before=("activations",),
+    before=("activations", "process-ram-hog"),
 )

@@ -16,6 +16,7 @@ from oomdoctor.signs.host_loading import (
     refused_while_loading_weights,
     the_kernel_killed_while_loading_weights,
 )
+from oomdoctor.signs.own_work import each_process_loads_the_weights
 
 # Where one process serves one model, there are no workers to take away.
 OF_AN_ENGINE = (
@@ -31,6 +32,7 @@ CAUSE = Cause(
         Row(a_part_of_the_model_was_refused, Grade.PROVES, OF_AN_ENGINE),
         Row(a_buffer_for_weights_was_refused, Grade.PROVES, OF_AN_ENGINE),
         Row(a_buffer_on_the_host_was_refused, Grade.POINTS, OF_AN_ENGINE),
+        Row(each_process_loads_the_weights, Grade.PROVES),
         Row(the_kernel_killed_while_loading_weights, Grade.PROVES),
         Row(refused_while_loading_weights, Grade.NAMES),
         Row(refused_at_the_time_of_loading, Grade.HINTS),

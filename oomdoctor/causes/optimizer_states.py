@@ -9,7 +9,8 @@ from oomdoctor.signs import Grade, optimizer, other_words
 CAUSE = Cause(
     id="optimizer-states",
     title=mark("The optimizer's states do not fit beside the weights"),
-    pools=("gpu",),
+    pools=("gpu", "host_ram"),
+    silent=(optimizer.host_memory_of_no_refusal,),
     excluded=(optimizer.another_stage_than_the_optimizers,),
     signs=(
         Row(optimizer.in_the_optimizer, Grade.NAMES),

@@ -19,6 +19,7 @@ from oomdoctor.signs.node_groups import (
     two_alike_have_it,
     workers_of_all_names_have_it,
 )
+from oomdoctor.signs.own_work import each_process_loads_the_weights
 from oomdoctor.signs.ray_kills import a_rank_was_killed, ray_killed_many, ray_killed_several
 
 CAUSE = Cause(
@@ -40,6 +41,7 @@ CAUSE = Cause(
         Row(a_process_of_another_name_has_it, Grade.POINTS),
         Row(there_is_one_for_each_gpu, Grade.NAMES),
         Row(ranks_grew, Grade.POINTS),
+        Row(each_process_loads_the_weights, Grade.POINTS),
         Row(first_rows_are_missing, Grade.POINTS),
     ),
     knobs=("fewer-workers", "stream-data", "smaller-microbatch", "add-nodes", "more-host-memory"),
