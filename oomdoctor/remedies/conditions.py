@@ -20,7 +20,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
-from oomdoctor.remedies import engine, host, own_line
+from oomdoctor.remedies import engine, host, own_line, own_options
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
@@ -210,7 +210,8 @@ def simulated_worlds(case: Case) -> bool:
 
 def option_for_it(case: Case) -> bool:
     """A framework of the job has an option for it, or the job's own line shows where it is."""
-    return case.row is not None or own_line.shows(case.knob, case.crash)
+    shown = own_line.shows(case.knob, case.crash) or own_options.own_option(case.knob, case.crash) is not None
+    return case.row is not None or shown
 
 
 def something_collected(case: Case) -> bool:

@@ -28,7 +28,7 @@ from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster
 from oomdoctor.spellings import title
-from oomdoctor.units import MIB, show
+from oomdoctor.units import GIB, MIB, TIB, show
 from oomdoctor.versions import version_of
 
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
@@ -38,6 +38,9 @@ BY_WORLD: Final = ("collect-evidence", "fix-placement")
 EXPANDABLE: Final = "expandable_segments:True"
 _RAM: Final = ("host_ram", "cgroup")
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
+_UNITS: Final = {"k": 2**10, "m": MIB, "g": GIB, "t": TIB}  # V8 counts MiB where no unit stands
+_SMALL_HEAP: Final = GIB // 2
+_MANY_TIMES: Final = 4
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
 
@@ -147,15 +150,22 @@ def raise_cap(case: Case) -> Answer:
 
 def _twice(case: Case, now: int, unit: str) -> Proposal:
     """A heap whose size the launch line states."""
-    then = f"{2 * now}{unit}"
+    times = _MANY_TIMES if now * _UNITS.get(unit.lower(), MIB) < _SMALL_HEAP else 2
+    then = f"{times * now}{unit}"
     return Proposal(
         action=say(
             "Raise {name} from {now} to {then}, if the machine has that", name=case.name, now=f"{now}{unit}", then=then
         ),
-        suggested=then if unit else 2 * now,
-        derivation=f"2 x {now}{unit} = {then}",
-        assumes=(say("twice is a guess: the refusal cut off what would have been needed"),),
-    )  # fmt: skip
+        suggested=then if unit else times * now,
+        derivation=f"{times} x {now}{unit} = {then}",
+        assumes=(
+            say("twice is a guess: the refusal cut off what would have been needed")
+            if times == 2
+            else say(
+                "{times} times is a guess: the heap is small, and how much is missing is not in the log", times=times
+            ),
+        ),
+    )
 
 
 def _larger_budget(case: Case) -> Answer:

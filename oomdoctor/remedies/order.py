@@ -75,7 +75,9 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if cause == _ENDS:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
     elif len(before) < FREE_BEFORE:
-        before = [*before, *(remedy for remedy in clear if remedy not in before)][:FREE_BEFORE]
+        free = [remedy for remedy in listed if remedy.knob not in (*BOUGHT, EVIDENCE)]
+        before = [*before, *(remedy for remedy in (*clear, *free) if remedy not in before)]
+        before = list({remedy.knob: remedy for remedy in before}.values())[:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 

@@ -39,7 +39,7 @@ def the_job_itself_did_what_the_log_shows(crash: Crash) -> Seen | None:
 
 @sign
 def each_process_loads_the_weights(crash: Crash) -> Seen | None:
-    """Three Python processes or more held the memory together while weights were loaded: each loads a copy of its own."""
+    """Three Python processes or more held the memory while weights were loaded: each loads a copy of its own."""
     kill = crash.root
     if not isinstance(kill, KernelKill) or not _INTERPRETER.fullmatch(kill.process.name or ""):
         return None
