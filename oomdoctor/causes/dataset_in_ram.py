@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.host_data import (
     a_card_without_data,
+    a_data_library_was_refused,
     a_wide_table_was_refused,
     arrow_was_refused,
     data_goes_to_the_card_in_one_piece,
@@ -39,6 +40,7 @@ CAUSE = Cause(
         Row(a_wide_table_was_refused, Grade.POINTS),
         Row(refused_while_reading_data, Grade.POINTS),
         Row(arrow_was_refused, Grade.HINTS),
+        Row(a_data_library_was_refused, Grade.POINTS),
         Row(many_readers_and_one_vanished, Grade.POINTS),
         Row(vanished_at_a_line_on_data, Grade.HINTS),
         Row(vanished_while_reading_data, Grade.LEFT),

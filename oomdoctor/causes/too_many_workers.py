@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.process_ram_hog import OF_A_TRAINER
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.kills import largest_process_held_little, one_of_many_workers_was_killed
+from oomdoctor.signs.kills import largest_process_held_little, one_of_a_pool_was_killed, one_of_many_workers_was_killed
 from oomdoctor.signs.node import first_rows_are_missing
 from oomdoctor.signs.node_groups import (
     a_process_of_another_name_has_it,
@@ -34,6 +34,7 @@ CAUSE = Cause(
         Row(ray_killed_many, Grade.POINTS),
         Row(a_rank_was_killed, Grade.HINTS, OF_A_TRAINER),
         Row(one_of_many_workers_was_killed, Grade.HINTS),
+        Row(one_of_a_pool_was_killed, Grade.HINTS),
         Row(largest_process_held_little, Grade.HINTS),
         Row(ray_killed_several, Grade.LEFT),
     ),

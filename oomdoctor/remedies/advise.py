@@ -149,7 +149,7 @@ def _in_other_words(case: Case) -> bool:
 
 def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
-    if knob.id in device.BY_WORLD:
+    if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
         return None
     row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):

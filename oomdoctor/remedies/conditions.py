@@ -12,6 +12,7 @@ from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import NotEnoughFree
@@ -223,13 +224,22 @@ def something_collected(case: Case) -> bool:
 
 
 def worker_processes(case: Case) -> bool:
-    """A refusal is one process's own; a kill may be of one among many."""
+    """A refusal is one process's own; a kill may be of one among many, unless the kernel lists no second one."""
     crash = case.crash
-    if not isinstance(crash.root, HostAllocation):
+    if not isinstance(crash.root, HostAllocation | KernelKill) or case.cause == "too-many-workers":
+        return True
+    if isinstance(crash.root, KernelKill) and not _kernel_lists_one(crash):
         return True
     stated = crash.setting(*KNOBS["fewer-workers"].settings)
     several = stated is not None and isinstance(stated.value, int) and stated.value > 1
-    return several or crash.in_trace(_WORKERS) is not None or node_memory(crash) is not None
+    listed = isinstance(crash.root, HostAllocation) and node_memory(crash) is not None
+    return several or listed or crash.in_trace(_WORKERS) is not None
+
+
+def _kernel_lists_one(crash: Crash) -> bool:
+    """The kernel's table holds no two processes of the victim's name."""
+    memory = node_memory(crash)
+    return memory is not None and all(len(holder.sizes) == 1 for holder in memory.holders)
 
 
 def weights_are_loaded(case: Case) -> bool:

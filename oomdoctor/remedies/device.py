@@ -26,7 +26,7 @@ from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import releases
 from oomdoctor.signs.releases import Match
-from oomdoctor.signs.scheduling import asked_gpus, cluster
+from oomdoctor.signs.scheduling import asked_gpus, cluster, shared_roles
 from oomdoctor.spellings import title
 from oomdoctor.units import GIB, MIB, TIB, show
 from oomdoctor.versions import version_of
@@ -337,7 +337,7 @@ def fix_request(case: Case) -> Answer:
         )
     have, asked = _cluster(crash), asked_gpus(crash)
     if asked is not None:
-        return _launch(asked.gpus, asked.sum, have)
+        return _launch(crash, asked.gpus, asked.sum, have)
     request = next((r for r in crash.every(Unschedulable) if r.requested), None)
     if request is None or not request.requested or not have:
         return None
@@ -365,7 +365,7 @@ def _cluster(crash: Crash) -> Mapping[str, float]:
     return have
 
 
-def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
+def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
     """Every bundle of a GPU takes a CPU too, and the driver one more."""
     cpus = gpus + DRIVER_CPUS
     said = say(
@@ -378,6 +378,7 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
     if cluster_gpus is not None and cluster_gpus < gpus:
         enough = cluster_gpus + DRIVER_CPUS
         short = cluster_cpus is not None and cluster_cpus < enough
+        sharing = shared_roles(crash, cluster_gpus)
         figures = {"there": f"{cluster_gpus:g}", "asked": gpus}
         has = say("{asked}; the cluster has {there} GPUs", asked=said, there=f"{cluster_gpus:g}")
         return Proposal(
@@ -394,7 +395,13 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
                 "colocated roles): it asks for {asked}",
                 **figures,
             ),
-            snippet=f"ray start --head --num-cpus={enough:g} --num-gpus={cluster_gpus:g}" if short else None,
+            snippet="\n".join(
+                [
+                    *([" ".join(sharing)] if sharing else []),
+                    *([f"ray start --head --num-cpus={enough:g} --num-gpus={cluster_gpus:g}"] if short else []),
+                ]
+            )
+            or None,
             current=gpus,
             suggested=int(cluster_gpus),
             derivation=say(

@@ -98,6 +98,8 @@ def _at_its_first_step(case: Case) -> bool:
     crash, now = case.crash, case.number()
     progress = crash.context.progress
     steps = progress.get("done") or progress.get("step") or 0
+    if crash.stage in _WITHOUT_UPDATES:
+        return False
     fails = isinstance(crash.root, KernelKill | LimitKill | ArrayOutOfMemory)
     return fails and crash.pool in _RAM and not steps and now is not None and now >= 2 * _QUARTER
 
@@ -154,10 +156,15 @@ def low_memory_optimizer(case: Case) -> Answer:
     )
 
 
+def keeps_predictions(cause: str, crash: Crash) -> bool:
+    """An evaluation keeps its predictions in host memory, where Trainer's eval_accumulation_steps puts them as well."""
+    return cause == "eval-accumulation" and crash.pool in _RAM
+
+
 def fewer_predictions(case: Case) -> Answer:
     """On the host nothing is gained by moving predictions there: only what a metric needs of them is smaller."""
     crash = case.crash
-    if case.cause != "eval-accumulation" or crash.pool not in _RAM:
+    if not keeps_predictions(case.cause, crash):
         return None
     kept = say("Keep what the metrics need of each batch: the argmax instead of all logits")
     if crash.in_trace(_TRAINER) is None:

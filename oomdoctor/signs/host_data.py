@@ -39,6 +39,7 @@ _KEEPS: Final = (
     "load_in_memory", "load_in_ram", "load_into_memory", "preload", "preload_data", "cache_in_memory", "ram_cache",
 )  # fmt: skip
 _MEMORY: Final = ("memory", "ram", "mem", "in_memory", "true", "all")
+_OF_TABLES: Final = ("polars", "datafusion", "deltalake", "lancedb", "lance")  # libraries in Rust
 _HOST: Final = ("host_ram", "cgroup")
 _TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
 # The columns of a table that is rather mostly empty than a matrix of the model.
@@ -194,6 +195,21 @@ def arrow_was_refused(crash: Crash) -> Seen | None:
         return None
     words = say("Memory was refused to a table of Arrow's{asked}.", asked=asked_for(crash))
     return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def a_data_library_was_refused(crash: Crash) -> Seen | None:
+    """The runtime of a library for tables in Rust was refused memory, which says neither where nor for what."""
+    refused = crash.first(HostAllocation)
+    if refused is None or refused.allocator != "rust":
+        return None
+    library = next((name for name in _OF_TABLES if name in crash.job.frameworks), None)
+    library = library or next((word for word in _OF_TABLES if crash.mentions(rf"\b{word}(?:_|\b)") is not None), None)
+    if library is None:
+        return None
+    words = say("{library} was refused memory for its tables{asked}.", library=library, asked=asked_for(crash))
+    stage = "data_load" if crash.stage == "unknown" else None
+    return Seen(words=words, evidence=(refused,), stage=stage)
 
 
 @sign

@@ -22,6 +22,7 @@ _WORK: Final = (
     data_is_kept_by_a_setting,
     the_kernel_killed_while_loading_weights,
 )
+_FULL_PRECISION: Final = ("float32", "fp32", "torch.float32", "float", 32)
 _LOADING: Final = ("model_load", "checkpoint_load")
 # The names of an interpreter and of PyTorch's main thread; the kernel cuts them to 15 characters.
 _INTERPRETER: Final = late(r"python(?:\d(?:\.\d{1,2})?)?|pt_main_thread")
@@ -52,3 +53,10 @@ def each_process_loads_the_weights(crash: Crash) -> Seen | None:
         held=show(kill.anon_rss_bytes or 0),
     )
     return Seen(words=words, evidence=(kill,), stage="model_load")
+
+
+@sign
+def weights_in_full_precision(crash: Crash) -> Seen | None:
+    """A setting has the weights loaded in 32 bits."""
+    stated = crash.setting("dtype", "torch_dtype", "precision")
+    return Seen(words="") if stated is not None and stated.value in _FULL_PRECISION else None
