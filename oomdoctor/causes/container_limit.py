@@ -19,8 +19,8 @@ from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 
 # What an engine keeps fills the limit. The last two stand behind what costs nothing.
 OF_AN_ENGINE = (
-    "shorter-context", "fewer-sequences", "quantize-kv-cache", "smaller-buffers", "lower-engine-reservation",
-    "smaller-prefill", "quantize-weights", "raise-container-limit", "more-host-memory",
+    "shorter-context", "smaller-model", "quantize-kv-cache", "fewer-sequences", "quantize-weights", "smaller-buffers",
+    "lower-engine-reservation", "smaller-prefill", "raise-container-limit", "more-host-memory",
 )  # fmt: skip
 
 CAUSE = Cause(

@@ -45,6 +45,9 @@ _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[
 _SAMPLERS: Final = (
     r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
 )
+_SIZE_OF_PICTURES: Final = (
+    r"(?i)\b(?:images?|frames?|photos?|pictures?) (?:of size |size |resolution )?\d{3,5} ?x ?\d{3,5}\b"
+)
 _OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
 _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
@@ -161,7 +164,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if _beyond_a_half(crash.root):
         return False
-    if not isinstance(crash.root, HostAllocation):
+    if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
         return True
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
@@ -180,6 +183,8 @@ def sequences(case: Case) -> bool:
         return True
     if some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash):
         return False
+    if crash.mentions(_SIZE_OF_PICTURES) is not None:
+        return False
     root = crash.root
     as_pictures = isinstance(root, ArrayOutOfMemory) and len((root.shape or "").split(",")) == PICTURES
     return not as_pictures or crash.mentions(_OPS_ON_SEQUENCES) is not None
@@ -190,7 +195,8 @@ def pictures(case: Case) -> bool:
     crash = case.crash
     if some(crash.job.frameworks, "simulates worlds"):
         return False
-    return some(crash.job.frameworks, "has no sequences") or case.now is not None or _computes_pictures(crash)
+    named = case.now is not None or crash.mentions(_SIZE_OF_PICTURES) is not None
+    return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
 
 
 def tiles(case: Case) -> bool:

@@ -9,6 +9,7 @@ from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import asked, card, innermost, phase, refusal
 
+_WITHOUT_EVALUATION = ("inference", "serving")  # tasks
 _HOST = ("host_ram", "cgroup")
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
@@ -97,4 +98,9 @@ def in_a_training_step(crash: Crash) -> Seen | None:
 
 
 def _evaluating(crash: Crash) -> bool:
-    return crash.proven and (crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None)
+    """Not what a program for inference calls so: it predicts, and keeps nothing for a metric."""
+    return (
+        crash.job.task not in _WITHOUT_EVALUATION
+        and crash.proven
+        and (crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None)
+    )
