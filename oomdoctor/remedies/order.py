@@ -33,9 +33,11 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     stated = stated_knobs(decision.crash_of(answer))
     if not _only_ends(answer):
         return tuple(dict.fromkeys((*stated, *own)))
-    behind = (one for one in decision.answers[1:] if not _only_ends(one) and _same_memory(one, answer, decision))
-    theirs = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
-    return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *own, *theirs)))
+    behind = [one for one in decision.answers[1:] if not _only_ends(one) and _same_memory(one, answer, decision)]
+    known = [one for one in behind if one.cause.id != _WHO]
+    theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
+    holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
+    return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
 
 
 def stated_knobs(crash: Crash) -> tuple[str, ...]:
@@ -75,7 +77,9 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if cause == _ENDS:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
     elif len(before) < FREE_BEFORE:
-        before = [*before, *(remedy for remedy in clear if remedy not in before)][:FREE_BEFORE]
+        free = [remedy for remedy in listed if remedy.knob not in (*BOUGHT, EVIDENCE)]
+        before = [*before, *(remedy for remedy in (*clear, *free) if remedy not in before)]
+        before = list({remedy.knob: remedy for remedy in before}.values())[:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 
