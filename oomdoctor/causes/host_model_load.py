@@ -23,6 +23,8 @@ OF_AN_ENGINE = (
     "smaller-model", "quantize-weights", "shorter-context", "fewer-sequences", "more-host-memory", "low-memory-loading",
 )  # fmt: skip
 
+OF_EACH_PROCESS = ("low-memory-loading", "mixed-precision", "fewer-workers", "quantize-weights", "smaller-model",
+                   "more-host-memory")  # fmt: skip
 OF_FULL_PRECISION = ("mixed-precision", "low-memory-loading", "fewer-workers", "quantize-weights", "smaller-model",
                      "more-host-memory")  # fmt: skip
 
@@ -42,7 +44,7 @@ CAUSE = Cause(
         Row(a_part_of_the_model_was_refused, Grade.PROVES, OF_AN_ENGINE),
         Row(a_buffer_for_weights_was_refused, Grade.PROVES, OF_AN_ENGINE),
         Row(a_buffer_on_the_host_was_refused, Grade.POINTS, OF_AN_ENGINE),
-        Row(each_process_loads_the_weights, Grade.PROVES),
+        Row(each_process_loads_the_weights, Grade.PROVES, OF_EACH_PROCESS),
         Row(the_kernel_killed_while_loading_weights, Grade.PROVES),
         Row(refused_while_loading_weights, Grade.NAMES),
         Row(refused_at_the_time_of_loading, Grade.HINTS),

@@ -46,7 +46,7 @@ _OF_STAGE: Final[Mapping[str, str]] = {
 }
 # What goes before any line: it says that the line is not at fault
 _FIRST: Final = frozenset(
-    ["fix-shape", "fix-environment", "fix-placement", "free-the-gpu", "pin-version", "bigger-shm"]
+    ["fix-shape", "fix-environment", "fix-placement", "free-the-gpu", "pin-version", "bigger-shm", "chunked-logits"]
 )
 _IN_CODE_ALONE: Final = frozenset({"clear-references"})  # a knob that no library has a general line for
 _AFTER_TRAINING: Final = frozenset({"eval"})  # stages in which a job that trains does not

@@ -77,16 +77,17 @@ def smaller_microbatch(case: Case) -> Answer:
             now=now,
             then=share * now,
         ),
-        derivation=say(
-            "{formula}; {now} x {share} = {then} for the same global batch",
-            formula=proposal.derivation,
-            now=now,
-            share=share,
-            then=share * now,
-        ),
+        derivation=_same_global_batch(proposal.derivation, now, share),
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
+
+
+def _same_global_batch(formula: str | None, now: int, share: int) -> str:
+    if share == 2:
+        return say("{formula}; {now} x 2 = {then} for the same global batch", formula=formula, now=now, then=2 * now)
+    figures = {"now": now, "share": share, "then": share * now}
+    return say("{formula}; {now} x {share} = {then} for the same global batch", formula=formula, **figures)
 
 
 def _at_its_first_step(case: Case) -> bool:
@@ -94,7 +95,7 @@ def _at_its_first_step(case: Case) -> bool:
     crash, now = case.crash, case.number()
     progress = crash.context.progress
     steps = progress.get("done") or progress.get("step") or 0
-    if crash.stage in _WITHOUT_UPDATES:
+    if crash.stage in _WITHOUT_UPDATES or (case.now is not None and "eval" in case.now.name):
         return False
     fails = isinstance(crash.root, KernelKill | LimitKill | ArrayOutOfMemory)
     return fails and crash.pool in _RAM and not steps and now is not None and now >= 2 * _QUARTER
