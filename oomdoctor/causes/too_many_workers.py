@@ -26,9 +26,9 @@ CAUSE = Cause(
     id="too-many-workers",
     title=mark("Many similar processes fill the memory together"),
     headlines=(
-        mark("{group} fill {place}: {group_filled}"),
+        mark("{group} fill {machine}: {group_filled}"),
         mark("Ray's limit of {low_ray_limit} was reached: {group} held {group_held}"),
-        mark("{group} hold {group_part} on {place}"),
+        mark("{group} hold {group_part} on {machine}"),
         mark("Ray killed {ray_kill_count} within a minute: {node} ran out of memory"),
         mark("Ray killed {killed_rank}, one of several ranks: {full} in use on {node}"),
         mark("{killer} killed {killed_sized}, one of many processes"),

@@ -41,7 +41,7 @@ HOST: Final = frozenset({
     "shm-too-small", "spill-disk-full", "too-many-workers",
 })  # fmt: skip
 CAUSES: Final = {cause.id: cause for cause in causes()}
-ALWAYS: Final = {"node", "place"}  # answered of every crash
+ALWAYS: Final = {"node", "machine"}  # answered of every crash
 OF_A_GPU: Final = crash(refused())
 REST: Final = "file-rss:4096kB, shmem-rss:0kB, UID:0 pgtables:70000kB oom_score_adj:0"
 KERNEL: Final = (
