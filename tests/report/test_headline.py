@@ -14,7 +14,7 @@ from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, crash, refused, trace
 
 from oomdoctor.causes import Cause, causes
 from oomdoctor.incident.model import Crash
-from oomdoctor.report.headline import ROOMS, filled, headline, names, slots
+from oomdoctor.report.headline import ROOMS, engine, filled, gpu, headline, names, release, sizes, slots
 
 MINE = (
     "absurd-size", "activations", "allocator-cap", "allocator-fragmentation", "cuda-graph-capture",
