@@ -139,3 +139,6 @@ def test_a_group_of_no_manager_names_none(tmp_path: Path) -> None:
     raised = next(r for r in remedies if r["knob"] == "raise-container-limit")  # type: ignore[attr-defined]
     assert raised["setting"] is None
     assert "memory.max" in raised["snippet"]
+
+
+WHOLE = "kernel: Out of memory: " + KERNEL.partition("memory: ")[2]

@@ -17,23 +17,17 @@ from oomdoctor.report.headline import (
     died,
     figures,
     filled,
-    growth,
     headline,
     host,
     kills,
     limits,
     names,
     offload,
-    placing,
     ray,
-    requests,
-    shm,
     slots,
-    work,
 )
 from oomdoctor.units import GIB, KIB, MIB
 
-ROOMS: Final = (died, growth, host, kills, limits, offload, placing, ray, requests, shm, work)
 HOST: Final = frozenset({
     "address-space-limit", "build-parallelism", "checkpoint-spike", "container-limit", "cpu-offload-overcommit",
     "dataset-in-ram", "host-memory-exhausted", "host-memory-leak", "host-model-load", "killed-without-evidence",
