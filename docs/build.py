@@ -2,10 +2,10 @@
 
 The pages beside this file are plain Markdown. What is said elsewhere already is not said again, but taken from there:
 
-    <!-- include README.md # What if -->              what stands under a heading, up to the next one
-    <!-- include README.md # How it works and below --> ... with what stands under its subheadings
+    <!-- include CHANGELOG.md # Unreleased -->        what stands under a heading, up to the next one
+    <!-- include README.md # oomdoctor and below -->  ... with what stands under its subheadings
     <!-- code action.yml yaml -->                     a file
-    <!-- help watch -->                               a command's help
+    <!-- help issue draft -->                         a command's help
 
 A line in _italics_ right below is for who reads the pages in the repository; so is README.md beside this file. The
 reference follows from the package (reference.py). Links are kept where their target is on the site, and their words
@@ -31,7 +31,7 @@ import reference  # noqa: E402  (from this folder, about the package of this che
 
 _INCLUDE: Final = re.compile(r"^<!-- include (\S+) # (.+?)( and below)? -->$", re.MULTILINE)
 _CODE: Final = re.compile(r"^<!-- code (\S+) (\w+) -->$", re.MULTILINE)
-_HELP: Final = re.compile(r"^<!-- help ([\w-]+) -->$", re.MULTILINE)
+_HELP: Final = re.compile(r"^<!-- help ([\w -]+) -->$", re.MULTILINE)
 _MEANWHILE: Final = re.compile(r"(?<= -->)\n_[^\n]+_$", re.MULTILINE)
 _FENCED: Final = re.compile(r"(^(`{3,}).*?^\2$)", re.MULTILINE | re.DOTALL)
 _SPAN: Final = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
@@ -76,7 +76,7 @@ def _whole(name: str, text: str, places: Places, known: set[str]) -> str:
         return f"```{of[2]}\n{(TOP / of[1]).read_text(encoding='utf-8').rstrip()}\n```"
 
     text = _relinked(text, f"docs/{name}", name, places, known)
-    text = _HELP.sub(lambda of: f"```text\n{reference.said(of[1], '--help').rstrip()}\n```", text)
+    text = _HELP.sub(lambda of: f"```text\n{reference.said(*of[1].split(), '--help').rstrip()}\n```", text)
     return _CODE.sub(code, _INCLUDE.sub(included, text))
 
 
