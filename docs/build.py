@@ -7,8 +7,8 @@ The pages beside this file are plain Markdown. What is said elsewhere already is
     <!-- code action.yml yaml -->                     a file
     <!-- help issue draft -->                         a command's help
 
-A line in _italics_ right below is for who reads the pages in the repository; so is README.md beside this file. The
-reference follows from the package (reference.py). Links are kept where their target is on the site, and their words
+A line in _italics_ right below is for who reads the pages in the repository; so are README.md beside this file and the
+pages in Chinese (*.zh-CN.md). The reference follows from the package (reference.py). Links are kept where their target is on the site, and their words
 where it is not.
 """
 
@@ -44,13 +44,17 @@ Places = Mapping[tuple[str, str], str]  # a file of the repository and a heading
 
 def pages() -> dict[str, str]:
     """All pages of the site as Markdown, by their places in it."""
-    files = {path.relative_to(HERE).as_posix(): path for path in HERE.rglob("*.md") if path != HERE / "README.md"}
+    files = {path.relative_to(HERE).as_posix(): path for path in HERE.rglob("*.md") if _on_the_site(path)}
     written = {name: _MEANWHILE.sub("", path.read_text(encoding="utf-8")) for name, path in files.items()}
     places = {(source, ""): name for source, name in reference.SOURCES.items()} | dict(_places(written))
     generated = reference.pages()
     known = {*written, *generated}
     found = {name: _whole(name, text, places, known) for name, text in written.items()}
     return found | generated
+
+
+def _on_the_site(path: Path) -> bool:
+    return path != HERE / "README.md" and not path.name.endswith(".zh-CN.md")
 
 
 def _places(written: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], str]]:

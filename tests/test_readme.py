@@ -40,6 +40,10 @@ def test_the_first_report(update: bool) -> None:
     check("output", "$ oomdoctor " + " ".join(arguments) + "\n" + done.stdout, update)
 
 
+def test_it_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 180
+
+
 @pytest.mark.parametrize("name", ["diagnose", "test"])
 def test_the_two_commands_name_what_is_there(name: str) -> None:
     (command,) = block(name).splitlines()
