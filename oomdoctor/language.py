@@ -67,6 +67,11 @@ def _name(locale: str) -> str:
 
 def say(text: str, /, **values: object) -> str:
     """The text with its {names} filled in. A literal brace is doubled."""
+    return filled(text, values)
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """The same of a text that is marked elsewhere."""
     text = translated(text)
     if _in_use.get() == ENGLISH:
         return text.format(**values)
@@ -77,7 +82,7 @@ def say(text: str, /, **values: object) -> str:
 
 def counted(count: int, one: str, many: str, /, **values: object) -> str:
     """The text for one or the text for several, both marked, with {count} filled in."""
-    return say(one if count == 1 else many, count=f"{count:,}", **values)
+    return filled(one if count == 1 else many, {"count": f"{count:,}", **values})
 
 
 def mark(text: str, /) -> str:

@@ -79,14 +79,14 @@ def issue(
     """
     for_others()
     if url and repo is None:
-        raise typer.BadParameter(say("--url needs the repository: add --repo OWNER/NAME"), param_hint="--url")
+        raise typer.BadParameter(say("needs the repository: add --repo OWNER/NAME"), param_hint="--url")
     if repo is not None and not _REPOSITORY.match(repo):
         raise typer.BadParameter(
             say("{word} is not OWNER/NAME, like vllm-project/vllm", word=repr(repo)), param_hint="--repo"
         )
     if repo is not None and not url:
         raise typer.BadParameter(
-            say("--repo only works with --url: add --url, or leave out --repo for a draft"), param_hint="--repo"
+            say("only works with --url: add --url, or leave out --repo for a draft"), param_hint="--repo"
         )
     wanted = _form(form, output)
     if form is not None:

@@ -140,7 +140,7 @@ def check_folder(to: str | None) -> None:
     except OSError as error:  # a name that is too long, a folder that is not ours to look into
         raise _cannot_write(to, error) from error
     if is_folder:
-        raise CannotWriteError(say("{file} is a folder; name a file in it", file=to))
+        raise CannotWriteError(say("{file}: it is a folder; name a file in it", file=to))
     if not has_folder:
         raise CannotWriteError(say("{file}: there is no folder {folder}; make it first", file=to, folder=target.parent))
 
@@ -150,7 +150,7 @@ def check_spares(to: str | None, inputs: Iterable[Path | None]) -> None:
     if to is None or to == "-" or (os.path.exists(to) and not os.path.isfile(to)):  # noqa: PTH110, PTH113  (long names)
         return
     if any(_is_same(to, one) for one in inputs):
-        raise CannotWriteError(say("{file} is one of the files to read; name another output file", file=to))
+        raise CannotWriteError(say("{file}: it is one of the files to read; name another file", file=to))
 
 
 def _is_same(to: str, read: Path | None) -> bool:

@@ -55,7 +55,7 @@ def redact(
     from oomdoctor import street  # noqa: PLC0415  (not for --help)
 
     if strict and not check:
-        raise typer.BadParameter(say("--strict only works with --check: add --check"), param_hint="--strict")
+        raise typer.BadParameter(say("only works with --check: add --check"), param_hint="--strict")
     out.check_folder(output)
     if not files and out.stdin_is_terminal():
         raise typer.BadParameter(

@@ -159,7 +159,7 @@ class _Scan:
     def _summary(self, parts: Sequence[Part]) -> str:
         alive = sum(node.alive for node in self._nodes)
         return say(
-            "{nodes} nodes alive; {count} log folders to read",
+            "nodes alive: {nodes}; log folders read: {count}",
             nodes=f"{alive:,}",
             count=f"{len(parts):,}",
         )

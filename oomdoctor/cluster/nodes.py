@@ -79,7 +79,7 @@ def of_the_dead(nodes: Sequence[Node], read_elsewhere: Mapping[str, str]) -> lis
     if len(wondered_at) > MOST_NAMED:
         told.append(say("{count} more nodes are dead", count=f"{len(wondered_at) - MOST_NAMED:,}"))
     if as_asked := len(dead) - len(wondered_at):
-        told.append(say("{count} nodes were shut down on request; their logs were not read", count=f"{as_asked:,}"))
+        told.append(say("nodes shut down on request: {count}; their logs were not read", count=f"{as_asked:,}"))
     return told
 
 

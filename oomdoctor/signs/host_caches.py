@@ -34,14 +34,14 @@ def swap_space_was_refused(crash: Crash) -> Seen | None:
     swap = show(refusal.swap_bytes or 0)
     if refusal.host_total_bytes:
         words = say(
-            "The engine requests {swap} of swap space on a node with {total}; vLLM allows at most 70% of the "
+            "The engine requests {swap} of swap space on a node with {total}; vLLM allows at most 0.7 of the "
             "node's memory.",
             swap=swap,
             total=show(refusal.host_total_bytes),
         )
     else:
         words = say(
-            "The engine requests {swap} of swap space; vLLM allows at most 70% of the node's memory.", swap=swap
+            "The engine requests {swap} of swap space; vLLM allows at most 0.7 of the node's memory.", swap=swap
         )
     return Seen(words=words, evidence=(refusal,))
 

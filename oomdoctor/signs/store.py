@@ -101,7 +101,7 @@ def much_stands_in_no_row(crash: Crash) -> Seen | None:
         return None
     return Seen(
         words=say(
-            "{missing} of the {used} in use is in no row of the table: shared memory (most often Ray's object "
+            "{missing} of the {used} in use is not in the table: shared memory (most often Ray's object "
             "store) or processes outside the table.",
             missing=show(missing),
             used=show(kill.used_bytes),

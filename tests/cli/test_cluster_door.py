@@ -25,7 +25,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cluster, "find_spec", {"ray": None}.__getitem__)
     done = run_text("cluster")
     assert done.returncode == 2
-    said = "a cluster is read through Ray, which is not installed: pip install 'oomdoctor[ray]'"
+    said = "`oomdoctor cluster` needs Ray, which is not installed: pip install 'oomdoctor[ray]'"
     assert done.stderr == f"oomdoctor: {said}\n"
     assert done.stdout == ""
 

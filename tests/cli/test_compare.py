@@ -22,16 +22,15 @@ REFUSED = (
 AS_PRINTED = """\
 In BAD the node's memory (RAM) ran out during the rollout (bad.log:65)
 
-What can explain it (GOOD -> BAD):
+Changes that can explain it (GOOD -> BAD):
   1. actor_rollout_ref.rollout.swap_space: 4 -> 40  (line 25 -> 25)
-     4 would need 392.00 GiB less and fit
-     4 instead of 40 GiB, a page-locked buffer (a power of two) for each of 28 layers x 8 GPUs:
-       56.00 GiB instead of 448.00 GiB
+     4 would have saved 392.00 GiB, enough to fit
+     40 -> 4 GiB, in pinned buffers (powers of two) for 28 layers x 8 GPUs: 448.00 GiB -> 56.00 GiB
 
-What else is different (GOOD -> BAD):
+Other differences (GOOD -> BAD):
   actor_rollout_ref.rollout.temperature: 0.9 -> 1.0  (line 26 -> 26)
 
-The most that each figure came to
+Peak of each figure
                        GOOD           BAD   more in BAD
   memory used    250.10 GiB    719.42 GiB   +469.32 GiB
 
@@ -42,7 +41,7 @@ Where the memory was: node 10.30.4.44
   gcs_server (pid 50011)                             727 MiB
   in use, in no row of the table                   43.37 GiB
   free                                             49.91 GiB
-  in all                                         1007.53 GiB
+  total                                          1007.53 GiB
 """
 
 
@@ -85,7 +84,7 @@ def test_json(tmp_path: Path) -> None:
 
 def test_what_would_have_taken_more_explains_nothing(tmp_path: Path) -> None:
     done = compared(tmp_path, healthy(swap_space="80"), CRASHED)
-    assert "Nothing that both logs print can explain it" in done.output
+    assert "No change that both logs show can explain it" in done.output
     assert "swap_space: 80 -> 40" in done.output
     assert done.exit_code == 0
 
@@ -117,7 +116,7 @@ def test_the_same_settings_explain_nothing(tmp_path: Path) -> None:
 
 def test_without_a_failure_there_is_nothing_to_explain(tmp_path: Path) -> None:
     done = compared(tmp_path, healthy(swap_space="4"), healthy())
-    assert done.output.startswith("BAD holds no failure: there is nothing to explain\n")
+    assert done.output.startswith("BAD shows no failure: nothing to explain\n")
     assert "swap_space: 4 -> 40" in done.output
     assert done.exit_code == 0
 
@@ -135,14 +134,14 @@ def test_of_an_end_that_the_log_does_not_explain_nothing_is_claimed(tmp_path: Pa
 def test_what_may_explain_an_end_that_may_be_of_memory_says_so(tmp_path: Path) -> None:
     good, bad = "MemTotal:       1056964608 kB\n", "MemTotal:       528482304 kB\nKilled\n"
     done = compared(tmp_path, good, bad)
-    assert "If host RAM ran out, this can explain it (GOOD -> BAD):\n  1. ram_bytes: " in done.output
+    assert "If host RAM ran out, these changes can explain it (GOOD -> BAD):\n  1. ram_bytes: " in done.output
     assert "What can explain it" not in done.output
     assert done.exit_code == 3
 
 
 def test_a_good_run_that_failed_is_said_to(tmp_path: Path) -> None:
     done = compared(tmp_path, CRASHED, CRASHED)
-    assert "Note: GOOD holds a failure, too" in done.output
+    assert "Note: GOOD failed, too" in done.output
     assert body(compared(tmp_path, CRASHED, CRASHED, "--format", "json"))["good_failed"] is True
 
 
@@ -179,7 +178,7 @@ def test_a_release_with_a_known_regression_explains_it(tmp_path: Path, good: str
 
 @pytest.mark.parametrize(
     ("good", "bad", "why"),
-    [("NVIDIA H200", "NVIDIA A10G", "different GPU"), ("NVIDIA H200", "NVIDIA H200", None)],
+    [("NVIDIA H200", "NVIDIA A10G", "another GPU"), ("NVIDIA H200", "NVIDIA H200", None)],
 )
 def test_another_card_explains_a_full_card(tmp_path: Path, good: str, bad: str, why: str | None) -> None:
     card = "|   0  {}          On  | 00000000:00:04.0 Off |                    0 |\n"
@@ -201,9 +200,9 @@ def test_what_would_have_taken_less_and_not_fitted(tmp_path: Path) -> None:
     frames = '  File "/venv/vllm/v1/worker/gpu_model_runner.py", line 1600, in capture_model\n    self._dummy_run()\n'
     bad = args.format(0.98) + frames + REFUSED
     (one,) = body(compared(tmp_path, args.format(0.97), bad, "--format", "json"))["explains"]
-    assert one["why"] == "0.97 would need 810 MiB less"
+    assert one["why"] == "0.97 would have saved 810 MiB"
     (one,) = body(compared(tmp_path, args.format(0.9), bad, "--format", "json"))["explains"]
-    assert one["why"] == "0.9 would need 6.33 GiB less and fit"
+    assert one["why"] == "0.9 would have saved 6.33 GiB, enough to fit"
 
 
 def test_a_value_that_means_something_else_explains_nothing(tmp_path: Path) -> None:
@@ -218,13 +217,13 @@ def test_of_many_differences_a_terminal_is_shown_some(tmp_path: Path) -> None:
     done = compared(tmp_path, launch.format(1), launch.format(2) + REFUSED)
     shown = done.output.count("own_option_")
     assert 0 < shown < 14
-    assert f"and {14 - shown} more; --format json has them all" in done.output
+    assert f"and {14 - shown} more; --format json lists all" in done.output
 
 
 def test_less_memory_in_the_machine_explains_a_failure_of_the_host_only(tmp_path: Path) -> None:
     good, bad = "MemTotal:       1056964608 kB\n", "MemTotal:       528482304 kB\n"
     host = body(compared(tmp_path, good + healthy(), bad + CRASHED, "--format", "json"))
-    assert [(one["name"], one["why"]) for one in host["explains"]] == [("ram_bytes", "less of it")]
+    assert [(one["name"], one["why"]) for one in host["explains"]] == [("ram_bytes", "BAD has less")]
     card = body(compared(tmp_path, good, bad + REFUSED, "--format", "json"))
     assert card["explains"] == []
     assert [one["name"] for one in card["differences"]] == ["ram_bytes"]

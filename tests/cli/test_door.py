@@ -117,7 +117,7 @@ def test_json_lines(logs: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["diagnose", "--format", "yaml"], "none of text, json, jsonl"),
+        (["diagnose", "--format", "yaml"], "not one of text, json, jsonl"),
         (["diagnose", "--nope"], "--nope"),
         (["explain", "--signs"], "name the cause"),
         (["explain", "alocator-fragmentation"], "did you mean allocator-fragmentation"),
@@ -386,7 +386,7 @@ def test_an_error_of_our_own_is_one_line_without_the_log(
         signal.signal(signal.SIGPIPE, kept)
     assert end.value.code == 70
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("oomdoctor: an error of our own: ValueError at ")
+    assert line.startswith("oomdoctor: a bug in oomdoctor: ValueError at ")
     assert "report it" in line
     assert "secret" not in line
 

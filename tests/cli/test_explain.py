@@ -17,7 +17,7 @@ def told(*arguments: str) -> str:
 
 def test_a_page_ends_with_the_frameworks_it_can_be_spelled_for() -> None:
     end = told("activations").rpartition("## In your framework")[2]
-    assert {name.strip(" .") for name in " ".join(end.split()).rpartition(" for ")[2].split(",")} == set(
+    assert {name.strip(" .") for name in " ".join(end.split()).rpartition(" settings in ")[2].split(",")} == set(
         spellings.frameworks()
     )
 
@@ -29,7 +29,7 @@ def test_what_to_change_is_spelled_for_the_framework(cause: Cause, framework: st
     expected = [row.shown for knob in cause.knobs for row in settings.of_knob(knob, framework)]
     flat = " ".join(section.split())
     assert all(" ".join(shown.split()) in flat for shown in expected)
-    assert expected or "no option of its own" in flat
+    assert expected or "has no setting for any of these" in flat
 
 
 def test_its_signs_are_printed_instead_where_they_are_asked_for() -> None:

@@ -55,7 +55,7 @@ def test_a_framework_shows_each_of_its_rows(framework: str) -> None:
         (("gpu-memory-utilization",), "a setting of lower-engine-reservation and raise-engine-reservation"),
         (("xyzzy",), "`oomdoctor explain knobs` lists all knobs"),
         (("--framework", "vlm"), "did you mean vllm"),
-        (("--framework", "???"), "there are "),
+        (("--framework", "???"), "known: "),
     ],
 )
 def test_what_does_not_exist_is_said_with_what_does(arguments: tuple[str, ...], hint: str) -> None:

@@ -111,7 +111,7 @@ def test_a_full_summary_stays_as_it_is(workspace: Path) -> None:
     done = run("logs/train.log", "-f", "github", cwd=workspace, GITHUB_STEP_SUMMARY=str(summary))
     assert done.returncode == 1
     assert done.stdout.startswith("::error ")
-    assert "it is full, and the report is not added" in done.stderr
+    assert "the step's summary is full; the report was not added" in done.stderr
     assert summary.stat().st_size == 1_045_000
 
 

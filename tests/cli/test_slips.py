@@ -23,7 +23,7 @@ def run(*words: str, **environ: str) -> Result:
 
 def test_an_assumption_that_nothing_reads_is_said() -> None:
     told = run("diagnose", str(STORY), "--assume", "foo=bar", "--assume", "gpu_memory_utilisation=0.5").stderr
-    assert "--assume foo: no version and no setting" in told
+    assert "--assume foo: no known package or setting" in told
     assert "did you mean gpu_memory_utilization" in told
 
 
@@ -47,7 +47,7 @@ def test_the_settings_that_the_code_asks_for_are_known() -> None:
 
 def test_a_setting_that_is_given_twice_is_said() -> None:
     twice = run("whatif", str(STORY), "--set", "swap_space=0", "--set", "swap_space=1")
-    assert "--set swap_space is given twice: the last counts, 1" in twice.stderr
+    assert "--set swap_space is given twice: using the last value, 1" in twice.stderr
     assert "twice" not in run("whatif", str(STORY), "--set", "swap_space=0").stderr
 
 

@@ -203,7 +203,7 @@ def test_a_reader_that_goes_away_ends_it_silently() -> None:
 
 def test_its_help_names_no_form_that_it_has_not() -> None:
     told = " ".join(piped(b"", "--help").stdout.decode().split())
-    assert "people's names, or do not. markdown does." in told
+    assert "or keep them. Default: only for markdown." in told
     assert not any(form in told for form in ("html", "github"))
 
 
@@ -212,8 +212,8 @@ def test_its_help_names_no_form_that_it_has_not() -> None:
     [
         (["/nowhere/at/all/fit.log"], "there is no folder"),
         (["."], "is a folder"),
-        (["-", "--tee", "-o", "-"], "standard output is the log's"),
-        (["-", "--format", "html"], "is none of"),
+        (["-", "--tee", "-o", "-"], "with --tee, standard output carries the log"),
+        (["-", "--format", "html"], "is not one of"),
     ],
 )
 def test_wrong_usage(arguments: list[str], says: str) -> None:

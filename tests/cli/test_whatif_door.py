@@ -24,24 +24,23 @@ IT WOULD HAVE FITTED: 447.53 GiB to spare
   The crash: the node's memory (RAM) ran out (log.txt:65)
 
 Host RAM: fits (447.53 GiB to spare)
-  missing at the crash: 957.62 GiB in use - 957.15 GiB (0.95 x 1007.53 GiB) at the threshold = 478
+  missing in the crash: 957.62 GiB in use - 957.15 GiB (0.95 x 1007.53 GiB) at the threshold = 478
     MiB
   swap space: -448.00 GiB
-    0 instead of 40 GiB, a page-locked buffer (a power of two) for each of 28 layers x 8 GPUs: 0
-      bytes instead of 448.00 GiB
+    40 -> 0 GiB, in pinned buffers (powers of two) for 28 layers x 8 GPUs: 448.00 GiB -> 0 bytes
     Assumes: the engine serves a Qwen2.5-7B (28 layers)
-    Assumes: its swap space is made anew at each rollout, or there from the start
+    Assumes: swap space is allocated at start or at each rollout
 
-Where the memory was, and would have been: 1007.53 GiB of node 10.30.4.44
-                                         was                would be
+Memory in the crash and with the change: 1007.53 GiB of node 10.30.4.44
+                                       crash             with change
   8 x WorkerDict                  902.20 GiB              454.20 GiB  assumed
   main_task (pid 51203)            11.34 GiB               11.34 GiB
   gcs_server (pid 50011)             727 MiB                 727 MiB
   in use, in no row of the table   43.37 GiB               43.37 GiB  derived
   free                             49.91 GiB              497.91 GiB  derived
 
-Note: memory used grew by 238.62 GiB per step: if that goes on, the room is used up after 1 more
-Note: it is about what was refused: what the job would ask for after it is not printed
+Note: memory used grew by 238.62 GiB per step; steps until full at this rate: 1
+Note: this covers the failed allocation only, not what the job would have allocated next
 """
 
 
@@ -75,7 +74,7 @@ def test_the_exit_code_is_the_answer(log: Path, settings: tuple[str, ...], code:
 def test_a_range_is_said_as_one() -> None:
     log = FIXTURES / "stories/openrlhf-reward-server/log.txt"
     lines = told(log, "--set", "vllm_enable_sleep=true").output.splitlines()
-    assert lines[0] == "IT WOULD NOT HAVE FITTED: 28.41 GiB to 56.78 GiB are still missing"
+    assert lines[0] == "IT WOULD NOT HAVE FITTED: 28.41 GiB to 56.78 GiB still missing"
     assert "  copies of sleeping engines: +28.37 GiB to +56.74 GiB" in lines
     row = (
         "  copies of sleeping engines, by               +28.37 GiB to +56.74 GiB  derived"  # there is none of them now
@@ -115,13 +114,13 @@ def test_what_is_from_outside_the_log_is_marked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), ("--set", "name at least one setting: write --set gpu_memory_utilization=0.5")),
-        (("--set", "swap_space"), ("'swap_space' is no NAME=VALUE", "write --set")),
-        (("--set", "gpu_memory_utilization=half"), ("is a share between 0 and 1, not 'half'",)),
-        (("--set", "gpu_memory_utilization=90"), ("is a share between 0 and 1, not 90",)),
-        (("--set", "max_model_len=-1"), ("is a number from 0 on, not -1",)),
+        ((), ("--set", "name at least one setting: like --set gpu_memory_utilization=0.5")),
+        (("--set", "swap_space"), ("'swap_space' is no NAME=VALUE", "like --set")),
+        (("--set", "gpu_memory_utilization=half"), ("must be between 0 and 1, not 'half'",)),
+        (("--set", "gpu_memory_utilization=90"), ("must be between 0 and 1, not 90",)),
+        (("--set", "max_model_len=-1"), ("must be 0 or more, not -1",)),
         (("--set", "a=1", "--launch", "gone.sh"), ("--launch", "gone.sh: no such file")),
-        (("--set", "a=1", "--format", "html"), ("'html' is none of text, json",)),
+        (("--set", "a=1", "--format", "html"), ("'html' is not one of text, json",)),
     ],
 )
 def test_a_slip_is_explained(log: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
@@ -181,4 +180,4 @@ def test_without_a_crash_there_is_nothing_to_compare(tmp_path: Path) -> None:
 def test_a_hostile_value_is_only_text(log: Path) -> None:
     done = told(log, "--set", "kv_cache_dtype=\x1b[31mfp[bold]%s{}")
     assert "\x1b" not in done.output
-    assert "kv_cache_dtype: (not stated) -> fp[bold]%s{}" in done.output
+    assert "kv_cache_dtype: (not in the log) -> fp[bold]%s{}" in done.output

@@ -73,12 +73,12 @@ def test_dead_nodes_are_named_with_the_reason() -> None:
     first, second = of_the_dead(listed([lost, preempted]), {TWO: "10.0.0.3"})
     assert first.startswith("node 10.0.0.1 is dead (health check failed)")
     assert "--archived" in first
-    assert second == "node 10.0.0.2 is dead (preempted); its logs lie beside those of 10.0.0.3"
+    assert second == "node 10.0.0.2 is dead (preempted); its logs were found on 10.0.0.3"
 
 
 def test_nodes_that_were_ended_as_asked_are_only_counted() -> None:
     rows = [row(f"{n:056x}", f"10.0.1.{n}", alive=False, reason=1 + 3 * (n % 2)) for n in range(1, 41)]
-    assert of_the_dead(listed(rows), {}) == ["nodes that were ended as asked: 40; their logs were not read"]
+    assert of_the_dead(listed(rows), {}) == ["nodes shut down on request: 40; their logs were not read"]
 
 
 def test_few_of_many_dead_nodes_are_named() -> None:
@@ -205,7 +205,7 @@ def test_ray_s_exceptions_in_few_words(error: str, words: str) -> None:
 def test_an_error_of_the_reading_itself_is_named() -> None:
     error = RuntimeError("ray::read() ...")
     error.cause = RecursionError("deep")  # type: ignore[attr-defined]
-    assert why(error) == "reading failed there: RecursionError"
+    assert why(error) == "reading failed on the node: RecursionError"
 
 
 @pytest.mark.parametrize("address", [None, "", "auto", "local", "host", "host:port", "host:99999"])

@@ -89,7 +89,7 @@ def test_two_nodes_with_a_folder_each(pair: tuple[Lab, dict[str, Any]]) -> None:
     assert kill["file"] == f"{SECOND}/raylet{'.1' if lab.folders == 1 else ''}.out"
     assert said.count(" logs, ") == lab.folders  # each is read once
     assert report["errors"] == []
-    assert f"living nodes of the cluster: 2; folders of logs that they read: {lab.folders}" in report["notes"]
+    assert f"nodes alive: 2; log folders read: {lab.folders}" in report["notes"]
 
 
 def test_a_driver_s_log_is_joined(pair: tuple[Lab, dict[str, Any]]) -> None:

@@ -140,7 +140,7 @@ def test_the_command_says_which_file_it_changed(tmp_path: Path) -> None:
     first = draft(crash, healthy)
     assert first.exit_code == 1
     assert first.stderr.count("\n") == 1
-    assert f"{crash}: its diagnosis was brought up to date" in first.stderr
+    assert f"{crash}: diagnosis updated" in first.stderr
     second = draft(crash, healthy)
     assert (second.exit_code, second.stderr) == (0, "")
 

@@ -176,7 +176,7 @@ def test_from_a_pipe_the_lines_that_the_report_keeps_are_quoted() -> None:
 def test_what_died_without_a_reason_says_what_to_look_at() -> None:
     done = issue("-", "--form", FORMS / "ray.yml", feed=KILLED)
     assert done.exit_code == 0
-    assert "To look at next:\n\n```shell\n" in done.stdout
+    assert "To check next:\n\n```shell\n" in done.stdout
 
 
 @pytest.mark.parametrize("feed", [HEALTHY, ""])
@@ -190,7 +190,7 @@ def test_of_a_checkout_it_says_which_form(log: Path) -> None:
     done = issue(log, "--form", FORMS / "checkout")
     assert done.exit_code == 0
     assert "the form is 400-bug-report.yml (🐛 Something is broken)" in done.stderr
-    assert "left out: 600-broken.yml line 7" in done.stderr
+    assert "skipped: 600-broken.yml, line 7" in done.stderr
 
 
 def query(done: Result) -> dict[str, str]:
@@ -222,8 +222,11 @@ def test_a_link_says_what_it_leaves_to_fill_in_and_which_fields_have_no_id(log: 
     done = link(log, "--form", FORMS / "vllm.yml")
     found = query(done)
     assert set(found) == {"template", "title", "labels", "your-current-environment", "describe-the-bug"}
-    assert "no id, so GitHub may leave them empty: Your current environment; 🐛 Describe the bug" in done.stderr
-    assert "left to fill in there: Before submitting a new issue..." in done.stderr
+    assert (
+        "no id in the form, so GitHub may leave them empty: Your current environment; 🐛 Describe the bug"
+        in done.stderr
+    )
+    assert "fill these in yourself: Before submitting a new issue..." in done.stderr
 
 
 def test_a_template_and_a_plain_issue_get_a_body(log: Path) -> None:
@@ -236,7 +239,7 @@ def test_a_template_and_a_plain_issue_get_a_body(log: Path) -> None:
 def test_a_long_log_is_cut_to_the_link_s_length_and_that_is_said() -> None:
     done = link(REWARD, "--form", FORMS / "verl.yml")
     found = query(done)
-    assert "the log and the settings in it are cut" in done.stderr
+    assert "the log and the settings in it were cut" in done.stderr
     assert "v1:" in found["reproduction"]
     assert "reward-model-ram-hog" in found["reproduction"]
     assert "Task was killed due to the node running low on memory" in found["reproduction"]
@@ -379,13 +382,16 @@ def test_a_form_s_own_long_texts_do_not_break_the_link(log: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--url"], "Invalid value for --url: a link leads to a repository: say to which with --repo OWNER/NAME"),
-        (["--repo", "a/b"], "Invalid value for --repo: it says where the link of --url leads: add --url, or leave it"),
-        (["--repo", "a"], "Invalid value for --repo: 'a' is no OWNER/NAME"),
-        (["--url", "--repo", "https://github.com/a/b"], "is no OWNER/NAME"),
-        (["--url", "--repo", "a/b?x=y"], "is no OWNER/NAME"),
-        (["--url", "--repo", "a/b\n"], "is no OWNER/NAME"),
-        (["--form", "https://github.com/a/b/blob/main/.github/ISSUE_TEMPLATE/bug.yml"], "download the form first"),
+        (["--url"], "Invalid value for --url: needs the repository: add --repo OWNER/NAME"),
+        (["--repo", "a/b"], "Invalid value for --repo: only works with --url: add --url, or leave out --repo"),
+        (["--repo", "a"], "Invalid value for --repo: 'a' is not OWNER/NAME"),
+        (["--url", "--repo", "https://github.com/a/b"], "is not OWNER/NAME"),
+        (["--url", "--repo", "a/b?x=y"], "is not OWNER/NAME"),
+        (["--url", "--repo", "a/b\n"], "is not OWNER/NAME"),
+        (
+            ["--form", "https://github.com/a/b/blob/main/.github/ISSUE_TEMPLATE/bug.yml"],
+            "download the form and name the file",
+        ),
         (["--form", "gone.yml"], "no such file; name a form with --form"),
     ],
 )

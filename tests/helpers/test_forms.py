@@ -65,24 +65,24 @@ def test_headings_in_a_template_s_fences_are_code() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("body:\n - type: textarea\n   attributes: {label: *x}\n", "line 3: no valid YAML: an alias"),
-        ("name: a\n  b: c\n", "line 2: no valid YAML"),
-        ("name: 'open\n", "line 2: no valid YAML"),
-        ("name: a\x00b\n", "no valid YAML"),
-        ("[" * 3000, "more than 16 lists and maps"),
-        ("- " * 5000, "more than 16 lists and maps"),
-        ("- a\n- b\n", "a form is a map with name, description and body"),
-        ("name: a\n", "it has no body"),
-        ("name: a\nbody: []\n", "it has no body"),
+        ("body:\n - type: textarea\n   attributes: {label: *x}\n", "line 3: invalid YAML: an alias"),
+        ("name: a\n  b: c\n", "line 2: invalid YAML"),
+        ("name: 'open\n", "line 2: invalid YAML"),
+        ("name: a\x00b\n", "invalid YAML"),
+        ("[" * 3000, "nested more than 16 levels"),
+        ("- " * 5000, "nested more than 16 levels"),
+        ("- a\n- b\n", "is not an issue form: it needs name, description and body"),
+        ("name: a\n", "has no body"),
+        ("name: a\nbody: []\n", "has no body"),
         ("body:\n- type: markdown\n  attributes: {value: hello}\n", "no field to fill in"),
-        ("body:\n- hello\n", "body[0]: a field is a map"),
-        ("body:\n- attributes: {label: a}\n", "body[0] has no type; a field is one of markdown, input"),
-        (f"body:\n{FIELD}  - type: upload\n    attributes: {{label: a}}\n", "body[1] has the type 'upload'"),
+        ("body:\n- hello\n", "body[0]: a field needs type and attributes"),
+        ("body:\n- attributes: {label: a}\n", "body[0] has no type; known: markdown, input"),
+        (f"body:\n{FIELD}  - type: upload\n    attributes: {{label: a}}\n", "body[1] has the unknown type 'upload'"),
         ("body:\n- type: input\n", "body[0]: input has no attributes"),
         ("body:\n- type: input\n  attributes: {id: x}\n", "body[0]: input has no label"),
         ("body:\n- type: dropdown\n  attributes: {label: a}\n", "body[0]: dropdown has no options"),
-        ("body:\n- type: dropdown\n  attributes: {label: a, options: b}\n", "its options are no list"),
-        ("body:\n- type: checkboxes\n  attributes: {label: a, options: [{x: b}]}\n", "one of its options has no text"),
+        ("body:\n- type: dropdown\n  attributes: {label: a, options: b}\n", "options must be a list"),
+        ("body:\n- type: checkboxes\n  attributes: {label: a, options: [{x: b}]}\n", "an option has no text"),
         ("body:\n" + FIELD * 201, "more than 200 fields"),
     ],
 )
@@ -121,9 +121,9 @@ def test_a_file_that_is_too_large_is_not_parsed(tmp_path: Path) -> None:
     [
         ("bug.yml", b"name: \xff\n", "byte 6 is not UTF-8"),
         ("bug.txt", b"hello", "ends in .yml or .yaml, a template in .md"),
-        ("bug.md", b"just words\n", "it has no headings"),
-        ("bug.md", b"---\nname: [\n---\n# Bug\n", "line 3: no valid YAML"),
-        ("bug.md", b"# Bug\n" * 300, "bug.md: it has more than 200 headings"),
+        ("bug.md", b"just words\n", "has no headings"),
+        ("bug.md", b"---\nname: [\n---\n# Bug\n", "line 3: invalid YAML"),
+        ("bug.md", b"# Bug\n" * 300, "bug.md has more than 200 headings"),
     ],
 )
 def test_files_that_are_no_forms(tmp_path: Path, name: str, data: bytes, said: str) -> None:
@@ -148,7 +148,7 @@ def test_of_a_checkout_the_bug_report_is_taken_and_the_broken_form_said() -> Non
     form, troubles = choose(FORMS / "checkout")
     assert form.file == "400-bug-report.yml"
     assert len(troubles) == 1
-    assert troubles[0].startswith("600-broken.yml line 7: no valid YAML")
+    assert troubles[0].startswith("600-broken.yml, line 7: invalid YAML")
 
 
 @pytest.mark.parametrize(
@@ -180,11 +180,11 @@ def test_a_single_template_of_old_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["notes.md", "config.yml", "train.log"])
 def test_a_folder_without_forms_is_said(tmp_path: Path, file: str) -> None:
     (tmp_path / file).write_text("# notes\n")
-    with pytest.raises(UnusableFormError, match="there is no issue form in it"):
+    with pytest.raises(UnusableFormError, match="holds no issue form"):
         choose(tmp_path)
 
 
 def test_a_folder_of_broken_forms_says_why(tmp_path: Path) -> None:
     (tmp_path / "bug.yml").write_text("name: [\n")
-    with pytest.raises(UnusableFormError, match=r"none of its forms can be used: bug.yml line 2"):
+    with pytest.raises(UnusableFormError, match=r"holds no usable form: bug.yml, line 2"):
         choose(tmp_path)

@@ -107,7 +107,7 @@ def test_keeping_it_writes_it_once(tmp_path: Path) -> None:
     path.write_text("# Written by oomdoctor 0.0.1\nname: old\n", encoding="utf-8")
     again = kept(path)
     assert again.exit_code == 1
-    assert "brought up to date" in again.stderr
+    assert "updated" in again.stderr
     assert path.read_text(encoding="utf-8") == our_form.text()
 
 

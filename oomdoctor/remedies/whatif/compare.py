@@ -287,13 +287,13 @@ def _used_up(grows: Trajectory, growth: str, least: int, most: int) -> str:
     steps = f"{least}" if least == most else say("{low} to {high}", low=least, high=most)
     if grows.per == "step":
         return say(
-            "{what} grew by {amount} per step: at this rate the room lasts {steps} more steps",
+            "{what} grew by {amount} per step; steps until full at this rate: {steps}",
             what=figure(grows.what),
             amount=growth,
             steps=steps,
         )
     return say(
-        "{what} grew by {amount} per print: at this rate the room lasts {steps} more prints",
+        "{what} grew by {amount} per print; prints until full at this rate: {steps}",
         what=figure(grows.what),
         amount=growth,
         steps=steps,

@@ -14,9 +14,10 @@ from functools import cache
 from string import Formatter
 from typing import Final
 
+from oomdoctor import language
 from oomdoctor.causes import Cause
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say, translated
+from oomdoctor.language import translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline import (
     died,
@@ -39,7 +40,7 @@ from oomdoctor.report.headline import (
 
 Slot = Callable[[Crash], str | None]
 
-_ROOMS: Final = (
+ROOMS: Final = (
     job, gpu, sizes, release, engine, host, growth, kills, limits, died, requests, work, offload, ray, shm, placing,
 )  # fmt: skip
 
@@ -59,7 +60,7 @@ def filled(text: str, crash: Crash) -> str | None:
     """The text with its slots filled in, and without the parts that cannot be; None where the rest cannot be."""
     told = {name: slots()[name](crash) for name in names(text)}
     whole = _OPTIONAL.sub(lambda part: part[1] if _answered(part[1], told) else "", translated(text))
-    return say(whole, **told) if _answered(whole, told) else None
+    return language.filled(whole, told) if _answered(whole, told) else None
 
 
 def names(text: str) -> Iterator[str]:
@@ -70,11 +71,11 @@ def names(text: str) -> Iterator[str]:
 @cache
 def slots() -> Mapping[str, Slot]:
     """All slots, by name."""
-    return {name: slot for room in _ROOMS for name, slot in room.SLOTS.items()}
+    return {name: slot for room in ROOMS for name, slot in room.SLOTS.items()}
 
 
 def _answered(text: str, told: Mapping[str, str | None]) -> bool:
     return all(told[name] for name in names(text))
 
 
-__all__ = ["filled", "headline", "names", "slots"]
+__all__ = ["ROOMS", "filled", "headline", "names", "slots"]
