@@ -8,8 +8,8 @@ The pages beside this file are plain Markdown. What is said elsewhere already is
     <!-- help issue draft -->                         a command's help
 
 A line in _italics_ right below is for who reads the pages in the repository; so are README.md beside this file and the
-pages in Chinese (*.zh-CN.md). The reference follows from the package (reference.py). Links are kept where their target is on the site, and their words
-where it is not.
+pages in Chinese (*.zh-CN.md). The reference follows from the package (reference.py). Links are kept where their target
+is on the site, and their words where it is not.
 """
 
 from __future__ import annotations

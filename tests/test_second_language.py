@@ -1,7 +1,7 @@
 """The pages in the second language say the same as the first: what both must have in common is compared here.
 
 Figures, code, links, quoted log text and names are the same in every language, in the same section. `pytest --update`
-takes over into README.zh-CN.md and docs/*.zh-CN.md the blocks that are printed or run as they are; the rest is for people.
+takes over into README.zh-CN.md and docs the blocks that are printed or run as they are; the rest is for people.
 """
 
 from __future__ import annotations
