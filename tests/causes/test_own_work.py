@@ -134,8 +134,8 @@ def test_a_process_that_is_no_pools_is_not_one_of_its_workers(tmp_path: Path) ->
 
 LOADER = (
     "/env/torch/utils/data/dataloader.py:431: UserWarning: This DataLoader will create {} worker processes in total. "
-    "Our suggested max number of worker in current system is {}, which is smaller than what this DataLoader is going to "
-    "create."
+    "Our suggested max number of worker in current system is {}, which is smaller than what this DataLoader is going "
+    "to create."
 )
 
 
