@@ -28,6 +28,7 @@ from oomdoctor.remedies import (
     training,
 )
 from oomdoctor.remedies.holder import holder
+from oomdoctor.remedies.initial import counts_tokens
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import (
@@ -61,6 +62,13 @@ AMONG_THE_FIRST: Final = 2
 _WINDOWS: Final = r"WinError|paging file|[A-Z]:\\|\.\.\\(?:aten|c10)\\"
 _DRIVEN: Final = ("program", "engine", "local")  # layers of frameworks
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
+# Knobs whose numbers stand for a choice and are no amounts to begin with
+_CHOICES: Final = frozenset(
+    {
+        "engine-sleep", "keep-engine-cache", "less-offload", "less-swap-space", "memory-efficient-attention",
+        "more-address-space", "quantize-kv-cache", "quantize-weights", "raise-memlock", "shard-states", "unpin-memory",
+    }
+)  # fmt: skip
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill or leaves it to the kernel")
 
 # What people reach for when host memory runs out, although it is meant for the card.
@@ -218,10 +226,13 @@ def _plain(case: Case) -> Proposal | Refusal:
     default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
     if now is None and same(default, value):
         return Refusal(say("{name} is already {value} by default", name=row.setting, value=default))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        told = say("{value} is a usual start value", value=value)
-        return Proposal(suggested=value, derivation=told)
-    return Proposal(suggested=value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return Proposal(suggested=value)
+    if counts_tokens(case):
+        return Proposal()
+    if case.knob in _CHOICES:
+        return Proposal(suggested=value, derivation=translated(A_WORD))
+    return Proposal(suggested=value, derivation=say("{value} is a usual start value", value=value))
 
 
 def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:

@@ -15,6 +15,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import engine, models
+from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
@@ -57,6 +58,7 @@ def smaller_microbatch(case: Case) -> Answer:
     if accumulation is None or proposal.suggested is None:
         return replace(proposal, cost=say("smaller global batch without more accumulation"))
     now, assumed = accumulation
+    shown = as_default(str(now)) if assumed else now
     line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case.crash, 2 * now)
     return replace(
         proposal,
@@ -64,7 +66,7 @@ def smaller_microbatch(case: Case) -> Answer:
             "{action}, and {option} {now} -> {then}",
             action=proposal.action,
             option=ACCUMULATION,
-            now=now,
+            now=shown,
             then=2 * now,
         ),
         derivation=say(
@@ -106,6 +108,8 @@ def _of_the_stage(case: Case) -> Case:
 
 def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
     """Over how many steps the job accumulates now, and what was assumed."""
+    if case.number() is None:
+        return None  # half of a batch that nobody printed asks for no number of steps
     stated = case.crash.setting(ACCUMULATION)
     if stated is not None:
         now = stated.value
