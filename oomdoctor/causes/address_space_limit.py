@@ -39,7 +39,8 @@ CAUSE = Cause(
         Row(address_space.small_piece_refused, Grade.HINTS, OF_A_GUESS),
         Row(address_space.array_refused, Grade.HINTS, OF_A_GUESS),
         Row(address_space.refused_with_an_errno, Grade.POINTS),
-        Row(address_space.piece_refused, Grade.LEFT, OF_A_GUESS),
+        Row(address_space.a_call_of_the_system_was_refused, Grade.POINTS),
+        Row(address_space.refused_by_any_allocator, Grade.LEFT, OF_A_GUESS),
     ),
     knobs=("more-address-space", "fewer-workers", "low-memory-loading"),
 )

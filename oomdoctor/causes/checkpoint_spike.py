@@ -12,6 +12,7 @@ from oomdoctor.signs.checkpoints import (
     in_code_that_saves_a_state,
     killed_at_a_step_that_saves,
     while_a_checkpoint_was_written_or_read,
+    who_held_most_was_saving,
 )
 
 CAUSE = Cause(
@@ -28,6 +29,7 @@ CAUSE = Cause(
     pools=("host_ram", "cgroup", "gpu", "shm"),
     signs=(
         Row(a_copy_of_a_state_was_refused, Grade.PROVES),
+        Row(who_held_most_was_saving, Grade.PROVES),
         Row(in_code_that_saves_a_state, Grade.NAMES),
         Row(in_code_that_loads_a_state, Grade.NAMES),
         Row(while_a_checkpoint_was_written_or_read, Grade.NAMES),
@@ -36,5 +38,5 @@ CAUSE = Cause(
         Row(other_words.state_by_the_message, Grade.HINTS),
     ),
     knobs=("sharded-checkpoint", "less-offload", "offload-parameters", "low-memory-loading", "more-host-memory"),
-    before=("host-memory-exhausted", "killed-without-evidence"),
+    before=("host-memory-exhausted", "killed-without-evidence", "process-ram-hog", "too-many-workers"),
 )

@@ -27,11 +27,12 @@ CAUSE = Cause(
         Row(placement.restored_beside_others, Grade.PROVES),
         Row(placement.restored_by_a_rank, Grade.NAMES),
         Row(placement.process_on_several_cards, Grade.NAMES),
+        Row(placement.on_an_integrated_gpu, Grade.NAMES),
         Row(placement.ranks_in_a_row, Grade.NAMES),
         Row(placement.others_of_its_size, Grade.POINTS),
         Row(placement.restored, Grade.POINTS),
         Row(engine_steps.weights_on_another_card, Grade.POINTS),
     ),
     knobs=("fix-placement", "low-memory-loading", "free-the-gpu"),
-    before=("checkpoint-spike", "profiling-race"),
+    before=("activations", "checkpoint-spike", "model-does-not-fit", "profiling-race"),
 )

@@ -10,6 +10,7 @@ from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import (
     host_array_refused,
     host_memory_short_in_other_words,
+    host_refused_without_a_sign_of_a_limit,
     host_refused_without_a_size,
     no_memory_in_a_pass_on_the_cpu,
 )
@@ -48,6 +49,7 @@ CAUSE = Cause(
         Row(host_memory_short_in_other_words, Grade.LEFT),
         Row(host_array_refused, Grade.LEFT),
         Row(host_refused_without_a_size, Grade.HINTS),
+        Row(host_refused_without_a_sign_of_a_limit, Grade.HINTS),
     ),
     against=(
         Row(ray_killed_a_good_share, Grade.LEFT),

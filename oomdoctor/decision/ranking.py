@@ -37,6 +37,7 @@ _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
     "shm": ("df -h /dev/shm",),
     "object_store": ("ray memory --stats-only",),
     "scheduling": ("ray status -v",),
+    "none": ("dmesg -T | grep -i -E 'killed process|oom'", "nvidia-smi", "free -h"),
 }
 LEAST, MOST = 0.01, 0.99  # nothing is certain
 # A fallback says that memory ran out and not why: however often a fair judge lets that pass, it is no answer.
@@ -130,7 +131,8 @@ def _carrying(answer: Ranked) -> str:
 
 def closing(crash: Crash) -> tuple[str, ...]:
     """What would close an open cause, where no rule has named a command."""
-    return tuple(dict.fromkeys((WHOLE_LOG, *_LOOK.get(crash.pool, ()))))
+    look = _LOOK.get(crash.pool, ())
+    return (*look, WHOLE_LOG) if _is_bare(crash) else (WHOLE_LOG, *look)
 
 
 def _most(crash: Crash, *, proven: bool) -> float:
@@ -157,7 +159,7 @@ def _added(
     model: Model,
 ) -> list[tuple[Cause, Finding]]:
     """The cause that the classifier names, where the rules leave it open."""
-    if any(_strength(finding, model) >= NAMED for _, finding in findings):
+    if any(_strength(finding, model) >= NAMED for _, finding in findings) or _is_bare(crash):
         return []
     known = {cause.id for cause, _ in findings} | ruled_out
     fitting = [cause for cause in causes() if crash.pool in (*cause.pools, "none") and cause.id not in known]
@@ -174,6 +176,11 @@ def _added(
         next_evidence=(WHOLE_LOG,),
     )
     return [(best, finding)]
+
+
+def _is_bare(crash: Crash) -> bool:
+    """Whether only a line says that memory ran out, and nothing which memory: no cause is worth guessing."""
+    return isinstance(crash.root, Shortage) and not crash.proven
 
 
 __all__ = ["Ranked", "Ranking", "closing", "ranked"]

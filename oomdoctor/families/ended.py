@@ -100,6 +100,7 @@ _KILLED = late(r"\b(?:Killed|OOM|oom.?kill|Out Of Memory)\b|exitcode: -9")
 _DONE = late(
     r"(?i)(?<!\.\.\.)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
     r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
+    r"|^(?-i:\[ {2,8}OK \] |\[ {1,4}PASSED {1,4}\] )"  # GoogleTest's
 )
 # Ray prints all its guesses ("ray stop --force is called") with every death of a worker.
 _GUESSES = "potential root causes"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
+from oomdoctor.families.ended import ends_well
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Usage
 from oomdoctor.families.jax_tf import mostly_free
 from oomdoctor.families.lines import card_of_line, place_of, process_of
@@ -176,6 +177,8 @@ _HARMLESS = tuple(
         (r"CUDNN_STATUS_NOT_SUPPORTED", mark("cuDNN does not support this computation; no allocation failed")),
     )
 )
+# What RMM's logger writes of every refusal, whoever asks again
+_LOGGED = late(r"\]\[FAILURE maximum pool")
 # XGBoost's figures stand below its message, in one line with it where the exception is shown by its repr(): in bytes,
 # since 3.0 with units, whose "GB" is 1024 MB.
 _FIGURES = tuple(
@@ -206,6 +209,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     why = _explained(page, index, match[0]) or (None if _HINT.match(text) else echo(text[: match.end()], text))
     if why:
         yield Lookalike(place, why)
+        return
+    if failure and _LOGGED.search(text) and ends_well(page, index):
+        yield Lookalike(place, mark("the refused allocation was caught; the program went on"))
         return
     process = _process(page, index, match)
     if failure:

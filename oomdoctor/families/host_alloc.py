@@ -104,6 +104,8 @@ _ALLOCATORS: Final = tuple(
             r"Unable to allocate \d[\d.]{0,12} ?[KMGTPE]?i?B(?:ytes)? for an array with shape",
             r"Unable to allocate array with shape",  # 1.17.0
         ),
+        ("r", r"\b[Cc]annot allocate vector of (?:size|length) \d"),  # memory.c; also an Rcpp's
+        ("redis-server", r"^\S{1,12} .{6,40} # Out Of Memory allocating \d{1,20} bytes!"),  # zmalloc's handler
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
@@ -530,6 +532,8 @@ _TRIGGERS: Final = (
     "posix_memalign",
     "os::commit_memory",
     "annot allocate memory",
+    "annot allocate vector",
+    "Out Of Memory allocating",
     "[Errno 12]",
     "unable to mmap",
     "pinned",

@@ -17,7 +17,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import ends_well, explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
-from oomdoctor.families.lines import PROGRESS, place_of, process_of
+from oomdoctor.families.lines import PROGRESS, goes_on, place_of, process_of
 from oomdoctor.families.loudness import is_quiet
 from oomdoctor.families.peer import own_error
 from oomdoctor.language import mark, say, translated
@@ -98,6 +98,16 @@ class RankFailure(Event, frozen=True, kw_only=True):
 # Of SIGKILL, SIGBUS, SIGSEGV, SIGABRT and SIGTERM, as Python and as shells count them.
 _CODES: Final = r"(?:-9|137|247|-7|135|-11|139|-6|134|-15|143)\b(?!\.\d)"
 
+# Somebody was killed, and the sentence says neither by whom nor why, but for the system. Of nobody, and of what may be,
+# it is no report.
+_WAS_KILLED: Final = (
+    r"(?i:^(?![^\n]{0,200}\b(?:if|when(?:ever)?|whether|unless|until|once|before|may|might|could|would|should|will|to|not"
+    r"|none|nobody|nothing|never|no|0|zero|any)\b[^.\n]{0,80}\bkilled\b)[^\n]{0,200}?"
+    r"\b(?:was|were|got|has been|have been) (?:suddenly |unexpectedly |silently )?killed"
+    r"(?: by (?:the )?(?:os|system|operating system|kernel|host|node)\b|(?=[\s.!,;:)]{0,6}$)"
+    r"|(?= (?:here|there|now|again|unexpectedly|abruptly|silently|suddenly|at \d|after \d))))"
+)
+
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
     (reporter, late("|".join(patterns)))
@@ -120,16 +130,19 @@ _REPORTERS: Final = tuple(
             "notebook",
             r"[Kk]ernel (?:appears to have |has )?died\b",
             r"The Kernel crashed while executing code|[Kk]ernel .{0,60} has died unexpectedly",
+            r"\b\w{0,20}KernelRestarter: restarting kernel \(\d",  # Jupyter's, where nobody asked for it
+            r"\b[Ss]ession crashed for an unknown reason\b",  # Colab's
         ),
         # whoever waits for a process that is gone without a word: batchgenerators, Bazel, and others
         (
             "silence",
             (
-                r"(?i:\b(?:workers?|process(?:es)?|server|executors?|daemon|child(?:ren)?)\b[^\n]{0,40}?"
+                r"(?i:\b(?:workers?|proc(?:ess(?:es)?)?|server|executors?|daemon|child(?:ren)?)\b[^\n]{0,40}?"
                 r"\b(?:(?:is|are|was) no longer (?:alive|running)|(?:is|are) not alive any ?more"
                 r"|(?:terminated|exited|died|ended|disappeared|vanished|stopped) (?:abruptly|unexpectedly|silently))\b"
                 r"(?![^\n]{0,120}\b(?:exit ?(?:code|value)|exited with|return|status|signal)\b))"
             ),
+            _WAS_KILLED,
         ),
         ("systemd", r"code=killed, status=\d"),
         ("tgi", r"Shard process was signaled to shutdown with signal \d"),
@@ -162,6 +175,7 @@ _REPORTERS: Final = tuple(
             rf"^exit_status\s{{1,12}}{_CODES}",  # Grid Engine's qacct
             r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
             r"\b(?:exited|died|ended) (?:with|by|from|on|of) (?:signal (?:9|SIGKILL)|SIGKILL)\b",
+            r"^[^\n]{0,80}\b(?:[Gg]ot|[Rr]eceived|hit by) (?:a |the )?(?:SIGKILL|signal 9)\b\s{0,4}[.!]?$",
         ),
     )
 )
@@ -188,6 +202,14 @@ _NOT_MEMORY: Final = {
     "SIGSEGV": mark("a crash at a bad address (SIGSEGV), not a lack of memory"),
     "SIGTERM": mark("told to stop (SIGTERM), not OOM-killed"),
 }
+# What ends a process and is no memory, in words of no exception
+_CRASHED = late(
+    r"\b(?:SIGSEGV|SIGABRT|SIGILL|SIGFPE)\b|(?i:segmentation fault|segfault|core dumped|illegal instruction)"
+    r"|^Fatal Python error: |\bterminate called|\bpanicked at\b|^panic: |\b[Aa]ssert(?:ion)?\b[^\n]{0,200}\bfail"
+    r"|\bCheck failed: |\bXid\b|illegal memory access|[Cc]onnection (?:refused|reset|closed)|[Aa]ddress already in use"
+    r"|[Pp]ermission denied|[Nn]o such file|\btimed out\b"
+)
+CRASH_LINES: Final = 60
 _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
 _STOPPED = late(r"Main process received (?:SIGINT|SIGTERM|\d)")  # DeepSpeed's, behind all that it has ended
@@ -258,7 +280,15 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
 
 def _is_silent(page: Page, index: int, text: str) -> bool:
     """Whether nothing tells what the process ended of, and nobody went on without it."""
-    return own_error(page, index) is None and not is_quiet(page, index, text) and not ends_well(page, index)
+    if is_quiet(page, index, text) or ends_well(page, index) or goes_on(page, index):
+        return False
+    return own_error(page, index) is None and not _crashed(page, index)
+
+
+def _crashed(page: Page, index: int) -> bool:
+    """Whether a line around it tells of another end: a crash in native code, a check that failed."""
+    near = page.lines[max(0, index - CRASH_LINES) : index + CRASH_LINES]
+    return any(_CRASHED.search(line.text[:CHARACTERS]) for line in near)
 
 
 def _figures(text: str) -> dict[str, Any]:
@@ -552,6 +582,8 @@ FAMILY = Family(
         "abruptly died",
         " no longer ",
         " not alive any",
+        "KernelRestarter: ",
+        "ession crashed for",
         " abruptly",
         " unexpectedly",
         " silently",

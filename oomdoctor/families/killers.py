@@ -19,6 +19,12 @@ _LOW_SWAP = (
     r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
     r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB"
 )
+# A sentence that may mean it is no report.
+_BY_THE_KILLER = (
+    r"^(?![^\n]{0,400}\b(?:if|when|whether|may|might|could|can|would|likely|probably|perhaps|maybe|possibl[ey]|potential"
+    r"|usually|often|not|never|has been|causes?|reasons?|because)\b)[^\n]{0,400}\b(?:was|were|got|been) killed by "
+    r"(?:the |an? )?(?:\S{1,20} )?(?:oom|OOM|Oom|out-of-memory)[- ]?[Kk]iller\b"
+)
 _FREEBSD = r"(?:failed to reclaim memory|out of swap space|a thread waited too long to allocate a page)"
 # xnu 3789 to 12377; FreeBSD 9 to 15; oomd 0.1 to 0.5; nohang 0.1 to 0.3; mm/hugetlb.c since 2.6.24
 _KILLS: Final = tuple(
@@ -39,6 +45,7 @@ _KILLS: Final = tuple(
         (
             "OOM killer",
             r"\bOOM[- ][Kk]iller (?:has )?(?:stopped|killed|terminated|ended) (?!some processes in this unit)",
+            _BY_THE_KILLER,
         ),
         ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
@@ -101,6 +108,7 @@ FAMILY = Family(
         "inadequate hugepage pool",
     ),
     triggers=(
+        " killed by ",
         "OOM Killer ",
         "OOM killer ",
         "OOM-killer ",

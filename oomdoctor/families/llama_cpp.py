@@ -137,12 +137,10 @@ _GAVE_UP_LINES = 4
 _TASK = late(r"\b(?:task id: ?|id_task[\"=: |]{1,4}|task )(\d{1,12})\b")
 _SMALLER = late(r"free space in the KV cache, retrying .{0,120}?n_batch = (\d{1,9})\b")
 _RETRIES = 24
+RETRIES = 3  # in a row: each with half the batch
+AT_THE_END = 100  # lines
 _HARMLESS = (
     ("pinned memory", mark("pinned memory failed; llama.cpp uses ordinary memory instead")),
-    (
-        "context's memory pool",
-        mark("a pool of fixed size inside the program is too small; the machine's memory is not short"),
-    ),
     ("free space in the KV cache, retrying", mark("the batch is tried again in smaller pieces")),
 )
 _GOES_ON = late(r"(?i)\bretrying|\bfalling back")
@@ -170,8 +168,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:1200]
     if why := next((why for words, why in _HARMLESS if words in text), None):
-        if "ggml" in text or "slot" in text or "decode" in text:
-            yield Lookalike(place_of(page, line), why)
+        yield from _harmless(page, index, text, why)
     elif _NOT_FITTED in text:
         yield _not_fitted(page, index)
     elif _REFUSED.search(text):
@@ -217,6 +214,26 @@ def _given_up(page: Page, index: int) -> bool:
     below = (line.text[:400] for line in page.after(index, _GAVE_UP_LINES)[1:])
     first = next((text for text in below if _GAVE_UP.search(text) or _GOES_ON.search(text)), "")
     return bool(first) and not _GOES_ON.search(first)
+
+
+def _harmless(page: Page, index: int, text: str, why: str) -> Iterator[Read]:
+    if _SMALLER.search(text) and _never_found(page, index):
+        yield _full(page, index)
+    elif "ggml" in text or "slot" in text or "decode" in text:
+        yield Lookalike(place_of(page, page.lines[index]), why)
+
+
+def _never_found(page: Page, index: int) -> bool:
+    """Whether the log ends with the retries, three of them at least, and none of them found a place."""
+    behind = [line.text[:400] for line in page.lines[index + 1 :] if line.text.strip()]
+    return page.ends and len(behind) < AT_THE_END and _end_in_retries(behind)
+
+
+def _end_in_retries(texts: Sequence[str]) -> bool:
+    again = [_SMALLER.search(text) is not None for text in texts]
+    return sum(again) >= RETRIES - 1 and all(
+        retry or "failed to decode" in text for retry, text in zip(again, texts, strict=True)
+    )
 
 
 def _full(page: Page, index: int) -> Read:

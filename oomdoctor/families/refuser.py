@@ -40,7 +40,7 @@ _OF_A_REQUEST = late(r"(?i)\b(?:request|sequence|prompt) #?\d")
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
-    r"|\b(?:machine|host|node) "
+    r"|\b(?:machine|host|node) |\bggml-backend\.c:\d"  # of its buffers on the CPU
 )
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's

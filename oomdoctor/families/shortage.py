@@ -102,6 +102,16 @@ _OF_A_LIMIT = tuple(late(pattern) for pattern in (rf"l{_FEW}[VX!]", rf"!{_FEW}A?
 # An allocation that failed, where the sentence says of what
 _OF_MEMORY = tuple(late(pattern) for pattern in (rf"A{_FEW}[,:]?[wa]{{0,2}}[FJ]", rf"[FJ]{_FEW}A"))
 _OF_AN_OBJECT = late(rf"C{_FEW}A")
+# "an array of 170 TB exceeds the maximum array size", where the sentence counts bytes
+_LARGER_THAN_A_LIMIT = late(
+    r"[HA][^.]{0,12}S[)~-]{0,4}[wafDHA]{0,4}V[wafH]{0,3}l|S[)~-]{0,4}[wafD]{0,2}[HA]V[wafH]{0,3}l"
+)
+# "aborted due to insufficient system resources", where a model was being loaded
+_LOADS_A_MODEL = late(
+    r"(?i)\bmodel (?:\w{1,12} )?load|\bload\w{0,3} (?:of )?(?:\w{1,12} ){0,3}(?:model|weights|checkpoint)"
+    r"|\bmodel weights\b"
+)
+_RESOURCES_SHORT = tuple(late(pattern) for pattern in (r"L[waH]{0,2}g", r"g[wa]{0,3}L"))
 # A pool, where the sentence counts bytes; "exceeds the capacity by 8 GiB"
 _OF_BYTES = tuple(
     late(pattern)
@@ -125,6 +135,14 @@ _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
 _OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X"))
 # "posix_memalign failed", without a word on memory
 _BY_ITS_CALL = late(r"(?i)\b(?:\w{0,20} ?mem ?align|\w{0,8}malloc|calloc|aligned alloc) failed\b")
+# What a sentence is about, and what says it there
+_ABOUT_A_THING = (
+    (_LOADS_A_MODEL, _RESOURCES_SHORT),
+    (_PLACEMENT, (_OF_RESOURCES,)),
+    (_NOT_FIT, _OF_A_PLACE),
+    (_WORKING, _OF_A_WORKSPACE),
+    (_BY_ITS_CALL, _OF_MEMORY),
+)
 # What a kernel has on the chip, beside the memory that processes share
 _ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs)\b")
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
@@ -363,15 +381,10 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     if sized or _is_of(sentence.letters, "kpsovdmrDYeUH"):
         yield from _OF_A_LIMIT
     if sized and not by_name:
-        yield from _OF_BYTES
-    if _PLACEMENT.search(sentence.text):
-        yield _OF_RESOURCES
-    if _NOT_FIT.search(sentence.text):
-        yield from _OF_A_PLACE
-    if _WORKING.search(sentence.text):
-        yield from _OF_A_WORKSPACE
-    if _BY_ITS_CALL.search(sentence.text):
-        yield from _OF_MEMORY
+        yield from (*_OF_BYTES, _LARGER_THAN_A_LIMIT)
+    for about, patterns in _ABOUT_A_THING:
+        if about.search(sentence.text):
+            yield from patterns
 
 
 def _passed_over(aside: re.Match[str]) -> str:

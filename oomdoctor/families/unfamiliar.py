@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
-from oomdoctor.families.echoes import echo
+from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
-from oomdoctor.families.loudness import CHARACTERS, is_loud, is_quiet, is_source, message, raised
+from oomdoctor.families.loudness import CHARACTERS, is_exception, is_loud, is_quiet, is_source, message, raised
 from oomdoctor.families.refuser import pool_of, refuser_of
 from oomdoctor.families.shortage import Shortfall, listed, shortfall, waits
 from oomdoctor.patterns import late
@@ -44,6 +44,15 @@ _SETTING = late(
     r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead))\b"
 )
 
+# A pool that a program sets aside for itself, and that does not grow: "the context's memory pool", "scratch arena"
+_POOL_OF_ITS_OWN = late(
+    r"(?i)\b(?:context|scratch|arena|workspace|fixed|static)(?:[-'’]?s?)?[ -](?:memory )?(?:pool|arena|buffer)\b"
+)
+
+# Between an exception and the one that was raised from it
+_CHAIN: Final = 30  # lines
+_CHAINED = late(r"The above exception was the direct cause of the following|During handling of the above exception")
+
 # Where an engine hands out what its cache has; a message there that names no other memory is the cache's
 _CACHE_FILE = late(
     r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_pool|kv_cache|block_pool"
@@ -62,6 +71,15 @@ _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
     r"|\bmodel\b|deepspeed/|/cu(?:ml|df|py)/|pooled_storage_manager"
+)
+
+
+# "ERROR: allocation failed", and not a word on what was to be had: no address, port or device
+_ALLOCATION_FAILED = late(
+    r"(?i)^(?!.*\b(?:ports?|ip|address\w{0,2}|subnets?|gpus?|devices?|nodes?|jobs?|resources?|quotas?|ids?|slots?|licen\w{2,4}"
+    r"|seats?|tty|vlans?|volumes?|disks?|channels?|handles?|sockets?|threads?|workers?|dhcp|budget)\b)(?:.{0,80}?(?:[\]:|>-]|\bERROR)\s?)?"
+    r"(?:(?:re)?alloc(?:ation)? (?:has )?(?:failed|failure)|(?:failed|unable) to (?:re)?alloc(?:ate)?"
+    r"|(?:could not|couldn't|cannot|can't) (?:re)?alloc(?:ate)?)\s?[.!]{0,3}$"
 )
 
 
@@ -145,12 +163,10 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     """What its words and figures say of memory."""
     if not (is_raised or _is_the_very_last(page, index)) and is_quiet(page, index, text):
         return  # before its words are parsed: most lines say that they are no error's
-    found = shortfall(text, raised=is_raised)
+    found = _heard(page, index, text, is_raised=is_raised)
     if found is None:
-        found = waits(text) if _is_the_very_last(page, index) else None
-    elif not is_raised and (not _is_loud(page, index, text, found) or ends_well(page, index)):
-        return
-    if found is None:
+        if _ALLOCATION_FAILED.match(text):
+            yield from _nameless(page, index, text)
         return
     line = page.lines[index]
     pool = pool_of(found, text)
@@ -159,15 +175,19 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
     elif pool in _OF_A_FRAME:
         pool = _by_its_file(page, index) or pool
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
-    if pool == "none":
+    bare = pool == "none" and refuser == "unknown" and _is_bare(found, text) and not page.once(_names_a_card)
+    if pool == "none" and found.compared is not None and _POOL_OF_ITS_OWN.search(text):
+        pool = "host_ram"
+    if pool == "none" and not bare:
         pool = _unnamed(page, refuser)
     yield Shortage(
+        strength=1 if bare else 2,
         at=place_of(page, line),
         time=line.mark.time,
         process=_process(line, found),
         pool=pool,
         code=found.code,
-        limited=found.limited or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE)) or None,
+        limited=found.limited or _is_limited(found, text) or None,
         refuser=refuser,
         **_figures(page, index, found),
     )
@@ -213,6 +233,50 @@ def _is_of_an_engines_cache(page: Page, index: int, found: Shortfall) -> bool:
 
 def _is_the_very_last(page: Page, index: int) -> bool:
     return page.ends and not any(line.text for line in page.lines[index + VERY_LAST :])
+
+
+def _heard(page: Page, index: int, text: str, *, is_raised: bool) -> Shortfall | None:
+    """What the line says of memory, where it is an error's."""
+    found = shortfall(text, raised=is_raised)
+    if found is None:
+        return waits(text) if _is_the_very_last(page, index) else None
+    if is_raised:
+        return None if _is_a_guess(page, index, text) else found
+    return found if _is_loud(page, index, text, found) and not ends_well(page, index) else None
+
+
+def _is_a_guess(page: Page, index: int, text: str) -> bool:
+    """Whether it only suspects memory, and the exception that it was raised from is another one."""
+    if echo(text) != ADVICE:
+        return False
+    above = [line.text.strip() for line in page.before(index, _CHAIN) if line.text.strip()]
+    chained = next((place for place in reversed(range(len(above))) if _CHAINED.match(above[place])), 0)
+    cause = above[chained - 1] if chained else ""
+    return is_exception(cause) and shortfall(cause, raised=True) is None and "emory" not in cause
+
+
+def _nameless(page: Page, index: int, text: str) -> Iterator[Read]:
+    """A failed allocation of which the line does not say what it was of: no memory need have been short."""
+    if not is_loud(page, index, text, sure=False, compared=False) or ends_well(page, index):
+        return
+    line = page.lines[index]
+    yield Shortage(strength=1, at=place_of(page, line), time=line.mark.time, process=process_of(line))
+
+
+def _is_limited(found: Shortfall, text: str) -> bool:
+    """Whether it names a setting of the program's, its virtual machine, or a pool that it has set aside."""
+    if found.compared is not None and _POOL_OF_ITS_OWN.search(text):
+        return True
+    return any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE))
+
+
+def _is_bare(found: Shortfall, text: str) -> bool:
+    """Whether it says no more than that memory ran out, beside one word: not to whom, how much, nor of what."""
+    letters = found.sentence.letters
+    beside = re.sub(r"[:.,()]", "", letters[: found.start] + letters[found.end :])
+    if len(beside) > 1 or found.sentence.amounts or found.code is not None or found.limited or found.waits:
+        return False
+    return not _is_limited(found, text)
 
 
 def _unnamed(page: Page, refuser: str) -> str:

@@ -34,7 +34,8 @@ _WRAPPER: Final = late(
     r"(?:\A|_)(?:wrap\w{0,20}|inner|func|fn|decorate\w{0,20}|reraise\w{0,40}|call|dispatch|remote)(?:_|\Z)|lambda"
 )
 
-_CONSTRUCTOR: Final = late(r"__(?:init|post_init|new)__\Z")
+# Markdown takes the underscores of a name for its own
+_CONSTRUCTOR: Final = late(r"(?:__(?:init|post_init|new)__|init)\Z")
 _PLACES: Final = late(
     r"_{0,2}(?:deepcopy(?:_\w{1,40}|__)?|from_pretrained|create_reference_model|(?:move_|place_)?model_to_device"
     r"|prepare(?:_(?:model|module|peft|deepspeed|fsdp|ddp)\w{0,40})?|setup(?:_(?:model|module|trainer|fsdp)\w{0,40})?)\Z"

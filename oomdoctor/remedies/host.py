@@ -58,7 +58,6 @@ _LIMIT_AND_PEAK: Final = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.pe
 _SWAP: Final = (
     "sudo fallocate -l {size}G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"
 )
-SWAP_GIB: Final = 32  # where the log does not say what the node has
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
 
@@ -686,7 +685,7 @@ def _swap(crash: Crash) -> str | None:
     if crash.pool != "host_ram" or not killed or managed or some(crash.context.frameworks, "keeps an object store"):
         return None
     total = total_bytes(crash)
-    return _SWAP.format(size=_gib_up(total / 2) if total else SWAP_GIB)
+    return _SWAP.format(size=_gib_up(total / 2)) if total else None
 
 
 def _more_memory(crash: Crash) -> Proposal | None:
@@ -712,7 +711,8 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
             "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
             pid=pid,
             amount=show(most),
-        )
+        ),
+        derivation=say("{amount} held by PID {pid} alone", amount=show(most), pid=pid),
     )
 
 

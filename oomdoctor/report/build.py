@@ -100,6 +100,8 @@ def _incident(name: str, advice: Advice, ids: dict[int, str]) -> Incident:
 
 def _headline(decision: Decision, diagnoses: Sequence[Diagnosis]) -> str:
     """What happened: of a death that nothing explains, not what may be its cause."""
+    if decision.verdict == "inconclusive" and not diagnoses:
+        return say("A line says that memory ran out, but not which memory")
     if decision.verdict == "inconclusive":
         return headline(killed_without_evidence.CAUSE, decision.crash)
     return diagnoses[0].headline if diagnoses else failed(decision.crash.pool, proven=True)

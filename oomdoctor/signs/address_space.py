@@ -20,6 +20,8 @@ NO_MEMORY: Final = 12  # ENOMEM
 _ON_WINDOWS: Final = (
     "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
 )
+_CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
+_PATH_OF_WINDOWS: Final = r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\"
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
 NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
@@ -150,10 +152,12 @@ def refused_with_more_free(crash: Crash) -> Seen | None:
 
 @sign
 def small_piece_refused(crash: Crash) -> Seen | None:
-    """The allocation is smaller than 1 GiB."""
+    """The allocation is smaller than 1 GiB, on Windows."""
     refused = _refused(crash)
     tried = refused.tried_bytes if refused is not None else None
-    return _refusal(refused) if refused is not None and tried is not None and tried < SMALL else None
+    if refused is None or tried is None or tried >= SMALL or not _is_on_windows(crash, refused):
+        return None
+    return _refusal(refused)
 
 
 @sign
@@ -168,16 +172,29 @@ def large_piece_refused(crash: Crash) -> Seen | None:
 
 @sign
 def array_refused(crash: Crash) -> Seen | None:
-    """NumPy or PyTorch could not allocate an array of a size that also fails on full machines."""
+    """NumPy or PyTorch could not allocate an array of a size that also fails on full machines, on Windows."""
     refused = _refused(crash)
-    return _refusal(refused) if refused is not None and refused.allocator in ARRAYS else None
+    if refused is None or refused.allocator not in ARRAYS or not _is_on_windows(crash, refused):
+        return None
+    return _refusal(refused)
 
 
 @sign
 def refused_with_an_errno(crash: Crash) -> Seen | None:
-    """The operating system returned errno 12 (ENOMEM)."""
-    refused = next((event for event in crash.every(HostAllocation) if event.errno == NO_MEMORY), None)
-    return _refusal(refused) if refused is not None and refused.pool == "host_ram" else None
+    """The operating system returned errno 12 (ENOMEM). NumPy and PyTorch print it whatever was short."""
+    first, refused = _refused(crash), _with_errno(crash)
+    if first is None or refused is None or first.allocator in ARRAYS or refused.allocator in ARRAYS:
+        return None
+    return None if (first.tried_bytes or SMALL) < SMALL else _refusal(refused)
+
+
+@sign
+def a_call_of_the_system_was_refused(crash: Crash) -> Seen | None:
+    """The log names the system call that failed: a fork, a thread, a mapping. None of them needs RAM at once."""
+    refused = _refused(crash)
+    if refused is None or refused.allocator != "os" or _CALL.search(refused.at.text) is None:
+        return None
+    return _refusal(refused)
 
 
 @sign
@@ -190,10 +207,28 @@ def overcommit_was_refused(crash: Crash) -> Seen | None:
 
 
 @sign
-def piece_refused(crash: Crash) -> Seen | None:
+def refused_by_any_allocator(crash: Crash) -> Seen | None:
     """Any allocator of host memory failed, whatever the size."""
     refused = _refused(crash)
     return _refusal(refused) if refused is not None else None
+
+
+@sign
+def shows_a_limit(crash: Crash) -> Seen | None:
+    """Something besides the refusal speaks for a limit: the system's own answer, Windows, free memory beside it, or a
+    size that a machine has."""
+    signs = (
+        maps_of_memory_are_spent, windows_has_no_resources, windows_commit_is_used_up, refused_with_more_free,
+        windows_refused_an_array, small_piece_refused, array_refused, refused_with_an_errno,
+        a_call_of_the_system_was_refused, heap_of_a_runtime_is_full,
+        more_than_any_limit,
+    )  # fmt: skip
+    return next((seen for shown in signs if (seen := shown(crash)) is not None), None)
+
+
+def _is_on_windows(crash: Crash, refused: HostAllocation) -> bool:
+    """Whether the refusal's own words are those that it has there, or a path beside it is one of Windows."""
+    return _ON_WINDOWS in refused.at.text or crash.mentions(_PATH_OF_WINDOWS) is not None
 
 
 def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
@@ -216,6 +251,11 @@ def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
 
 def _refused(crash: Crash) -> HostAllocation | None:
     return next((event for event in crash.every(HostAllocation) if event.pool == "host_ram"), None)
+
+
+def _with_errno(crash: Crash) -> HostAllocation | None:
+    every = (event for event in crash.every(HostAllocation) if event.pool == "host_ram")
+    return next((event for event in every if event.errno == NO_MEMORY), None)
 
 
 def _free(crash: Crash) -> int | None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.kill import Kill
+from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
 
 # Frames that build or move a whole state, the innermost names first looked for.
 SAVING: Final = (
@@ -23,6 +26,10 @@ _SAVING_LINE: Final = (
     r"(?i)saving (?:model |training |optimizer )?(?:checkpoint|state)|save_checkpoint|local_global_step_folder"
     r"|\[_save_checkpoint|global_step_\d+|_zero3_consolidated|saving model"
 )
+# The title of a worker at it: "ray::WorkerDict.actor_save_checkpoint"
+_IN_A_CHECKPOINT: Final = late(r"\bray::\S{0,80}(?:save|load|write|restore)\w{0,20}_?(?:checkpoint|ckpt|state|model)")
+SEVERAL: Final = 2
+MOST: Final = 0.75
 _STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_dict"
 
 
@@ -66,6 +73,24 @@ def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
         asked=asked_for(crash),
     )
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_load")
+
+
+@sign
+def who_held_most_was_saving(crash: Crash) -> Seen | None:
+    """Ray's table: two workers or more were saving or loading a checkpoint, and hold most of what the table lists."""
+    table = crash.first(NodeOutOfMemory)
+    if table is None or crash.stage not in ("checkpoint_save", "checkpoint_load"):
+        return None
+    saving = [row.bytes or 0 for row in table.rows if _IN_A_CHECKPOINT.search(row.command)]
+    if len(saving) < SEVERAL or sum(saving) < MOST * sum(row.bytes or 0 for row in table.rows):
+        return None
+    words = say(
+        "{count} workers were at their checkpoint and held {held} of the {listed} in Ray's table.",
+        count=len(saving),
+        held=show(sum(saving)),
+        listed=show(sum(row.bytes or 0 for row in table.rows)),
+    )
+    return Seen(words=words, evidence=(table,))
 
 
 @sign

@@ -12,12 +12,13 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, mark, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import GRAPHS, STRAW, card, refusal
-from oomdoctor.units import percent, show
+from oomdoctor.units import GIB, percent, show
 
 # Less than this part of the live tensors is what every allocator keeps for the next request.
 CACHE_SHARE: Final = 0.10
 # What is idle of TensorFlow's pool is spread over its bins; less than this part of it is.
 POOL_SHARE: Final = 0.25
+ROUNDED: Final = 0.02  # the message rounds each of its figures to a hundredth of its unit
 MOST_OF_IT: Final = 0.5  # of what is reserved: no ordinary cache is that large
 OTHERS: Final = 2  # times what lies idle: then it is they who are to go
 # While an engine starts, no batch of training is on the card yet.
@@ -38,6 +39,16 @@ def idle_in_pieces(crash: Crash) -> Seen | None:
         tried=show(tried),
     )
     return Seen(words=words, evidence=(event,) if summary is None else (event, summary))
+
+
+@sign
+def idle_is_barely_enough(crash: Crash) -> Seen | None:
+    """What lies idle is what was asked for and no more than the figures' rounding: in one piece nobody keeps it."""
+    tried, idle = card(crash).tried_bytes, _idle_bytes(crash)
+    if tried is None or idle is None or not tried <= idle <= tried + max(ROUNDED * tried, ROUNDED * GIB):
+        return None
+    words = say("what lies idle is no more than the {tried} that were requested", tried=show(tried))
+    return Seen(words=words)
 
 
 @sign

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.event import Event
+from oomdoctor.families.event import PROOF, Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.ollama import Short
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import mark, say, translated
 from oomdoctor.signs import Seen, sign
@@ -126,8 +127,8 @@ def refused_while_loading_weights(crash: Crash) -> Seen | None:
 @sign
 def refused_at_the_time_of_loading(crash: Crash) -> Seen | None:
     """A host allocation failed while a model was loading, in any process."""
-    refusal = crash.first(HostAllocation)
-    if refusal is None or refusal.pool != "host_ram" or crash.stage != "model_load":
+    refusal = crash.root if isinstance(crash.root, Shortage) else crash.first(HostAllocation)
+    if refusal is None or refusal.pool != "host_ram" or refusal.strength < PROOF or crash.stage != "model_load":
         return None
     return Seen(words=say("A host memory allocation failed while the model was loading."), evidence=(refusal,))
 

@@ -12,6 +12,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, LARGE, total_bytes
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.address_space import shows_a_limit
 from oomdoctor.signs.kills import OF_THE_MACHINE, WHO_HOLDS_IT_NOW
 from oomdoctor.units import show
 
@@ -53,6 +54,23 @@ def host_refused_without_a_size(crash: Crash) -> Seen | None:
         return None
     words = say("A host memory allocation failed; the log says neither how much was requested nor who held the rest.")
     return Seen(words=words, evidence=(root,), next_evidence=(WHO_HOLDS_IT_NOW, "ulimit -v"))
+
+
+@sign
+def host_refused_without_a_sign_of_a_limit(crash: Crash) -> Seen | None:
+    """An allocation on the host failed, and nothing in the log speaks for a limit on address space."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or shows_a_limit(crash) is not None:
+        return None
+    if root.tried_bytes:
+        words = say(
+            "An allocation of {tried} on the host failed; the log does not say who held the rest.",
+            tried=show(root.tried_bytes),
+        )
+    else:
+        words = say("An allocation on the host failed; the log does not say who held the rest.")
+    limited = say("a limit on address space answers the same way")
+    return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=(WHO_HOLDS_IT_NOW, "ulimit -v"))
 
 
 @sign

@@ -11,11 +11,12 @@ from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
-from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, LARGE, NEARLY_FULL, machine_before, raylet_log, total_bytes
 from oomdoctor.language import joined, say
@@ -29,6 +30,7 @@ from oomdoctor.units import percent, show
 FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fill it
 # Worker processes that one setting starts.
 MANY: Final = 16
+POOL: Final = 4  # where the pool itself says that it lost one
 # Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 OF_THE_MACHINE: Final = ("dmesg -T | grep -B 400 -i 'killed process'", WHO_HOLDS_IT_NOW)
@@ -44,6 +46,9 @@ _WORKER_SETTINGS: Final = (
     "filter_overlong_prompts_workers",
     "n_parallel_tasks",
 )
+
+_POOL_SETTINGS: Final = ("n_jobs", "jobs", "processes", "max_workers", "n_workers", "workers", "nproc")
+_POOLS: Final = ("joblib", "pool", "loky")
 
 DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
 JOURNAL: Final = "journalctl -k --since '1 hour ago' | grep -i -E 'killed process|oom'"
@@ -150,6 +155,23 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
     return Seen(
         words=words, evidence=kills[:1], against=(say("the log does not say how much memory each process held"),)
     )
+
+
+@sign
+def one_of_a_pool_was_killed(crash: Crash) -> Seen | None:
+    """A pool of four worker processes or more, whose number a setting states, lost one of them to SIGKILL."""
+    setting = crash.setting(*_WORKER_SETTINGS, *_POOL_SETTINGS)
+    if setting is None or not isinstance(setting.value, int) or isinstance(setting.value, bool) or setting.value < POOL:
+        return None
+    root, killed = crash.root, any(kill.signal == SIGKILL for kill in crash.every(Kill))
+    of_a_loader = isinstance(root, LoaderDeath) and (killed or root.signal is not None)
+    of_a_pool = isinstance(root, Kill) and root.reporter in _POOLS
+    if not (of_a_loader or of_a_pool) or table(crash) is not None:
+        return None
+    words = say(
+        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+    )
+    return Seen(words=words, evidence=(root,), against=(say("how much each of them held is not in the log"),))
 
 
 @sign
@@ -260,7 +282,7 @@ def _who(kill: KernelKill | UserspaceKill) -> str:
 def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     """A process died as an OOM-killed process does, and nothing shows that memory ran out."""
     root = crash.root
-    if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY:
+    if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY or isinstance(root, Shortage):
         return None
     limit = _limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""

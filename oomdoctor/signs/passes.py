@@ -13,6 +13,7 @@ from oomdoctor.job.frames import ends_in_building
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.arrays import array_of_a_step_on_the_host
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.trace import (
     ATTENTION,
@@ -149,7 +150,7 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
 def in_its_own_computation(crash: Crash) -> Seen | None:
     """The traceback ends in the program's own code, which neither builds, moves nor waits."""
     around = crash.root.around
-    if not around.trace or around.cut or not _nothing_tells(crash):
+    if not any(frame.file and frame.function for frame in around.trace) or around.cut or not _nothing_tells(crash):
         return None
     if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or crash.job.in_engine:
         return None
@@ -225,6 +226,8 @@ def host_memory_of_no_pass(crash: Crash) -> Seen | None:
     if compute_buffer_refused(crash) is not None:
         return None
     if crash.pool == "gpu" or (isinstance(root, ArrayOutOfMemory) and root.shape and crash.stage != "data_load"):
+        return None
+    if array_of_a_step_on_the_host(crash) is not None:
         return None
     computed = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
     return None if computed and crash.stage in ("forward", "backward") else Seen(words="")

@@ -11,8 +11,10 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import card, innermost, refusal
+from oomdoctor.text import sanitize
 from oomdoctor.units import GIB, show
 
 MUCH: Final = 0.25  # of the card in other hands: the other ranks' tensors are there already
@@ -28,6 +30,15 @@ _RESTORING = r"restore_location|\b_cuda\b.{0,40}|_rebuild_\w+|load_tensor|persis
 _RANKS = r"(?i)\b(?:local_)?rank\b|torchrun|torch[./]distributed|deepspeed|accelerate launch|world_size|nproc"
 _LOADING = r"torch\.load\(|serialization\.py"
 _FRAMES = 6
+_LIST = 3  # lines
+# ggml's list of devices, and the one that was current
+_DEVICE: Final = late(r"\s{0,8}Device (\d{1,3}): ([^,\n]{2,80})")
+_FAILED_ON: Final = late(r"\bcurrent device: (\d{1,3})\b")
+# What AMD, Intel and Qualcomm call what is on the processor's chip: a name without a model of a card
+_INTEGRATED: Final = late(
+    r"(?i)AMD Radeon(?:\(TM\))?(?: \d{3}M| Vega \d{1,2})? Graphics\b|\bVega \d{1,2} Graphics"
+    r"|\bIntel\(R\) (?:U?HD|Iris)|\bAdreno\b"
+)
 
 
 @sign
@@ -204,6 +215,25 @@ def others_of_its_size(crash: Crash) -> Seen | None:
         sizes=", ".join(show(size) for size in sizes[:MOST_SHOWN]),
     )
     return Seen(words=words, evidence=(event,), against=(say("the log does not mention their PIDs anywhere else"),))
+
+
+@sign
+def on_an_integrated_gpu(crash: Crash) -> Seen | None:
+    """The device that refused is part of the processor, and the log lists a GPU of its own beside it."""
+    told = _FAILED_ON.search(crash.root.at.text) or _FAILED_ON.search(" ".join(crash.root.around.below[:_LIST]))
+    around = (*crash.root.around.before, crash.root.at.text, *crash.root.around.below)
+    devices = {int(match[1]): match[2] for line in around if (match := _DEVICE.match(line))}
+    failed = crash.root.process.gpu if told is None else int(told[1])
+    if failed is None or _INTEGRATED.search(devices.get(failed, "")) is None:
+        return None
+    if all(_INTEGRATED.search(name) for name in devices.values()):
+        return None
+    words = say(
+        "Device {number} ({name}) is part of the processor and shares its memory; the log lists another GPU beside it.",
+        number=failed,
+        name=sanitize(devices[failed].strip()),
+    )
+    return Seen(words=words, evidence=(crash.root,))
 
 
 @sign

@@ -32,6 +32,13 @@ SILENT = (
     "[2031-01-02 03:04:05,678: ERROR/Main] Process 'Fork-7' pid:4242 exited with 'signal 9 (SIGKILL)'",
     f"[INFO] Before initializing the states\n{HANDLER}Killing subprocess 901\n{HANDLER}Killing subprocess 902",
     RAYS_GUESS,
+    "(Api pid=7) ERROR 01-02 03:04:05 [client.py:564] Engine core proc EngineCore_DP0 died unexpectedly, shutting down",
+    "something was killed here",
+    "[monitor] the trainer was killed.",
+    "ERROR shard 3 got killed after 300 s",
+    "2 helpers have been killed by the operating system",
+    "pid 3412 got SIGKILL",
+    "KernelRestarter: restarting kernel (1/5), keep random ports",
 )
 TOLD = (
     "KeyError: 'label'\nRuntimeError: 2 background processes are no longer alive",
@@ -42,6 +49,18 @@ TOLD = (
     f"ValueError: unknown column\n{HANDLER}Killing subprocess 901",
     f"{HANDLER}Killing subprocess 901\n{HANDLER}Main process received SIGINT, exiting",
     f"{RAYS_GUESS}\n(Worker pid=7) [2031-03-04 19:28:30,014 E 7 7] logging.cc:113: {UNHANDLED}",
+    "INFO rollout worker killed by ray.kill",
+    "worker 3 was killed by user",
+    "no process was killed",
+    "if the worker was killed, restart it",
+    "the launcher would say so when a rank was killed",
+    "WARNING executor 4 was killed\nepoch 3: 45%| 9/20 loss 0.3",
+    "the previous run was killed\nTraining finished successfully",
+    "pod trainer-0 was preempted at 03:04\nworker 3 was killed",
+    "KeyError: 'label'\nworker 3 was killed",
+    "Segmentation fault (core dumped)\nEngine core proc EngineCore_0 died unexpectedly, shutting down client.",
+    "perhaps rank 3 was killed by the OOM killer",
+    "worker 7 was killed by the OOM killer if its memory.max was low",
     # memory that nothing could have pinned, and what TensorFlow tries before it computes
     "E cuda: cudaHostAlloc of pinned staging buffer failed: no CUDA-capable device is detected",
     "stage: failed to allocate pinned memory: CUDA driver version is insufficient for CUDA runtime version",
@@ -54,6 +73,9 @@ OUT_OF_MEMORY = (
     PROBE + OPENED + TENSORFLOW.format(9, "E") + "stream_executor/cuda/cuda_dnn.cc:329] Could not create cudnn handle: "
     "CUDNN_STATUS_ALLOC_FAILED",
     "[Trainer] [Warning] bad allocation",
+    "the indexer was killed by the OOM killer",
+    "rank 3 got killed by the kernel's OOM killer on node7",
+    "task 9 was killed by an oom-killer",
     "fitsort: couldn't allocate memory for run buffers",
     (
         "ERROR on proc 12: Failed to reallocate 4096000 bytes for array\n"

@@ -1,0 +1,44 @@
+"""A refused allocation names a limit only where the log shows one; else the machine may simply have been full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import body
+
+FRAME = 'Traceback (most recent call last):\n  File "{}", line 7, in build\n    grid = np.zeros(shape)\n'
+NUMPY = "numpy.core._exceptions.MemoryError: Unable to allocate 640. MiB for an array with shape (640, 512, 256)"
+
+OF_NOTHING_KNOWN = (
+    FRAME.format("/srv/app/grid.py") + NUMPY,
+    "fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw(0x7e6913, 0x16)",
+    (
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+        "tried to allocate 402653184 bytes. Error code 12 (Cannot allocate memory)"
+    ),
+)
+OF_A_LIMIT = (
+    FRAME.format(r"C:\work\grid.py") + NUMPY,
+    "sh: fork: Cannot allocate memory",
+    "pool.rb:14: mmap: Cannot allocate memory (os error 12)",
+    "JIT session error: Cannot allocate memory",
+)
+
+
+@pytest.mark.parametrize("text", OF_NOTHING_KNOWN)
+def test_a_refusal_alone_names_no_limit(text: str, tmp_path: Path) -> None:
+    causes = [one["cause"] for one in body(tmp_path, text)["diagnoses"]]
+    assert causes[0] == "host-memory-exhausted"
+    assert "address-space-limit" in causes[1:]
+
+
+@pytest.mark.parametrize("text", OF_A_LIMIT)
+def test_a_sign_of_a_limit_does(text: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["diagnoses"][0]["cause"] == "address-space-limit"
+
+
+def test_what_r_is_refused_is_data(tmp_path: Path) -> None:
+    report = body(tmp_path, "Error: cannot allocate vector of size 12.5 Gb\nExecution halted")
+    assert report["diagnoses"][0]["cause"] == "dataset-in-ram"
+    assert report["events"][0]["usage"]["tried_bytes"] == 25 * 2**29
