@@ -40,6 +40,7 @@ from oomdoctor.remedies.settings import (
     done,
     excluded_by,
     missing,
+    of_call,
     same,
     spelling,
 )
@@ -70,6 +71,9 @@ _CHOICES: Final = frozenset(
         "more-address-space", "quantize-kv-cache", "quantize-weights", "raise-memlock", "shard-states", "unpin-memory",
     }
 )  # fmt: skip
+_TELLING: Final = 8  # characters of a function's name
+_OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
+_SCORING: Final = ("log_prob", "logprob", "micro_forward", "forward_micro", "infer_batch")  # in names of options
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill or leaves it to the kernel")
 
 # What people reach for when host memory runs out, although it is meant for the card.
@@ -162,7 +166,17 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):
         row = spelling(knob.id, crash.context, crash.job.world)
+    if row is not None:
+        row = of_call(row, crash.context, _calls(knob, crash))
     return None if row is not None and row.is_call and not _own_program(crash) else row
+
+
+def _calls(knob: Knob, crash: Crash) -> Iterator[str]:
+    """By what names the options of the failing call go, the longest first: "ref_log_prob" of `compute_ref_log_prob`."""
+    called = {frame.function.lstrip("_").removeprefix("compute_") for frame in crash.frames()}
+    yield from sorted((name for name in called if len(name) >= _TELLING and "_" in name), key=lambda name: -len(name))
+    if crash.stage == "logprob" and knob.id in _OF_BATCHES:
+        yield from _SCORING
 
 
 def _own_program(crash: Crash) -> bool:
